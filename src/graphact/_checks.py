@@ -1,0 +1,67 @@
+"""Argument checks that several layers share. Every message names the argument, what was expected and what came."""
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+HALF_PRECISION = (torch.float16, torch.bfloat16)
+
+
+def check_integer(name: str, value: Any, *, minimum: int) -> int:
+    """Return ``value`` as an int that is at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    return int(value)
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return ``value`` as a finite float above zero."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
+    if not 0 < float(value) < float("inf"):
+        raise ValueError(f"{name} must be a finite number above 0, got {value}")
+    return float(value)
+
+
+def check_probability(name: str, value: Any) -> float:
+    """Return ``value`` as a float between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
+    if not 0 <= float(value) <= 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value}")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Return ``value`` if it is one of ``choices``."""
+    if value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be one of {listed}, got {value!r}")
+    return str(value)
+
+
+def check_tensor(name: str, value: Any) -> Tensor:
+    """Return ``value`` if it is a tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    return value
+
+
+def check_companion(name: str, value: Tensor, signal: Tensor) -> Tensor:
+    """Return ``value`` in the precision of ``signal``, or say why the two do not go together.
+
+    A half-precision signal may meet float32 values (that is what autocast produces). Any other mixture is a mistake
+    that would silently lose or invent digits.
+    """
+    if value.device != signal.device:
+        raise ValueError(f"{name} must be on the device of x, {signal.device}, got {value.device}")
+    if value.dtype != signal.dtype:
+        if not (signal.dtype in HALF_PRECISION and value.dtype.is_floating_point):
+            raise TypeError(f"{name} must have the dtype of x, {signal.dtype}, got {value.dtype}")
+        return value.to(signal.dtype)
+    return value

@@ -1,0 +1,107 @@
+"""From a list of edges to the sorted, merged and transposed structure of a graph."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphact._checks import check_integer
+from graphact.graph.neighborhoods import Neighborhoods
+
+
+def check_edge_index(edge_index: Any) -> Tensor:
+    """Return ``edge_index`` as an int64 tensor of shape ``(2, E)``."""
+    if not isinstance(edge_index, Tensor):
+        edge_index = torch.as_tensor(np.asarray(edge_index))
+        if edge_index.numel() == 0:
+            edge_index = edge_index.to(torch.int64)
+    if edge_index.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):
+        raise TypeError(f"edge_index must hold integers, got {edge_index.dtype}")
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
+    return edge_index.to(torch.int64)
+
+
+def check_weights(name: str, weight: Any) -> Tensor:
+    """Return weights as a finite floating-point tensor; integers and booleans take torch's default dtype."""
+    if not isinstance(weight, Tensor):
+        weight = torch.as_tensor(np.asarray(weight))
+    if weight.is_complex():
+        raise TypeError(f"{name} must hold real numbers, got {weight.dtype}")
+    if not weight.is_floating_point():
+        weight = weight.to(torch.get_default_dtype())
+    finite = weight.detach().isfinite()
+    if not finite.all():
+        bad = weight.detach()[~finite].flatten()[0].item()
+        raise ValueError(f"{name} must be finite, got {bad} ({int((~finite).sum())} such values)")
+    return weight
+
+
+def resolve_num_nodes(edge_index: Tensor, num_nodes: Any) -> int:
+    """Check the indices against ``num_nodes``, or infer it from the largest index."""
+    highest = int(edge_index.max()) if edge_index.numel() else -1
+    lowest = int(edge_index.min()) if edge_index.numel() else 0
+    if num_nodes is None:
+        if highest < 0:
+            raise ValueError("num_nodes must be given for a graph without edges, got None and an empty edge_index")
+        num_nodes = highest + 1
+    num_nodes = check_integer("num_nodes", num_nodes, minimum=1)
+    if lowest < 0 or highest >= num_nodes:
+        bad = lowest if lowest < 0 else highest
+        raise ValueError(f"edge_index must hold node indices from 0 to {num_nodes - 1}, got {bad}")
+    return num_nodes
+
+
+def check_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> tuple[Tensor, Tensor, int]:
+    """Validate the arguments of ``Graph.from_edge_index``; edges without weights weigh one."""
+    edge_index = check_edge_index(edge_index)
+    num_nodes = resolve_num_nodes(edge_index, num_nodes)
+    if edge_weight is None:
+        edge_weight = torch.ones(edge_index.size(1), device=edge_index.device)
+    edge_weight = check_weights("edge_weight", edge_weight)
+    if edge_weight.shape != edge_index.shape[1:]:
+        raise ValueError(f"edge_weight must have the shape ({edge_index.size(1)},), got {tuple(edge_weight.shape)}")
+    if edge_weight.device != edge_index.device:
+        raise ValueError(
+            f"edge_weight must be on the device of edge_index, {edge_index.device}, got {edge_weight.device}"
+        )
+    return edge_index, edge_weight, num_nodes
+
+
+def split_diagonal(
+    target: Tensor, source: Tensor, weight: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Separate the self-loops, which take part in the shift only, from the edges between two nodes."""
+    loop = target == source
+    if not loop.any():
+        return target, source, weight, None
+    diagonal = weight.new_zeros(num_nodes).index_add(0, target[loop], weight[loop])
+    return target[~loop], source[~loop], weight[~loop], diagonal
+
+
+def merge_repeated(target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Sort the edges by target, then by source, and sum the weights of repeated ones."""
+    key, position = torch.unique(target * num_nodes + source, return_inverse=True)
+    merged = weight.new_zeros(key.numel()).index_add(0, position, weight)
+    return key // num_nodes, key % num_nodes, merged
+
+
+def transpose(rows: Tensor, members: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same edges seen from their sources: sorted by member, then by row."""
+    by_member, order = torch.sort(members, stable=True)
+    return by_member, rows[order], weight[order]
+
+
+def build_structure(
+    rows: Tensor, members: Tensor, weight: Tensor, num_nodes: int
+) -> tuple[Neighborhoods, Neighborhoods, Tensor, bool]:
+    """Neighbour lists of both directions, the weights in transposed order, and whether S differs from its transpose."""
+    incoming = Neighborhoods.from_sorted(rows, members, num_nodes)
+    turned_rows, turned_members, turned_weight = transpose(rows, members, weight)
+    symmetric_pattern = torch.equal(turned_rows, rows) and torch.equal(turned_members, members)
+    if symmetric_pattern and torch.equal(turned_weight, weight):
+        return incoming, incoming, weight, False
+    if symmetric_pattern:
+        return incoming, incoming, turned_weight, True
+    return incoming, Neighborhoods.from_sorted(turned_rows, turned_members, num_nodes), turned_weight, True

@@ -1,0 +1,287 @@
+"""The graph: one frozen, validated sparse shift operator."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from graphact._checks import check_choice, check_tensor
+from graphact.graph import build, convert, edit, generators, normalize
+from graphact.graph.neighborhoods import Neighborhoods
+from graphact.graph.patterns import hop_pattern
+
+if TYPE_CHECKING:
+    import networkx
+    import scipy.sparse
+
+Normalization = Literal["spectral", "symmetric", "random_walk", "laplacian"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    r"""A graph, given by its shift operator S.
+
+    A shift computes :math:`[Sx]_i = \sum_j S_{ij} x_j`. The neighbourhood of node i is
+    :math:`\mathcal{N}_i = \{j \ne i : (i, j) \text{ is an edge}\}`: the nodes i hears. A diagonal entry of S (a
+    Laplacian has them, and so does a self-loop) takes part in the shift and is not a neighbour. An edge whose weight
+    is zero is still an edge.
+
+    All sorting, checking and transposing happens here, once. Use the constructors: :meth:`from_edge_index`,
+    :meth:`from_dense`, :meth:`from_scipy`, :meth:`from_networkx`, :meth:`from_pyg`, :meth:`stochastic_block_model`,
+    :meth:`nearest_neighbors`, :meth:`union`.
+
+    Attributes:
+        incoming: for every node, the neighbours that it hears.
+        outgoing: for every node, the nodes that hear it (the rows of the transpose of S).
+        weight: ``(E,)``, the off-diagonal entries of S in the order of ``incoming``.
+        outgoing_weight: the same entries in the order of ``outgoing``.
+        diagonal: ``(N,)``, the diagonal of S, or None where it is zero.
+        is_directed: whether S differs from its transpose.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> path
+        Graph(num_nodes=3, num_edges=4, is_directed=False, dtype=torch.float32, device=cpu)
+        >>> path.degree
+        tensor([1, 2, 1])
+    """
+
+    incoming: Neighborhoods
+    outgoing: Neighborhoods
+    weight: Tensor
+    outgoing_weight: Tensor
+    diagonal: Tensor | None
+    is_directed: bool
+    _patterns: dict[tuple[int, bool, bool], Neighborhoods] = field(default_factory=dict)
+
+    # Constructors
+
+    @classmethod
+    def from_edge_index(cls, edge_index: Any, edge_weight: Any = None, num_nodes: int | None = None) -> "Graph":
+        """Build a graph from PyG's edge list.
+
+        Args:
+            edge_index: integers of shape ``(2, E)``. Row 0 holds the source j, row 1 the target i: the edge j -> i
+                with weight w is ``S[i, j] = w``, and j is a neighbour of i. Repeated edges are summed.
+            edge_weight: real, finite numbers of shape ``(E,)``; ones when left out. Gradients flow back to it.
+            num_nodes: number of nodes; the largest index plus one when left out.
+
+        Raises:
+            TypeError: edge_index does not hold integers, or edge_weight does not hold real numbers.
+            ValueError: wrong shape, device or node index, weights that are not finite, or no node at all.
+        """
+        edge_index, edge_weight, num_nodes = build.check_edges(edge_index, edge_weight, num_nodes)
+        source, target = edge_index
+        return cls._from_entries(target, source, edge_weight, num_nodes)
+
+    @classmethod
+    def from_dense(cls, matrix: Any) -> "Graph":
+        """Build a graph from a dense shift operator of shape ``(N, N)``; entries that are not zero are edges."""
+        return cls._from_entries(*convert.entries_of_dense(matrix))
+
+    @classmethod
+    def from_scipy(cls, matrix: "scipy.sparse.sparray | scipy.sparse.spmatrix") -> "Graph":
+        """Build a graph from a SciPy sparse shift operator; stored entries are edges, as in `scipy.sparse.csgraph`."""
+        return cls._from_entries(*convert.entries_of_scipy(matrix))
+
+    @classmethod
+    def from_networkx(cls, graph: "networkx.Graph", weight: str = "weight") -> "Graph":
+        """Build a graph from a NetworkX graph, nodes in its order.
+
+        An edge u -> v of a directed graph becomes ``S[v, u]``; edges without the attribute ``weight`` weigh one.
+        """
+        edge_index, edge_weight, num_nodes = convert.edges_of_networkx(graph, weight)
+        return cls.from_edge_index(edge_index, edge_weight, num_nodes)
+
+    @classmethod
+    def from_pyg(cls, data: Any) -> "Graph":
+        """Build a graph from a PyG ``Data`` or ``Batch``, weighted by edge_weight or by an edge_attr of one number."""
+        return cls.from_edge_index(*convert.edges_of_pyg(data))
+
+    @classmethod
+    def stochastic_block_model(
+        cls, sizes: Sequence[int], p: float, q: float, *, generator: torch.Generator | None = None
+    ) -> "Graph":
+        """Draw an undirected, unweighted graph of communities.
+
+        Args:
+            sizes: number of nodes of each community; nodes are numbered community after community.
+            p: probability of an edge between two nodes of one community.
+            q: probability of an edge between nodes of two communities.
+            generator: source of randomness, on the CPU.
+        """
+        edge_index, num_nodes = generators.stochastic_block_model(sizes, p, q, generator)
+        return cls.from_edge_index(edge_index, num_nodes=num_nodes)
+
+    @classmethod
+    def nearest_neighbors(cls, coordinates: Any, k: int, *, scale: float | None = None) -> "Graph":
+        r"""Connect each point with its k nearest ones; weighted and symmetric.
+
+        Two points at distance d are connected when either is among the k nearest of the other, with the weight
+        :math:`\exp(-d^2 / (2 \cdot \text{scale}^2))`.
+
+        Args:
+            coordinates: points of shape ``(N, D)``, Euclidean.
+            k: number of neighbours, from 1 to N - 1.
+            scale: width of the Gaussian; the mean distance over all chosen pairs when left out.
+        """
+        return cls.from_edge_index(*generators.nearest_neighbors(coordinates, k, scale))
+
+    @classmethod
+    def union(cls, graphs: Iterable["Graph"]) -> "Graph":
+        """Put graphs side by side, without edges between them, nodes in the given order."""
+        return cls._from_entries(*edit.union(list(graphs)))
+
+    @classmethod
+    def _from_entries(cls, target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> "Graph":
+        """Build a graph from checked entries ``S[target, source] = weight``."""
+        target, source, weight, diagonal = build.split_diagonal(target, source, weight, num_nodes)
+        rows, members, weight = build.merge_repeated(target, source, weight, num_nodes)
+        incoming, outgoing, outgoing_weight, directed = build.build_structure(rows, members, weight, num_nodes)
+        return cls(incoming, outgoing, weight, outgoing_weight, diagonal, directed)
+
+    # Facts
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes N."""
+        return self.incoming.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """The number of directed edges between two different nodes (an undirected edge counts twice)."""
+        return self.weight.numel()
+
+    @property
+    def degree(self) -> Tensor:
+        """The number of neighbours of each node, ``(N,)``."""
+        return self.incoming.degree
+
+    @property
+    def device(self) -> torch.device:
+        """Where the graph is kept."""
+        return self.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The floating-point type of the weights."""
+        return self.weight.dtype
+
+    def __repr__(self) -> str:
+        return (
+            f"Graph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, is_directed={self.is_directed}, "
+            f"dtype={self.dtype}, device={self.device})"
+        )
+
+    def hop_pattern(self, hops: int, *, closed: bool = False, turned: bool = False) -> Neighborhoods:
+        """The nodes that walks of exactly ``hops`` edges lead to: the pattern of S to that power, diagonal left out.
+
+        With ``closed=True`` a walk may also rest, which gives all nodes within that many hops; with ``turned=True``
+        the walks go against the edges. The lists are computed on first use and kept.
+        """
+        key = (hops, closed, turned)
+        if key not in self._patterns:
+            if torch.compiler.is_compiling():
+                raise RuntimeError(
+                    f"call graph.hop_pattern({hops}, closed={closed}, turned={turned}) once before torch.compile or "
+                    "torch.export: the neighbours of several hops are found on first use, which cannot be compiled"
+                )
+            self._patterns[key] = hop_pattern(self.outgoing if turned else self.incoming, hops, closed)
+        return self._patterns[key]
+
+    # Transformations
+
+    def normalize(self, kind: Normalization) -> "Graph":
+        r"""Rescale the shift operator.
+
+        - ``"spectral"``: S divided by its largest eigenvalue magnitude.
+        - ``"symmetric"``: :math:`R^{-1/2} S C^{-1/2}` with the row and column sums R and C of \|S\|.
+        - ``"random_walk"``: each row divided by its sum of magnitudes.
+        - ``"laplacian"``: :math:`\mathrm{diag}(S \mathbf{1}) - S`.
+
+        Nodes without edges keep their empty rows. Gradients with respect to edge weights flow through all of them,
+        the eigenvalue taken as a constant.
+
+        Raises:
+            ValueError: unknown ``kind``, or ``"spectral"`` for a graph with edges whose eigenvalues are all zero.
+        """
+        check_choice("kind", kind, tuple(normalize.KINDS))
+        return self._with_weights(*normalize.KINDS[kind](self.incoming, self.weight, self.diagonal))
+
+    def permute(self, perm: Any) -> "Graph":
+        """Renumber the nodes: node a of the result is node ``perm[a]`` of this graph."""
+        return self._from_entries(*edit.permute(*self._entries(), perm, self.num_nodes))
+
+    def drop_edges(self, p: float, *, generator: torch.Generator | None = None) -> "Graph":
+        """Lose each link with probability ``p``, in both directions together; weights and diagonal stay as they are."""
+        return self._from_entries(*edit.drop_edges(*self._entries(), p, generator, self.num_nodes))
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Graph":
+        """The same graph on another device or with weights of another floating-point type."""
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"dtype must be a floating-point type, got {dtype}")
+        device = self.device if device is None else device
+        incoming = self.incoming.to(device)
+        outgoing = incoming if self.outgoing is self.incoming else self.outgoing.to(device)
+        weight = self.weight.to(device, dtype)
+        outgoing_weight = weight if self.outgoing_weight is self.weight else self.outgoing_weight.to(device, dtype)
+        diagonal = None if self.diagonal is None else self.diagonal.to(device, dtype)
+        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, self.is_directed)
+
+    def to_dense(self) -> Tensor:
+        """The shift operator as a dense matrix, ``(N, N)``."""
+        target, source, weight = self._entries()
+        dense = weight.new_zeros(self.num_nodes, self.num_nodes)
+        return dense.index_put((target, source), weight)
+
+    def to_edge_index(self) -> tuple[Tensor, Tensor]:
+        """PyG's ``(edge_index, edge_weight)``, self-loops included, sorted by target, then by source."""
+        target, source, weight = self._entries()
+        order = torch.argsort(target * self.num_nodes + source)
+        return torch.stack([source[order], target[order]]), weight[order]
+
+    def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
+        """All entries of S, as target, source and weight: the edges, then the diagonal."""
+        rows, members = self.incoming.rows, self.incoming.members
+        if self.diagonal is None:
+            return rows, members, self.weight
+        loops = self.diagonal.detach().nonzero().squeeze(1)
+        return torch.cat([rows, loops]), torch.cat([members, loops]), torch.cat([self.weight, self.diagonal[loops]])
+
+    def _with_weights(self, weight: Tensor, diagonal: Tensor | None) -> "Graph":
+        """The same edges with other weights."""
+        rows, members = self.incoming.rows, self.incoming.members
+        incoming, outgoing, outgoing_weight, directed = build.build_structure(rows, members, weight, self.num_nodes)
+        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, directed)
+
+
+def check_graph(name: str, value: Any) -> Graph:
+    """Return ``value`` if it is a graph."""
+    if not isinstance(value, Graph):
+        hint = "; Graph.from_edge_index builds one" if isinstance(value, Tensor) else ""
+        raise TypeError(f"{name} must be a graphact.Graph, got {type(value).__name__}{hint}")
+    return value
+
+
+def check_signal(x: Any, graph: Graph) -> Tensor:
+    """Return ``x`` if it is a signal on ``graph``: floating point, ``(..., N, F)``, dtype and device of the graph."""
+    x = check_tensor("x", x)
+    if not x.is_floating_point():
+        raise TypeError(f"x must hold floating-point numbers, got {x.dtype}")
+    if x.dim() < 2 or x.size(-2) != graph.num_nodes:
+        raise ValueError(
+            f"x must have the shape (..., N, F) with N = {graph.num_nodes}, the number of nodes of the graph, "
+            f"got {tuple(x.shape)}"
+        )
+    if x.device != graph.device:
+        raise ValueError(f"x must be on the device of the graph, {graph.device}, got {x.device}")
+    if x.dtype != graph.dtype and x.dtype not in (torch.float16, torch.bfloat16):
+        raise TypeError(f"x must have the dtype of the graph, {graph.dtype} (or half precision), got {x.dtype}")
+    return x
+
+
+torch.export.register_dataclass(Neighborhoods, serialized_type_name="graphact.Neighborhoods")
+torch.export.register_dataclass(Graph, serialized_type_name="graphact.Graph")

@@ -1,0 +1,104 @@
+"""Rescaled shift operators. Every function maps (neighbour lists, weights, diagonal) to (weights, diagonal)."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphact.graph.neighborhoods import Neighborhoods
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+Weights = tuple[Tensor, Tensor | None]
+DENSE_UP_TO = 256
+
+
+def spectral(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
+    """S divided by its largest eigenvalue magnitude; the zero operator stays as it is."""
+    if not weight.any() and (diagonal is None or not diagonal.any()):
+        return weight, diagonal
+    radius = spectral_radius(incoming, weight, diagonal)
+    if radius == 0:
+        raise ValueError(
+            'kind "spectral" needs an eigenvalue that is not zero, and this directed graph has none: it has no cycle'
+        )
+    return weight / radius, None if diagonal is None else diagonal / radius
+
+
+def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
+    """S divided by the square roots of its row and column sums of magnitudes."""
+    across = inverse_or_zero(magnitude_sums(incoming.rows, weight, diagonal, incoming.num_nodes)).sqrt()
+    down = inverse_or_zero(magnitude_sums(incoming.members, weight, diagonal, incoming.num_nodes)).sqrt()
+    scaled = weight * (across[incoming.rows] * down[incoming.members])
+    return scaled, None if diagonal is None else diagonal * (across * down)
+
+
+def random_walk(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
+    """S with each row divided by its sum of magnitudes."""
+    across = inverse_or_zero(magnitude_sums(incoming.rows, weight, diagonal, incoming.num_nodes))
+    return weight * across[incoming.rows], None if diagonal is None else diagonal * across
+
+
+def laplacian(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
+    """The row sums on the diagonal minus S; self-loops cancel."""
+    del diagonal
+    return -weight, weight.new_zeros(incoming.num_nodes).index_add(0, incoming.rows, weight)
+
+
+KINDS: dict[str, Callable[[Neighborhoods, Tensor, Tensor | None], Weights]] = {
+    "spectral": spectral,
+    "symmetric": symmetric,
+    "random_walk": random_walk,
+    "laplacian": laplacian,
+}
+
+
+def magnitude_sums(index: Tensor, weight: Tensor, diagonal: Tensor | None, num_nodes: int) -> Tensor:
+    """Sum of |S| over the entries that share an index."""
+    sums = weight.new_zeros(num_nodes).index_add(0, index, weight.abs())
+    return sums if diagonal is None else sums + diagonal.abs()
+
+
+def inverse_or_zero(sums: Tensor) -> Tensor:
+    """1 / sums, and 0 where a node has no weight at all."""
+    empty = sums == 0
+    return torch.where(empty, 0.0, 1.0 / torch.where(empty, 1.0, sums))
+
+
+def spectral_radius(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> float:
+    """The largest eigenvalue magnitude of S.
+
+    Edges between strongly connected components change no eigenvalue of S. They are left out, so that the eigenvalues
+    of acyclic parts are exactly zero instead of the roots of rounding errors.
+    """
+    import scipy.sparse
+
+    n = incoming.num_nodes
+    rows, members = incoming.rows.cpu().numpy(), incoming.members.cpu().numpy()
+    values = weight.detach().cpu().double().numpy()
+    matrix = scipy.sparse.csr_array((values, (rows, members)), shape=(n, n))
+    _, component = scipy.sparse.csgraph.connected_components(matrix, connection="strong")
+    inside = component[rows] == component[members]
+    matrix = scipy.sparse.csr_array((values[inside], (rows[inside], members[inside])), shape=(n, n))
+    if diagonal is not None:
+        matrix = matrix + scipy.sparse.diags_array(diagonal.detach().cpu().double().numpy(), format="csr")
+    if matrix.nnz == 0:
+        return 0.0
+    return largest_eigenvalue_magnitude(matrix)
+
+
+def largest_eigenvalue_magnitude(matrix: "scipy.sparse.csr_array") -> float:
+    """Dense LAPACK for small matrices, restarted Lanczos or Arnoldi iterations (ARPACK) for large ones."""
+    from scipy.sparse.linalg import eigs, eigsh
+
+    n = matrix.shape[0]
+    is_symmetric = abs(matrix - matrix.T).max() == 0
+    if n <= DENSE_UP_TO:
+        eigenvalues = np.linalg.eigvalsh if is_symmetric else np.linalg.eigvals
+        return float(np.abs(eigenvalues(matrix.toarray())).max())
+    solver = eigsh if is_symmetric else eigs
+    start = np.random.default_rng(0).standard_normal(n)
+    return float(np.abs(solver(matrix, k=1, which="LM", v0=start, return_eigenvectors=False)).max())

@@ -1,0 +1,27 @@
+"""Who can be reached in k hops."""
+
+import torch
+
+from graphact._checks import check_integer
+from graphact.graph.neighborhoods import Neighborhoods
+
+
+def hop_pattern(incoming: Neighborhoods, hops: int, closed: bool) -> Neighborhoods:
+    """The nonzero pattern of A^hops, where A is the pattern of the edges (plus the identity when closed)."""
+    import numpy as np
+    import scipy.sparse
+
+    check_integer("hops", hops, minimum=1)
+    n = incoming.num_nodes
+    rows, members = incoming.rows.cpu().numpy(), incoming.members.cpu().numpy()
+    ones = np.ones(len(rows), dtype=bool)
+    one_hop = scipy.sparse.csr_array((ones, (rows, members)), shape=(n, n))
+    if closed:
+        one_hop = one_hop + scipy.sparse.eye_array(n, dtype=bool, format="csr")
+    reached = one_hop
+    for _ in range(hops - 1):
+        reached = reached @ one_hop
+    reached = reached.tocoo()
+    key = np.sort(reached.row.astype(np.int64) * n + reached.col)
+    key_tensor = torch.from_numpy(key).to(incoming.members.device)
+    return Neighborhoods.from_sorted(key_tensor // n, key_tensor % n, n)

@@ -1,0 +1,1 @@
+"""How the hot functions run: the plain reference, and the operators that make it known to torch."""

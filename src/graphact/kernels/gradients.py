@@ -1,0 +1,148 @@
+"""Differentiable passes over the neighbours.
+
+Gradients are attached twice, from the same formulas: to the operators, the form that `torch.compile` traces, and as
+`torch.autograd.Function` around them, the form that `torch.func.grad` and `vmap` of it can look into.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphact.graph import Graph, Neighborhoods
+from graphact.kernels import operators
+from graphact.kernels.reference import Lists
+
+PER_DIRECTION = len(Lists._fields)
+NO_GRADIENTS = [None] * PER_DIRECTION
+
+
+def shift(x: Tensor, graph: Graph) -> Tensor:
+    """The off-diagonal part of ``S x``."""
+    run = torch.ops.graphact.shift if torch.compiler.is_compiling() else _Shift.apply
+    incoming, outgoing = list(Lists.of(graph.incoming)), list(Lists.of(graph.outgoing))
+    return run(x, graph.weight, graph.outgoing_weight, incoming, outgoing)
+
+
+def select(x: Tensor, labels: Tensor | None, neighborhoods: Neighborhoods, op: str, closed: bool) -> Tensor:
+    """See :func:`graphact.kernels.reference.select`. Which neighbour wins has no gradient; its value has."""
+    return torch.ops.graphact.select(x.detach(), labels, list(Lists.of(neighborhoods)), op, closed)
+
+
+def spread(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods) -> Tensor:
+    """See :func:`graphact.kernels.reference.spread`."""
+    run = torch.ops.graphact.spread if torch.compiler.is_compiling() else _Spread.apply
+    return run(x, list(Lists.of(incoming)), list(Lists.of(outgoing)))
+
+
+# The adjoint of a shift is the shift with the transposed operator.
+
+
+def _save_for_shift(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, weight, turned_weight, incoming, outgoing = inputs
+    ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight, turned_weight, *incoming, *outgoing)
+
+
+def _shift_gradients(ctx: Any, grad: Tensor, shift: Any, weight_grad: Any) -> tuple[Tensor | None, Tensor | None]:
+    x, weight, turned_weight, *lists = ctx.saved_tensors
+    incoming, outgoing = lists[:PER_DIRECTION], lists[PER_DIRECTION:]
+    grad_x = shift(grad, turned_weight, weight, outgoing, incoming) if ctx.needs_input_grad[0] else None
+    grad_weight = weight_grad(grad, x, incoming).to(weight.dtype) if ctx.needs_input_grad[1] else None
+    return grad_x, grad_weight
+
+
+class _Shift(torch.autograd.Function):
+    generate_vmap_rule = True
+    setup_context = staticmethod(_save_for_shift)
+
+    @staticmethod
+    def forward(
+        x: Tensor, weight: Tensor, turned_weight: Tensor, incoming: list[Tensor], outgoing: list[Tensor]
+    ) -> Tensor:
+        return torch.ops.graphact.shift(x, weight, turned_weight, incoming, outgoing)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return *_shift_gradients(ctx, grad, _Shift.apply, _ShiftWeightGrad.apply), None, None, None
+
+
+class _ShiftWeightGrad(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(grad: Tensor, x: Tensor, incoming: list[Tensor]) -> Tensor:
+        return torch.ops.graphact.shift_weight_grad(grad, x, incoming)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        raise NotImplementedError("second derivatives with respect to edge weights are not supported")
+
+
+operators._shift.register_autograd(
+    lambda ctx, grad: (
+        *_shift_gradients(ctx, grad, torch.ops.graphact.shift, torch.ops.graphact.shift_weight_grad),
+        None,
+        NO_GRADIENTS,
+        NO_GRADIENTS,
+    ),
+    setup_context=_save_for_shift,
+)
+
+
+# The gradient of a squared distance flows to both ends of the edge.
+
+
+def _save_all(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *signals, incoming, outgoing = inputs
+    ctx.save_for_backward(*signals, *incoming, *outgoing)
+
+
+def _saved(ctx: Any) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    signals_and_lists = list(ctx.saved_tensors)
+    outgoing = signals_and_lists[-PER_DIRECTION:]
+    incoming = signals_and_lists[-2 * PER_DIRECTION : -PER_DIRECTION]
+    return signals_and_lists[: -2 * PER_DIRECTION], incoming, outgoing
+
+
+class _Spread(torch.autograd.Function):
+    generate_vmap_rule = True
+    setup_context = staticmethod(_save_all)
+
+    @staticmethod
+    def forward(x: Tensor, incoming: list[Tensor], outgoing: list[Tensor]) -> Tensor:
+        return torch.ops.graphact.spread(x, incoming, outgoing)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (x,), incoming, outgoing = _saved(ctx)
+        return 2 * _Pull.apply(grad, x, incoming, outgoing), None, None
+
+
+class _Pull(torch.autograd.Function):
+    """Bilinear in both signals; its own gradients are inner products of differences, and pulls again."""
+
+    generate_vmap_rule = True
+    setup_context = staticmethod(_save_all)
+
+    @staticmethod
+    def forward(grad: Tensor, x: Tensor, incoming: list[Tensor], outgoing: list[Tensor]) -> Tensor:
+        return torch.ops.graphact.pull(grad, x, incoming, outgoing)
+
+    @staticmethod
+    def backward(ctx: Any, direction: Tensor) -> tuple[Tensor | None, ...]:
+        (grad, x), incoming, outgoing = _saved(ctx)
+        together = _Spread.apply(direction + x, incoming, outgoing)
+        apart = _Spread.apply(direction - x, incoming, outgoing)
+        return (together - apart) / 4, _Pull.apply(grad, direction, incoming, outgoing), None, None
+
+
+def _spread_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (x,), incoming, outgoing = _saved(ctx)
+    return 2 * torch.ops.graphact.pull(grad, x, incoming, outgoing), NO_GRADIENTS, NO_GRADIENTS
+
+
+operators._spread.register_autograd(_spread_backward, setup_context=_save_all)

@@ -1,0 +1,127 @@
+"""The specification in plain torch: each function reads every neighbourhood once, group of equal degree by group.
+
+Signals have the shape ``(..., N, F)``. Sums over neighbours run in ascending order of the neighbours, in at least
+float32, so results are the same on every run and every device up to rounding.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphact._checks import HALF_PRECISION
+from graphact.graph.neighborhoods import Neighborhoods, degree_groups
+
+
+class Lists(NamedTuple):
+    """The tensors of :class:`Neighborhoods` that a pass over the neighbours reads, in the order operators take them."""
+
+    members: Tensor
+    order: Tensor
+    rank: Tensor
+    edge_order: Tensor
+    sizes: Tensor
+
+    @classmethod
+    def of(cls, neighborhoods: Neighborhoods) -> "Lists":
+        """Take them from neighbour lists."""
+        return cls(*(getattr(neighborhoods, name) for name in cls._fields))
+
+    def groups(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the nodes ``(n,)`` and the edge positions ``(n, d)`` of each group of nodes with equal degree d."""
+        return degree_groups(self.order, self.edge_order, [(degree, count) for degree, count in self.sizes.tolist()])
+
+    def reduce(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Apply ``function(nodes, edges)`` to each group and put the results ``(..., n, F)`` into node order."""
+        parts = [function(nodes, edges) for nodes, edges in self.groups()]
+        return torch.cat(parts, dim=-2).index_select(-2, self.rank)
+
+
+def gather_nodes(x: Tensor, index: Tensor) -> Tensor:
+    """``x[..., index, :]`` for an index of any shape."""
+    return x.index_select(-2, index.flatten()).unflatten(-2, index.shape)
+
+
+def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Sums of half-precision numbers are taken in float32."""
+    return torch.float32 if dtype in HALF_PRECISION else dtype
+
+
+def shift(x: Tensor, weight: Tensor, lists: Lists) -> Tensor:
+    """``out[i] = sum_j weight[i, j] x[j]`` over the neighbours j of i."""
+    wide = accumulation_dtype(x.dtype)
+
+    def weighted_sum(_: Tensor, edges: Tensor) -> Tensor:
+        values = gather_nodes(x, lists.members[edges]).to(wide)
+        return (values * weight[edges].to(wide).unsqueeze(-1)).sum(-2).to(x.dtype)
+
+    return lists.reduce(weighted_sum)
+
+
+def shift_weight_grad(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
+    """``out[i, j] = sum grad[i] x[j]`` over batch and features, for every edge."""
+    wide = accumulation_dtype(x.dtype)
+    out = torch.zeros(lists.edge_order.shape, dtype=wide, device=x.device)
+    for nodes, edges in lists.groups():
+        at_targets, at_sources = gather_nodes(grad, nodes).unsqueeze(-2), gather_nodes(x, lists.members[edges])
+        out[edges] = torch.linalg.vecdot(at_targets.to(wide), at_sources.to(wide)).reshape(-1, *edges.shape).sum(0)
+    return out
+
+
+def select(x: Tensor, labels: Tensor | None, lists: Lists, op: str, closed: bool) -> Tensor:
+    """Which entry of each neighbourhood is its maximum, minimum or lower median.
+
+    Returns the label of the chosen entry, ``(..., N, F)``: the lowest label among ties, and N for an empty
+    neighbourhood. The label of node j is j itself unless ``labels`` says otherwise. NaN wins over all numbers.
+    """
+    nobody = x.size(-2)
+
+    def choose(nodes: Tensor, edges: Tensor) -> Tensor:
+        table = lists.members[edges]
+        if closed:
+            table = torch.cat([nodes.unsqueeze(-1), table], dim=-1)
+        if table.size(-1) == 0:
+            return torch.full(x.shape[:-2] + nodes.shape + x.shape[-1:], nobody, device=x.device)
+        values = gather_nodes(x, table)
+        if op == "max":
+            winner = values.amax(-2, keepdim=True)
+        elif op == "min":
+            winner = values.amin(-2, keepdim=True)
+        else:
+            winner = values.median(dim=-2, keepdim=True).values
+        names = table.unsqueeze(-1) if labels is None else gather_nodes(labels, table)
+        return torch.where((values == winner) | values.isnan(), names, nobody).amin(-2)
+
+    return lists.reduce(choose)
+
+
+def spread(x: Tensor, lists: Lists) -> Tensor:
+    """``out[i] = sum_j (x[i] - x[j])^2`` over the neighbours j of i, in at least float32."""
+    wide = x.to(accumulation_dtype(x.dtype))
+
+    def squared_distance(nodes: Tensor, edges: Tensor) -> Tensor:
+        own, others = gather_nodes(wide, nodes).unsqueeze(-2), gather_nodes(wide, lists.members[edges])
+        return (own - others).square().sum(-2)
+
+    return lists.reduce(squared_distance)
+
+
+def pull(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lists) -> Tensor:
+    """Half the gradient of :func:`spread`: what i sees of its neighbours, and what those who see i see of it.
+
+    ``out[i] = grad[i] sum_j (x[i] - x[j]) + sum_l grad[l] (x[i] - x[l])`` over the neighbours j of i, and over the
+    nodes l whose neighbour i is.
+    """
+    wide = x.to(grad.dtype)
+
+    def seen(nodes: Tensor, edges: Tensor) -> Tensor:
+        own, others = gather_nodes(wide, nodes).unsqueeze(-2), gather_nodes(wide, incoming.members[edges])
+        return gather_nodes(grad, nodes) * (own - others).sum(-2)
+
+    def seen_by(nodes: Tensor, edges: Tensor) -> Tensor:
+        table = outgoing.members[edges]
+        own, others = gather_nodes(wide, nodes).unsqueeze(-2), gather_nodes(wide, table)
+        return (gather_nodes(grad, table) * (own - others)).sum(-2)
+
+    return (incoming.reduce(seen) + outgoing.reduce(seen_by)).to(x.dtype)

@@ -1,0 +1,25 @@
+"""Modules: parameters plus one functional call."""
+
+from graphact.nn.activation import ReLU
+from graphact.nn.base import GraphModule
+from graphact.nn.filter import GraphFilter
+from graphact.nn.gcnn import FIR, GCNN
+from graphact.nn.graph_adaptive import GraphAdaptive, GraphAdaptiveKernel, GraphAdaptiveMax, GraphAdaptiveMedian
+from graphact.nn.localized import LocalizedMax, LocalizedMedian
+from graphact.nn.names import ACTIVATIONS, make_activation
+
+__all__ = [
+    "ACTIVATIONS",
+    "FIR",
+    "GCNN",
+    "GraphAdaptive",
+    "GraphAdaptiveKernel",
+    "GraphAdaptiveMax",
+    "GraphAdaptiveMedian",
+    "GraphFilter",
+    "GraphModule",
+    "LocalizedMax",
+    "LocalizedMedian",
+    "ReLU",
+    "make_activation",
+]

@@ -1,0 +1,184 @@
+"""Graph convolutional neural networks: filter banks, activations, one readout shared by all nodes."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from graphact._checks import check_integer
+from graphact.graph import Graph
+from graphact.nn.base import GraphModule, resolve_graph
+from graphact.nn.filter import GraphFilter
+from graphact.nn.names import make_activation
+
+
+class GCNN(GraphModule):
+    r"""A graph convolutional neural network, section 2 of the paper.
+
+    .. math:: x_l = \sigma_l\Big(\sum_{k=0}^{K} S^k x_{l-1} H_{lk}\Big), \quad l = 1..L,
+        \qquad y_i = H_{FC}\, x_{L,i} + b
+
+    Every layer is a bank of graph filters and an activation; the readout is one linear map shared by all nodes. Each
+    node needs only what its neighbours send.
+
+    Args:
+        features: features of the input and of each layer; ``[1, 8, 8]`` is two layers of 8 on a scalar signal.
+        order: filter order K of every layer, or one for each layer.
+        activation: one of ``relu``, ``max-l``, ``median-l``, ``max-ga``, ``median-ga``, ``kernel-ga``.
+        hops: number of hops of the activations.
+        out_features: features of the readout at each node; None leaves the readout out.
+        bias: trained constants in the filter banks.
+        readout_bias: a trained constant in the readout.
+        per_feature: give each feature its own activation weights (the paper's :math:`h^f_{\sigma l k}`) rather than
+            share them.
+        closed: count a node among its neighbours in the activations.
+        gamma: width of the kernel activation's Gaussian.
+        learn_gamma: train gamma.
+
+    Shapes:
+        x: ``(..., N, features[0])``; result: ``(..., N, out_features)``.
+
+    Example:
+        >>> import torch, graphact
+        >>> graph = graphact.Graph.stochastic_block_model([10, 10], 0.8, 0.1).normalize("spectral")
+        >>> model = graphact.nn.GCNN(features=[1, 8, 8], order=2, activation="max-ga", hops=2, out_features=4)
+        >>> model(torch.randn(32, 20, 1), graph).shape
+        torch.Size([32, 20, 4])
+    """
+
+    def __init__(
+        self,
+        features: Sequence[int],
+        order: int | Sequence[int] = 2,
+        activation: str = "max-ga",
+        hops: int = 1,
+        out_features: int | None = 1,
+        *,
+        bias: bool = False,
+        readout_bias: bool = True,
+        per_feature: bool = True,
+        closed: bool = False,
+        gamma: float = 0.1,
+        learn_gamma: bool = False,
+    ) -> None:
+        super().__init__()
+        self.activation = activation
+        self.hops = check_integer("hops", hops, minimum=1)
+        self.per_feature, self.closed = bool(per_feature), bool(closed)
+        self.gamma, self.learn_gamma = gamma, bool(learn_gamma)
+        banks = make_filters(features, order, bias)
+        self.filters = nn.ModuleList(banks)
+        self.activations = nn.ModuleList(
+            make_activation(
+                activation,
+                hops=self.hops,
+                features=bank.out_features if per_feature else None,
+                closed=closed,
+                gamma=gamma,
+                learn_gamma=learn_gamma,
+            )
+            for bank in banks
+        )
+        self.readout = make_readout(banks[-1].out_features, out_features, readout_bias)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        reset_children(self)
+
+    def forward(self, x: Tensor, graph: Graph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        graph = resolve_graph(x, graph, edge_weight)
+        for bank, activation in zip(self.filters, self.activations, strict=True):
+            x = activation(bank(x, graph), graph)
+        return self.readout(x)
+
+    def config(self) -> dict[str, Any]:
+        return {
+            **bank_config(self.filters, self.readout),
+            "activation": self.activation,
+            "hops": self.hops,
+            "per_feature": self.per_feature,
+            "closed": self.closed,
+            "gamma": self.gamma,
+            "learn_gamma": self.learn_gamma,
+        }
+
+
+class FIR(GraphModule):
+    """The linear baseline: the filter banks and the readout of a :class:`GCNN`, without nonlinearity.
+
+    Args:
+        features: features of the input and of each filter bank.
+        order: filter order K of every bank, or one for each.
+        out_features: features of the readout at each node; None leaves the readout out.
+        bias: trained constants in the filter banks.
+        readout_bias: a trained constant in the readout.
+
+    Shapes:
+        x: ``(..., N, features[0])``; result: ``(..., N, out_features)``.
+    """
+
+    def __init__(
+        self,
+        features: Sequence[int],
+        order: int | Sequence[int] = 2,
+        out_features: int | None = 1,
+        *,
+        bias: bool = False,
+        readout_bias: bool = True,
+    ) -> None:
+        super().__init__()
+        banks = make_filters(features, order, bias)
+        self.filters = nn.ModuleList(banks)
+        self.readout = make_readout(banks[-1].out_features, out_features, readout_bias)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        reset_children(self)
+
+    def forward(self, x: Tensor, graph: Graph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        graph = resolve_graph(x, graph, edge_weight)
+        for bank in self.filters:
+            x = bank(x, graph)
+        return self.readout(x)
+
+    def config(self) -> dict[str, Any]:
+        return bank_config(self.filters, self.readout)
+
+
+def make_filters(features: Sequence[int], order: int | Sequence[int], bias: bool) -> list[GraphFilter]:
+    """One filter bank for each pair of consecutive widths."""
+    if isinstance(features, (str, int)) or len(features) < 2:
+        raise ValueError(f"features must list the input and at least one layer, such as [1, 8, 8], got {features!r}")
+    layers = len(features) - 1
+    orders = [order] * layers if isinstance(order, int) else list(order)
+    if len(orders) != layers:
+        raise ValueError(f"order must be one number or one for each of the {layers} layers, got {orders!r}")
+    return [GraphFilter(*widths, k, bias) for widths, k in zip(itertools.pairwise(features), orders, strict=True)]
+
+
+def make_readout(in_features: int, out_features: int | None, bias: bool) -> nn.Module:
+    """The linear map that all nodes share."""
+    if out_features is None:
+        return nn.Identity()
+    return nn.Linear(in_features, check_integer("out_features", out_features, minimum=1), bias=bias)
+
+
+def bank_config(filters: nn.ModuleList, readout: nn.Module) -> dict[str, Any]:
+    """The arguments that GCNN and FIR share."""
+    banks = [bank for bank in filters if isinstance(bank, GraphFilter)]
+    linear = readout if isinstance(readout, nn.Linear) else None
+    return {
+        "features": [banks[0].in_features, *(bank.out_features for bank in banks)],
+        "order": [bank.order for bank in banks],
+        "out_features": None if linear is None else linear.out_features,
+        "bias": banks[0].bias is not None,
+        "readout_bias": linear is None or linear.bias is not None,
+    }
+
+
+def reset_children(module: nn.Module) -> None:
+    """Draw the parameters of every part anew."""
+    for part in module.modules():
+        if part is not module and isinstance(part, (GraphModule, nn.Linear)):
+            part.reset_parameters()
