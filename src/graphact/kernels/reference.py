@@ -4,6 +4,7 @@ Signals have the shape ``(..., N, F)``. Sums over neighbours run in ascending or
 float32, so results are the same on every run and every device up to rounding.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -62,10 +63,12 @@ def shift(x: Tensor, weight: Tensor, lists: Lists) -> Tensor:
 def shift_weight_grad(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
     """``out[i, j] = sum grad[i] x[j]`` over batch and features, for every edge."""
     wide = accumulation_dtype(x.dtype)
+    batch = math.prod(x.shape[:-2])
+    grad, x = (signal.reshape(batch, *x.shape[-2:]).to(wide) for signal in (grad, x))
     out = torch.zeros(lists.edge_order.shape, dtype=wide, device=x.device)
     for nodes, edges in lists.groups():
         at_targets, at_sources = gather_nodes(grad, nodes).unsqueeze(-2), gather_nodes(x, lists.members[edges])
-        out[edges] = torch.linalg.vecdot(at_targets.to(wide), at_sources.to(wide)).reshape(-1, *edges.shape).sum(0)
+        out[edges] = torch.linalg.vecdot(at_targets, at_sources).sum(0)
     return out
 
 

@@ -91,23 +91,24 @@ class GraphAdaptiveKernel(MixedActivation):
         gamma: float = 0.1,
         learn_gamma: bool = False,
     ) -> None:
-        self.initial_gamma = check_positive("gamma", gamma)
-        self.learn_gamma = bool(learn_gamma)
         super().__init__(hops, features, closed)
+        self.initial_gamma = check_positive("gamma", gamma)
+        self.log_gamma = nn.Parameter(torch.empty(())) if learn_gamma else None
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        if self.learn_gamma:
-            self.log_gamma = nn.Parameter(torch.full((), math.log(self.initial_gamma)))
+        if getattr(self, "log_gamma", None) is not None:
+            nn.init.constant_(self.log_gamma, math.log(self.initial_gamma))
 
     @property
     def gamma(self) -> float | Tensor:
         """The width of the Gaussian as it is now: a number, or a tensor when it is trained."""
-        return self.log_gamma.exp() if self.learn_gamma else self.initial_gamma
+        return self.initial_gamma if self.log_gamma is None else self.log_gamma.exp()
 
     def forward(self, x: Tensor, graph: Graph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(x, graph, edge_weight)
         return graph_adaptive(x, graph, self.beta, self.weights, "kernel", gamma=self.gamma, closed=self.closed)
 
     def config(self) -> dict[str, Any]:
-        return {**super().config(), "gamma": self.initial_gamma, "learn_gamma": self.learn_gamma}
+        return {**super().config(), "gamma": self.initial_gamma, "learn_gamma": self.log_gamma is not None}

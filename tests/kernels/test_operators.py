@@ -1,0 +1,53 @@
+"""The operators as torch sees them: schemas, shapes, autograd registration, and the reference behind them."""
+
+import pytest
+import torch
+from support.graphs import random_graph
+
+from graphact import Graph
+from graphact.kernels.reference import Lists
+
+DIRECTED = Graph.from_edge_index([[0, 1, 1, 2, 4], [1, 0, 2, 3, 2]], torch.rand(5), num_nodes=6)
+
+
+def lists(graph):
+    return list(Lists.of(graph.incoming)), list(Lists.of(graph.outgoing))
+
+
+@pytest.mark.parametrize("graph", [random_graph(dtype=torch.float32), DIRECTED], ids=["undirected", "directed"])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_opcheck(graph, requires_grad):
+    incoming, outgoing = lists(graph)
+    x = torch.randn(2, graph.num_nodes, 3, requires_grad=requires_grad)
+    turned = graph.outgoing_weight.clone()
+    weight = graph.weight.clone().requires_grad_(requires_grad)
+    torch.library.opcheck(torch.ops.graphact.shift.default, (x, weight, turned, incoming, outgoing))
+    torch.library.opcheck(torch.ops.graphact.spread.default, (x, incoming, outgoing))
+    fixed = x.detach()
+    for op in ("max", "min", "median"):
+        torch.library.opcheck(torch.ops.graphact.select.default, (fixed, None, incoming, op, False))
+        torch.library.opcheck(torch.ops.graphact.select.default, (fixed, None, incoming, op, True))
+    torch.library.opcheck(torch.ops.graphact.pull.default, (fixed, fixed, incoming, outgoing))
+    torch.library.opcheck(torch.ops.graphact.shift_weight_grad.default, (fixed, fixed, incoming))
+
+
+def test_compiled_form_and_eager_form_have_the_same_gradients():
+    incoming, outgoing = lists(DIRECTED)
+    weight = DIRECTED.weight.double().requires_grad_()
+    turned = DIRECTED.outgoing_weight.double()
+    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda x, w: torch.ops.graphact.shift(x, w, turned, incoming, outgoing), (x, weight)
+    )
+    assert torch.autograd.gradcheck(lambda x: torch.ops.graphact.spread(x, incoming, outgoing), x)
+
+
+def test_vmap_over_graphs_is_refused():
+    incoming, outgoing = lists(DIRECTED)
+    weights = torch.rand(3, DIRECTED.num_edges)
+
+    def run(weight):
+        return torch.ops.graphact.shift(torch.ones(6, 1), weight, weight, incoming, outgoing)
+
+    with pytest.raises(NotImplementedError, match="vmap over graphs is not supported"):
+        torch.func.vmap(run)(weights)

@@ -1,0 +1,79 @@
+"""Activations as modules: parameters, names, descriptions."""
+
+import pytest
+import torch
+from support.graphs import random_graph
+
+from graphact import functional, nn
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "op"),
+    [
+        (nn.LocalizedMax, functional.localized, "max"),
+        (nn.LocalizedMedian, functional.localized, "median"),
+        (nn.GraphAdaptiveMax, functional.graph_adaptive, "max"),
+        (nn.GraphAdaptiveMedian, functional.graph_adaptive, "median"),
+        (nn.GraphAdaptiveKernel, functional.graph_adaptive, "kernel"),
+    ],
+)
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("features", [None, 3])
+def test_a_module_is_its_function(module, kind, op, closed, features):
+    graph, x = random_graph(), torch.randn(2, 12, 3, dtype=torch.float64)
+    activation = module(hops=2, features=features, closed=closed).double()
+    assert activation.weights.shape == ((2,) if features is None else (2, 3))
+    assert activation.beta.shape == ()
+    expected = kind(x, graph, activation.beta, activation.weights, op, closed=closed)
+    assert torch.equal(activation(x, graph), expected)
+
+
+def test_names():
+    assert list(nn.ACTIVATIONS) == ["relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga"]
+    for name, kind in nn.ACTIVATIONS.items():
+        assert type(nn.make_activation(name)) is kind
+
+
+def test_new_activation_starts_near_relu():
+    activation = nn.GraphAdaptiveMax(hops=4, features=8)
+    assert activation.beta == 1
+    assert activation.weights.abs().max() <= 0.5
+
+
+def test_learned_gamma():
+    graph, x = random_graph(dtype=torch.float32), torch.randn(12, 2)
+    activation = nn.GraphAdaptiveKernel(gamma=0.5, learn_gamma=True)
+    assert activation.gamma.item() == pytest.approx(0.5)
+    activation(x, graph).sum().backward()
+    assert activation.log_gamma.grad is not None
+    with torch.no_grad():
+        activation.log_gamma += 1
+    activation.reset_parameters()
+    assert activation.gamma.item() == pytest.approx(0.5)
+    fixed = nn.GraphAdaptiveKernel()
+    assert fixed.gamma == 0.1
+    assert sorted(dict(fixed.named_parameters())) == ["beta", "weights"]
+
+
+def test_repr_shows_the_settings():
+    assert repr(nn.GraphFilter(1, 2, 3)) == "GraphFilter(in_features=1, out_features=2, order=3, bias=False)"
+    assert repr(nn.GraphAdaptiveKernel(hops=2)) == (
+        "GraphAdaptiveKernel(hops=2, features=None, closed=False, gamma=0.1, learn_gamma=False)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda: nn.GraphAdaptiveMax(hops=0), ValueError, "hops must be at least 1, got 0"),
+        (lambda: nn.GraphAdaptiveMax(hops=1.5), TypeError, "hops must be an integer, got 1.5"),
+        (lambda: nn.LocalizedMedian(features=0), ValueError, "features must be at least 1, got 0"),
+        (lambda: nn.GraphAdaptiveKernel(gamma=-1.0), ValueError, "gamma must be a finite number above 0, got -1.0"),
+        (lambda: nn.GraphAdaptive("mean"), ValueError, "op must be one of .* got 'mean'"),
+        (lambda: nn.GraphFilter(1, 1, -1), ValueError, "order must be at least 0, got -1"),
+        (lambda: nn.make_activation("elu"), ValueError, "activation must be one of .* got 'elu'"),
+    ],
+)
+def test_bad_arguments(build, error, message):
+    with pytest.raises(error, match=message):
+        build()
