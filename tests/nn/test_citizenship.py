@@ -77,6 +77,10 @@ def test_compile_with_an_edge_index_breaks_once_and_is_right(x):
     model, (edge_index, weight) = make("max-ga"), random_graph(dtype=torch.float32).to_edge_index()
     compiled = torch.compile(model, backend="aot_eager")
     torch.testing.assert_close(compiled(x, edge_index, weight), model(x, edge_index, weight))
+    torch.compiler.reset()
+    whole = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with pytest.raises(Exception, match="build a graphact.Graph once and compile with it"):
+        whole(x, edge_index, weight)
 
 
 def test_compile_before_the_hop_pattern_is_known(x):
@@ -96,7 +100,8 @@ def test_export(name, graph, x):
 
 @pytest.mark.parametrize("name", nn.ACTIVATIONS)
 def test_vmap_over_parameters_and_signals(name, graph, x):
-    models = [copy.deepcopy(make(name)) for _ in range(3)]
+    models, graph, x = [copy.deepcopy(make(name).double()) for _ in range(3)], graph.to(dtype=torch.float64), x.double()
+    graph.hop_pattern(HOPS)
     for model in models:
         model.reset_parameters()
     parameters, buffers = torch.func.stack_module_state(models)

@@ -38,7 +38,6 @@ def resolve_graph(x: Tensor, graph: Graph | Tensor, edge_weight: Tensor | None) 
     return _build_graph(check_tensor("x", x), graph, edge_weight)
 
 
-@torch.compiler.disable(reason="an edge_index is sorted in every call: build a graphact.Graph once and compile with it")
 def _build_graph(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Graph:
     if x.dim() < 2:
         raise ValueError(f"x must have the shape (..., N, F), got {tuple(x.shape)}")
@@ -46,3 +45,10 @@ def _build_graph(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> G
         dtype = torch.float32 if x.dtype in HALF_PRECISION or not x.is_floating_point() else x.dtype
         edge_weight = torch.ones(edge_index.shape[-1:], dtype=dtype, device=edge_index.device)
     return Graph.from_edge_index(edge_index, edge_weight, num_nodes=x.size(-2))
+
+
+# What torch.compiler.disable sets, without the second that importing the compiler takes
+_build_graph._torchdynamo_disable = True  # type: ignore[attr-defined]
+_build_graph._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
+    "an edge_index is sorted in every call: build a graphact.Graph once and compile with it"
+)

@@ -98,8 +98,9 @@ class GraphAdaptiveKernel(MixedActivation):
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        if getattr(self, "log_gamma", None) is not None:
-            nn.init.constant_(self.log_gamma, math.log(self.initial_gamma))
+        log_gamma = getattr(self, "log_gamma", None)
+        if log_gamma is not None:
+            nn.init.constant_(log_gamma, math.log(self.initial_gamma))
 
     @property
     def gamma(self) -> float | Tensor:
