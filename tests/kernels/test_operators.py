@@ -25,8 +25,11 @@ def test_opcheck(graph, requires_grad):
     torch.library.opcheck(torch.ops.graphact.spread.default, (x, incoming, outgoing))
     fixed = x.detach()
     for op in ("max", "min", "median"):
-        torch.library.opcheck(torch.ops.graphact.select.default, (fixed, None, incoming, op, False))
-        torch.library.opcheck(torch.ops.graphact.select.default, (fixed, None, incoming, op, True))
+        torch.library.opcheck(torch.ops.graphact.select.default, (x, None, incoming, op, False))
+        torch.library.opcheck(torch.ops.graphact.select.default, (x, None, incoming, op, True))
+    chosen = torch.ops.graphact.select(fixed, None, incoming, "max", False)[1]
+    torch.library.opcheck(torch.ops.graphact.select.default, (x, chosen, incoming, "max", False))
+    torch.library.opcheck(torch.ops.graphact.route.default, (fixed, chosen))
     torch.library.opcheck(torch.ops.graphact.pull.default, (fixed, fixed, incoming, outgoing))
     torch.library.opcheck(torch.ops.graphact.shift_weight_grad.default, (fixed, fixed, incoming))
 

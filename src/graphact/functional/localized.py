@@ -8,12 +8,9 @@ from graphact.functional.neighborhood import (
     check_operation,
     evaluate_function,
     evaluate_kernel,
-    take,
 )
 from graphact.graph.graph import Graph, check_graph, check_signal
 from graphact.kernels import gradients
-
-LOSES_EVERY_COMPARISON = {"max": -float("inf"), "min": float("inf")}
 
 
 def localized(
@@ -61,7 +58,7 @@ def localized(
     op = check_operation(op)
     beta, weights = check_coefficients(beta, weights, x)
     out = pointwise(x, beta)
-    terms = _extremes(x, graph, op, len(weights), closed) if op in LOSES_EVERY_COMPARISON else None
+    terms = _extremes(x, graph, op, len(weights), closed) if op in ("max", "min") else None
     for hop, weight in enumerate(weights, start=1):
         term = _over_pattern(x, graph, op, hop, gamma, closed) if terms is None else terms[hop - 1]
         out = out + weight * term
@@ -75,11 +72,10 @@ def _extremes(x: Tensor, graph: Graph, op: Operation, hops: int, closed: bool) -
     out rather than counted as zero.
     """
     assert isinstance(op, str)
-    values, chosen, terms = x.detach(), None, []
+    chosen, terms = None, []
     for _ in range(hops):
-        chosen = gradients.select(values, chosen, graph.incoming, op, closed)
-        values = take(x.detach(), chosen, empty=LOSES_EVERY_COMPARISON[op])
-        terms.append(take(x, chosen))
+        values, chosen = gradients.select(x, chosen, graph.incoming, op, closed)
+        terms.append(values)
     return terms
 
 
@@ -91,4 +87,4 @@ def _over_pattern(x: Tensor, graph: Graph, op: Operation, hops: int, gamma: floa
         return evaluate_kernel(x, pattern, turned, gamma)
     if callable(op):
         return evaluate_function(x, pattern, op, closed=False)
-    return take(x, gradients.select(x, None, pattern, op, False))
+    return gradients.select(x, None, pattern, op, False)[0]

@@ -139,13 +139,7 @@ def neighborhood(
         return evaluate_kernel(x, graph.incoming, graph.outgoing, gamma)
     if callable(op):
         return evaluate_function(x, graph.incoming, op, closed)
-    return take(x, gradients.select(x, None, graph.incoming, op, closed))
-
-
-def take(x: Tensor, chosen: Tensor, empty: float = 0.0) -> Tensor:
-    """The value of the chosen node, and ``empty`` where none was chosen (the index is N)."""
-    last = x.size(-2) - 1
-    return torch.where(chosen <= last, x.gather(-2, chosen.clamp(max=last)), empty)
+    return gradients.select(x, None, graph.incoming, op, closed)[0]
 
 
 def evaluate_kernel(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods, gamma: float | Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphact.graph import Graph, Neighborhoods
 from graphact.kernels import operators
-from graphact.kernels.reference import Lists
+from graphact.kernels.reference import Lists, take
 
 PER_DIRECTION = len(Lists._fields)
 NO_GRADIENTS = [None] * PER_DIRECTION
@@ -24,9 +24,12 @@ def shift(x: Tensor, graph: Graph) -> Tensor:
     return run(x, graph.weight, graph.outgoing_weight, incoming, outgoing)
 
 
-def select(x: Tensor, labels: Tensor | None, neighborhoods: Neighborhoods, op: str, closed: bool) -> Tensor:
-    """See :func:`graphact.kernels.reference.select`. Which neighbour wins has no gradient; its value has."""
-    return torch.ops.graphact.select(x.detach(), labels, list(Lists.of(neighborhoods)), op, closed)
+def select(
+    x: Tensor, labels: Tensor | None, neighborhoods: Neighborhoods, op: str, closed: bool
+) -> tuple[Tensor, Tensor]:
+    """See :func:`graphact.kernels.reference.select`."""
+    run = torch.ops.graphact.select if torch.compiler.is_compiling() else _Select.apply
+    return run(x, labels, list(Lists.of(neighborhoods)), op, closed)
 
 
 def spread(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods) -> Tensor:
@@ -90,6 +93,51 @@ operators._shift.register_autograd(
         NO_GRADIENTS,
     ),
     setup_context=_save_for_shift,
+)
+
+
+# The gradient of a selected value goes to the node it was selected from.
+
+
+def _save_chosen(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(output[1])
+
+
+class _Select(torch.autograd.Function):
+    generate_vmap_rule = True
+    setup_context = staticmethod(_save_chosen)
+
+    @staticmethod
+    def forward(x: Tensor, labels: Tensor | None, lists: list[Tensor], op: str, closed: bool) -> tuple[Tensor, Tensor]:
+        return torch.ops.graphact.select(x, labels, lists, op, closed)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+        (chosen,) = ctx.saved_tensors
+        return _Route.apply(grad, chosen), None, None, None, None
+
+
+class _Route(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(grad: Tensor, chosen: Tensor) -> Tensor:
+        return torch.ops.graphact.route(grad, chosen)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, direction: Tensor) -> tuple[Tensor | None, ...]:
+        (chosen,) = ctx.saved_tensors
+        return take(direction, chosen, 0.0), None
+
+
+operators._select.register_autograd(
+    lambda ctx, grad, _: (torch.ops.graphact.route(grad, *ctx.saved_tensors), None, NO_GRADIENTS, None, None),
+    setup_context=_save_chosen,
 )
 
 

@@ -1,4 +1,4 @@
-"""The reference as torch operators, with their shapes and batching rules.
+"""Passes over the neighbours as torch operators, with their shapes and batching rules.
 
 `torch.compile`, `torch.export` and `vmap` treat each operator as one step; `gradients.py` makes them differentiable.
 """
@@ -9,32 +9,38 @@ import torch
 from torch import Tensor
 
 from graphact.kernels import reference
+from graphact.kernels.backends import implementation
 from graphact.kernels.reference import Lists
 
 
 @torch.library.custom_op("graphact::shift", mutates_args=())
 def _shift(x: Tensor, weight: Tensor, turned_weight: Tensor, incoming: list[Tensor], outgoing: list[Tensor]) -> Tensor:
-    return reference.shift(x, weight, Lists(*incoming))
+    return implementation(x).shift(x, weight, Lists(*incoming))
 
 
 @torch.library.custom_op("graphact::shift_weight_grad", mutates_args=())
 def _shift_weight_grad(grad: Tensor, x: Tensor, incoming: list[Tensor]) -> Tensor:
-    return reference.shift_weight_grad(grad, x, Lists(*incoming))
+    return implementation(x).shift_weight_grad(grad, x, Lists(*incoming))
 
 
 @torch.library.custom_op("graphact::select", mutates_args=())
-def _select(x: Tensor, labels: Tensor | None, incoming: list[Tensor], op: str, closed: bool) -> Tensor:
-    return reference.select(x, labels, Lists(*incoming), op, closed)
+def _select(x: Tensor, labels: Tensor | None, incoming: list[Tensor], op: str, closed: bool) -> tuple[Tensor, Tensor]:
+    return implementation(x).select(x, labels, Lists(*incoming), op, closed)
+
+
+@torch.library.custom_op("graphact::route", mutates_args=())
+def _route(grad: Tensor, chosen: Tensor) -> Tensor:
+    return implementation(grad).route(grad, chosen)
 
 
 @torch.library.custom_op("graphact::spread", mutates_args=())
 def _spread(x: Tensor, incoming: list[Tensor], outgoing: list[Tensor]) -> Tensor:
-    return reference.spread(x, Lists(*incoming))
+    return implementation(x).spread(x, Lists(*incoming))
 
 
 @torch.library.custom_op("graphact::pull", mutates_args=())
 def _pull(grad: Tensor, x: Tensor, incoming: list[Tensor], outgoing: list[Tensor]) -> Tensor:
-    return reference.pull(grad, x, Lists(*incoming), Lists(*outgoing))
+    return implementation(x).pull(grad, x, Lists(*incoming), Lists(*outgoing))
 
 
 # Shapes, for compile and export
@@ -51,8 +57,13 @@ def _(grad: Tensor, x: Tensor, incoming: list[Tensor]) -> Tensor:
 
 
 @_select.register_fake
-def _(x: Tensor, labels: Tensor | None, incoming: list[Tensor], op: str, closed: bool) -> Tensor:
-    return x.new_empty(x.shape, dtype=torch.int64)
+def _(x: Tensor, labels: Tensor | None, incoming: list[Tensor], op: str, closed: bool) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), x.new_empty(x.shape, dtype=torch.int32)
+
+
+@_route.register_fake
+def _(grad: Tensor, chosen: Tensor) -> Tensor:
+    return grad.new_empty(grad.shape)
 
 
 @_spread.register_fake
@@ -96,11 +107,25 @@ def _(info: Any, in_dims: Any, grad: Tensor, x: Tensor, incoming: Any) -> Any:
 
 
 @_select.register_vmap
-def _(info: Any, in_dims: Any, x: Tensor, labels: Tensor | None, incoming: Any, op: str, closed: bool) -> Any:
+def _(
+    info: Any,
+    in_dims: Any,
+    x: Tensor,
+    labels: Tensor | None,
+    incoming: Any,
+    op: str,
+    closed: bool,
+) -> Any:
     _require_one_graph(in_dims[2])
     x = _front(x, in_dims[0], info.batch_size)
     labels = None if labels is None else _front(labels, in_dims[1], info.batch_size)
-    return torch.ops.graphact.select(x, labels, incoming, op, closed), 0
+    return torch.ops.graphact.select(x, labels, incoming, op, closed), (0, 0)
+
+
+@_route.register_vmap
+def _(info: Any, in_dims: Any, grad: Tensor, chosen: Tensor) -> Any:
+    grad, chosen = _front(grad, in_dims[0], info.batch_size), _front(chosen, in_dims[1], info.batch_size)
+    return torch.ops.graphact.route(grad, chosen), 0
 
 
 @_spread.register_vmap

@@ -18,6 +18,7 @@ from graphact.graph.neighborhoods import Neighborhoods, degree_groups
 class Lists(NamedTuple):
     """The tensors of :class:`Neighborhoods` that a pass over the neighbours reads, in the order operators take them."""
 
+    pointers: Tensor
     members: Tensor
     order: Tensor
     rank: Tensor
@@ -72,31 +73,53 @@ def shift_weight_grad(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
     return out
 
 
-def select(x: Tensor, labels: Tensor | None, lists: Lists, op: str, closed: bool) -> Tensor:
-    """Which entry of each neighbourhood is its maximum, minimum or lower median.
+LOSES_EVERY_COMPARISON = {"max": -math.inf, "min": math.inf, "median": math.nan}
 
-    Returns the label of the chosen entry, ``(..., N, F)``: the lowest label among ties, and N for an empty
-    neighbourhood. The label of node j is j itself unless ``labels`` says otherwise. NaN wins over all numbers.
+
+def select(x: Tensor, labels: Tensor | None, lists: Lists, op: str, closed: bool) -> tuple[Tensor, Tensor]:
+    """The maximum, minimum or lower median of each neighbourhood, and where it comes from.
+
+    Node j stands for the value ``x[j]`` or, with ``labels`` ``(..., N, F)``, for the value ``x[labels[j]]`` of another
+    node; a label N says that j stands for nothing, which max and min leave out.
+
+    Returns the values, 0 for an empty neighbourhood, and the chosen labels as int32: the lowest among ties, N where
+    nothing was chosen. NaN wins over all numbers.
     """
     nobody = x.size(-2)
+    offers = x if labels is None else take(x, labels, LOSES_EVERY_COMPARISON[op])
 
     def choose(nodes: Tensor, edges: Tensor) -> Tensor:
         table = lists.members[edges]
         if closed:
             table = torch.cat([nodes.unsqueeze(-1), table], dim=-1)
         if table.size(-1) == 0:
-            return torch.full(x.shape[:-2] + nodes.shape + x.shape[-1:], nobody, device=x.device)
-        values = gather_nodes(x, table)
+            shape = x.shape[:-2] + nodes.shape + x.shape[-1:]
+            return torch.full(shape, nobody, dtype=torch.int32, device=x.device)
+        values = gather_nodes(offers, table)
         if op == "max":
             winner = values.amax(-2, keepdim=True)
         elif op == "min":
             winner = values.amin(-2, keepdim=True)
         else:
             winner = values.median(dim=-2, keepdim=True).values
-        names = table.unsqueeze(-1) if labels is None else gather_nodes(labels, table)
+        names = table.int().unsqueeze(-1) if labels is None else gather_nodes(labels, table)
         return torch.where((values == winner) | values.isnan(), names, nobody).amin(-2)
 
-    return lists.reduce(choose)
+    chosen = lists.reduce(choose)
+    return take(x, chosen, 0.0), chosen
+
+
+def take(x: Tensor, chosen: Tensor, empty: float) -> Tensor:
+    """``x[chosen]`` for each feature, and ``empty`` where the index is N."""
+    last = x.size(-2) - 1
+    return torch.where(chosen <= last, x.gather(-2, chosen.clamp(max=last).long()), empty)
+
+
+def route(grad: Tensor, chosen: Tensor) -> Tensor:
+    """The adjoint of :func:`take` with 0 for empty: send each value to the node it was taken from."""
+    last = grad.size(-2) - 1
+    wide = torch.where(chosen <= last, grad, 0.0).to(accumulation_dtype(grad.dtype))
+    return torch.zeros_like(wide).scatter_add(-2, chosen.clamp(max=last).long(), wide).to(grad.dtype)
 
 
 def spread(x: Tensor, lists: Lists) -> Tensor:

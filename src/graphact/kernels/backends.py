@@ -1,0 +1,72 @@
+"""The one place that chooses how a pass over the neighbours runs."""
+
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from torch import Tensor
+
+from graphact._checks import check_choice
+
+# name of the backend: its module, the package it needs, the device it runs on (None: any)
+MODULES = {
+    "reference": ("graphact.kernels.reference", None, None),
+    "numba": ("graphact.kernels.cpu", "numba", "cpu"),
+    "triton": ("graphact.kernels.gpu", "triton", "cuda"),
+}
+FASTEST = {"cpu": "numba", "cuda": "triton"}
+_requested: ContextVar[str] = ContextVar("graphact_backend", default="auto")
+
+
+@contextmanager
+def backend(name: str) -> Iterator[None]:
+    """Run everything inside with one backend: ``"auto"``, ``"reference"``, ``"numba"`` (CPU) or ``"triton"`` (CUDA).
+
+    ``"auto"``, the default, takes the fastest installed one for the device of the signal. A backend asked for by name
+    is used or the call fails; it never falls back to another.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> with graphact.backend("reference"):
+        ...     graphact.functional.shift(torch.tensor([[1.0], [2.0], [4.0]]), path).squeeze()
+        tensor([2., 5., 2.])
+    """
+    check_choice("name", name, ("auto", *MODULES))
+    token = _requested.set(name)
+    try:
+        yield
+    finally:
+        _requested.reset(token)
+
+
+def implementation(x: Tensor) -> Any:
+    """The module whose functions run on ``x``."""
+    name = _requested.get()
+    if name == "auto":
+        name = FASTEST.get(x.device.type, "reference")
+        module, package, _ = MODULES[name]
+        if package is not None and (not _installed(package) or not importlib.import_module(module).supports(x)):
+            name = "reference"
+        return importlib.import_module(MODULES[name][0])
+    module, package, device = MODULES[name]
+    if package is not None and not _installed(package):
+        raise RuntimeError(f'the backend "{name}" needs the package {package}, which is not installed')
+    if device not in (None, x.device.type):
+        raise ValueError(f'the backend "{name}" needs x on a {device} device, got {x.device}')
+    chosen = importlib.import_module(module)
+    if package is not None and not chosen.supports(x):
+        raise TypeError(f'the backend "{name}" does not support {x.dtype}')
+    return chosen
+
+
+def _installed(package: str) -> bool:
+    if package not in _found:
+        _found[package] = importlib.util.find_spec(package) is not None
+    return _found[package]
+
+
+_found: dict[str, bool] = {}

@@ -1,0 +1,50 @@
+"""A training step recorded once and replayed: on a GPU the launches of a small step cost more than its work."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from graphact.training.loop import Trainee, plain_step
+
+WARM_UP_STEPS = 3
+
+
+def captured_step(trainee: Trainee, optimizer: torch.optim.Optimizer) -> Callable[[Tensor], Tensor]:
+    """The step of :func:`~graphact.training.loop.plain_step` as CUDA graphs, one for each batch size that occurs."""
+    plain = plain_step(trainee, optimizer)
+    recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+
+    def step(positions: Tensor) -> Tensor:
+        size = positions.size(1)
+        if size not in recorded:
+            if sum(seen) < WARM_UP_STEPS:
+                seen.append(1)
+                return on_side_stream(plain, positions)
+            recorded[size] = record(plain, positions)
+        graph, static_positions, losses = recorded[size]
+        static_positions.copy_(positions)
+        graph.replay()
+        return losses.clone()
+
+    seen: list[int] = []
+    return step
+
+
+def on_side_stream(plain: Callable[[Tensor], Tensor], positions: Tensor) -> Tensor:
+    """One step outside the default stream, as recording demands of the steps before it."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        losses = plain(positions)
+    torch.cuda.current_stream().wait_stream(stream)
+    return losses
+
+
+def record(plain: Callable[[Tensor], Tensor], positions: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+    """Record a step; recording runs nothing."""
+    static_positions = positions.clone()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        losses = plain(static_positions)
+    return graph, static_positions, losses

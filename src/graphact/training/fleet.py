@@ -1,0 +1,253 @@
+"""Training many models of one shape as one batch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from graphact.graph import Graph
+from graphact.nn import FIR, GCNN, GraphFilter, GraphModule
+from graphact.nn.activation import MixedActivation
+from graphact.nn.graph_adaptive import GraphAdaptive, GraphAdaptiveKernel
+from graphact.nn.localized import LocalizedMax
+from graphact.tasks import Task, loss_of, metric_of
+from graphact.training.capture import captured_step
+from graphact.training.loop import Progress, train
+from graphact.training.settings import TrainingSettings
+from graphact.training.stacked import StackedGraphs, stacked_activation, stacked_filter
+
+
+@dataclass(frozen=True)
+class FleetResult:
+    """What came of training a fleet; entry r of each list belongs to model r.
+
+    Attributes:
+        test: the metric on the test samples, with the parameters that validated best.
+        validation: the best validation metric; NaN without validation samples.
+        best_epoch: the epoch that reached it.
+    """
+
+    test: list[float]
+    validation: list[float]
+    best_epoch: list[int]
+
+
+class Fleet:
+    """R models of one shape, each with a task, a graph and a seed of its own, trained and evaluated together.
+
+    Parameters carry a leading replica dimension; one optimizer step moves all models. Each model ends as if it had
+    been trained alone with :func:`~graphact.training.fit`.
+
+    Args:
+        models: GCNNs or FIRs with equal configurations.
+        tasks: one for each model, alike in everything but graph, samples and node.
+        seeds: one for each model; they decide the order of its samples.
+        device: where to train.
+        dtype: precision to train in.
+
+    Example:
+        >>> from graphact.nn import GCNN
+        >>> from graphact.tasks import source_localization_tasks
+        >>> from graphact.training import Fleet, TrainingSettings
+        >>> tasks = source_localization_tasks(graphs=1, splits=2, nodes=2)
+        >>> fleet = Fleet([GCNN([1, 4], out_features=4) for _ in tasks], tasks)
+        >>> len(fleet.train(TrainingSettings(epochs=1)).test)
+        4
+    """
+
+    def __init__(
+        self,
+        models: Sequence[GraphModule],
+        tasks: Sequence[Task],
+        seeds: Sequence[int] | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        check_alike(models, tasks)
+        self.template, self.task, self.models = models[0], tasks[0], list(models)
+        dtype = tasks[0].inputs.dtype if dtype is None else dtype
+        self.seeds = torch.tensor(range(len(models)) if seeds is None else list(seeds), device=device)
+        self.graphs = StackedGraphs(move_graphs([task.graph for task in tasks], device, dtype))
+        self.inputs, self.owner = stack_distinct([task.inputs for task in tasks], device, dtype)
+        self.targets = stack([task.targets for task in tasks], device, dtype)
+        self.splits = {
+            name: torch.stack([getattr(task, name) for task in tasks]).to(device)
+            for name in ("train", "validation", "test")
+        }
+        self.nodes = None if self.task.node is None else torch.tensor([task.node for task in tasks], device=device)
+        self.replicas = torch.arange(len(models), device=device)
+        states = [model.state_dict() for model in models]
+        self.state = {
+            name: torch.stack([state[name] for state in states]).to(device, dtype).requires_grad_()
+            for name in states[0]
+        }
+        self.parameters = list(self.state.values())
+        self.num_samples = self.splits["train"].size(1)
+        self.higher_is_better = self.task.higher_is_better
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def train(
+        self,
+        settings: TrainingSettings | None = None,
+        *,
+        progress: Progress | None = None,
+        checkpoint: Path | None = None,
+        every: Callable[[], bool] = lambda: False,
+    ) -> FleetResult:
+        """Train all models and leave them, and the modules they came from, with the parameters that validated best."""
+        make_step = captured_step if self.seeds.is_cuda else None
+        selection = train(
+            self,
+            settings or TrainingSettings(),
+            progress=progress,
+            checkpoint=checkpoint,
+            every=every,
+            make_step=make_step,
+        )
+        self.keep(torch.ones_like(self.seeds, dtype=torch.bool), selection.parameters, reverse=True)
+        self.write_back()
+        return FleetResult(
+            test=self.metric("test").tolist(),
+            validation=selection.metric.tolist(),
+            best_epoch=selection.epoch.tolist(),
+        )
+
+    def write_back(self) -> None:
+        """Copy the parameters to the modules the fleet was made of."""
+        with torch.no_grad():
+            for number, model in enumerate(self.models):
+                for name, tensor in model.state_dict().items():
+                    tensor.copy_(self.state[name][number])
+
+    def forward(self, x: Tensor, graphs: StackedGraphs | None = None) -> Tensor:
+        """The answers that count: ``(R, B, out_features)`` at one node each, or ``(R, B, N, out_features)``.
+
+        Args:
+            x: ``(R, B, N, 1)``.
+            graphs: other graphs than those of the tasks, such as thinned ones.
+        """
+        graphs = self.graphs if graphs is None else graphs
+        x = x.transpose(1, 2).contiguous()
+        assert isinstance(self.template, (GCNN, FIR))
+        for layer, bank in enumerate(self.template.filters):
+            assert isinstance(bank, GraphFilter)
+            x = stacked_filter(x, graphs, self.state[f"filters.{layer}.taps"])
+            if bank.bias is not None:
+                x = x + self.state[f"filters.{layer}.bias"].view(len(self), 1, 1, -1)
+            if isinstance(self.template, GCNN):
+                x = self._activate(x, graphs, layer)
+        x = x.transpose(1, 2) if self.nodes is None else x[self.replicas, self.nodes]
+        return self._read_out(x)
+
+    def _activate(self, z: Tensor, graphs: StackedGraphs, layer: int) -> Tensor:
+        assert isinstance(self.template, GCNN)
+        activation = self.template.activations[layer]
+        if not isinstance(activation, MixedActivation):
+            return torch.relu(z)
+        prefix = f"activations.{layer}"
+        gamma = None
+        if isinstance(activation, GraphAdaptiveKernel):
+            learned = self.state.get(f"{prefix}.log_gamma")
+            gamma = z.new_full((len(self),), activation.initial_gamma) if learned is None else learned.exp()
+        adaptive = isinstance(activation, (GraphAdaptive, GraphAdaptiveKernel))
+        default_op = "max" if isinstance(activation, LocalizedMax) else "median"
+        return stacked_activation(
+            z,
+            graphs,
+            "graph-adaptive" if adaptive else "localized",
+            str(activation.op) if isinstance(activation, GraphAdaptive) else default_op,
+            self.state[f"{prefix}.beta"],
+            self.state[f"{prefix}.weights"],
+            gamma,
+            activation.closed,
+        )
+
+    def _read_out(self, x: Tensor) -> Tensor:
+        weight = self.state.get("readout.weight")
+        if weight is None:
+            return x
+        read = torch.bmm(x.reshape(len(self), -1, x.size(-1)), weight.transpose(1, 2))
+        if "readout.bias" in self.state:
+            read = read + self.state["readout.bias"].unsqueeze(1)
+        return read.view(*x.shape[:-1], -1)
+
+    def answers(self, samples: Tensor, graphs: StackedGraphs | None = None) -> tuple[Tensor, Tensor]:
+        """What the models say to samples ``(R, B)`` of their tasks, and what they should say."""
+        return self.forward(self.inputs[self.owner.unsqueeze(1), samples], graphs), self._targets(samples)
+
+    def _targets(self, samples: Tensor) -> Tensor:
+        return self.targets[self.replicas.unsqueeze(1), samples]
+
+    def losses(self, positions: Tensor) -> Tensor:
+        """See :class:`~graphact.training.loop.Trainee`."""
+        samples = self.splits["train"].gather(1, positions)
+        return loss_of(self.task.loss, *self.answers(samples), leading=1)
+
+    @torch.no_grad()
+    def metric(self, split: str, graphs: StackedGraphs | None = None) -> Tensor:
+        """The metric ``(R,)`` of each model on its ``"train"``, ``"validation"`` or ``"test"`` samples."""
+        return metric_of(self.task.metric, *self.answers(self.splits[split], graphs), leading=1)
+
+    def validate(self) -> Tensor | None:
+        """See :class:`~graphact.training.loop.Trainee`."""
+        return self.metric("validation") if self.splits["validation"].size(1) else None
+
+    @torch.no_grad()
+    def keep(self, better: Tensor, kept: list[Tensor], *, reverse: bool = False) -> None:
+        """See :class:`~graphact.training.loop.Trainee`; in reverse, take the kept ones back."""
+        for best, parameter in zip(kept, self.parameters, strict=True):
+            mask = better.view(-1, *[1] * (best.dim() - 1))
+            target, source = (parameter, best) if reverse else (best, parameter)
+            target.copy_(torch.where(mask, source, target))
+
+
+def check_alike(models: Sequence[GraphModule], tasks: Sequence[Task]) -> None:
+    """Say so if the models or tasks cannot be trained as one."""
+    if not models or len(models) != len(tasks):
+        raise ValueError(f"models and tasks must be equally many and at least one, got {len(models)} and {len(tasks)}")
+    if not isinstance(models[0], (GCNN, FIR)):
+        raise TypeError(f"models must be GCNN or FIR, got {type(models[0]).__name__}")
+    for model in models:
+        if type(model) is not type(models[0]) or model.config() != models[0].config():
+            raise ValueError(f"models must have one configuration, got {models[0].config()} and {model.config()}")
+    if isinstance(models[0], GCNN) and models[0].activation.endswith("-l") and models[0].hops > 1:
+        raise ValueError(f"localized activations in a fleet must have one hop, got hops={models[0].hops}")
+    for task in tasks:
+        for name in ("loss", "metric", "out_features"):
+            if getattr(task, name) != getattr(tasks[0], name):
+                raise ValueError(
+                    f"tasks must agree in {name}, got {getattr(tasks[0], name)!r}, {getattr(task, name)!r}"
+                )
+        for name in ("inputs", "targets", "train", "validation", "test"):
+            if getattr(task, name).shape != getattr(tasks[0], name).shape:
+                raise ValueError(
+                    f"{name} of the tasks must have one shape, got {tuple(getattr(tasks[0], name).shape)} "
+                    f"and {tuple(getattr(task, name).shape)}"
+                )
+        if (task.node is None) != (tasks[0].node is None):
+            raise ValueError("tasks must all read one node or all read every node")
+
+
+def move_graphs(graphs: Sequence[Graph], device: torch.device | str, dtype: torch.dtype) -> list[Graph]:
+    """Each distinct graph moved once."""
+    moved = {id(graph): graph.to(device, dtype) for graph in graphs}
+    return [moved[id(graph)] for graph in graphs]
+
+
+def stack_distinct(tensors: Sequence[Tensor], device: torch.device | str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The distinct tensors stacked, and for each tensor its place among them."""
+    distinct = {id(tensor): tensor for tensor in tensors}
+    place = {key: number for number, key in enumerate(distinct)}
+    owner = torch.tensor([place[id(tensor)] for tensor in tensors], device=device)
+    return stack(list(distinct.values()), device, dtype), owner
+
+
+def stack(tensors: Sequence[Tensor], device: torch.device | str, dtype: torch.dtype) -> Tensor:
+    """Numbers in the given precision, classes as they are."""
+    stacked = torch.stack(list(tensors))
+    return stacked.to(device, dtype) if stacked.is_floating_point() else stacked.to(device)

@@ -1,0 +1,130 @@
+"""Many graphs side by side, and filters and activations with one set of coefficients for each.
+
+Signals have the shape ``(R, N, B, F)``: replica, node, sample, feature. With the nodes before the samples, a shift is
+one matrix product for each replica, mixing features is another, and the neighbourhoods of all replicas are those of
+one disjoint union whose rows are long and contiguous.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from graphact.functional.neighborhood import evaluate_kernel
+from graphact.graph import Graph
+from graphact.kernels import gradients
+
+DENSE_UP_TO = 256
+
+
+class StackedGraphs:
+    """R graphs of N nodes each, of which several may be the same one.
+
+    Attributes:
+        union: the disjoint union of all R graphs.
+        dense: ``(R, N, N)``, the shift operators as matrices, where N is small; None otherwise.
+        spectra: eigenvalues ``(R, N)`` and eigenvectors ``(R, N, N)`` of small symmetric operators; None otherwise.
+    """
+
+    def __init__(self, graphs: Sequence[Graph]) -> None:
+        sizes = {graph.num_nodes for graph in graphs}
+        if len(sizes) != 1:
+            raise ValueError(f"graphs of a fleet must have equally many nodes, got {sorted(sizes)}")
+        self.num_nodes = sizes.pop()
+        self.union = Graph.union(graphs)
+        self.dense: Tensor | None = None
+        self.spectra: tuple[Tensor, Tensor] | None = None
+        if self.num_nodes <= DENSE_UP_TO:
+            distinct = list({id(graph): graph for graph in graphs}.values())
+            place = {id(graph): number for number, graph in enumerate(distinct)}
+            replica = torch.tensor([place[id(graph)] for graph in graphs], device=graphs[0].device)
+            matrices = torch.stack([graph.to_dense() for graph in distinct])
+            self.dense = matrices[replica]
+            if not any(graph.is_directed for graph in distinct):
+                values, vectors = torch.linalg.eigh(matrices.double())
+                self.spectra = values.to(matrices.dtype)[replica], vectors.to(matrices.dtype)[replica]
+
+    def shift(self, x: Tensor) -> Tensor:
+        """``S x`` for each replica."""
+        if self.dense is not None:
+            return torch.bmm(self.dense, x.flatten(2)).view(x.shape)
+        shifted = gradients.shift(x.flatten(0, 1).flatten(1), self.union).view(x.shape)
+        if self.union.diagonal is None:
+            return shifted
+        return shifted + self.union.diagonal.view(*x.shape[:2], 1, 1) * x
+
+    def select(self, x: Tensor, op: str, closed: bool) -> Tensor:
+        """Maximum, minimum or median over each neighbourhood."""
+        rows = x.flatten(0, 1).flatten(1)
+        return gradients.select(rows, None, self.union.incoming, op, closed)[0].view(x.shape)
+
+    def agreement(self, x: Tensor, gamma: Tensor) -> Tensor:
+        """The Gaussian kernel over each neighbourhood, with one width ``(R,)`` for each replica."""
+        scaled = x / gamma.view(-1, 1, 1, 1)
+        rows = scaled.flatten(0, 1).flatten(1)
+        return evaluate_kernel(rows, self.union.incoming, self.union.outgoing, 1.0).view(x.shape)
+
+
+def stacked_filter(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> Tensor:
+    """:func:`graphact.functional.graph_filter` with the taps ``(R, K + 1, F_in, F_out)``."""
+    return (_through_eigenbasis if _prefers_eigenbasis(x, graphs, taps) else _through_shifts)(x, graphs, taps)
+
+
+def _prefers_eigenbasis(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> bool:
+    """Count the multiplications for each sample of both ways."""
+    if graphs.spectra is None:
+        return False
+    nodes, (inputs, outputs), order = graphs.num_nodes, taps.shape[2:], taps.size(1) - 1
+    shifts = order * nodes**2 * min(inputs, outputs) + nodes * (order + 1) * inputs * outputs
+    eigenbasis = nodes**2 * (inputs + outputs) + nodes * inputs * outputs
+    return eigenbasis + nodes * (order + 1) * inputs * outputs / x.size(2) < shifts
+
+
+def _through_shifts(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> Tensor:
+    replicas, nodes, samples, inputs = x.shape
+    if inputs <= taps.size(3):
+        shifts = [x]
+        for _ in range(taps.size(1) - 1):
+            shifts.append(graphs.shift(shifts[-1]))
+        stacked = torch.cat(shifts, dim=-1).view(replicas, nodes * samples, -1)
+        return torch.bmm(stacked, taps.flatten(1, 2)).view(replicas, nodes, samples, -1)
+    mixed = torch.bmm(x.reshape(replicas, nodes * samples, inputs), taps.transpose(1, 2).flatten(2))
+    *lower, out = mixed.view(replicas, nodes, samples, -1).split(taps.size(3), dim=-1)
+    out = out.contiguous()
+    for term in reversed(lower):
+        out = term + graphs.shift(out)
+    return out
+
+
+def _through_eigenbasis(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> Tensor:
+    """In the eigenbasis of S, a filter bank is one small matrix for each eigenvalue: the polynomial at that point."""
+    assert graphs.spectra is not None
+    values, vectors = graphs.spectra
+    replicas, nodes, samples, inputs = x.shape
+    powers = torch.linalg.vander(values, N=taps.size(1))
+    response = torch.bmm(powers, taps.flatten(2)).view(replicas * nodes, inputs, -1)
+    transformed = torch.bmm(vectors.transpose(1, 2), x.flatten(2)).view(replicas * nodes, samples, inputs)
+    filtered = torch.bmm(transformed, response).view(replicas, nodes, -1)
+    return torch.bmm(vectors, filtered).view(replicas, nodes, samples, -1)
+
+
+def stacked_activation(
+    z: Tensor,
+    graphs: StackedGraphs,
+    kind: str,
+    op: str,
+    beta: Tensor,
+    weights: Tensor,
+    gamma: Tensor | None,
+    closed: bool,
+) -> Tensor:
+    """Localized (one hop) or graph-adaptive activation with beta ``(R,)`` and weights ``(R, K)`` or ``(R, K, F)``."""
+    out = beta.view(-1, 1, 1, 1) * torch.relu(z)
+    shifted = z
+    for hop in range(weights.size(1)):
+        if kind == "graph-adaptive":
+            shifted = graphs.shift(shifted)
+        value = graphs.select(shifted, op, closed) if gamma is None else graphs.agreement(shifted, gamma)
+        weight = weights[:, hop].view(weights.size(0), 1, 1, -1)
+        out = out + weight * value
+    return out

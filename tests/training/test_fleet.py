@@ -1,0 +1,191 @@
+"""A fleet trains each of its models as if it were alone."""
+
+import copy
+import dataclasses
+
+import pytest
+import torch
+
+from graphact import Graph
+from graphact.nn import ACTIVATIONS, FIR, GCNN
+from graphact.tasks import Task, consensus_tasks, source_localization_tasks
+from graphact.training import Fleet, TrainingSettings, fit
+from graphact.training.loop import train
+from graphact.training.single import OneModel
+
+SETTINGS = TrainingSettings(epochs=9, batch_size=150, learning_rate=0.01)
+
+
+def tasks_with_few_samples(tasks, train_size=600, validation=60, test=60):
+    return [
+        dataclasses.replace(
+            task, train=task.train[:train_size], validation=task.validation[:validation], test=task.test[:test]
+        )
+        for task in tasks
+    ]
+
+
+def make_models(count, **options):
+    torch.manual_seed(11)
+    options = {"order": 2, "activation": "max-ga", "hops": 2, "out_features": 4, "bias": True, "gamma": 0.5, **options}
+    return [GCNN([1, 3, 2], **options).double() for _ in range(count)]
+
+
+def histories(trainee):
+    """Loss of each model in every step."""
+    seen = []
+
+    def make_step(trainee, optimizer):
+        def step(positions):
+            optimizer.zero_grad()
+            losses = trainee.losses(positions)
+            losses.sum().backward()
+            optimizer.step()
+            seen.append(losses.detach())
+            return seen[-1]
+
+        return step
+
+    train(trainee, SETTINGS.__class__(**{**dataclasses.asdict(SETTINGS), "epochs": 13}), make_step=make_step)
+    return torch.stack(seen)
+
+
+@pytest.mark.parametrize("per_feature", [True, False], ids=["per-feature", "shared"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_losses_of_fleet_and_alone_agree_for_fifty_steps(name, per_feature):
+    tasks = tasks_with_few_samples(source_localization_tasks(graphs=2, splits=1, nodes=2, dtype=torch.float64))
+    hops = 1 if name.endswith("-l") else 2
+    models = make_models(4, activation=name, hops=hops, per_feature=per_feature, learn_gamma=True)
+    alone = [copy.deepcopy(model) for model in models]
+    together = histories(Fleet(models, tasks, seeds=[5, 6, 7, 8]))
+    assert len(together) >= 50
+    for number in range(4):
+        single = histories(OneModel(alone[number], tasks[number], seed=5 + number))
+        torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", ["fir", "gcnn"])
+def test_regression_at_all_nodes_with_high_order(model):
+    tasks = tasks_with_few_samples(consensus_tasks(graphs=2, splits=1, dtype=torch.float64), 300, 30, 30)
+    torch.manual_seed(2)
+    models = [
+        FIR([1, 3, 2], order=12).double()
+        if model == "fir"
+        else GCNN([1, 3, 2], order=12, activation="median-ga").double()
+        for _ in tasks
+    ]
+    alone = [copy.deepcopy(model) for model in models]
+    together = histories(Fleet(models, tasks))
+    for number in range(2):
+        single = histories(OneModel(alone[number], tasks[number], seed=number))
+        torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
+
+
+def test_results_equal_those_of_fit_and_are_written_back():
+    tasks = tasks_with_few_samples(source_localization_tasks(graphs=1, splits=2, nodes=2, dtype=torch.float64))
+    models = make_models(4)
+    alone = [copy.deepcopy(model) for model in models]
+    result = Fleet(models, tasks, seeds=[1, 2, 3, 4]).train(SETTINGS)
+    for number in range(4):
+        single = fit(alone[number], tasks[number], SETTINGS, seed=number + 1)
+        assert result.test[number] == pytest.approx(single.test)
+        assert result.validation[number] == pytest.approx(single.validation)
+        assert result.best_epoch[number] == single.best_epoch
+        for ours, theirs in zip(models[number].parameters(), alone[number].parameters(), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+def tiny_task(graph, **changes):
+    inputs = torch.randn(20, graph.num_nodes, 1)
+    options = {
+        "name": "consensus",
+        "graph": graph,
+        "inputs": inputs,
+        "targets": inputs.mean(1, keepdim=True).expand_as(inputs).clone(),
+        "train": torch.arange(12),
+        "validation": torch.arange(12, 16),
+        "test": torch.arange(16, 20),
+        "node": None,
+        "out_features": 1,
+        "loss": "mse",
+        "metric": "rmse",
+        "details": {},
+    }
+    return Task(**{**options, **changes})
+
+
+@pytest.mark.parametrize("kind", ["directed", "laplacian", "large"])
+def test_graphs_without_an_eigenbasis_and_large_ones(kind):
+    generator = torch.Generator().manual_seed(3)
+    if kind == "directed":
+        graphs = [
+            Graph.from_dense(torch.rand(6, 6, generator=generator).bernoulli(0.4, generator=generator)) for _ in "ab"
+        ]
+    elif kind == "laplacian":
+        graphs = [
+            Graph.stochastic_block_model([4, 4], 0.6, 0.3, generator=generator).normalize("laplacian") for _ in "ab"
+        ]
+    else:
+        graphs = [
+            Graph.stochastic_block_model([300], 0.02, 0.0, generator=generator).normalize("laplacian") for _ in "ab"
+        ]
+        graphs = [
+            Graph.from_edge_index(*graph.to_edge_index(), graph.num_nodes).normalize("spectral") for graph in graphs
+        ]
+    tasks = [tiny_task(graph.to(dtype=torch.float32)) for graph in graphs]
+    tasks = [task.to(dtype=torch.float64) for task in tasks]
+    models = [GCNN([1, 3, 2], order=2, activation="max-ga", hops=2).double() for _ in tasks]
+    fleet = Fleet(models, tasks)
+    outputs = fleet.forward(fleet.inputs[fleet.owner])
+    for number, (model, task) in enumerate(zip(models, tasks, strict=True)):
+        torch.testing.assert_close(outputs[number], model(task.inputs, task.graph))
+
+
+def test_models_do_not_influence_each_other():
+    tasks = tasks_with_few_samples(source_localization_tasks(graphs=1, splits=1, nodes=2, dtype=torch.float64))
+    models = make_models(2)
+    twin = [copy.deepcopy(models[0]), make_models(3)[2]]
+    first = Fleet(models, tasks).train(TrainingSettings(epochs=2, batch_size=200))
+    second = Fleet(twin, tasks).train(TrainingSettings(epochs=2, batch_size=200))
+    assert first.test[0] == second.test[0]
+    assert all(torch.equal(a, b) for a, b in zip(models[0].parameters(), twin[0].parameters(), strict=True))
+
+
+def test_link_loss_evaluation_uses_the_other_graphs():
+    from graphact.training import StackedGraphs
+
+    tasks = tasks_with_few_samples(consensus_tasks(graphs=1, splits=1, dtype=torch.float64), 100, 20, 20)
+    model = GCNN([1, 3], order=4, activation="max-ga").double()
+    fleet = Fleet([model], tasks)
+    thin = tasks[0].graph.drop_edges(0.2, generator=torch.Generator().manual_seed(0))
+    metric = fleet.metric("test", StackedGraphs([thin]))
+    outputs = model(tasks[0].inputs[tasks[0].test], thin)
+    expected = (outputs - tasks[0].targets[tasks[0].test]).square().mean().sqrt()
+    torch.testing.assert_close(metric[0], expected.detach())
+
+
+@pytest.mark.parametrize(
+    ("models", "tasks", "message"),
+    [
+        (lambda: [], lambda: [], "equally many and at least one, got 0 and 0"),
+        (lambda: make_models(1), lambda: [tiny_task(Graph.from_dense(torch.ones(3, 3)))] * 2, "got 1 and 2"),
+        (
+            lambda: [GCNN([1, 2]), GCNN([1, 3])],
+            lambda: [tiny_task(Graph.from_dense(torch.ones(3, 3)))] * 2,
+            "models must have one configuration",
+        ),
+        (
+            lambda: [GCNN([1, 2]), GCNN([1, 2])],
+            lambda: [tiny_task(Graph.from_dense(torch.ones(n, n))) for n in (3, 4)],
+            "inputs of the tasks must have one shape",
+        ),
+        (
+            lambda: [GCNN([1, 2], activation="max-l", hops=2)],
+            lambda: [tiny_task(Graph.from_dense(torch.ones(3, 3)))],
+            "must have one hop, got hops=2",
+        ),
+    ],
+)
+def test_bad_fleets(models, tasks, message):
+    with pytest.raises(ValueError, match=message):
+        Fleet(models(), tasks())

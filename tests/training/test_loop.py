@@ -1,0 +1,144 @@
+"""Selection, early stopping, checkpoints, shuffling."""
+
+import copy
+
+import pytest
+import torch
+
+from graphact.nn import GCNN
+from graphact.tasks import source_localization, source_localization_tasks
+from graphact.training import Fleet, TrainingSettings, fit
+from graphact.training.shuffling import epoch_order
+
+
+def test_every_order_is_a_permutation_and_all_differ():
+    seeds = torch.tensor([0, 1, -5, 2**62])
+    orders = torch.cat([epoch_order(seeds, epoch, 50) for epoch in range(20)])
+    assert torch.equal(orders.sort(dim=1).values, torch.arange(50).expand(80, 50))
+    assert len({tuple(row) for row in orders.tolist()}) == 80
+    assert torch.equal(epoch_order(seeds[2:3], 7, 50)[0], epoch_order(seeds, 7, 50)[2])
+
+
+def test_orders_are_uniform():
+    orders = epoch_order(torch.arange(20_000), 3, 6)
+    counts = torch.stack([(orders[:, place, None] == torch.arange(6)).sum(0) for place in range(6)])
+    expected = 20_000 / 6
+    chi_squared = ((counts - expected) ** 2 / expected).sum().item()
+    assert chi_squared < 60  # 25 degrees of freedom: 1e-4
+
+
+class Scripted:
+    """A trainee whose validation metric follows a script, one column a model."""
+
+    def __init__(self, script, higher_is_better=True):
+        self.script, self.higher_is_better = iter(script), higher_is_better
+        self.parameters = [torch.zeros(2, requires_grad=True)]
+        self.seeds, self.num_samples = torch.tensor([0, 1]), 4
+        self.calls = 0
+
+    def losses(self, positions):
+        return self.parameters[0] * 1.0
+
+    def validate(self):
+        self.calls += 1
+        return torch.tensor(next(self.script))
+
+    def keep(self, better, kept):
+        kept[0].copy_(torch.where(better, float(self.calls), kept[0]))
+
+
+def run(script, patience=None, higher_is_better=True):
+    from graphact.training.loop import train
+
+    trainee = Scripted(script, higher_is_better)
+    return trainee, train(trainee, TrainingSettings(epochs=len(script), batch_size=4, patience=patience))
+
+
+def test_best_epoch_of_each_model_is_kept_and_the_first_among_equals():
+    _, selection = run([(1.0, 5.0), (3.0, 4.0), (3.0, 6.0), (2.0, 6.0)])
+    assert selection.epoch.tolist() == [2, 3]
+    assert selection.metric.tolist() == [3.0, 6.0]
+    assert selection.parameters[0].tolist() == [2.0, 3.0]
+
+
+def test_lower_is_better_for_errors_and_nan_never_wins():
+    nan = float("nan")
+    _, selection = run([(nan, 5.0), (3.0, nan), (nan, 4.0), (2.0, 4.5)], higher_is_better=False)
+    assert selection.epoch.tolist() == [4, 3]
+
+
+def test_patience_is_counted_for_each_model():
+    script = [(1.0, 1.0), (0.0, 2.0), (0.0, 3.0), (9.0, 4.0), (9.0, 0.0), (9.0, 0.0), (9.0, 9.0), (9.0, 9.0)]
+    trainee, selection = run(script, patience=2)
+    assert selection.epoch.tolist() == [1, 4]
+    assert trainee.calls == 7
+
+
+def test_a_resumed_fleet_equals_an_undisturbed_one(tmp_path):
+    tasks = source_localization_tasks(graphs=1, splits=2, nodes=1)
+    torch.manual_seed(0)
+    models = [GCNN([1, 3], out_features=4, activation="median-ga") for _ in tasks]
+    settings = TrainingSettings(epochs=6, batch_size=300)
+    undisturbed = Fleet(copy.deepcopy(models), tasks).train(settings)
+    path = tmp_path / "checkpoint.safetensors"
+
+    class KilledError(Exception):
+        pass
+
+    def die_after(limit):
+        def progress(epoch, epochs, loss):
+            if epoch == limit:
+                raise KilledError
+
+        return progress
+
+    for limit in (2, 3, 5):
+        with pytest.raises(KilledError):
+            Fleet(copy.deepcopy(models), tasks).train(
+                settings, progress=die_after(limit), checkpoint=path, every=lambda: True
+            )
+    resumed = Fleet(copy.deepcopy(models), tasks).train(settings, checkpoint=path)
+    assert resumed == undisturbed
+
+
+def test_a_damaged_or_foreign_checkpoint_is_ignored(tmp_path):
+    tasks = source_localization_tasks(graphs=1, splits=1, nodes=1)
+    model = GCNN([1, 3], out_features=4)
+    settings = TrainingSettings(epochs=1, batch_size=500)
+    expected = Fleet([copy.deepcopy(model)], tasks).train(settings)
+    for content in (b"", b"garbage" * 10):
+        path = tmp_path / "checkpoint.safetensors"
+        path.write_bytes(content)
+        assert Fleet([copy.deepcopy(model)], tasks).train(settings, checkpoint=path) == expected
+    path.unlink()
+    Fleet([GCNN([1, 5], out_features=4)], tasks).train(settings, checkpoint=path, every=lambda: True)
+    assert Fleet([copy.deepcopy(model)], tasks).train(settings, checkpoint=path) == expected
+
+
+def test_fit_trains_and_leaves_the_best_parameters():
+    torch.manual_seed(0)
+    task = source_localization()
+    model, losses = GCNN([1, 8], out_features=4, bias=True), []
+    settings = TrainingSettings(epochs=15, learning_rate=0.02)
+    result = fit(model, task, settings, progress=lambda epoch, epochs, loss: losses.append(loss))
+    assert losses[-1] < losses[0]
+    assert result.metric == "accuracy"
+    with torch.no_grad():
+        right = task.read(model(task.inputs[task.test], task.graph)).argmax(-1) == task.targets[task.test]
+    assert result.test == pytest.approx(100 * right.float().mean().item())
+    with pytest.raises(ValueError, match="model must have parameters to train, got ReLU with none"):
+        fit(torch.nn.ReLU(), task)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be a finite number above 0, got 0.0"),
+        ({"patience": 0}, "patience must be at least 1, got 0"),
+    ],
+)
+def test_bad_settings(options, message):
+    with pytest.raises(ValueError, match=message):
+        TrainingSettings(**options)
