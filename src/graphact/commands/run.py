@@ -1,0 +1,117 @@
+"""graphact run: an experiment, from data to report."""
+
+import argparse
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from graphact.commands.options import add_data
+from graphact.experiments.presets import EXPERIMENTS, PRESETS, find_protocol
+from graphact.experiments.protocol import METHODS
+
+HELP = "run an experiment and write its report"
+DESCRIPTION = """\
+Run one of the paper's experiments: draw or read the data, train all networks of a setting as one batch, write results
+as they come, then write the report. Run the same command again after a stop: finished cells are not repeated, a
+half-finished one goes on from its last checkpoint.
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser("run", help=HELP, description=DESCRIPTION)
+    parser.add_argument("experiment", choices=EXPERIMENTS, metavar="EXPERIMENT", help=", ".join(EXPERIMENTS))
+    parser.add_argument(
+        "--preset",
+        choices=tuple(PRESETS),
+        default="quick",
+        help="quick: about a minute on a CPU (default); paper: all of it",
+    )
+    parser.add_argument(
+        "--protocol", help="paper: the paper's text, literally; converged (source localization): trained to the end"
+    )
+    parser.add_argument(
+        "--activation",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help=f"only these: {', '.join(METHODS)} (repeatable)",
+    )
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: CUDA where there is one"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for results (default: out/EXPERIMENT-PRESET)")
+    parser.add_argument("--seed", type=int, default=0, help="decides everything random (default: 0)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that share the cells (default: 1)")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    add_data(parser)
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the protocol, then report."""
+    from graphact._checks import check_integer
+    from graphact.experiments.progress import watcher
+    from graphact.experiments.running import Quiet, run_protocol
+    from graphact.experiments.store import Store
+
+    protocol = find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation))
+    check_integer("--jobs", options.jobs, minimum=1)
+    device = pick_device(options.device)
+    directory = options.out or Path("out") / f"{options.experiment}-{options.preset}"
+    store = Store(directory)
+    store.create({"command": command_line(options)})
+    if options.worker:
+        run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=Quiet())
+        return 0
+    workers = [start_worker() for _ in range(options.jobs - 1)]
+    try:
+        with watcher() as watching:
+            run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=watching)
+    except BaseException:
+        for worker in workers:
+            worker.terminate()
+        raise
+    for worker in workers:
+        if worker.wait():
+            sys.stderr.write("graphact: a worker process failed; run the same command again to finish its cells\n")
+            return 1
+    return finish(store)
+
+
+def finish(store: Any) -> int:
+    """Print the table and write the report."""
+    from graphact.experiments.report import terminal_table, write_report
+
+    rows = store.rows()
+    page = write_report(rows, store.directory, command=store.run_note().get("command"))
+    sys.stdout.write(f"\n{terminal_table(rows)}\n\nreport: {page}\n")
+    return 0
+
+
+def pick_device(name: str) -> str:
+    """The device to train on."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda needs a CUDA device, and torch finds none")
+    return name
+
+
+def command_line(options: argparse.Namespace) -> str:
+    """The command that repeats this run, without what concerns this machine alone."""
+    words = ["graphact", "run", options.experiment, "--preset", options.preset]
+    if options.protocol:
+        words += ["--protocol", options.protocol]
+    for name in options.activation:
+        words += ["--activation", name]
+    return shlex.join([*words, "--device", options.device, "--seed", str(options.seed)])
+
+
+def start_worker() -> "subprocess.Popen[bytes]":
+    """The same command again, as a process that takes cells nobody holds."""
+    return subprocess.Popen([sys.executable, "-m", "graphact.cli", *sys.argv[1:], "--worker"])

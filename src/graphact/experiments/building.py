@@ -1,0 +1,60 @@
+"""From a cell to the tasks and models of its fleet."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphact.experiments.protocol import Cell, Protocol
+from graphact.nn import FIR, GCNN, GraphModule
+from graphact.tasks import (
+    Task,
+    consensus_tasks,
+    denoising_tasks,
+    recommendation_tasks,
+    source_localization_tasks,
+)
+
+
+def make_tasks(protocol: Protocol, condition: dict[str, Any], seed: int, data: Path | None) -> list[Task]:
+    """The tasks of all replicas of a cell."""
+    if protocol.experiment == "source-localization":
+        return source_localization_tasks(protocol.graphs, protocol.splits, protocol.nodes, seed)
+    if protocol.experiment == "consensus":
+        return consensus_tasks(protocol.graphs, protocol.splits, seed)
+    if protocol.experiment == "denoising":
+        return denoising_tasks(protocol.splits, seed, snrs_db=(condition["snr_db"],), directory=data)
+    return recommendation_tasks((condition["film"],), protocol.splits, seed, directory=data)
+
+
+def make_models(cell: Cell, tasks: list[Task]) -> list[GraphModule]:
+    """One model a replica, each drawn from a seed of its own, the same for every method."""
+    models = []
+    with torch.random.fork_rng(devices=[]):
+        for replica in range(len(tasks)):
+            torch.manual_seed(seed_of("replica", cell.seed, replica))
+            models.append(make_model(cell, tasks[0].out_features))
+    return models
+
+
+def make_model(cell: Cell, out_features: int) -> GraphModule:
+    """A network of the shape of a cell."""
+    features = [1, *[cell.features] * cell.protocol.layers]
+    if cell.method == "fir":
+        return FIR(features, cell.order, out_features, bias=cell.protocol.bias)
+    return GCNN(
+        features,
+        cell.order,
+        cell.method,
+        cell.hops or 1,
+        out_features,
+        bias=cell.protocol.bias,
+        per_feature=cell.protocol.per_feature,
+    )
+
+
+def seed_of(*what: object) -> int:
+    """A seed for one purpose, unlike those of all others."""
+    digest = hashlib.sha256(" ".join(map(str, what)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

@@ -1,0 +1,166 @@
+"""What an experiment runs: protocols as data, and the cells they are made of."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphact._checks import check_choice
+from graphact.nn import ACTIVATIONS
+from graphact.training import TrainingSettings
+
+METHODS = (*ACTIVATIONS, "fir")
+ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Everything that decides the results of an experiment.
+
+    Attributes:
+        experiment: name of the experiment.
+        preset: how much of it to run.
+        name: which reading of the paper: "paper" is the text, literally; "converged" trains until the figures settle.
+        methods: activations, and "fir" for the linear baseline.
+        features: widths F to try.
+        orders: filter orders K to try.
+        hops: hops of the graph-adaptive activations to try; localized ones have one.
+        layers: number of layers.
+        graphs: number of graphs drawn, where graphs are drawn.
+        splits: number of splits of the samples.
+        nodes: number of nodes to read, where single nodes are read.
+        films: films whose ratings are predicted.
+        snrs_db: signal-to-noise ratios beside the main one, 3 dB, at order 1 and the largest width.
+        loss_probabilities: link-loss probabilities at which trained networks are evaluated.
+        loss_realizations: number of thinned graphs for each.
+        training: epochs, batch size, optimizer.
+        bias: constants in the filter banks.
+        per_feature: activation weights for each feature, rather than shared.
+    """
+
+    experiment: str
+    preset: str
+    name: str
+    methods: tuple[str, ...]
+    features: tuple[int, ...]
+    orders: tuple[int, ...]
+    training: TrainingSettings
+    hops: tuple[int, ...] = (1,)
+    layers: int = 1
+    graphs: int = 1
+    splits: int = 1
+    nodes: int = 1
+    films: tuple[str, ...] = ()
+    snrs_db: tuple[float, ...] = ()
+    loss_probabilities: tuple[float, ...] = ()
+    loss_realizations: int = 0
+    bias: bool = False
+    per_feature: bool = True
+
+    def __post_init__(self) -> None:
+        for method in self.methods:
+            check_choice("activation", method, METHODS)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One fleet: all graphs, splits and nodes of one setting.
+
+    Attributes:
+        protocol: the protocol it belongs to.
+        method: activation, or "fir".
+        hops: hops of the activation; None where it has none.
+        features: width F.
+        order: filter order K.
+        condition: what else tells it from its siblings: the film, or the signal-to-noise ratio.
+        seed: decides graphs, splits, noise, initial parameters and the order of samples.
+    """
+
+    protocol: Protocol
+    method: str
+    hops: int | None
+    features: int
+    order: int
+    seed: int
+    condition: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """What a person calls it."""
+        words = [self.method]
+        if self.method in ADAPTIVE:
+            words.append(f"({self.hops} hop{'s' if self.hops != 1 else ''})")
+        words += [f"F={self.features}", f"K={self.order}"]
+        words += [f"{str(name).replace('_', ' ')} {value}" for name, value in self.condition.items()]
+        return " ".join(words)
+
+    def settings(self) -> dict[str, Any]:
+        """Everything its result depends on, as JSON values."""
+        protocol = self.protocol
+        return {
+            "experiment": protocol.experiment,
+            "protocol": protocol.name,
+            "method": self.method,
+            "hops": self.hops,
+            "features": self.features,
+            "order": self.order,
+            "condition": dict(self.condition),
+            "seed": self.seed,
+            "layers": protocol.layers,
+            "graphs": protocol.graphs,
+            "splits": protocol.splits,
+            "nodes": protocol.nodes,
+            "bias": protocol.bias,
+            "per_feature": protocol.per_feature,
+            "epochs": protocol.training.epochs,
+            "batch_size": protocol.training.batch_size,
+            "learning_rate": protocol.training.learning_rate,
+            "betas": list(protocol.training.betas),
+            "patience": protocol.training.patience,
+            "loss_probabilities": list(protocol.loss_probabilities),
+            "loss_realizations": protocol.loss_realizations,
+        }
+
+    @property
+    def key(self) -> str:
+        """A file name that is the same for the same settings and different for different ones."""
+        return file_key(f"{self.method}-F{self.features}-K{self.order}", self.settings())
+
+
+def file_key(prefix: str, settings: Mapping[str, Any]) -> str:
+    """A readable prefix and a fingerprint of the settings."""
+    fingerprint = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+    return f"{settings['experiment']}-{settings['protocol']}-{prefix}-{fingerprint}"
+
+
+def cells_of(protocol: Protocol, seed: int) -> list[Cell]:
+    """All cells of a protocol, the main ones first."""
+    return [
+        Cell(protocol, method, hops, features, order, seed, condition)
+        for condition, features_tried, orders_tried in _conditions(protocol)
+        for features in features_tried
+        for order in orders_tried
+        for method in protocol.methods
+        for hops in hops_of(method, protocol)
+    ]
+
+
+def _conditions(protocol: Protocol) -> Iterator[tuple[dict[str, Any], tuple[int, ...], tuple[int, ...]]]:
+    if protocol.films:
+        for film in protocol.films:
+            yield {"film": film}, protocol.features, protocol.orders
+    elif protocol.experiment == "denoising":
+        yield {"snr_db": 3.0}, protocol.features, protocol.orders
+        for snr in protocol.snrs_db:
+            if snr != 3.0:
+                yield {"snr_db": snr}, (max(protocol.features),), (min(protocol.orders),)
+    else:
+        yield {}, protocol.features, protocol.orders
+
+
+def hops_of(method: str, protocol: Protocol) -> tuple[int | None, ...]:
+    """The hops to try for a method: several for graph-adaptive activations, one for localized ones."""
+    if method in ADAPTIVE:
+        return protocol.hops
+    return (1,) if method.endswith("-l") else (None,)

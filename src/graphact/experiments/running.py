@@ -1,0 +1,231 @@
+"""Running the cells of a protocol and writing their rows as they come."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from typing import Protocol as Interface
+
+import torch
+
+import graphact
+from graphact.experiments.building import make_models, make_tasks, seed_of
+from graphact.experiments.protocol import Cell, Protocol, cells_of, file_key
+from graphact.experiments.store import Row, Store
+from graphact.nn import GraphModule
+from graphact.nn.activation import MixedActivation
+from graphact.tasks import Task, baselines
+from graphact.training import Fleet, StackedGraphs
+
+CHECKPOINT_SECONDS = 20.0
+
+
+class Watcher(Interface):
+    """Told what is going on."""
+
+    def plan(self, cells: int, finished: int) -> None:
+        """Before anything runs: how many cells there are, and how many are finished already."""
+
+    def start(self, title: str, epochs: int) -> None:
+        """A cell begins."""
+
+    def epoch(self, epoch: int) -> None:
+        """An epoch of the cell is over."""
+
+    def finish(self, title: str, rows: list[Row]) -> None:
+        """A cell is over; these are its rows."""
+
+
+class Quiet:
+    """A watcher that says nothing."""
+
+    def plan(self, cells: int, finished: int) -> None:
+        """Ignore it."""
+
+    def start(self, title: str, epochs: int) -> None:
+        """Ignore it."""
+
+    def epoch(self, epoch: int) -> None:
+        """Ignore it."""
+
+    def finish(self, title: str, rows: list[Row]) -> None:
+        """Ignore it."""
+
+
+def run_protocol(
+    protocol: Protocol,
+    store: Store,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    data: Path | None = None,
+    watcher: Watcher | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> None:
+    """Run whatever is not finished yet. Cells that another process holds are left to it.
+
+    Args:
+        protocol: what to run.
+        store: where the rows go.
+        seed: decides everything random.
+        device: where to train.
+        data: folder of the data sets; see :func:`graphact.tasks.locate`.
+        watcher: told what is going on.
+        checkpoint_seconds: how often a half-finished cell is written to disk.
+    """
+    watcher = Quiet() if watcher is None else watcher
+    cells = cells_of(protocol, seed)
+    watcher.plan(len(cells), sum(store.is_finished(cell.key) for cell in cells))
+    tasks_for: dict[str, list[Task]] = {}
+    for cell in cells:
+        if store.is_finished(cell.key):
+            continue
+        with store.claim(cell.key) as mine:
+            if mine and not store.is_finished(cell.key):
+                condition = repr(sorted(cell.condition.items()))
+                if condition not in tasks_for:
+                    tasks_for = {condition: make_tasks(protocol, dict(cell.condition), seed, data)}
+                    run_baselines(protocol, dict(cell.condition), tasks_for[condition], store, seed)
+                watcher.start(cell.title, protocol.training.epochs)
+                rows = run_cell(cell, tasks_for[condition], store, device, watcher.epoch, checkpoint_seconds)
+                store.finish(cell.key, rows)
+                watcher.finish(cell.title, rows)
+
+
+def run_cell(
+    cell: Cell,
+    tasks: list[Task],
+    store: Store,
+    device: str,
+    on_epoch: Callable[[int], None],
+    checkpoint_seconds: float,
+) -> list[Row]:
+    """Train the fleet of a cell and evaluate it."""
+    begun = time.perf_counter()
+    models = make_models(cell, tasks)
+    fleet = Fleet(
+        models, tasks, [seed_of("replica", cell.seed, replica) for replica in range(len(tasks))], device=device
+    )
+    result = fleet.train(
+        cell.protocol.training,
+        progress=lambda epoch, *_: on_epoch(epoch),
+        checkpoint=store.checkpoint(cell.key),
+        every=Timer(checkpoint_seconds),
+    )
+    under_loss = {p: lossy_metric(fleet, tasks, p, cell) for p in cell.protocol.loss_probabilities}
+    common = {
+        **stamp(cell.protocol, device),
+        "kind": "model",
+        "method": cell.method,
+        "hops": cell.hops,
+        "features": cell.features,
+        "order": cell.order,
+        "seed": cell.seed,
+        "epochs": cell.protocol.training.epochs,
+        "settings": cell.settings(),
+        "seconds": (time.perf_counter() - begun) / len(tasks),
+    }
+    rows = []
+    for replica, (model, task) in enumerate(zip(models, tasks, strict=True)):
+        row = {
+            **common,
+            **place(task),
+            "condition": dict(cell.condition),
+            "metric": task.metric,
+            "value": result.test[replica],
+            "validation": result.validation[replica],
+            "best_epoch": result.best_epoch[replica],
+            **learned(model),
+        }
+        rows.append(row)
+        rows += [
+            {**row, "condition": {**cell.condition, "loss_probability": p}, "value": values[replica]}
+            for p, values in under_loss.items()
+        ]
+    return rows
+
+
+def lossy_metric(fleet: Fleet, tasks: list[Task], probability: float, cell: Cell) -> list[float]:
+    """The test metric of each model, averaged over graphs that lost links; models on one graph lose the same ones."""
+    total = torch.zeros(len(fleet), dtype=torch.float64)
+    graphs = {id(task.graph): task.graph for task in tasks}
+    for realization in range(cell.protocol.loss_realizations):
+        thinned = {}
+        for number, (key, graph) in enumerate(graphs.items()):
+            generator = torch.Generator().manual_seed(seed_of("loss", cell.seed, number, realization, probability))
+            thin = graph.drop_edges(probability, generator=generator)
+            thinned[key] = thin.to(fleet.seeds.device, fleet.inputs.dtype)
+        total += fleet.metric("test", StackedGraphs([thinned[id(task.graph)] for task in tasks])).double().cpu()
+    return (total / cell.protocol.loss_realizations).tolist()
+
+
+def run_baselines(protocol: Protocol, condition: dict[str, Any], tasks: list[Task], store: Store, seed: int) -> None:
+    """The honest baselines on the same graphs and splits, once for each condition."""
+    settings = {
+        "experiment": protocol.experiment,
+        "protocol": protocol.name,
+        "condition": condition,
+        "seed": seed,
+        "graphs": protocol.graphs,
+        "splits": protocol.splits,
+        "nodes": protocol.nodes,
+    }
+    key = file_key("baselines", settings)
+    if store.is_finished(key):
+        return
+    begun = time.perf_counter()
+    figures = [baselines(task) for task in tasks]
+    common = {**stamp(protocol, "cpu"), "kind": "baseline", "hops": None, "features": None, "order": None, "seed": seed}
+    seconds = (time.perf_counter() - begun) / len(tasks)
+    rows = [
+        {**common, **place(task), "condition": condition, "method": name, "metric": task.metric, "value": value}
+        | {"validation": None, "best_epoch": None, "epochs": None, "beta": None, "weights": None, "seconds": seconds}
+        for task, figure in zip(tasks, figures, strict=True)
+        for name, value in figure.items()
+    ]
+    store.finish(key, rows)
+
+
+def stamp(protocol: Protocol, device: str) -> Row:
+    """What, with which versions, where and when."""
+    on = torch.cuda.get_device_name() if device == "cuda" else device
+    return {
+        "experiment": protocol.experiment,
+        "preset": protocol.preset,
+        "protocol": protocol.name,
+        "graphact": graphact.__version__,
+        "torch": torch.__version__,
+        "device": on,
+        "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def place(task: Task) -> Row:
+    """Which replica a task is."""
+    return {name: task.details.get(name) for name in ("graph", "split")} | {"node": task.node, "realization": None}
+
+
+def learned(model: GraphModule) -> Row:
+    """The trained coefficients of the activations, layer by layer."""
+    activations = [part for part in model.modules() if isinstance(part, MixedActivation)]
+    if not activations:
+        return {"beta": None, "weights": None}
+    return {
+        "beta": [part.beta.item() for part in activations],
+        "weights": [part.weights.detach().view(part.hops, -1).tolist() for part in activations],
+    }
+
+
+class Timer:
+    """Says yes at most once in so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.last = seconds, time.monotonic()
+
+    def __call__(self) -> bool:
+        """Whether it is time."""
+        due = time.monotonic() - self.last >= self.seconds
+        if due:
+            self.last = time.monotonic()
+        return due

@@ -1,0 +1,91 @@
+"""Results on disk. A cell is one file, written whole or not at all, so a killed run loses at most a running cell."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from graphact.files import write_atomically
+
+Row = dict[str, Any]
+
+
+class StoreError(RuntimeError):
+    """The folder of results cannot be used; the message says why in one line."""
+
+
+class Store:
+    """A folder of results: ``rows/`` (a JSON file a cell), ``checkpoints/`` (half-finished cells), ``run.json``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def create(self, run: dict[str, Any]) -> None:
+        """Make the folder and note how it was made; the note of the first run stays."""
+        try:
+            for name in ("rows", "checkpoints"):
+                (self.directory / name).mkdir(parents=True, exist_ok=True)
+            if not self.run_file.exists():
+                write_atomically(self.run_file, json.dumps(run, indent=2).encode())
+        except OSError as error:
+            raise StoreError(f"cannot write results to {self.directory}: {error.strerror or error}") from error
+
+    @property
+    def run_file(self) -> Path:
+        """Where the command of the run is noted."""
+        return self.directory / "run.json"
+
+    def run_note(self) -> dict[str, Any]:
+        """How the folder was made."""
+        return _read_json(self.run_file)
+
+    def is_finished(self, key: str) -> bool:
+        """Whether a cell has its rows."""
+        return self._rows_file(key).exists()
+
+    def finish(self, key: str, rows: list[Row]) -> None:
+        """Write the rows of a cell; its checkpoint is of no more use."""
+        write_atomically(self._rows_file(key), json.dumps(rows, indent=1).encode())
+        self.checkpoint(key).unlink(missing_ok=True)
+
+    def checkpoint(self, key: str) -> Path:
+        """Where a half-finished cell is kept."""
+        return self.directory / "checkpoints" / f"{key}.safetensors"
+
+    def rows(self) -> list[Row]:
+        """All rows of all finished cells, in the order of their keys."""
+        files = sorted((self.directory / "rows").glob("*.json"))
+        if not files:
+            raise StoreError(f"no results in {self.directory}: expected files under {self.directory / 'rows'}")
+        return [row for file in files for row in _read_json(file)]
+
+    @contextmanager
+    def claim(self, key: str) -> Iterator[bool]:
+        """Hold a cell while working on it; yields False if another process holds it. Death releases it."""
+        path = self.directory / "checkpoints" / f"{key}.lock"
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+            path.unlink(missing_ok=True)
+        finally:
+            os.close(handle)
+
+    def _rows_file(self, key: str) -> Path:
+        return self.directory / "rows" / f"{key}.json"
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise StoreError(f"{path.parent} is no folder of results: {path.name} is missing") from error
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} is damaged ({error}); delete it and run again") from error

@@ -1,0 +1,73 @@
+"""The protocols say what the specification says."""
+
+from dataclasses import replace
+
+import pytest
+
+from graphact.experiments.presets import EXPERIMENTS, PRESETS, find_protocol
+from graphact.experiments.protocol import cells_of
+from graphact.training import TrainingSettings
+
+
+def test_table_one():
+    protocol = find_protocol("source-localization", "paper", "paper")
+    cells = cells_of(protocol, seed=0)
+    assert len(cells) == 3 * (3 + 3 * 2)
+    assert (protocol.graphs, protocol.splits, protocol.nodes, protocol.layers) == (10, 10, 4, 2)
+    assert protocol.training == TrainingSettings(400, 100, 1e-3, (0.9, 0.999), None)
+    converged = find_protocol("source-localization", "paper", "converged")
+    assert converged.training.learning_rate == 2e-2
+
+
+def test_consensus():
+    protocol = find_protocol("consensus", "paper")
+    assert {(cell.method, cell.order) for cell in cells_of(protocol, 0)} == {
+        (method, order)
+        for method in ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga", "fir")
+        for order in (20, 25, 30, 35)
+    }
+    assert (protocol.loss_probabilities[0], protocol.loss_probabilities[-1]) == (0.025, 0.15)
+
+
+def test_denoising_sweeps_the_noise_at_the_lowest_order():
+    cells = cells_of(find_protocol("denoising", "paper"), 0)
+    main = [cell for cell in cells if cell.condition == {"snr_db": 3.0}]
+    assert len(main) == 3 * 4 * 7
+    assert all((cell.order, cell.features) == (1, 4) for cell in cells if cell.condition != {"snr_db": 3.0})
+
+
+def test_recommendation():
+    cells = cells_of(find_protocol("recommendation", "paper"), 0)
+    assert {cell.condition["film"] for cell in cells} == {"toy-story", "contact", "return-of-the-jedi"}
+    assert all(cell.order + 1 == 5 and cell.features == 32 and cell.hops in (None, 1) for cell in cells)
+
+
+def test_keys_depend_on_everything_that_decides_the_result():
+    protocol = find_protocol("source-localization", "quick")
+    keys = {cell.key for cell in cells_of(protocol, 0)} | {cell.key for cell in cells_of(protocol, 1)}
+    longer = replace(protocol, training=replace(protocol.training, epochs=61))
+    keys |= {cell.key for cell in cells_of(longer, 0)} | {
+        cell.key for cell in cells_of(replace(protocol, bias=False), 0)
+    }
+    assert len(keys) == 4 * 6
+    assert [cell.key for cell in cells_of(protocol, 0)] == [cell.key for cell in cells_of(protocol, 0)]
+
+
+def test_every_experiment_has_every_preset():
+    for preset in PRESETS:
+        for experiment in EXPERIMENTS:
+            assert cells_of(find_protocol(experiment, preset), 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("voting",), "experiment must be one of 'source-localization', .* got 'voting'"),
+        (("consensus", "huge"), "preset must be one of .* got 'huge'"),
+        (("consensus", "quick", "converged"), "protocol must be one of 'paper', got 'converged'"),
+        (("consensus", "quick", None, ("tanh",)), "activation must be one of .* got 'tanh'"),
+    ],
+)
+def test_bad_names(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        find_protocol(*arguments)

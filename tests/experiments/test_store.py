@@ -1,0 +1,70 @@
+"""The folder of results."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from graphact.experiments.store import Store, StoreError
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "results")
+    store.create({"command": "graphact run x"})
+    return store
+
+
+def test_rows_come_back_as_written(store):
+    assert not store.is_finished("a")
+    store.finish("b", [{"value": 2.0}])
+    store.finish("a", [{"value": 1.0}, {"value": float("inf")}])
+    assert store.is_finished("a")
+    assert store.rows() == [{"value": 1.0}, {"value": float("inf")}, {"value": 2.0}]
+    store.finish("a", [{"value": 3.0}])
+    assert store.rows() == [{"value": 3.0}, {"value": 2.0}]
+
+
+def test_the_note_of_the_first_run_stays(store):
+    store.create({"command": "another"})
+    assert store.run_note() == {"command": "graphact run x"}
+
+
+def test_finishing_removes_the_checkpoint(store):
+    store.checkpoint("a").write_bytes(b"half")
+    store.finish("a", [])
+    assert not store.checkpoint("a").exists()
+
+
+def test_a_cell_is_held_by_one_process_and_released_by_its_death(store):
+    with store.claim("a") as mine, store.claim("a") as again:
+        assert mine
+        assert not again
+    child = os.fork()
+    if child == 0:
+        with store.claim("a"):
+            (store.directory / "held").touch()
+            time.sleep(60)
+        os._exit(0)
+    while not (store.directory / "held").exists():
+        time.sleep(0.01)
+    with store.claim("a") as mine:
+        assert not mine
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with store.claim("a") as mine:
+        assert mine
+
+
+def test_what_is_wrong_is_said_in_one_line(store, tmp_path):
+    with pytest.raises(StoreError, match="no results in .*nowhere"):
+        Store(tmp_path / "nowhere").rows()
+    with pytest.raises(StoreError, match="is no folder of results: run.json is missing"):
+        Store(tmp_path / "nowhere").run_note()
+    (store.directory / "rows" / "a.json").write_text("{")
+    with pytest.raises(StoreError, match=r"a\.json is damaged .* delete it and run again"):
+        store.rows()
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="cannot write results to .*file"):
+        Store(tmp_path / "file").create({})

@@ -1,0 +1,155 @@
+"""The command line as a user meets it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from graphact.cli import main
+
+HERE = Path(__file__).parent
+
+
+def command(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "graphact.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+def needs_data(experiment):
+    if experiment in ("denoising", "recommendation") and not os.environ.get("GRAPHACT_DATA"):
+        pytest.skip("needs real data: set GRAPHACT_DATA to a folder with molene/ and ml-100k/")
+
+
+@pytest.mark.parametrize("experiment", ["source-localization", "consensus", "denoising", "recommendation"])
+def test_every_experiment_from_data_to_report(experiment, tmp_path, capsys):
+    needs_data(experiment)
+    out = tmp_path / "results"
+    arguments = ["run", experiment, "--preset", "smoke", "--device", "cpu", "--out", str(out)]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "report: " in printed
+    page = (out / "report.html").read_text()
+    assert "max" in page
+    assert list((out / "figures").glob("*.png"))
+    assert list((out / "figures").glob("*.svg"))
+    assert list((out / "tables").glob("*.md"))
+    assert list((out / "tables").glob("*.csv"))
+    rows = [row for file in (out / "rows").glob("*.json") for row in json.loads(file.read_text())]
+    assert {row["kind"] for row in rows} == {"model", "baseline"}
+    for row in rows:
+        assert row["graphact"]
+        assert row["torch"]
+        assert row["device"] == "cpu"
+        assert row["seconds"] > 0
+        assert row["finished"].endswith("Z")
+
+    before = {file: file.stat().st_mtime_ns for file in (out / "rows").iterdir()}
+    assert main(arguments) == 0
+    assert "finished already" in capsys.readouterr().out
+    assert {file: file.stat().st_mtime_ns for file in (out / "rows").iterdir()} == before
+    assert main(["report", str(out)]) == 0
+
+
+def test_only_some_activations_and_another_seed(tmp_path, capsys):
+    arguments = ["run", "source-localization", "--preset", "smoke", "--device", "cpu", "--activation", "relu"]
+    values = []
+    for seed in (0, 0, 1):
+        out = tmp_path / f"{len(values)}"
+        assert main([*arguments, "--seed", str(seed), "--out", str(out)]) == 0
+        rows = [row for file in sorted((out / "rows").glob("*relu*.json")) for row in json.loads(file.read_text())]
+        assert {row["method"] for row in rows} == {"relu"}
+        values.append(
+            [row["validation"] for row in rows] + [row["value"] for row in rows] + [row["node"] for row in rows]
+        )
+    assert values[0] == values[1] != values[2]
+    assert json.loads((tmp_path / "2" / "run.json").read_text())["command"] == (
+        "graphact run source-localization --preset smoke --activation relu --device cpu --seed 1"
+    )
+
+
+def test_two_processes_share_the_cells(tmp_path):
+    out = tmp_path / "results"
+    result = command("run", "source-localization", "--preset", "smoke", "--device", "cpu", "--jobs", 2, "--out", out)
+    assert result.returncode == 0, result.stderr
+    assert len(list((out / "rows").glob("*.json"))) == 6 + 1
+    assert not list((out / "checkpoints").glob("*.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["run", "source-localization", "--protocol", "fancy"],
+            "protocol must be one of 'converged', 'paper', got 'fancy'",
+        ),
+        (["run", "consensus", "--activation", "tanh"], "activation must be one of"),
+        (["run", "consensus", "--jobs", "0"], "--jobs must be at least 1, got 0"),
+        (["run", "denoising", "--data", "/nowhere", "--preset", "smoke"], "/nowhere"),
+        (["report", "/nowhere"], "no results in /nowhere"),
+        (["run", "consensus", "--preset", "smoke", "--out", "/dev/null/x"], "cannot write results to /dev/null/x"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert len(printed.err.strip().splitlines()) == 1
+    assert "Traceback" not in printed.err
+
+
+def test_cuda_without_a_device(monkeypatch, capsys):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(["run", "consensus", "--device", "cuda"]) == 2
+    assert "needs a CUDA device, and torch finds none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["run", "voting"], ["fly"], [], ["run", "consensus", "--seed", "x"]])
+def test_usage_errors(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert "usage: graphact" in capsys.readouterr().err
+
+
+def test_list_and_help(capsys):
+    assert main(["list"]) == 0
+    printed = capsys.readouterr().out
+    assert "source-localization" in printed
+    assert "kernel-ga" in printed
+    for arguments in (["--help"], ["run", "--help"], ["data", "--help"], ["report", "--help"]):
+        with pytest.raises(SystemExit) as stopped:
+            main(arguments)
+        assert stopped.value.code == 0
+
+
+def test_data_check(tmp_path, capsys):
+    assert main(["data", "check", "--data", str(tmp_path)]) == 1
+    assert "missing" in capsys.readouterr().out
+    if os.environ.get("GRAPHACT_DATA"):
+        assert main(["data", "check"]) == 0
+
+
+def test_control_c_leaves_results_that_go_on(tmp_path):
+    out = tmp_path / "results"
+    arguments = [sys.executable, "-m", "graphact.cli", "run", "source-localization", "--preset", "quick"]
+    arguments += ["--device", "cpu", "--activation", "relu", "--out", str(out)]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "1 cells" in process.stdout.readline()
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert error.strip() == "graphact: stopped; finished cells are kept, run the same command again to go on"
