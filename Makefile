@@ -3,13 +3,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types imports unit clean
+.PHONY: help demo test lint types imports unit bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: $(READY)  ## train a small network with each activation and plot what it learned
-	$(BIN)/python examples/demo.py
+demo: $(READY)  ## source localization with six activations: table, figure, HTML report
+	$(BIN)/graphact run source-localization --preset quick --device cpu --out out/demo
 
 test: $(READY) lint types imports unit  ## run every check and every test
 
@@ -31,6 +31,9 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
+
+bench: $(READY)  ## speed of fleets on the CPU
+	$(BIN)/python benchmarks/fleet.py
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis out
