@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphact.graph import Graph
-from graphact.nn import FIR, GCNN, GraphFilter, GraphModule
+from graphact.nn import FIR, GCNN, GraphModule
 from graphact.nn.activation import MixedActivation
 from graphact.nn.graph_adaptive import GraphAdaptive, GraphAdaptiveKernel
 from graphact.nn.localized import LocalizedMax
@@ -16,7 +16,7 @@ from graphact.tasks import Task, loss_of, metric_of
 from graphact.training.capture import captured_step
 from graphact.training.loop import Progress, train
 from graphact.training.settings import TrainingSettings
-from graphact.training.stacked import StackedGraphs, stacked_activation, stacked_filter
+from graphact.training.stacked import AtOneNode, Everywhere, StackedGraphs, stacked_activation, stacked_filter
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ class Fleet:
             for name in ("train", "validation", "test")
         }
         self.nodes = None if self.task.node is None else torch.tensor([task.node for task in tasks], device=device)
+        self._read_node: AtOneNode | None = None
         self.replicas = torch.arange(len(models), device=device)
         states = [model.state_dict() for model in models]
         self.state = {
@@ -134,33 +135,40 @@ class Fleet:
         graphs = self.graphs if graphs is None else graphs
         x = x.transpose(1, 2).contiguous()
         assert isinstance(self.template, (GCNN, FIR))
-        for layer, bank in enumerate(self.template.filters):
-            assert isinstance(bank, GraphFilter)
-            x = stacked_filter(x, graphs, self.state[f"filters.{layer}.taps"])
-            if bank.bias is not None:
-                x = x + self.state[f"filters.{layer}.bias"].view(len(self), 1, 1, -1)
-            if isinstance(self.template, GCNN):
-                x = self._activate(x, graphs, layer)
-        x = x.transpose(1, 2) if self.nodes is None else x[self.replicas, self.nodes]
-        return self._read_out(x)
+        for layer in range(len(self.template.filters)):
+            taps, bias = self.state[f"filters.{layer}.taps"], self.state.get(f"filters.{layer}.bias")
+            x = stacked_filter(x, graphs, taps, bias)
+            where = self._where(graphs, is_last=layer + 1 == len(self.template.filters))
+            x = self._activate(x, graphs, where, layer) if isinstance(self.template, GCNN) else where.own(x)
+        return self._read_out(x.transpose(1, 2) if self.nodes is None else x.squeeze(1))
 
-    def _activate(self, z: Tensor, graphs: StackedGraphs, layer: int) -> Tensor:
+    def _where(self, graphs: StackedGraphs, is_last: bool) -> Everywhere | AtOneNode:
+        """The nodes whose values the next step needs."""
+        if self.nodes is None or not is_last:
+            return graphs.neighborhoods()
+        if graphs is not self.graphs:
+            return graphs.neighborhoods_of(self.nodes)
+        if self._read_node is None:
+            self._read_node = graphs.neighborhoods_of(self.nodes)
+        return self._read_node
+
+    def _activate(self, z: Tensor, graphs: StackedGraphs, where: Everywhere | AtOneNode, layer: int) -> Tensor:
         assert isinstance(self.template, GCNN)
         activation = self.template.activations[layer]
         if not isinstance(activation, MixedActivation):
-            return torch.relu(z)
+            return torch.relu(where.own(z))
         prefix = f"activations.{layer}"
         gamma = None
         if isinstance(activation, GraphAdaptiveKernel):
             learned = self.state.get(f"{prefix}.log_gamma")
             gamma = z.new_full((len(self),), activation.initial_gamma) if learned is None else learned.exp()
         adaptive = isinstance(activation, (GraphAdaptive, GraphAdaptiveKernel))
-        default_op = "max" if isinstance(activation, LocalizedMax) else "median"
         return stacked_activation(
             z,
             graphs,
+            where,
             "graph-adaptive" if adaptive else "localized",
-            str(activation.op) if isinstance(activation, GraphAdaptive) else default_op,
+            operation_of(activation),
             self.state[f"{prefix}.beta"],
             self.state[f"{prefix}.weights"],
             gamma,
@@ -204,6 +212,15 @@ class Fleet:
             mask = better.view(-1, *[1] * (best.dim() - 1))
             target, source = (parameter, best) if reverse else (best, parameter)
             target.copy_(torch.where(mask, source, target))
+
+
+def operation_of(activation: MixedActivation) -> str:
+    """The function that an activation takes over neighbourhoods, by name."""
+    if isinstance(activation, GraphAdaptive):
+        return str(activation.op)
+    if isinstance(activation, GraphAdaptiveKernel):
+        return "kernel"
+    return "max" if isinstance(activation, LocalizedMax) else "median"
 
 
 def check_alike(models: Sequence[GraphModule], tasks: Sequence[Task]) -> None:

@@ -32,6 +32,7 @@ class StackedGraphs:
             raise ValueError(f"graphs of a fleet must have equally many nodes, got {sorted(sizes)}")
         self.num_nodes = sizes.pop()
         self.union = Graph.union(graphs)
+        self._powers: dict[int, Tensor] = {}
         self.dense: Tensor | None = None
         self.spectra: tuple[Tensor, Tensor] | None = None
         if self.num_nodes <= DENSE_UP_TO:
@@ -44,6 +45,13 @@ class StackedGraphs:
                 values, vectors = torch.linalg.eigh(matrices.double())
                 self.spectra = values.to(matrices.dtype)[replica], vectors.to(matrices.dtype)[replica]
 
+    def powers(self, count: int) -> Tensor:
+        """The powers 0..count - 1 of the eigenvalues, ``(R, N, count)``; computed once."""
+        assert self.spectra is not None
+        if count not in self._powers:
+            self._powers[count] = torch.linalg.vander(self.spectra[0], N=count)
+        return self._powers[count]
+
     def shift(self, x: Tensor) -> Tensor:
         """``S x`` for each replica."""
         if self.dense is not None:
@@ -53,21 +61,75 @@ class StackedGraphs:
             return shifted
         return shifted + self.union.diagonal.view(*x.shape[:2], 1, 1) * x
 
-    def select(self, x: Tensor, op: str, closed: bool) -> Tensor:
-        """Maximum, minimum or median over each neighbourhood."""
-        rows = x.flatten(0, 1).flatten(1)
-        return gradients.select(rows, None, self.union.incoming, op, closed)[0].view(x.shape)
+    def neighborhoods(self) -> "Everywhere":
+        """The neighbourhoods of all nodes."""
+        return Everywhere(self.union)
 
-    def agreement(self, x: Tensor, gamma: Tensor) -> Tensor:
-        """The Gaussian kernel over each neighbourhood, with one width ``(R,)`` for each replica."""
-        scaled = x / gamma.view(-1, 1, 1, 1)
-        rows = scaled.flatten(0, 1).flatten(1)
-        return evaluate_kernel(rows, self.union.incoming, self.union.outgoing, 1.0).view(x.shape)
+    def neighborhoods_of(self, nodes: Tensor) -> "AtOneNode":
+        """The neighbourhood of one node ``(R,)`` in each replica."""
+        return AtOneNode(self.union, nodes + torch.arange(len(nodes), device=nodes.device) * self.num_nodes)
 
 
-def stacked_filter(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> Tensor:
-    """:func:`graphact.functional.graph_filter` with the taps ``(R, K + 1, F_in, F_out)``."""
-    return (_through_eigenbasis if _prefers_eigenbasis(x, graphs, taps) else _through_shifts)(x, graphs, taps)
+class Everywhere:
+    """Functions of the neighbourhoods of all nodes of all replicas."""
+
+    def __init__(self, union: Graph) -> None:
+        self.union = union
+
+    def own(self, x: Tensor) -> Tensor:
+        """The values of the nodes themselves."""
+        return x
+
+    def evaluate(self, x: Tensor, op: str, closed: bool, gamma: Tensor | None) -> Tensor:
+        """Maximum, minimum or median, or the kernel with one width ``(R,)`` for each replica."""
+        rows = (x if gamma is None else x / gamma.view(-1, 1, 1, 1)).flatten(0, 1).flatten(1)
+        return evaluate_rows(rows, self.union, op, closed).view(x.shape)
+
+
+class AtOneNode:
+    """Functions of the neighbourhood of one node in each replica, all that the last layer needs where one node counts.
+
+    The values of the node and its neighbours are copied out, in the order of the nodes; the graph of a replica is then
+    a star.
+    """
+
+    def __init__(self, union: Graph, nodes: Tensor) -> None:
+        pointers, members = union.incoming.pointers, union.incoming.members
+        counts = pointers[nodes + 1] - pointers[nodes]
+        owner = torch.arange(len(nodes), device=nodes.device).repeat_interleave(counts)
+        first = counts.cumsum(0) - counts
+        heard = members[pointers[nodes][owner] + torch.arange(len(owner), device=nodes.device) - first[owner]]
+        self.nodes = nodes
+        self.rows = torch.unique(torch.cat([heard, nodes]))
+        self.centers = torch.searchsorted(self.rows, nodes)
+        leaves = torch.searchsorted(self.rows, heard)
+        self.stars = Graph.from_edge_index(torch.stack([leaves, self.centers[owner]]), num_nodes=len(self.rows))
+
+    def own(self, x: Tensor) -> Tensor:
+        """The values of the nodes themselves, ``(R, 1, B, F)``."""
+        return x.flatten(0, 1)[self.nodes].unsqueeze(1)
+
+    def evaluate(self, x: Tensor, op: str, closed: bool, gamma: Tensor | None) -> Tensor:
+        """Maximum, minimum or median, or the kernel with one width ``(R,)`` for each replica; ``(R, 1, B, F)``."""
+        rows = x.flatten(0, 1).flatten(1).index_select(0, self.rows)
+        if gamma is not None:
+            rows = rows / gamma[self.rows // x.size(1)].unsqueeze(1)
+        values = evaluate_rows(rows, self.stars, op, closed)[self.centers]
+        return values.view(len(self.nodes), 1, *x.shape[2:])
+
+
+def evaluate_rows(rows: Tensor, graph: Graph, op: str, closed: bool) -> Tensor:
+    """A neighbourhood function by name; the kernel has the width 1."""
+    if op == "kernel":
+        return evaluate_kernel(rows, graph.incoming, graph.outgoing, 1.0)
+    return gradients.select(rows, None, graph.incoming, op, closed)[0]
+
+
+def stacked_filter(x: Tensor, graphs: StackedGraphs, taps: Tensor, bias: Tensor | None) -> Tensor:
+    """:func:`graphact.functional.graph_filter` with taps ``(R, K + 1, F_in, F_out)``, plus a bias ``(R, F_out)``."""
+    way = _through_eigenbasis if _prefers_eigenbasis(x, graphs, taps) else _through_shifts
+    filtered = way(x, graphs, taps)
+    return filtered if bias is None else filtered + bias.view(len(bias), 1, 1, -1)
 
 
 def _prefers_eigenbasis(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> bool:
@@ -99,9 +161,9 @@ def _through_shifts(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> Tensor:
 def _through_eigenbasis(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> Tensor:
     """In the eigenbasis of S, a filter bank is one small matrix for each eigenvalue: the polynomial at that point."""
     assert graphs.spectra is not None
-    values, vectors = graphs.spectra
+    _, vectors = graphs.spectra
     replicas, nodes, samples, inputs = x.shape
-    powers = torch.linalg.vander(values, N=taps.size(1))
+    powers = graphs.powers(taps.size(1))
     response = torch.bmm(powers, taps.flatten(2)).view(replicas * nodes, inputs, -1)
     transformed = torch.bmm(vectors.transpose(1, 2), x.flatten(2)).view(replicas * nodes, samples, inputs)
     filtered = torch.bmm(transformed, response).view(replicas, nodes, -1)
@@ -111,6 +173,7 @@ def _through_eigenbasis(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> Tenso
 def stacked_activation(
     z: Tensor,
     graphs: StackedGraphs,
+    where: Everywhere | AtOneNode,
     kind: str,
     op: str,
     beta: Tensor,
@@ -119,12 +182,11 @@ def stacked_activation(
     closed: bool,
 ) -> Tensor:
     """Localized (one hop) or graph-adaptive activation with beta ``(R,)`` and weights ``(R, K)`` or ``(R, K, F)``."""
-    out = beta.view(-1, 1, 1, 1) * torch.relu(z)
+    out = beta.view(-1, 1, 1, 1) * torch.relu(where.own(z))
     shifted = z
     for hop in range(weights.size(1)):
         if kind == "graph-adaptive":
             shifted = graphs.shift(shifted)
-        value = graphs.select(shifted, op, closed) if gamma is None else graphs.agreement(shifted, gamma)
         weight = weights[:, hop].view(weights.size(0), 1, 1, -1)
-        out = out + weight * value
+        out = out + weight * where.evaluate(shifted, op, closed, gamma)
     return out

@@ -1,0 +1,168 @@
+"""The passes over the neighbours on the CPU, compiled by Numba: same names, arguments and results as the reference.
+
+Memory is that of the signals: nothing is ever laid out edge by edge. The result of a sum depends neither on the number
+of threads nor on how the work is cut.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphact._checks import HALF_PRECISION
+from graphact.kernels import _cpu_median, _cpu_select, _cpu_sums
+from graphact.kernels._cpu_run import ranges, run, sections
+from graphact.kernels.reference import LOSES_EVERY_COMPARISON, Lists, accumulation_dtype
+
+Array = np.ndarray[Any, Any]
+PRECISIONS = (torch.float32, torch.float64, *HALF_PRECISION)
+SHORT_ROW = 64  # shorter rows of several samples are joined, see _Layout
+WIDEST = 1024  # columns in a section
+
+
+def supports(x: Tensor) -> bool:
+    """Floating point numbers on the CPU. Half precision is computed in float32."""
+    return x.device.type == "cpu" and x.dtype in PRECISIONS
+
+
+def shift(x: Tensor, weight: Tensor, lists: Lists) -> Tensor:
+    """See :func:`graphact.kernels.reference.shift`."""
+    layout = _Layout(x)
+    values, out = layout.enter(x), layout.empty()
+    layout.run(_cpu_sums.shift, lists, _flat(weight.to(layout.dtype)), _flat(values), _flat(out))
+    return layout.leave(out)
+
+
+def shift_weight_grad(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
+    """See :func:`graphact.kernels.reference.shift_weight_grad`."""
+    layout = _Layout(x)
+    out = torch.empty(lists.members.shape, dtype=layout.dtype, device=x.device)
+    if x.numel() == 0:
+        return out.zero_()
+    pointers, members = _indices(lists.pointers), _indices(lists.members)
+    work = ranges(pointers, 1, out.numel() * layout.samples * layout.columns)
+    signals = _flat(layout.enter(grad)), _flat(layout.enter(x))
+    run(_cpu_sums.shift_weight_grad, work, pointers, members, *signals, _flat(out), np.uint64(layout.columns))
+    return out
+
+
+def select(x: Tensor, labels: Tensor | None, lists: Lists, op: str, closed: bool) -> tuple[Tensor, Tensor]:
+    """See :func:`graphact.kernels.reference.select`."""
+    layout = _Layout(x)
+    values, names = _flat(layout.enter(x)), None
+    if labels is not None:
+        names = _flat(layout.enter(labels, torch.int32))
+        values = _offers(layout, values, names, LOSES_EVERY_COMPARISON[op])
+    out, chosen = layout.empty(), layout.empty(torch.int32)
+    results = _flat(out), _flat(chosen)
+    if op == "median":
+        bits = values.view(np.int32 if values.itemsize == 4 else np.int64)
+        lanes = np.uint64(min(_cpu_median.LANES, -(-layout.columns // 16) * 16))
+        names = np.empty(0, np.int32) if names is None else names
+        layout.run(_cpu_median.median, lists, *_cpu_median.networks(), lanes, closed, values, bits, names, *results)
+    else:
+        sign = values.dtype.type(1 if op == "max" else -1)
+        if names is None:
+            layout.run(_cpu_select.extreme, lists, sign, closed, values, *results)
+        else:
+            layout.run(_cpu_select.extreme_labelled, lists, sign, closed, values, names, *results)
+    return layout.leave(out), layout.leave(chosen, torch.int32)
+
+
+def route(grad: Tensor, chosen: Tensor) -> Tensor:
+    """See :func:`graphact.kernels.reference.route`."""
+    layout = _Layout(grad, join=False)
+    out = layout.empty()
+    if grad.numel() > 0:
+        widest = max(16, layout.columns * layout.samples // torch.get_num_threads())
+        number, width = sections(layout.columns, widest)
+        planes = layout.samples * number
+        work = ranges(np.arange(planes + 1), 1, grad.numel() * 4)
+        signals = _flat(layout.enter(grad)), _flat(layout.enter(chosen, torch.int32)), _flat(out)
+        sizes = (np.uint64(size) for size in (layout.columns, number, width))
+        run(_cpu_select.route, work, np.uint64(layout.nodes), *signals, *sizes)
+    return layout.leave(out)
+
+
+def spread(x: Tensor, lists: Lists) -> Tensor:
+    """See :func:`graphact.kernels.reference.spread`."""
+    layout = _Layout(x)
+    values, out = layout.enter(x), layout.empty()
+    layout.run(_cpu_sums.spread, lists, _flat(values), _flat(out))
+    return layout.leave(out, layout.dtype)
+
+
+def pull(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lists) -> Tensor:
+    """See :func:`graphact.kernels.reference.pull`."""
+    layout = _Layout(grad)
+    signals = _flat(layout.enter(grad)), _flat(layout.enter(x))
+    out = layout.empty()
+    seen_by = _indices(outgoing.pointers), _indices(outgoing.members)
+    layout.run(_cpu_sums.pull, incoming, *seen_by, *signals, _flat(out))
+    return layout.leave(out, x.dtype)
+
+
+class _Layout:
+    """How the numbers of a signal ``(..., N, F)`` lie in memory while kernels run: as ``(samples, N, columns)``.
+
+    Several samples with short rows become one sample with a long row ``(1, N, samples * F)``, for kernels are fast
+    along a row.
+    """
+
+    def __init__(self, x: Tensor, join: bool = True) -> None:
+        self.shape = x.shape
+        self.source_dtype, self.dtype = x.dtype, accumulation_dtype(x.dtype)
+        self.nodes, features = x.shape[-2:]
+        batch = math.prod(x.shape[:-2])
+        self.joined = join and batch > 1 and features < SHORT_ROW
+        self.split = (batch, self.nodes, features)
+        self.samples, self.columns = (1, batch * features) if self.joined else (batch, features)
+
+    def enter(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """A signal of this shape, laid out for kernels."""
+        x = x.to(dtype or self.dtype)
+        if self.joined:
+            x = x.reshape(self.split).transpose(0, 1)
+        return x.contiguous()
+
+    def empty(self, dtype: torch.dtype | None = None) -> Tensor:
+        """Room for a result."""
+        return torch.empty((self.samples, self.nodes, self.columns), dtype=dtype or self.dtype, device="cpu")
+
+    def leave(self, result: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """A result of kernels in the shape of the signal, in its precision unless told otherwise."""
+        if self.joined:
+            samples, nodes, features = self.split
+            result = result.view(nodes, samples, features).transpose(0, 1).contiguous()
+        return result.view(self.shape).to(dtype or self.source_dtype)
+
+    def run(self, kernel: Any, lists: Lists, *arguments: Any) -> None:
+        """Call a kernel for all rows of all planes."""
+        if self.samples * self.nodes * self.columns == 0:
+            return
+        pointers, members = _indices(lists.pointers), _indices(lists.members)
+        number, width = sections(self.columns, WIDEST)
+        planes = self.samples * number
+        work = ranges(pointers, planes, (members.size + self.nodes) * self.samples * self.columns)
+        sizes = (np.uint64(size) for size in (self.columns, number, width))
+        run(kernel, work, pointers, members, *arguments, *sizes)
+
+
+def _offers(layout: _Layout, values: Array, names: Array, empty: float) -> Array:
+    """What each node stands for."""
+    out = _flat(layout.empty())
+    rows = layout.samples * layout.nodes
+    work = ranges(np.arange(rows + 1), 1, values.size) if rows else []
+    sizes = np.uint64(layout.nodes), values, names, out, np.uint64(layout.columns), values.dtype.type(empty)
+    run(_cpu_select.take, work, *sizes)
+    return out
+
+
+def _flat(tensor: Tensor) -> Array:
+    return tensor.numpy(force=True).reshape(-1)
+
+
+def _indices(tensor: Tensor) -> Array:
+    return tensor.numpy(force=True).view(np.uint64)

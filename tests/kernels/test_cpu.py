@@ -1,0 +1,200 @@
+"""The Numba kernels against the reference, and what only they can get wrong: cuts between threads, and compiling."""
+
+import multiprocessing
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from support.graphs import random_graph
+from support.kernel_cases import KernelCases, check_select, check_sums, graph_of, hub, random_edges, signal
+
+import graphact
+from graphact import Graph, functional
+from graphact.kernels import backends, reference
+from graphact.kernels.reference import Lists
+
+pytest.importorskip("numba")
+from graphact.kernels import _cpu_median, _cpu_run, cpu
+
+
+@pytest.fixture
+def three_threads(monkeypatch):
+    """However small the work, it is cut."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    monkeypatch.setattr(_cpu_run, "SMALL", 8)
+    yield
+    torch.set_num_threads(before)
+
+
+class TestCases(KernelCases):
+    @pytest.fixture
+    def module(self):
+        return cpu
+
+
+class TestCasesOnThreeThreads(KernelCases):
+    @pytest.fixture
+    def module(self, three_threads):
+        return cpu
+
+
+ONE_SAMPLE = [((), columns) for columns in (1, 3, 7, 17, 65, 257, 1100)]
+SEVERAL = [((2,), columns) for columns in (1, 3, 63, 65, 257)] + [((40, 2), columns) for columns in (1, 7, 17)]
+
+
+@pytest.mark.parametrize(("batch", "columns"), ONE_SAMPLE + SEVERAL)
+def test_rows_of_odd_length(batch, columns):
+    """Short rows are joined, long ones are cut into sections, and blocks of columns may end early."""
+    graph = graph_of(13, random_edges(13, 60)).to(dtype=torch.float32)
+    x = signal((*batch, 13, columns), "ties").float()
+    check_sums(cpu, graph, x)
+    check_select(cpu, graph, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_medians_of_every_length(dtype):
+    """Node i hears the i nodes before it: networks of all lengths, and longer lists."""
+    last = _cpu_median.LONGEST + 6
+    graph = graph_of(last + 1, [(j, i) for i in range(last + 1) for j in range(i)])
+    for kind in ("normal", "ties", "special"):
+        check_select(cpu, graph, signal((graph.num_nodes, 5), kind).to(dtype), ["median"])
+
+
+@pytest.mark.parametrize("kind", ["normal", "ties"])
+def test_hub(kind, three_threads):
+    graph = hub(20_000, 19_000, 15_000).to(dtype=torch.float32)
+    x = signal((graph.num_nodes, 3), kind).float()
+    check_sums(cpu, graph, x)
+    check_select(cpu, graph, x, ["max", "median"])
+
+
+def test_comparisons_leave_the_median_in_place():
+    steps, starts = _cpu_median.networks()
+    for length in range(1, _cpu_median.LONGEST + 1):
+        values = torch.randn(50, length)
+        expected = values.median(dim=1).values
+        for a, b, _ in steps[starts[length] : starts[length + 1]].tolist():
+            values[:, [a, b]] = torch.stack([values[:, a].minimum(values[:, b]), values[:, a].maximum(values[:, b])], 1)
+        assert torch.equal(values[:, (length - 1) // 2], expected)
+
+
+def test_ranges_cover_all_rows_once(three_threads):
+    pointers = Lists.of(hub(500, 400, 100).incoming).pointers.numpy()
+    for planes in (1, 2, 7):
+        work = _cpu_run.ranges(pointers, planes, 10**6)
+        assert len(work) > 3
+        assert [first for first, _ in work] == [0, *(last for _, last in work[:-1])]
+        assert work[-1][1] == planes * 500
+
+
+def test_sums_do_not_depend_on_the_number_of_threads(three_threads):
+    graph, x = random_graph(60, dtype=torch.float32), torch.randn(3, 60, 70)
+    lists = Lists.of(graph.incoming)
+
+    def results():
+        sums = cpu.shift(x, graph.weight, lists), cpu.spread(x, lists), cpu.pull(x, x, lists, lists)
+        return *sums, cpu.shift_weight_grad(x, x, lists), cpu.route(x, cpu.select(x, None, lists, "max", False)[1])
+
+    on_three = results()
+    torch.set_num_threads(1)
+    assert all(torch.equal(*pair) for pair in zip(on_three, results(), strict=True))
+
+
+def test_calls_from_several_threads(three_threads):
+    graph = random_graph(60, dtype=torch.float32)
+    lists = Lists.of(graph.incoming)
+    signals = [torch.randn(4, 60, 40) for _ in range(40)]
+    expected = [reference.select(x, None, lists, "median", False) for x in signals]
+    with ThreadPoolExecutor(6) as callers:
+        results = list(callers.map(lambda x: cpu.select(x, None, lists, "median", False), signals))
+    for result, right in zip(results, expected, strict=True):
+        assert torch.equal(result[0], right[0])
+        assert torch.equal(result[1], right[1])
+
+
+def _shifted_in_a_fork(connection, x, graph):
+    torch.set_num_threads(2)
+    connection.send(cpu.shift(x, graph.weight, Lists.of(graph.incoming)).tolist())
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+def test_a_forked_process_has_threads_of_its_own(three_threads):
+    graph, x = random_graph(30, dtype=torch.float32), torch.randn(30, 4)
+    here = cpu.shift(x, graph.weight, Lists.of(graph.incoming))
+    receive, send = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=_shifted_in_a_fork, args=(send, x, graph))
+    child.start()
+    assert receive.poll(30)
+    assert torch.equal(torch.tensor(receive.recv()), here)
+    child.join()
+
+
+def test_an_error_in_a_helper_reaches_the_caller(three_threads):
+    def fail(first, last):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        _cpu_run.run(fail, [(0, 1), (1, 2), (2, 3)])
+
+
+def test_compiles_without_a_place_for_the_result(monkeypatch):
+    import numba.core.caching
+
+    monkeypatch.setattr(numba.core.caching.CacheImpl, "_locator_classes", [])
+    assert _cpu_run.kernel(lambda number: number + 1)(1) == 2
+
+
+def test_import_compiles_nothing():
+    script = (
+        "import sys, graphact; assert 'numba' not in sys.modules\n"
+        "from graphact.kernels import cpu, _cpu_sums, _cpu_select, _cpu_median\n"
+        "kernels = [_cpu_sums.shift, _cpu_select.extreme, _cpu_median.median]\n"
+        "assert not any(kernel.signatures for kernel in kernels)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_gradients():
+    graph = Graph.from_edge_index([[0, 1, 1, 2, 4, 0], [1, 0, 2, 3, 2, 2]], torch.rand(6).double(), num_nodes=6)
+    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
+    incoming, outgoing = list(Lists.of(graph.incoming)), list(Lists.of(graph.outgoing))
+    weight = graph.weight.clone().requires_grad_()
+    with graphact.backend("numba"):
+        assert torch.autograd.gradcheck(lambda x: functional.shift(x, graph), x)
+        shifted = torch.ops.graphact.shift
+        assert torch.autograd.gradcheck(lambda w: shifted(x, w, graph.outgoing_weight, incoming, outgoing), weight)
+        assert torch.autograd.gradgradcheck(lambda x: functional.neighborhood_kernel(x, graph, 1.0), x)
+        for function in (functional.neighborhood_max, functional.neighborhood_min, functional.neighborhood_median):
+            for closed in (False, True):
+                assert torch.autograd.gradcheck(lambda x, f=function, closed=closed: f(x, graph, closed=closed), x)
+        weights = torch.rand(3, 3, dtype=torch.float64)
+        assert torch.autograd.gradcheck(lambda x: functional.localized(x, graph, 0.5, weights, "max"), x)
+
+
+def test_operators_pass_torchs_own_checks():
+    graph = random_graph(dtype=torch.float32)
+    lists = list(Lists.of(graph.incoming))
+    x = torch.randn(2, 12, 3, requires_grad=True)
+    with graphact.backend("numba"):
+        torch.library.opcheck(torch.ops.graphact.shift.default, (x, graph.weight, graph.weight, lists, lists))
+        torch.library.opcheck(torch.ops.graphact.select.default, (x, None, lists, "median", True))
+
+
+def test_backend_is_the_default_and_refuses_what_it_cannot_do(monkeypatch):
+    assert backends.implementation(torch.zeros(2, 1)) is cpu
+    whole = torch.zeros(2, 1, dtype=torch.int64)
+    assert backends.implementation(whole) is reference
+    with graphact.backend("numba"):
+        assert backends.implementation(torch.zeros(2, 1)) is cpu
+        with pytest.raises(TypeError, match='backend "numba" does not support torch.int64'):
+            backends.implementation(whole)
+        with pytest.raises(ValueError, match='backend "numba" needs x on a cpu device, got meta'):
+            backends.implementation(torch.zeros(2, 1, device="meta"))
+        monkeypatch.setitem(backends._found, "numba", False)
+        with pytest.raises(RuntimeError, match="needs the package numba"):
+            backends.implementation(torch.zeros(2, 1))
+    assert backends.implementation(torch.zeros(2, 1)) is reference

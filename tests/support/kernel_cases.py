@@ -1,0 +1,234 @@
+"""What every compiled backend must pass: each of its functions against the reference, on graphs and numbers that hurt.
+
+A test module subclasses `KernelCases`, and says where the tensors live and which module is tested.
+"""
+
+from contextlib import contextmanager
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+
+from graphact import Graph
+from graphact.kernels import reference
+from graphact.kernels.reference import Lists
+from support.graphs import random_case
+from support.tolerances import TOLERANCE
+
+OPS = ("max", "min", "median")
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def graph_of(num_nodes, edges):
+    """A weighted graph of (source, target) pairs; pairs that repeat and loops are left out."""
+    source, target = np.unique(
+        np.array([pair for pair in edges if pair[0] != pair[1]], dtype=int).reshape(-1, 2), axis=0
+    ).T
+    weight = np.random.default_rng(0).normal(size=len(source))
+    return Graph.from_edge_index(np.stack([source, target]), weight, num_nodes=num_nodes)
+
+
+def random_edges(num_nodes, num_edges, seed=0):
+    return np.random.default_rng(seed).integers(num_nodes, size=(num_edges, 2)).tolist()
+
+
+def hub(num_nodes, heard, hearers):
+    """Node 1 hears many, node 2 is heard by many, and a few other edges."""
+    into, out_of = [(j, 1) for j in range(heard)], [(2, i) for i in range(num_nodes - hearers, num_nodes)]
+    return graph_of(num_nodes, into + out_of + random_edges(num_nodes, 2 * num_nodes))
+
+
+GRAPHS = {
+    "directed": lambda: graph_of(13, random_edges(13, 40)),
+    "isolated nodes": lambda: graph_of(9, [(0, 1), (1, 0), (3, 1), (8, 3)]),
+    "no edges": lambda: graph_of(4, []),
+    "one node": lambda: graph_of(1, []),
+    "complete": lambda: graph_of(7, [(i, j) for i in range(7) for j in range(7)]),
+    "hubs": lambda: hub(30, 8, 29),
+    "longer hubs": lambda: hub(30, 26, 20),
+}
+
+
+def signal(shape, kind="normal", seed=0):
+    """Numbers in float64: any, many equal ones, or with NaN, infinities, both zeros and subnormal numbers."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=shape)
+    if kind == "ties":
+        x = rng.choice([-1.0, -0.0, 0.0, 0.0, 2.0], size=shape)
+    if kind == "special":
+        special = rng.choice([np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-40], size=shape)
+        x = np.where(rng.random(shape) < 0.3, special, x)
+    if kind == "infinite":
+        x = rng.choice([-np.inf, np.inf, 1.0], size=shape)
+    return torch.from_numpy(x)
+
+
+@contextmanager
+def poisoned():
+    """Fresh memory holds NaN, or a label that no node has."""
+
+    def poison(shape, *, dtype, device):
+        return torch.full(shape, float("nan") if dtype.is_floating_point else -77, dtype=dtype, device=device)
+
+    with mock.patch("torch.empty", poison):
+        yield
+
+
+def assert_close(actual, expected):
+    """Sums may be taken in another order."""
+    tolerance = TOLERANCE[expected.dtype]
+    size = expected.nan_to_num(posinf=0.0, neginf=0.0).abs().max().item() if expected.numel() else 0.0
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance * max(1.0, size), equal_nan=True)
+
+
+def assert_same(actual, expected):
+    """Selected numbers are copies, down to the sign of zero."""
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+    values, labels = (part.nan_to_num() for part in (actual[0], expected[0])), (actual[1], expected[1])
+    assert torch.equal(*(part.signbit() for part in values))
+    assert torch.equal(*labels)
+
+
+def check_sums(module, graph, x):
+    incoming, outgoing = Lists.of(graph.incoming), Lists.of(graph.outgoing)
+    grad = signal(x.shape, seed=5).to(x).to(reference.accumulation_dtype(x.dtype))
+    with poisoned():
+        assert_close(module.shift(x, graph.weight, incoming), reference.shift(x, graph.weight, incoming))
+        assert_close(module.spread(x, incoming), reference.spread(x, incoming))
+        assert_close(module.pull(grad, x, incoming, outgoing), reference.pull(grad, x, incoming, outgoing))
+        expected = reference.shift_weight_grad(grad, x, incoming)
+        assert_close(module.shift_weight_grad(grad, x, incoming), expected)
+
+
+def check_select(module, graph, x, ops=OPS):
+    """Two hops: the labels of the first are those that the second chooses among."""
+    lists = Lists.of(graph.incoming)
+    for op in ops:
+        for closed in (False, True):
+            with poisoned():
+                expected = reference.select(x, None, lists, op, closed)
+                assert_same(module.select(x, None, lists, op, closed), expected)
+                labels, wider = expected[1], not closed
+                assert_same(module.select(x, labels, lists, op, wider), reference.select(x, labels, lists, op, wider))
+    assert_close(module.route(x, labels), reference.route(x, labels))
+
+
+def check_once(module, graph, x, op):
+    """One hop only."""
+    lists = Lists.of(graph.incoming)
+    with poisoned():
+        assert_same(module.select(x, None, lists, op, False), reference.select(x, None, lists, op, False))
+
+
+class KernelCases:
+    """Subclasses set the device, and the fixture `module`."""
+
+    device = "cpu"
+    subnormal = True  # whether bfloat16 keeps numbers below 1e-38
+
+    def graph(self, name, dtype=torch.float32):
+        return GRAPHS[name]().to(dtype=dtype).to(self.device)
+
+    @pytest.mark.parametrize("name", GRAPHS)
+    def test_graphs(self, module, name):
+        graph = self.graph(name)
+        x = signal((graph.num_nodes, 3)).float().to(self.device)
+        check_sums(module, graph, x)
+        check_select(module, graph, x)
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_random_graphs(self, module, seed):
+        case = random_case(seed)
+        check_sums(module, case.graph.to(self.device), case.signal.to(self.device))
+        check_select(module, case.graph.to(self.device), case.signal.to(self.device))
+
+    @pytest.mark.parametrize("columns", [1, 17, 65, 300])
+    def test_columns(self, module, columns):
+        graph = self.graph("directed")
+        x = signal((2, 13, columns)).float().to(self.device)
+        check_sums(module, graph, x)
+        check_once(module, graph, x, "max" if columns < 300 else "median")
+
+    @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+    def test_dtypes(self, module, dtype):
+        graph = self.graph("directed", torch.float64 if dtype == torch.float64 else torch.float32)
+        x = signal((2, 13, 3)).to(dtype).to(self.device)
+        check_sums(module, graph, x)
+        check_select(module, graph, x, ("max", "median"))
+
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+    def test_dtypes_around_hubs(self, module, dtype):
+        graph = self.graph("longer hubs")
+        x = signal((graph.num_nodes, 2)).to(dtype).to(self.device)
+        check_sums(module, graph, x)
+        check_select(module, graph, x, ("median",))
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+    @pytest.mark.parametrize("kind", ["ties", "special", "infinite"])
+    def test_numbers_that_are_equal_or_not_finite(self, module, kind, dtype):
+        graph = self.graph("directed")
+        x = signal((13, 3), kind)
+        if dtype == torch.bfloat16 and not self.subnormal:
+            x[x.abs() < 1e-38] = 0.0
+        x = x.to(dtype).to(self.device)
+        check_sums(module, graph, x)
+        check_select(module, graph, x)
+
+    @pytest.mark.parametrize("kind", ["ties", "special", "infinite"])
+    def test_numbers_that_are_equal_or_not_finite_around_hubs(self, module, kind):
+        graph = self.graph("longer hubs")
+        check_select(module, graph, signal((graph.num_nodes, 2), kind).float().to(self.device))
+
+    def test_many_neighbors(self, module):
+        graph = hub(210, 200, 80).to(dtype=torch.float32).to(self.device)
+        x = signal((210, 1)).float().to(self.device)
+        check_sums(module, graph, x)
+        check_once(module, graph, x, "max")
+        check_once(module, graph, x, "median")
+
+    def test_labels_that_stand_for_nothing(self, module):
+        graph, x = self.graph("complete"), signal((3, 7, 4), "special").float().to(self.device)
+        labels = torch.from_numpy(np.random.default_rng(1).integers(8, size=(3, 7, 4))).int().to(self.device)
+        lists = Lists.of(graph.incoming)
+        for some in (labels, torch.full_like(labels, 7)):
+            for op in OPS:
+                assert_same(module.select(x, some, lists, op, False), reference.select(x, some, lists, op, False))
+            assert_close(module.route(x, some), reference.route(x, some))
+
+    def test_not_contiguous(self, module):
+        graph = self.graph("directed")
+        x = signal((5, 13, 2)).float().to(self.device).movedim(0, -1)[..., ::2].movedim(1, 0)
+        check_sums(module, graph, x)
+        check_once(module, graph, x, "min")
+        lists = (Lists.of(graph.incoming), Lists.of(graph.outgoing))
+        one = torch.ones((), device=self.device).expand(x.shape)
+        assert_close(module.pull(one, x, *lists), reference.pull(one, x, *lists))
+
+    @pytest.mark.parametrize("shape", [(0, 13, 3), (13, 0), (2, 0, 13, 1)])
+    def test_empty(self, module, shape):
+        graph, x = self.graph("directed"), torch.zeros(shape, device=self.device)
+        incoming, outgoing = Lists.of(graph.incoming), Lists.of(graph.outgoing)
+        values, chosen = module.select(x, None, incoming, "median", True)
+        assert values.shape == chosen.shape == shape
+        assert chosen.dtype == torch.int32
+        assert module.route(x, chosen).shape == shape
+        assert module.shift(x, graph.weight, incoming).shape == shape
+        assert module.spread(x, incoming).shape == shape
+        assert module.pull(x, x, incoming, outgoing).shape == shape
+        assert_close(module.shift_weight_grad(x, x, incoming), torch.zeros(graph.weight.shape, device=self.device))
+
+    def test_route_in_fixed_order(self, module):
+        x = signal((13, 3)).float().to(self.device)
+        chosen = torch.zeros(13, 3, dtype=torch.int32, device=self.device)
+        before = torch.are_deterministic_algorithms_enabled()
+        torch.use_deterministic_algorithms(True)
+        try:
+            assert torch.equal(module.route(x, chosen), reference.route(x, chosen))
+        finally:
+            torch.use_deterministic_algorithms(before)
+
+    def test_supports(self, module):
+        for dtype in DTYPES:
+            assert module.supports(torch.zeros(2, 1, dtype=dtype, device=self.device))
+        assert not module.supports(torch.zeros(2, 1, dtype=torch.int64, device=self.device))
