@@ -16,7 +16,15 @@ from graphact.tasks import Task, loss_of, metric_of
 from graphact.training.capture import captured_step
 from graphact.training.loop import Progress, train
 from graphact.training.settings import TrainingSettings
-from graphact.training.stacked import AtOneNode, Everywhere, StackedGraphs, stacked_activation, stacked_filter
+from graphact.training.stacked import (
+    AtOneNode,
+    Everywhere,
+    StackedGraphs,
+    all_shifts,
+    mix_shifts,
+    stacked_activation,
+    stacked_filter,
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ class Fleet:
         dtype = tasks[0].inputs.dtype if dtype is None else dtype
         self.seeds = torch.tensor(range(len(models)) if seeds is None else list(seeds), device=device)
         self.graphs = StackedGraphs(move_graphs([task.graph for task in tasks], device, dtype))
-        self.inputs, self.owner = stack_distinct([task.inputs for task in tasks], device, dtype)
+        self.inputs, self.owner = stack_distinct([(task.inputs, task.graph) for task in tasks], device, dtype)
         self.targets = stack([task.targets for task in tasks], device, dtype)
         self.splits = {
             name: torch.stack([getattr(task, name) for task in tasks]).to(device)
@@ -86,6 +94,7 @@ class Fleet:
             for name in states[0]
         }
         self.parameters = list(self.state.values())
+        self.shifted_inputs = self._shift_inputs(tasks)
         self.num_samples = self.splits["train"].size(1)
         self.higher_is_better = self.task.higher_is_better
 
@@ -118,6 +127,14 @@ class Fleet:
             best_epoch=selection.epoch.tolist(),
         )
 
+    def _shift_inputs(self, tasks: Sequence[Task]) -> Tensor:
+        """All shifts that the first filter bank needs; the inputs never change, so they are computed once."""
+        first_of = {owner: number for number, owner in reversed(list(enumerate(self.owner.tolist())))}
+        graphs = [tasks[first_of[owner]].graph for owner in range(len(first_of))]
+        stacked = StackedGraphs(move_graphs(graphs, self.inputs.device, self.inputs.dtype))
+        taps = self.state["filters.0.taps"].size(1)
+        return all_shifts(self.inputs.transpose(1, 2).contiguous(), stacked, taps).transpose(1, 2).contiguous()
+
     def write_back(self) -> None:
         """Copy the parameters to the modules the fleet was made of."""
         with torch.no_grad():
@@ -134,10 +151,18 @@ class Fleet:
         """
         graphs = self.graphs if graphs is None else graphs
         x = x.transpose(1, 2).contiguous()
+        return self._from_first_filter(stacked_filter(x, graphs, *self._bank(0)), graphs)
+
+    def _bank(self, layer: int) -> tuple[Tensor, Tensor | None]:
+        """Taps and bias of a layer."""
+        return self.state[f"filters.{layer}.taps"], self.state.get(f"filters.{layer}.bias")
+
+    def _from_first_filter(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
+        """All that follows the first filter bank."""
         assert isinstance(self.template, (GCNN, FIR))
         for layer in range(len(self.template.filters)):
-            taps, bias = self.state[f"filters.{layer}.taps"], self.state.get(f"filters.{layer}.bias")
-            x = stacked_filter(x, graphs, taps, bias)
+            if layer > 0:
+                x = stacked_filter(x, graphs, *self._bank(layer))
             where = self._where(graphs, is_last=layer + 1 == len(self.template.filters))
             x = self._activate(x, graphs, where, layer) if isinstance(self.template, GCNN) else where.own(x)
         return self._read_out(x.transpose(1, 2) if self.nodes is None else x.squeeze(1))
@@ -186,7 +211,11 @@ class Fleet:
 
     def answers(self, samples: Tensor, graphs: StackedGraphs | None = None) -> tuple[Tensor, Tensor]:
         """What the models say to samples ``(R, B)`` of their tasks, and what they should say."""
-        return self.forward(self.inputs[self.owner.unsqueeze(1), samples], graphs), self._targets(samples)
+        owner = self.owner.unsqueeze(1)
+        if graphs is not None:
+            return self.forward(self.inputs[owner, samples], graphs), self._targets(samples)
+        shifts = self.shifted_inputs[owner, samples].transpose(1, 2)
+        return self._from_first_filter(mix_shifts(shifts, *self._bank(0)), self.graphs), self._targets(samples)
 
     def _targets(self, samples: Tensor) -> Tensor:
         return self.targets[self.replicas.unsqueeze(1), samples]
@@ -256,11 +285,13 @@ def move_graphs(graphs: Sequence[Graph], device: torch.device | str, dtype: torc
     return [moved[id(graph)] for graph in graphs]
 
 
-def stack_distinct(tensors: Sequence[Tensor], device: torch.device | str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The distinct tensors stacked, and for each tensor its place among them."""
-    distinct = {id(tensor): tensor for tensor in tensors}
+def stack_distinct(
+    inputs: Sequence[tuple[Tensor, Graph]], device: torch.device | str, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """The inputs of the distinct pairs of inputs and graph stacked, and for each pair its place among them."""
+    distinct = {(id(tensor), id(graph)): tensor for tensor, graph in inputs}
     place = {key: number for number, key in enumerate(distinct)}
-    owner = torch.tensor([place[id(tensor)] for tensor in tensors], device=device)
+    owner = torch.tensor([place[id(tensor), id(graph)] for tensor, graph in inputs], device=device)
     return stack(list(distinct.values()), device, dtype), owner
 
 

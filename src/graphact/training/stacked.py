@@ -13,6 +13,7 @@ from torch import Tensor
 from graphact.functional.neighborhood import evaluate_kernel
 from graphact.graph import Graph
 from graphact.kernels import gradients
+from graphact.kernels.mixing import mix_terms
 
 DENSE_UP_TO = 256
 
@@ -127,8 +128,30 @@ def evaluate_rows(rows: Tensor, graph: Graph, op: str, closed: bool) -> Tensor:
 
 def stacked_filter(x: Tensor, graphs: StackedGraphs, taps: Tensor, bias: Tensor | None) -> Tensor:
     """:func:`graphact.functional.graph_filter` with taps ``(R, K + 1, F_in, F_out)``, plus a bias ``(R, F_out)``."""
-    way = _through_eigenbasis if _prefers_eigenbasis(x, graphs, taps) else _through_shifts
-    filtered = way(x, graphs, taps)
+    if _prefers_eigenbasis(x, graphs, taps):
+        return _plus(_through_eigenbasis(x, graphs, taps), bias)
+    if x.size(3) <= taps.size(3):
+        return mix_shifts(all_shifts(x, graphs, taps.size(1)), taps, bias)
+    return _plus(_through_horner(x, graphs, taps), bias)
+
+
+def all_shifts(x: Tensor, graphs: StackedGraphs, count: int) -> Tensor:
+    """The shifts 0..count - 1 of a signal side by side, ``(R, N, B, count * F)``."""
+    shifts = [x]
+    for _ in range(count - 1):
+        shifts.append(graphs.shift(shifts[-1]))
+    return torch.cat(shifts, dim=-1)
+
+
+def mix_shifts(shifts: Tensor, taps: Tensor, bias: Tensor | None) -> Tensor:
+    """A filter bank on the shifts of its input."""
+    replicas, nodes, samples, _ = shifts.shape
+    flat, bank = shifts.reshape(replicas, nodes * samples, -1), taps.flatten(1, 2)
+    mixed = torch.bmm(flat, bank) if bias is None else torch.baddbmm(bias.unsqueeze(1), flat, bank)
+    return mixed.view(replicas, nodes, samples, -1)
+
+
+def _plus(filtered: Tensor, bias: Tensor | None) -> Tensor:
     return filtered if bias is None else filtered + bias.view(len(bias), 1, 1, -1)
 
 
@@ -142,14 +165,9 @@ def _prefers_eigenbasis(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> bool:
     return eigenbasis + nodes * (order + 1) * inputs * outputs / x.size(2) < shifts
 
 
-def _through_shifts(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> Tensor:
+def _through_horner(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> Tensor:
+    """One matrix product, then Horner's scheme on the few output features."""
     replicas, nodes, samples, inputs = x.shape
-    if inputs <= taps.size(3):
-        shifts = [x]
-        for _ in range(taps.size(1) - 1):
-            shifts.append(graphs.shift(shifts[-1]))
-        stacked = torch.cat(shifts, dim=-1).view(replicas, nodes * samples, -1)
-        return torch.bmm(stacked, taps.flatten(1, 2)).view(replicas, nodes, samples, -1)
     mixed = torch.bmm(x.reshape(replicas, nodes * samples, inputs), taps.transpose(1, 2).flatten(2))
     *lower, out = mixed.view(replicas, nodes, samples, -1).split(taps.size(3), dim=-1)
     out = out.contiguous()
@@ -182,11 +200,9 @@ def stacked_activation(
     closed: bool,
 ) -> Tensor:
     """Localized (one hop) or graph-adaptive activation with beta ``(R,)`` and weights ``(R, K)`` or ``(R, K, F)``."""
-    out = beta.view(-1, 1, 1, 1) * torch.relu(where.own(z))
-    shifted = z
-    for hop in range(weights.size(1)):
+    shifted, values = z, []
+    for _ in range(weights.size(1)):
         if kind == "graph-adaptive":
             shifted = graphs.shift(shifted)
-        weight = weights[:, hop].view(weights.size(0), 1, 1, -1)
-        out = out + weight * where.evaluate(shifted, op, closed, gamma)
-    return out
+        values.append(where.evaluate(shifted, op, closed, gamma))
+    return mix_terms(where.own(z), values, beta, weights)

@@ -1,0 +1,1 @@
+"""Figures: what they show as plain data, and how matplotlib draws it."""

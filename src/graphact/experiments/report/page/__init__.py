@@ -1,0 +1,1 @@
+"""The page: HTML, its style, and figures that follow the reader's colours."""

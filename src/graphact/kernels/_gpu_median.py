@@ -1,0 +1,192 @@
+"""Triton kernels that choose the lower median of the neighbours."""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs
+
+import triton
+import triton.language as tl
+
+from graphact.kernels._gpu_select import candidates_at, values_at
+from graphact.kernels._gpu_walk import columns_of_program, list_of_row, rows_of_program
+
+AHEAD = tl.constexpr(4)  # neighbours whose numbers are on their way at the same time
+RANKED = 64  # the most candidates whose median is found by comparing all pairs
+
+
+@triton.jit(do_not_specialize=["count", "last", "rows"])
+def ranked_median_kernel(
+    out,
+    chosen,
+    offers,
+    labels,
+    pointers,
+    members,
+    order,
+    count,
+    last,
+    rows,
+    nodes,
+    columns,
+    lanes: tl.constexpr,
+    block: tl.constexpr,
+    wide: tl.constexpr,
+    shared: tl.constexpr,
+    ordered: tl.constexpr,
+    batched: tl.constexpr,
+    closed: tl.constexpr,
+    labelled: tl.constexpr,
+):
+    """For short lists: of d candidates, the largest one that has at most (d - 1) // 2 smaller ones."""
+    tl.static_assert(not shared)
+    node, base, alive, writes = rows_of_program(order, count, last, rows, nodes, lanes, False, ordered, batched)
+    column, inside = columns_of_program(columns, block)
+    begin, end, enter, steps = list_of_row(pointers, node, alive, closed, lanes, False)
+    smaller = ((end - enter - 1) // 2).to(tl.int32)[:, None]
+    low: tl.constexpr = float("-inf")
+    high: tl.constexpr = float("inf")
+    median = tl.full((lanes, block), low, dtype=wide)
+    for step in range(0, steps, 4):
+        # four candidates at a time, so that every number that is read is compared with four
+        p = enter + step
+        a = values_at(offers, members, node, base, begin, end, p, column, inside, columns, low, closed).to(wide)
+        b = values_at(offers, members, node, base, begin, end, p + 1, column, inside, columns, low, closed).to(wide)
+        c = values_at(offers, members, node, base, begin, end, p + 2, column, inside, columns, low, closed).to(wide)
+        d = values_at(offers, members, node, base, begin, end, p + 3, column, inside, columns, low, closed).to(wide)
+        below_a = tl.zeros((lanes, block), dtype=tl.int32)
+        below_b = tl.zeros((lanes, block), dtype=tl.int32)
+        below_c = tl.zeros((lanes, block), dtype=tl.int32)
+        below_d = tl.zeros((lanes, block), dtype=tl.int32)
+        for other in range(0, steps, AHEAD):
+            for ahead in tl.static_range(AHEAD):
+                q = enter + (other + ahead)
+                v = values_at(offers, members, node, base, begin, end, q, column, inside, columns, high, closed)
+                v = v.to(wide)
+                below_a += (v < a).to(tl.int32)
+                below_b += (v < b).to(tl.int32)
+                below_c += (v < c).to(tl.int32)
+                below_d += (v < d).to(tl.int32)
+        median = tl.maximum(median, tl.where(below_a <= smaller, a, low))
+        median = tl.maximum(median, tl.where(below_b <= smaller, b, low))
+        median = tl.maximum(median, tl.where(below_c <= smaller, c, low))
+        median = tl.maximum(median, tl.where(below_d <= smaller, d, low))
+    unknown = tl.zeros((lanes, block), dtype=tl.int32)
+    name = tl.zeros((lanes, block), dtype=tl.int32) + nodes
+    unknown_name = name
+    result = tl.zeros((lanes, block), dtype=wide)
+    nan = result
+    for step in range(0, steps, AHEAD):
+        for ahead in tl.static_range(AHEAD):
+            q = enter + (step + ahead)
+            v, label, there = candidates_at(
+                offers, labels, members, node, base, begin, end, q, column, inside, nodes, columns, closed, labelled
+            )
+            v = v.to(wide)
+            is_nan = there & (v != v)
+            unknown = unknown | is_nan.to(tl.int32)
+            nan = tl.where(is_nan, v, nan)
+            unknown_name = tl.where(is_nan, tl.minimum(unknown_name, label), unknown_name)
+            better = there & (v == median) & (label < name)
+            result = tl.where(better, v, result)
+            name = tl.where(better, label, name)
+    name = tl.where(unknown > 0, unknown_name, name)
+    result = tl.where(unknown > 0, nan, result)
+    result = tl.where(name < nodes, result, 0.0)
+    own = ((base + node) * columns)[:, None] + column[None, :]
+    mask = writes[:, None] & inside[None, :]
+    tl.store(out + own, result.to(out.dtype.element_ty), mask=mask)
+    tl.store(chosen + own, name, mask=mask)
+
+
+@triton.jit
+def ascending_key(value, signed: tl.constexpr, unsigned: tl.constexpr, top):
+    """Unsigned integers in the order of the numbers, the same for both zeros; ``top`` has only the highest bit."""
+    pattern = value.to(signed, bitcast=True)
+    pattern = tl.where(value == 0.0, tl.zeros_like(pattern), pattern)
+    key = pattern.to(unsigned, bitcast=True)
+    return tl.where(pattern < 0, ~key, key | top)
+
+
+@triton.jit(do_not_specialize=["count", "last", "rows"])
+def searched_median_kernel(
+    out,
+    chosen,
+    x,
+    offers,
+    labels,
+    pointers,
+    members,
+    order,
+    count,
+    last,
+    rows,
+    nodes,
+    columns,
+    lanes: tl.constexpr,
+    block: tl.constexpr,
+    wide: tl.constexpr,
+    shared: tl.constexpr,
+    ordered: tl.constexpr,
+    batched: tl.constexpr,
+    closed: tl.constexpr,
+    labelled: tl.constexpr,
+):
+    """For lists of any length: the largest key that at most (d - 1) // 2 of d candidates lie below, two bits a pass."""
+    bits: tl.constexpr = wide.primitive_bitwidth
+    signed: tl.constexpr = tl.int64 if bits == 64 else tl.int32
+    unsigned: tl.constexpr = tl.uint64 if bits == 64 else tl.uint32
+    node, base, alive, writes = rows_of_program(order, count, last, rows, nodes, lanes, shared, ordered, batched)
+    column, inside = columns_of_program(columns, block)
+    begin, end, enter, steps = list_of_row(pointers, node, alive, closed, lanes, shared)
+    stride: tl.constexpr = lanes if shared else 1
+    first = begin
+    if closed:
+        first = begin - 1
+    smaller = ((end - first - 1) // 2).to(tl.int32)[:, None]
+    high: tl.constexpr = float("inf")
+    top = tl.full((1, 1), 1, dtype=unsigned) << (bits - 1)
+    size = top >> 1
+    key = tl.zeros((lanes, block), dtype=unsigned)
+    for _ in range(bits // 2):
+        below_1 = tl.zeros((lanes, block), dtype=tl.int32)
+        below_2 = tl.zeros((lanes, block), dtype=tl.int32)
+        below_3 = tl.zeros((lanes, block), dtype=tl.int32)
+        for step in range(0, steps, AHEAD):
+            for ahead in tl.static_range(AHEAD):
+                q = enter + (step + ahead) * stride
+                v = values_at(offers, members, node, base, begin, end, q, column, inside, columns, high, closed)
+                v_key = ascending_key(v.to(wide), signed, unsigned, top)
+                below_1 += (v_key < key + size).to(tl.int32)
+                below_2 += (v_key < key + size + size).to(tl.int32)
+                below_3 += (v_key < key + size + size + size).to(tl.int32)
+        if shared:
+            below_1 = tl.sum(below_1, 0)[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
+            below_2 = tl.sum(below_2, 0)[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
+            below_3 = tl.sum(below_3, 0)[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
+        digit = (below_1 <= smaller).to(unsigned) + (below_2 <= smaller).to(unsigned)
+        key += (digit + (below_3 <= smaller).to(unsigned)) * size
+        size = size >> 2
+    unknown = tl.zeros((lanes, block), dtype=tl.int32)
+    name = tl.zeros((lanes, block), dtype=tl.int32) + nodes
+    unknown_name = name
+    for step in range(0, steps, AHEAD):
+        for ahead in tl.static_range(AHEAD):
+            q = enter + (step + ahead) * stride
+            v, label, there = candidates_at(
+                offers, labels, members, node, base, begin, end, q, column, inside, nodes, columns, closed, labelled
+            )
+            v = v.to(wide)
+            is_nan = there & (v != v)
+            unknown = unknown | is_nan.to(tl.int32)
+            unknown_name = tl.where(is_nan, tl.minimum(unknown_name, label), unknown_name)
+            equal = there & (ascending_key(v, signed, unsigned, top) == key)
+            name = tl.where(equal, tl.minimum(name, label), name)
+    if shared:
+        unknown = tl.max(unknown, 0)[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
+        unknown_name = tl.min(unknown_name, 0)[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
+        name = tl.min(name, 0)[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
+    name = tl.where(unknown > 0, unknown_name, name)
+    own = ((base + node) * columns)[:, None] + column[None, :]
+    mask = writes[:, None] & inside[None, :]
+    source = (base[:, None] + name) * columns + column[None, :]
+    result = tl.load(x + source, mask=mask & (name < nodes), other=0.0)
+    tl.store(out + own, result, mask=mask)
+    tl.store(chosen + own, name, mask=mask)

@@ -1,0 +1,109 @@
+"""Triton kernels for the mixing step of an activation: every tensor is read once and written once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+TILE = 2048
+
+
+@triton.jit
+def mix_kernel(
+    own, first, second, beta, weights, out, rows, features, per_feature: tl.constexpr, terms: tl.constexpr,
+    block_rows: tl.constexpr, block_features: tl.constexpr,
+):  # fmt: skip
+    """``out = beta ReLU(own) + w_1 first + w_2 second`` on a tile of rows of one replica."""
+    replica = tl.program_id(1).to(tl.int64)
+    row = tl.program_id(0).to(tl.int64) * block_rows + tl.arange(0, block_rows)
+    feature = tl.arange(0, block_features)
+    inside = (row < rows)[:, None] & (feature < features)[None, :]
+    place = (replica * rows + row)[:, None] * features + feature[None, :]
+    stride = features if per_feature else 1
+    column = feature if per_feature else feature * 0
+    x = tl.load(own + place, mask=inside, other=0.0)
+    result = tl.load(beta + replica) * tl.where(x > 0, x, x * 0)
+    w = tl.load(weights + replica * terms * stride + column, mask=feature < features, other=0.0)
+    result += w[None, :] * tl.load(first + place, mask=inside, other=0.0)
+    if terms == 2:
+        w = tl.load(weights + (replica * 2 + 1) * stride + column, mask=feature < features, other=0.0)
+        result += w[None, :] * tl.load(second + place, mask=inside, other=0.0)
+    tl.store(out + place, result, mask=inside)
+
+
+@triton.jit
+def mix_gradients_kernel(
+    grad, own, first, second, beta, weights, grad_own, grad_first, grad_second, partial, rows, features, tiles,
+    per_feature: tl.constexpr, terms: tl.constexpr, block_rows: tl.constexpr, block_features: tl.constexpr,
+):  # fmt: skip
+    """Gradients of the signals on one tile, and its share of the gradients of the coefficients."""
+    replica, tile = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64)
+    row = tile * block_rows + tl.arange(0, block_rows)
+    feature = tl.arange(0, block_features)
+    inside = (row < rows)[:, None] & (feature < features)[None, :]
+    place = (replica * rows + row)[:, None] * features + feature[None, :]
+    stride = features if per_feature else 1
+    column = feature if per_feature else feature * 0
+    share = partial + (replica * tiles + tile) * (terms + 1) * features + feature
+    g = tl.load(grad + place, mask=inside, other=0.0)
+    x = tl.load(own + place, mask=inside, other=0.0)
+    tl.store(grad_own + place, tl.where(x > 0, g * tl.load(beta + replica), 0.0), mask=inside)
+    tl.store(share, tl.sum(g * tl.where(x > 0, x, 0.0), axis=0), mask=feature < features)
+    w = tl.load(weights + replica * terms * stride + column, mask=feature < features, other=0.0)
+    v = tl.load(first + place, mask=inside, other=0.0)
+    tl.store(grad_first + place, w[None, :] * g, mask=inside)
+    tl.store(share + features, tl.sum(g * v, axis=0), mask=feature < features)
+    if terms == 2:
+        w = tl.load(weights + (replica * 2 + 1) * stride + column, mask=feature < features, other=0.0)
+        v = tl.load(second + place, mask=inside, other=0.0)
+        tl.store(grad_second + place, w[None, :] * g, mask=inside)
+        tl.store(share + 2 * features, tl.sum(g * v, axis=0), mask=feature < features)
+
+
+def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> Tensor:
+    """See :func:`graphact.kernels.mixing.mix_terms`."""
+    own, first, second = own.contiguous(), values[0].contiguous(), values[-1].contiguous()
+    out = torch.empty_like(own)
+    shape = _Shape(own, weights)
+    mix_kernel[shape.grid](
+        own, first, second, beta.contiguous(), weights.contiguous(), out, shape.rows, shape.features, **shape.constants
+    )
+    return out
+
+
+def mix_gradients(
+    grad: Tensor, own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor
+) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
+    """Gradients of :func:`mix` with respect to own, values, beta and weights."""
+    grad, own, first, second = grad.contiguous(), own.contiguous(), values[0].contiguous(), values[-1].contiguous()
+    shape = _Shape(own, weights)
+    grad_own = torch.empty_like(own)
+    grad_values = [torch.empty_like(own) for _ in values]
+    partial = own.new_empty(len(beta), shape.grid[0], len(values) + 1, shape.features)
+    mix_gradients_kernel[shape.grid](
+        grad, own, first, second, beta.contiguous(), weights.contiguous(), grad_own, grad_values[0], grad_values[-1],
+        partial, shape.rows, shape.features, shape.grid[0], **shape.constants,
+    )  # fmt: skip
+    sums = partial.sum(1)
+    of_weights = sums[:, 1:] if weights.dim() == 3 else sums[:, 1:].sum(-1)
+    return grad_own, grad_values, sums[:, 0].sum(-1), of_weights
+
+
+class _Shape:
+    """How a mixing step is cut into tiles."""
+
+    def __init__(self, own: Tensor, weights: Tensor) -> None:
+        self.features = own.size(-1)
+        self.rows = own.numel() // (len(weights) * self.features) if own.numel() else 0
+        padded = triton.next_power_of_2(self.features)
+        tile = max(1, TILE // padded)
+        self.grid = (triton.cdiv(self.rows, tile), len(weights))
+        self.constants: dict[str, Any] = {
+            "per_feature": weights.dim() == 3,
+            "terms": weights.size(1),
+            "block_rows": tile,
+            "block_features": padded,
+        }

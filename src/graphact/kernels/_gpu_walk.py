@@ -1,0 +1,132 @@
+"""How the programs of a Triton kernel walk the neighbour lists, and how many of them are launched.
+
+A program holds a tile of ``lanes`` x ``block`` numbers: columns of the signal along the second dimension and, along the
+first, one row (a node of a sample) per lane; or, for the rows of hubs (``shared``), one row whose neighbours the lanes
+take turns in reading. Offsets are 64 bits wide, and rows run faster than column blocks, so that all programs at work
+at one time read the same few columns, which fit in the cache.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from graphact.kernels.reference import Lists
+
+THREADS = 128
+BYTES_PER_THREAD = 16  # the widest load
+WIDEST_BLOCK = 128
+SHARED_LANES = 4  # how many times the lanes of an ordinary tile, for a row that all lanes share
+ALONE = 256  # the most neighbours that one lane walks alone
+BALANCED = 4  # longest row over the mean, up to which rows keep their own order, which is the kindest to the cache
+
+
+class Launch(NamedTuple):
+    """Rows ``order[last]``, ``order[last - 1]``, ... of every sample, or all rows in their own order."""
+
+    group: int
+    rows: int
+    last: int
+    ordered: bool
+
+
+class Tile(NamedTuple):
+    """The shape of a program's tile, the threads that share it and the number of programs in each direction."""
+
+    lanes: int
+    block: int
+    warps: int
+    grid: tuple[int, int]
+
+
+def launches(lists: Lists, *limits: int) -> Iterator[Launch]:
+    """Split the rows where the degree exceeds each of the limits: group 0 up to the first, and so on, longest first.
+
+    Read from the sizes on the CPU: nothing waits for the device.
+    """
+    degrees, counts = lists.sizes.numpy().T
+    rows, longest = lists.order.numel(), int(degrees[-1])
+    if longest <= limits[0] and longest * rows <= BALANCED * (lists.members.numel() + rows):
+        yield Launch(0, rows, 0, False)
+        return
+    ends = [0, *(int(counts[degrees <= limit].sum()) for limit in limits), rows]
+    for group in reversed(range(len(limits) + 1)):
+        if ends[group + 1] > ends[group]:
+            yield Launch(group, ends[group + 1] - ends[group], ends[group + 1] - 1, True)
+
+
+def tile(rows: int, columns: int, bytes_per_number: int, shared: bool) -> Tile:
+    """A tile for ``rows`` rows (over all samples): every thread loads 16 bytes at once where the columns allow it."""
+    block = min(triton.next_power_of_2(columns), WIDEST_BLOCK)
+    lanes = max(1, THREADS * BYTES_PER_THREAD // bytes_per_number // block)
+    if shared:
+        return Tile(lanes * SHARED_LANES, block, 8, (rows, triton.cdiv(columns, block)))
+    lanes = min(lanes, triton.next_power_of_2(rows))
+    return Tile(lanes, block, 4, (triton.cdiv(rows, lanes), triton.cdiv(columns, block)))
+
+
+def wide_type(signal: Tensor) -> Any:
+    """The type to sum numbers of a signal in."""
+    return tl.float64 if signal.element_size() == 8 else tl.float32
+
+
+@triton.jit
+def rows_of_program(
+    order,
+    count,
+    last,
+    rows,
+    nodes,
+    lanes: tl.constexpr,
+    shared: tl.constexpr,
+    ordered: tl.constexpr,
+    batched: tl.constexpr,
+):
+    """For every lane its node, the number of its sample times ``nodes``, whether it has a row, whether it writes it."""
+    lane = tl.arange(0, lanes)
+    slot = tl.program_id(0).to(tl.int64)
+    slot = slot + 0 * lane if shared else slot * lanes + lane
+    alive = slot < rows
+    sample = 0 * slot
+    row = slot
+    if batched:
+        sample = slot // count
+        row = slot - sample * count
+    node = row
+    if ordered:
+        node = tl.load(order + (last - row), mask=alive, other=0).to(tl.int64)
+    writes = alive
+    if shared:
+        writes = alive & (lane == 0)
+    return node, sample * nodes, alive, writes
+
+
+@triton.jit
+def list_of_row(pointers, node, alive, closed: tl.constexpr, lanes: tl.constexpr, shared: tl.constexpr):
+    """Where the list of each lane's row begins and ends, where the lane enters it, and the most steps of any lane.
+
+    In a closed neighbourhood, the position before the first stands for the node itself. A lane without a row has an
+    empty list.
+    """
+    begin = tl.load(pointers + node, mask=alive, other=0).to(tl.int64)
+    end = tl.load(pointers + node + 1, mask=alive, other=-1).to(tl.int64)
+    enter = begin
+    if closed:
+        enter = begin - 1
+    if shared:
+        enter = enter + tl.arange(0, lanes)
+        steps = (end - enter + lanes - 1) // lanes
+    else:
+        steps = end - enter
+    return begin, end, enter, tl.max(steps, 0).to(tl.int32)
+
+
+@triton.jit
+def columns_of_program(columns, block: tl.constexpr):
+    """The columns of the tile, and which of them exist."""
+    column = tl.program_id(1) * block + tl.arange(0, block)
+    return column, column < columns

@@ -1,0 +1,16 @@
+"""One report of everything, written once for all tests that read it."""
+
+import pytest
+from experiments.report.factory import every_experiment
+
+from graphact.experiments.report import write_report
+
+COMMAND = "graphact run consensus --preset quick --seed 0"
+
+
+@pytest.fixture(scope="session")
+def full_report(tmp_path_factory):
+    """The folder of a report on all four experiments."""
+    folder = tmp_path_factory.mktemp("report")
+    write_report(every_experiment(), folder, command=COMMAND)
+    return folder

@@ -1,0 +1,237 @@
+import pytest
+from experiments.report.factory import baseline, every_experiment, row
+
+from graphact.experiments.report.cells import gather
+from graphact.experiments.report.provenance import provenance
+from graphact.experiments.report.rows import read_rows
+from graphact.experiments.report.sections.all import sections_of
+from graphact.experiments.report.sections.section import file_name
+
+
+def sections(rows):
+    return sections_of(gather(read_rows(rows)))
+
+
+def block(rows):
+    ((only,),) = [section.blocks for section in sections(rows)]
+    return only
+
+
+def titles(block):
+    return [table.title for table in (*block.tables, *block.more_tables)]
+
+
+def means(table, label):
+    (line,) = [line for line in table.lines if line.label == label]
+    return [entry.ours.mean if entry.ours else None for entry in line.entries]
+
+
+def consensus(method="relu", value=0.02, order=20, loss=None, **changes):
+    condition = {} if loss is None else {"loss_probability": loss}
+    return row("consensus", method, value, order=order, features=32, condition=condition, **changes)
+
+
+def denoising(method="relu", value=1.0, order=1, snr=None, features=4, **changes):
+    condition = {} if snr is None else {"snr_db": snr}
+    return row("denoising", method, value, order=order, features=features, condition=condition, **changes)
+
+
+def test_experiments_come_in_the_order_of_the_paper():
+    found = [section.experiment for section in sections(reversed(every_experiment()))]
+    assert found == ["source-localization", "consensus", "denoising", "recommendation"]
+
+
+def test_every_protocol_and_preset_has_a_block():
+    rows = [
+        row(protocol=protocol, preset=preset) for protocol in ("converged", "paper") for preset in ("quick", "paper")
+    ]
+    (section,) = sections(rows)
+    assert [(block.preset, block.protocol) for block in section.blocks] == [
+        ("paper", "paper"),
+        ("paper", "converged"),
+        ("quick", "paper"),
+        ("quick", "converged"),
+    ]
+
+
+def test_orders_of_source_localization_have_tables_of_their_own():
+    found = block([row(order=2), row(order=4, value=60.0)])
+    assert titles(found) == ["Table 1: source localization, K = 2", "Table 1: source localization, K = 4"]
+    assert len({table.name for table in found.tables}) == len({figure.name for figure in found.figures}) == 2
+
+
+def test_headline_names_the_best_network_relu_and_chance():
+    rows = [row(value=value, split=split) for split, value in enumerate((47.0, 48.0))]
+    rows += [row(method="max-ga", hops=2, value=value, split=split) for split, value in enumerate((73.0, 73.2))]
+    found = block([*rows, row(features=2, value=99.0), baseline("source-localization", "chance", 25.0)])
+    ((where, sentence),) = found.headlines
+    assert where == "F = 8"
+    plain = sentence.replace("\N{NO-BREAK SPACE}", " ")
+    assert plain == "graph-adaptive max (2 hops) 73.1 % ± 0.1, ReLU 47.5 % ± 0.7; chance 25.0 %."
+
+
+@pytest.mark.parametrize(
+    ("best", "verdict"), [(0.9, "which no network beats."), (0.80, "which the best network beats.")]
+)
+def test_headline_says_whether_a_baseline_is_beaten(best, verdict):
+    simple = [baseline("recommendation", name, value) for name, value in (("constant", 0.95), ("ridge", 0.85))]
+    found = block([row("recommendation", "max-ga", best, hops=1), row("recommendation", value=1.0), *simple])
+    ((where, sentence),) = found.headlines
+    assert where == "Toy Story"
+    assert sentence == (
+        f"graph-adaptive max (1 hop) {best:.3f}, ReLU 1.000; the best simple baseline is ridge 0.850, {verdict}"
+    )
+
+
+def test_headline_of_sweeps_is_about_the_lowest_order_and_names_fir():
+    found = block([denoising(value=1.0), denoising(order=8, value=0.5), denoising("fir", 1.5)])
+    assert found.headlines == (("K = 1, F = 4", "ReLU 1.000, FIR (no nonlinearity) 1.500."),)
+
+
+def test_largest_number_of_features_is_the_main_one():
+    found = block([denoising(features=features, value=float(features)) for features in (1, 2, 4)])
+    assert titles(found) == [
+        "Figure 2c in numbers: error over the filter order, F = 4",
+        "Figure 2c in numbers: error over the filter order, F = 2",
+        "Figure 2c in numbers: error over the filter order, F = 1",
+    ]
+    assert [figure.title for figure in found.figures] == ["Figure 2c: error over the filter order, F = 4"]
+    assert [means(table, "ReLU") for table in (*found.tables, *found.more_tables)] == [[4.0], [2.0], [1.0]]
+
+
+@pytest.mark.parametrize("usual", [None, 3.0])
+def test_noise_sweep_is_at_the_lowest_order(usual):
+    rows = [denoising(value=1.0, snr=usual), denoising(order=8, value=0.9, snr=usual), denoising(value=2.0, snr=0.0)]
+    rows += [denoising(order=8, value=1.9, snr=0.0), baseline("denoising", "noise", 3.0, condition={"snr_db": 0.0})]
+    orders, noise = block(rows).tables
+    assert orders.columns == ("K = 1", "K = 8")
+    assert means(orders, "ReLU") == [1.0, 0.9]
+    assert noise.title == "Figure 2d in numbers: error over the noise, K = 1, F = 4"
+    assert noise.columns == ("0 dB", "3 dB")
+    assert means(noise, "ReLU") == [2.0, 1.0]
+    assert means(noise, "noise") == [3.0, None]
+
+
+def test_a_noise_level_that_was_run_twice_is_shown_once():
+    rows = [denoising(value=1.0), denoising(value=1.1, snr=3.0), denoising(value=2.0, snr=0.0)]
+    orders, noise = block(rows).tables
+    assert means(orders, "ReLU") == [1.0]
+    assert means(noise, "ReLU") == [2.0, 1.1]
+
+
+def test_link_loss_shows_the_setting_with_the_lowest_validation_error():
+    rows = []
+    for order, validation, test in ((20, 0.5, 0.1), (25, 0.4, 0.3), (30, 0.6, 0.2)):
+        rows.append(consensus(order=order, validation=validation, value=test))
+        rows.append(consensus(order=order, validation=validation, value=test + 1, loss=0.05))
+    rows += [consensus("fir", 0.7, order=20), consensus("fir", 0.8, order=20, loss=0.05)]
+    losses = block(rows).tables[1]
+    assert losses.title == "Figure 2b in numbers: error over lost links, F = 32"
+    assert losses.columns == ("p = 0", "p = 0.05")
+    assert means(losses, "ReLU, K = 25") == [0.3, 1.3]
+    assert means(losses, "FIR, K = 20") == [0.7, 0.8]
+    assert len(losses.lines) == 2
+
+
+def test_best_setting_without_validation_is_by_test_error_at_no_loss():
+    rows = [consensus(order=order, value=value) for order, value in ((20, 0.2), (25, 0.1))]
+    rows += [consensus(order=order, value=value, loss=0.1) for order, value in ((20, 0.3), (25, 0.9))]
+    assert means(block(rows).tables[1], "ReLU") == [0.1, 0.9]
+
+
+def test_best_setting_of_lossy_results_alone_is_by_their_mean():
+    rows = [consensus(order=order, value=value, loss=0.1) for order, value in ((20, 0.3), (25, 0.9))]
+    found = block(rows)
+    assert means(found.tables[1], "ReLU") == [0.3]
+    assert "K = 20" in found.tables[1].title
+
+
+def test_baselines_of_link_loss_say_where_they_were_measured():
+    rows = [consensus(), consensus(loss=0.1), baseline("consensus", "answer zero", 0.1)]
+    rows += [baseline("consensus", "FIR", 0.05, condition={"loss_probability": 0.1})]
+    losses = block(rows).tables[1]
+    assert means(losses, "answer zero, no link lost") == [0.1, 0.1]
+    assert means(losses, "FIR") == [None, 0.05]
+
+
+def test_learned_weights_over_replicas_and_features():
+    shared = {"method": "max-ga", "hops": 2}
+    rows = [
+        row(**shared, beta=[1.0, 2.0], weights=[[[0.1, 0.3], [1.0, 1.0]], [[0.0, 0.0], [2.0, 2.0]]]),
+        row(**shared, split=1, beta=[3.0, 2.0], weights=[[[0.5, 0.7], [1.0, 1.0]], [[0.0, 0.0], [2.0, 4.0]]]),
+        row(),
+    ]
+    found = block(rows)
+    weights = found.tables[-1]
+    assert weights.title == "Learned activation weights, F = 8"
+    assert weights.columns == ("Layer 1: β", "Layer 1: h1", "Layer 1: h2", "Layer 2: β", "Layer 2: h1", "Layer 2: h2")
+    assert [line.label for line in weights.lines] == ["Max G.A. (2)"]
+    texts = [entry.ours_text(3) for entry in weights.lines[0].entries]
+    assert texts[:4] == ["2.000 ± 1.414", "0.400 ± 0.258", "1.000 ± 0.000", "2.000 ± 0.000"]
+    assert means(weights, "Max G.A. (2)")[5] == 2.5
+    assert found.more_tables == ()
+
+
+def test_weights_of_every_setting_are_folded_away():
+    weights = {"beta": [1.0], "weights": [[[0.5]]]}
+    found = block([row(method="max-l", hops=1, features=features, **weights) for features in (2, 8)])
+    assert [line.label for line in found.more_tables[0].lines] == ["Max L. (1), F = 2", "Max L. (1), F = 8"]
+
+
+def test_complete_results():
+    assert block([row(method=method, hops=hops) for method, hops in PUBLISHED]).progress.percent == 100
+
+
+def test_methods_run_with_other_hops_are_complete_too():
+    methods = [(method, None if hops is None else 1) for method, hops in PUBLISHED]
+    found = block([row(method=method, hops=hops) for method, hops in methods])
+    assert found.progress.sentence == "Complete: 6 runs of networks in 6 cells."
+    assert len(found.tables[0].lines) == 8
+
+
+def test_partial_results_say_their_share():
+    rows = [denoising(order=order, split=split) for order in (1, 2) for split in range(4)][:-1]
+    rows += [denoising("fir", split=split) for split in range(4)]
+    sentence = block(rows).progress.sentence
+    assert sentence.startswith("Partial, 68 % done: 11 of 16 runs of networks, in 3 of 4 cells; ")
+
+
+def test_repetitions_on_lossy_graphs_are_complete():
+    rows = [consensus(split=split) for split in range(2)]
+    rows += [
+        consensus(split=split, loss=0.1, realization=realization) for split in range(2) for realization in range(3)
+    ]
+    assert block(rows).progress.sentence == "Complete: 10 runs of networks in 3 cells."
+
+
+def test_runs_that_diverged_are_counted():
+    found = block([denoising(value=float("nan")), denoising(value=1.0, split=1)])
+    assert "1 of them did not end in a finite number" in found.progress.sentence
+
+
+def test_settings():
+    rows = [
+        row(graph=graph, split=split, node=node + 10 * graph) for graph in (0, 1) for split in (0, 1) for node in (3, 5)
+    ]
+    facts = dict(block([made | {"settings": {"learning_rate": 0.001, "bias": True, "seed": 0}} for made in rows]).facts)
+    assert facts["Replicas"] == " \N{MULTIPLICATION SIGN} ".join(["2 graphs", "2 splits", "2 nodes"])
+    assert facts["Learning rate"] == "0.001"
+    assert facts["Bias"] == "yes"
+    assert facts["Trained networks"] == "8"
+    assert facts["Computing time"] == "12.0 s"
+
+
+def test_time_of_a_network_counts_once():
+    rows = [consensus(seconds=60.0), *(consensus(loss=loss, seconds=60.0) for loss in (0.05, 0.1))]
+    rows += [baseline("consensus", name, 0.1, seconds=15.0) for name in ("answer zero", "least-squares FIR")]
+    facts = dict(provenance(read_rows(rows)))
+    assert facts["Computing time"] == "1 min 15 s"
+    assert facts["Results"] == "5 (3 of networks, 2 of baselines)"
+    assert facts["Finished"] == "2026-11-15T10:00:00Z"
+
+
+def test_names_of_files_cannot_leave_the_folder():
+    assert file_name("table-1", "../../etc/passwd") == "table-1-etc-passwd"
+
+
+PUBLISHED = (("relu", None), ("max-l", 1), ("max-ga", 2), ("median-l", 1), ("median-ga", 2), ("kernel-ga", 1))

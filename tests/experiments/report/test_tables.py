@@ -1,0 +1,175 @@
+import csv
+import io
+
+import numpy as np
+import pytest
+from experiments.report.factory import baseline, every_experiment, row
+
+from graphact.experiments.report import terminal_table
+from graphact.experiments.report.cells import gather
+from graphact.experiments.report.paper import Published
+from graphact.experiments.report.rows import read_rows
+from graphact.experiments.report.sections.all import sections_of
+from graphact.experiments.report.summary import Summary
+from graphact.experiments.report.tables.formats import to_csv, to_markdown
+from graphact.experiments.report.tables.table import MISSING, Entry
+
+NAN, INF = float("nan"), float("inf")
+
+
+def blocks_of(rows):
+    return [block for section in sections_of(gather(read_rows(rows))) for block in section.blocks]
+
+
+def main_table(rows):
+    return blocks_of(rows)[0].tables[0]
+
+
+def line(table, label):
+    (found,) = [line for line in table.lines if line.label == label]
+    return found
+
+
+def entry(table, label, column):
+    return line(table, label).entries[table.columns.index(column)]
+
+
+def select(rows, **wanted):
+    return [row["value"] for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+@pytest.mark.parametrize(
+    ("experiment", "label", "column", "wanted"),
+    [
+        ("source-localization", "Max G.A. (2)", "F = 4", {"method": "max-ga", "hops": 2, "features": 4}),
+        ("consensus", "ReLU", "K = 25", {"method": "relu", "order": 25, "condition": {}}),
+        ("consensus", "least-squares FIR", "K = 30", {"method": "least-squares FIR", "order": 30}),
+        ("denoising", "FIR", "K = 8", {"method": "fir", "order": 8, "features": 4, "condition": {}}),
+        ("recommendation", "Kernel G.A. (1)", "Contact", {"method": "kernel-ga", "condition": {"film": "contact"}}),
+    ],
+)
+def test_cells_hold_mean_deviation_and_number_of_the_runs(experiment, label, column, wanted):
+    rows = [row for row in every_experiment() if row["experiment"] == experiment and row["protocol"] == "paper"]
+    values = select(rows, **wanted)
+    ours = entry(main_table(rows), label, column).ours
+    assert ours.runs == len(values) > 3
+    assert ours.mean == pytest.approx(np.mean(values))
+    assert ours.std == pytest.approx(np.std(values, ddof=1))
+
+
+@pytest.mark.parametrize(
+    ("mean", "where"), [(60.0, "inside"), (35.8, "inside"), (60.01, "above"), (35.79, "below"), (None, None)]
+)
+def test_marks_say_where_our_mean_lies(mean, where):
+    assert Entry(Summary(mean, 1.0, 5), Published(47.9, 12.1)).against_paper == where
+
+
+def test_no_mark_without_a_published_number():
+    table = main_table([row(method="max-ga", hops=1, value=64.0), row(method="fir", value=64.0)])
+    assert entry(table, "Max G.A. (1)", "F = 8").paper is None
+    assert entry(table, "Max G.A. (1)", "F = 8").against_paper is None
+    assert entry(table, "FIR", "F = 8").against_paper is None
+
+
+def test_paper_stands_beside_every_number_of_hops_where_it_states_none():
+    table = main_table([row(method="max-l", hops=hops, value=70.0, features=2) for hops in (1, 2)])
+    assert entry(table, "Max L. (1)", "F = 2").paper == entry(table, "Max L. (2)", "F = 2").paper == (64.5, 8.0)
+    assert "Max L." not in [line.label for line in table.lines]
+
+
+def test_lines_come_in_the_order_of_the_paper_and_baselines_last():
+    table = main_table([row(method="kernel-ga", hops=1), row(), baseline("source-localization", "chance", 25.0)])
+    labels = ["ReLU", "Max L.", "Max G.A. (2)", "Median L.", "Median G.A. (2)", "Kernel G.A. (1)", "chance"]
+    assert [line.label for line in table.lines] == labels
+    assert [line.is_baseline for line in table.lines] == [False] * 6 + [True]
+
+
+def test_baselines_come_from_worst_to_best():
+    rows = [baseline("denoising", name, value) for name, value in (("a", 0.9), ("b", 2.0), ("c", 1.1))]
+    table = main_table([row("denoising", value=1.0, order=1), *rows])
+    assert [line.label for line in table.lines if line.is_baseline] == ["b", "c", "a"]
+
+
+def test_best_network_of_a_column_is_marked():
+    rows = [row(value=50.0), row(method="max-l", hops=1, value=70.0), baseline("source-localization", "oracle", 99.0)]
+    table = main_table(rows)
+    assert [line.label for line in table.lines for entry in line.entries if entry.best] == ["Max L. (1)"]
+    errors = main_table([row("denoising", value=1.0, order=1), row("denoising", "fir", 2.0, order=1)])
+    assert [line.label for line in errors.lines for entry in line.entries if entry.best] == ["ReLU"]
+
+
+def test_one_run_has_no_deviation_and_a_lost_run_is_counted():
+    rows = [row(value=50.0), row(method="max-ga", hops=2, value=NAN)]
+    rows += [row(method="median-ga", hops=2, value=value, split=split) for split, value in enumerate((60.0, 62.0, INF))]
+    table = main_table(rows)
+    texts = {line.label: (line.entries[0].ours_text(1), line.entries[0].runs_text) for line in table.lines}
+    assert texts["ReLU"] == ("50.0", "1 run")
+    assert texts["Max G.A. (2)"] == ("diverged", "1 run, 1 not finite")
+    assert texts["Median G.A. (2)"] == ("61.0 ± 1.4", "3 runs, 1 not finite")
+    assert texts["Kernel G.A. (1)"] == (MISSING, "")
+
+
+def test_markdown():
+    rows = [row(value=50.0), row(value=52.0, split=1), baseline("source-localization", "a|b <i>", 25.0)]
+    lines = to_markdown(main_table(rows)).splitlines()
+    assert lines[0] == "**Table 1: source localization**, test accuracy (%)"
+    assert lines[2:5] == [
+        "| Activation | F = 8, ours | F = 8, paper |",
+        "| --- | ---: | ---: |",
+        "| ReLU | **51.0 ± 1.4** ✓ (2 runs) | 47.2 ± 15.5 |",
+    ]
+    assert rf"| a\|b &lt;i&gt; | 25.0 (1 run) | {MISSING} |" in lines
+
+
+def test_every_line_of_a_markdown_table_has_as_many_cells():
+    for block in blocks_of(every_experiment()):
+        for table in (*block.tables, *block.more_tables):
+            counts = {line.count(" | ") for line in to_markdown(table).splitlines() if line.startswith("|")}
+            assert len(counts) == 1, table.title
+
+
+def test_csv_holds_full_precision():
+    rows = [
+        row(value=50.0),
+        row(value=50.1, split=1),
+        baseline("source-localization", 'with "quotes", and commas', 25.0),
+    ]
+    table = main_table(rows)
+    records = list(csv.DictReader(io.StringIO(to_csv(table))))
+    assert len(records) == len(table.lines) * len(table.columns)
+    relu, missing, simple = records[0], records[1], records[-1]
+    assert relu["line"] == "ReLU"
+    assert float(relu["mean"]) == pytest.approx(50.05, abs=1e-12)
+    assert float(relu["std"]) == pytest.approx(np.std([50.0, 50.1], ddof=1), abs=1e-12)
+    assert (relu["runs"], relu["paper_mean"], relu["paper_std"], relu["against_paper"]) == (
+        "2",
+        "47.2",
+        "15.5",
+        "inside",
+    )
+    assert (missing["mean"], missing["runs"], missing["paper_mean"]) == ("", "0", "72.2")
+    assert (simple["line"], simple["kind"], simple["std"]) == ('with "quotes", and commas', "baseline", "")
+
+
+def test_terminal_table_is_aligned():
+    rows = [row(value=50.0), row(value=52.0, split=1), row(method="max-ga", hops=2, value=30.0)]
+    text = terminal_table([*rows, baseline("source-localization", "a baseline whose name takes two lines", 25.0)])
+    lines = text.splitlines()
+    assert lines[0] == "Source localization, protocol paper, preset quick"
+    assert lines[1] == "Table 1: source localization, test accuracy (%)"
+    header, rule = lines[3], lines[4]
+    assert header.split() == ["Activation", "F", "=", "8", "paper"]
+    ends = [position for position, letter in enumerate(rule + " ") if letter == " " and rule[position - 1] == "-"]
+    body = lines[5 : lines.index("", 5)]
+    assert body[0].split() == ["ReLU", "51.0", "±", "1.4", "(2)", "in", "47.2", "±", "15.5"]
+    assert body[2].split() == ["Max", "G.A.", "(2)", "30.0", "(1)", "under", "73.9", "±", "6.8"]
+    assert all(len(text) == ends[-1] for text in body[:-1])
+    assert [text.strip() for text in body[-2:]][1] == "two lines"
+    assert lines[-1].startswith("Partial, 25 % done: 3 of 12 runs")
+
+
+def test_terminal_table_says_once_how_many_runs_there_are():
+    text = terminal_table([row("denoising", "relu", 1.0, order=1, split=split) for split in range(3)])
+    assert "1.000 ± 0.000\n" in text
+    assert "3 runs of each network" in text
+    assert "Complete: 3 runs of networks in 1 cell." in text

@@ -1,0 +1,86 @@
+"""The Triton kernels against the reference on a CUDA device."""
+
+import numpy as np
+import pytest
+import torch
+from support.kernel_cases import KernelCases, check_select, check_sums, graph_of, hub, random_edges, signal
+
+import graphact
+from graphact import nn
+from graphact.kernels.reference import Lists
+
+gpu = pytest.importorskip("graphact.kernels.gpu")
+
+
+class TestOnDevice(KernelCases):
+    device = "cuda"
+
+    @pytest.fixture
+    def module(self):
+        return gpu
+
+
+class TestOnDeviceAsInTheInterpreter(TestOnDevice):
+    """Short lists take the ways that are meant for long ones."""
+
+    @pytest.fixture
+    def module(self, monkeypatch):
+        monkeypatch.setattr(gpu, "RANKED", 6)
+        monkeypatch.setattr(gpu, "ALONE", 12)
+        return gpu
+
+
+def power_law(num_nodes, num_edges):
+    rng = np.random.default_rng(0)
+    target = (num_nodes * rng.random(num_edges) ** 4).astype(int)
+    return graph_of(num_nodes, np.stack([rng.integers(num_nodes, size=num_edges), target], 1).tolist())
+
+
+LARGE = {
+    "random": lambda: graph_of(5_000, random_edges(5_000, 80_000)),
+    "power law": lambda: power_law(5_000, 60_000),
+    "hub": lambda: hub(3_000, 2_900, 2_000),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("columns", [3, 64, 130])
+def test_large(name, columns):
+    graph = LARGE[name]().to(dtype=torch.float32).to("cuda")
+    x = signal((2, graph.num_nodes, columns)).float().cuda()
+    check_sums(gpu, graph, x)
+    check_select(gpu, graph, x)
+
+
+def test_more_numbers_than_32_bits_count():
+    nodes, columns = 2**20 + 3, 2100
+    if torch.cuda.mem_get_info()[0] < 40 * 2**30:
+        pytest.skip("40 GiB of device memory are needed")
+    ring = torch.arange(nodes)
+    graph = graphact.Graph.from_edge_index(torch.stack([ring, ring.roll(-1)]), num_nodes=nodes).to("cuda")
+    x = (
+        torch.arange(nodes, device="cuda").remainder(1999).half().unsqueeze(1)
+        + torch.zeros(columns, device="cuda").half()
+    )
+    expected, lists = x.roll(1, 0), Lists.of(graph.incoming)
+    assert torch.equal(gpu.shift(x, graph.weight, lists), expected)
+    values, chosen = gpu.select(x, None, lists, "median", False)
+    assert torch.equal(values, expected)
+    assert torch.equal(chosen[:, -1].long(), ring.roll(1).cuda())
+    del values, expected
+    assert torch.equal(gpu.route(x, chosen), x.roll(-1, 0))
+
+
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+def test_modules_with_gradients(name):
+    graph = LARGE["random"]().to(dtype=torch.float32).normalize("spectral").to("cuda")
+    model = nn.GCNN([1, 8, 8], activation=name, hops=2, gamma=3.0).cuda()
+    results = []
+    for backend in ("reference", "triton"):
+        x = torch.randn(2, graph.num_nodes, 1, generator=torch.Generator().manual_seed(0)).cuda().requires_grad_()
+        model.zero_grad()
+        with graphact.backend(backend):
+            out = model(x, graph)
+            out.square().mean().backward()
+        results.append([out.detach(), x.grad, *(parameter.grad for parameter in model.parameters())])
+    torch.testing.assert_close(results[1], results[0], rtol=2e-3, atol=2e-4)
