@@ -9,6 +9,7 @@ from support.graphs import random_graph
 
 import graphact
 from graphact import nn
+from graphact.files import header_digest
 
 MODELS = {
     "gcnn": lambda: nn.GCNN([1, 4, 3], order=[2, 1], activation="kernel-ga", hops=2, learn_gamma=True, bias=True),
@@ -33,6 +34,8 @@ def rewrite(path, change):
     outer, tensors = header_of(path)
     inner = json.loads(outer["__metadata__"]["graphact"])
     change(inner)
+    if "header_sha256" in inner:
+        inner["header_sha256"] = header_digest(inner)
     outer["__metadata__"]["graphact"] = json.dumps(inner)
     head = json.dumps(outer).encode()
     path.write_bytes(struct.pack("<Q", len(head)) + head + tensors)
@@ -78,7 +81,8 @@ def test_truncated(saved, keep):
 def test_every_flipped_byte_is_noticed(saved):
     """A flipped byte is an error or harmless (white space); it never changes the model silently."""
     content = saved.read_bytes()
-    original = graphact.load(saved).state_dict()
+    model = graphact.load(saved)
+    original, config = model.state_dict(), model.config()
     for position in range(0, len(content), 7):
         damaged = bytearray(content)
         damaged[position] ^= 0x15
@@ -87,7 +91,17 @@ def test_every_flipped_byte_is_noticed(saved):
             loaded = graphact.load(saved)
         except ValueError:
             continue
+        assert loaded.config() == config
         assert all(torch.equal(loaded.state_dict()[name], tensor) for name, tensor in original.items())
+
+
+def test_a_changed_setting_is_noticed(saved):
+    content = saved.read_bytes()
+    changed = content.replace(b'"gamma\\": 0.1', b'"gamma\\": 0.9').replace(b'gamma\\": 0.1', b'gamma\\": 0.9')
+    assert changed != content
+    saved.write_bytes(changed)
+    with pytest.raises(ValueError, match="the header is damaged"):
+        graphact.load(saved)
 
 
 def test_a_damaged_tensor_is_named(saved):
@@ -114,6 +128,9 @@ def test_a_damaged_tensor_is_named(saved):
         (lambda h: h["config"].update(hops=3), "should have the shape"),
         (lambda h: h["config"].update(bias=False), "is on one side only"),
         (lambda h: h.update(sha256={}), "is damaged"),
+        (lambda h: h.update(sha256=None), "the header is damaged"),
+        (lambda h: h.pop("header_sha256"), "the header is damaged"),
+        (lambda h: h["config"].update(features=[1] * 20000), "has 19999 layers, the file"),
     ],
 )
 def test_hostile_headers(saved, change, message):

@@ -37,6 +37,15 @@ def check_probability(name: str, value: Any) -> float:
     return float(value)
 
 
+def check_generator(value: Any) -> torch.Generator | None:
+    """Return ``value`` if it is a source of randomness on the CPU, or None."""
+    if value is not None and not isinstance(value, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator or None, got {value!r} of type {type(value).__name__}")
+    if value is not None and value.device.type != "cpu":
+        raise ValueError(f"generator must be on the CPU, so that draws are the same everywhere, got {value.device}")
+    return value
+
+
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Return ``value`` if it is one of ``choices``."""
     if value not in choices:

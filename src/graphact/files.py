@@ -7,7 +7,7 @@ module is built without allocating memory, and its parameters must match the fil
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +50,14 @@ def save(model: nn.GraphModule, path: str | os.PathLike[str]) -> None:
     if callable(config.get("op")):
         raise TypeError("model holds a Python function as its op, which a file cannot carry; save its state_dict")
     tensors = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
-    header = {
+    header: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "module": name,
         "config": config,
         "sha256": {key: digest(tensor) for key, tensor in tensors.items()},
     }
+    header["header_sha256"] = header_digest(header)
     write_atomically(Path(path), to_bytes(tensors, metadata={FORMAT: json.dumps(header, sort_keys=True)}))
 
 
@@ -68,7 +69,7 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> nn
         ValueError: the file is damaged, incomplete or not a graphact model; the message says what is wrong.
     """
     header, tensors = read(Path(path))
-    model = build(header, path)
+    model = build(header, len(tensors), path)
     expected = model.state_dict()
     if sorted(expected) != sorted(tensors):
         odd = sorted(set(expected) ^ set(tensors))
@@ -81,8 +82,12 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> nn
             )
         if not tensor.is_floating_point():
             raise ValueError(f"{path}: tensor {name!r} should hold floating-point numbers, got {tensor.dtype}")
-        if header.get("sha256", {}).get(name) != digest(tensor):
+        if header["sha256"].get(name) != digest(tensor):
             raise ValueError(f"{path}: tensor {name!r} is damaged: its SHA-256 differs from the one recorded")
+    if len({tensor.dtype for tensor in tensors.values()}) > 1:
+        raise ValueError(
+            f"{path}: tensors should have one dtype, got {sorted({str(t.dtype) for t in tensors.values()})}"
+        )
     model.load_state_dict(tensors, assign=True)
     return model.to(device)
 
@@ -101,27 +106,38 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ValueError(f"{path}: not a readable safetensors file, perhaps truncated: {error}") from error
     try:
         header = json.loads(metadata.get(FORMAT, "null"))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: its graphact header is not valid JSON: {error}") from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"{path}: a safetensors file, but without the header of a graphact model")
     if header.get("version") != VERSION:
         raise ValueError(f"{path}: format version must be {VERSION}, got {header.get('version')!r}")
+    if not isinstance(header.get("sha256"), dict) or header.get("header_sha256") != header_digest(header):
+        raise ValueError(f"{path}: the header is damaged: its SHA-256 differs from the one recorded")
     return header, tensors
 
 
-def build(header: dict[str, Any], path: str | os.PathLike[str]) -> nn.GraphModule:
+def build(header: dict[str, Any], num_tensors: int, path: str | os.PathLike[str]) -> nn.GraphModule:
     """The module a header describes, on the meta device, where parameters take no memory."""
     name, config = header.get("module"), header.get("config")
     if not isinstance(name, str) or name not in MODULES:
         raise ValueError(f"{path}: module must be one of {', '.join(MODULES)}, got {name!r}")
     if not isinstance(config, dict):
         raise ValueError(f"{path}: config must be a JSON object, got {type(config).__name__}")
+    features = config.get("features")
+    if isinstance(features, list) and len(features) - 1 > num_tensors:
+        raise ValueError(f"{path}: the configuration has {len(features) - 1} layers, the file {num_tensors} tensors")
     try:
         with torch.device("meta"):
             return MODULES[name](**config)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ValueError(f"{path}: the configuration of {name} is not valid: {error}") from error
+
+
+def header_digest(header: dict[str, Any]) -> str:
+    """SHA-256 over everything else in a header."""
+    rest = {name: value for name, value in header.items() if name != "header_sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def digest(tensor: Tensor) -> str:
@@ -133,22 +149,13 @@ def digest(tensor: Tensor) -> str:
 def write_atomically(path: Path, content: bytes) -> None:
     """Write to a neighbouring temporary file, flush it to disk, then rename it into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~current_umask())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def current_umask() -> int:
-    """The permissions that new files do not get."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

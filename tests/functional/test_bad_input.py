@@ -63,7 +63,7 @@ def test_bad_coefficients(activation, beta, weights, error, message):
 
 @pytest.mark.parametrize("activation", [functional.graph_adaptive, functional.localized])
 def test_unknown_operation(activation):
-    with pytest.raises(ValueError, match="op must be one of 'max', .* got 'mode'"):
+    with pytest.raises(ValueError, match="op must be one of 'max', .* or a function, got 'mode'"):
         activation(X, GRAPH, 1.0, W, op="mode")
 
 

@@ -1,12 +1,13 @@
 """Literal truth tables of the neighbourhood functions, corner cases, and users' own functions."""
 
+import functools
 import math
 
 import pytest
 import torch
 from support.graphs import random_graph
 
-from graphact import Graph, functional
+from graphact import Graph, functional, nn
 
 NAN, INF = math.nan, math.inf
 
@@ -121,11 +122,12 @@ def test_users_function_over_several_hops_and_its_gradient():
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (lambda a, b, c: a, TypeError, "3 arguments"),
+        (lambda a, b, c: a, TypeError, "got 3 required arguments"),
+        (lambda: 1.0, TypeError, "got 0 required arguments"),
         (lambda neighbors: neighbors, ValueError, r"one value a node and feature, \(1, 1\), got"),
         (lambda neighbors: 1.0, ValueError, "got float"),
-        ("mean", ValueError, "op must be one of 'max', 'min', 'median', 'kernel', 'a function', got 'mean'"),
-        (3, ValueError, "got 3"),
+        ("median", TypeError, "function must be callable, got 'median'"),
+        (3, TypeError, "function must be callable, got 3"),
     ],
 )
 def test_bad_function(function, error, message):
@@ -149,3 +151,41 @@ def test_non_contiguous_signals():
     for function in FUNCTIONS.values():
         torch.testing.assert_close(function(x, graph), function(x.contiguous(), graph))
     torch.testing.assert_close(functional.shift(x, graph), functional.shift(x.contiguous(), graph))
+
+
+@pytest.mark.parametrize("op", ["mean", "a function", 3, None])
+def test_unknown_names(op):
+    with pytest.raises(ValueError, match="op must be one of 'max', 'min', 'median', 'kernel', or a function, got"):
+        nn.GraphAdaptive(op)
+
+
+class Attention(torch.nn.Module):
+    """A learnable function of a neighbourhood."""
+
+    def __init__(self):
+        super().__init__()
+        self.sharpness = torch.nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, own, neighbors):
+        closeness = torch.softmax(-self.sharpness * (own - neighbors).abs(), dim=-2)
+        return (closeness * neighbors).sum(-2)
+
+
+def test_modules_partials_and_builtins_as_functions():
+    graph, x = random_graph(dtype=torch.float32), torch.randn(2, 12, 3)
+    learned = nn.GraphAdaptive(Attention(), hops=2)
+    learned(x, graph).sum().backward()
+    assert learned.op.sharpness.grad is not None
+    assert "op.sharpness" in dict(learned.named_parameters())
+    largest = functional.neighborhood_apply(x, graph, functools.partial(torch.amax, dim=-2))
+    assert torch.equal(largest, functional.neighborhood_max(x, graph))
+    assert torch.equal(functional.neighborhood_apply(x, graph, lambda *args: args[0].amax(-2)), largest)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_shift_with_a_diagonal_keeps_its_digits(dtype):
+    graph = Graph.stochastic_block_model([50, 50], 0.8, 0.2).normalize("laplacian")
+    x = (5 + 0.1 * torch.randn(100, 1)).to(dtype)
+    exact = functional.shift(x.double(), graph.to(torch.float64))
+    error = (functional.shift(x, graph).double() - exact).abs().max()
+    assert error <= torch.finfo(dtype).eps * exact.abs().max()

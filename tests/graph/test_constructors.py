@@ -175,6 +175,14 @@ def test_bad_edges(arguments, error, message):
         ),
         (lambda: Graph.nearest_neighbors(torch.rand(3, 2), 0), ValueError, "k must be at least 1, got 0"),
         (lambda: Graph.nearest_neighbors(torch.rand(3, 2), 1, scale=0.0), ValueError, "scale must be a finite number"),
+        (lambda: Graph.union([1]), TypeError, "graphs must hold graphact.Graph objects, got int"),
+        (lambda: Graph.stochastic_block_model(5, 0.5, 0.1), TypeError, "sizes must list the size of each community"),
+        (lambda: Graph.stochastic_block_model([5], 0.5, 0.1, generator=0), TypeError, "generator must be a torch.Gen"),
+        (lambda: Graph.nearest_neighbors(torch.zeros(3, 0), 1), ValueError, r"D at least 1, got \(3, 0\)"),
+        (lambda: Graph.from_edge_index([[0], [1, 2]]), TypeError, "edge_index must be a tensor or an array of numbers"),
+        (lambda: Graph.from_dense("abc"), TypeError, "matrix must be a tensor or an array of numbers, got 'abc'"),
+        (lambda: Graph.from_dense(torch.eye(2).to_sparse()), TypeError, "must be a dense tensor, got one of layout"),
+        (lambda: Graph.from_networkx(networkx.Graph([(0, 1, {"weight": "a"})])), TypeError, r"got 'a' on the edge"),
         (lambda: Graph.union([]), ValueError, "graphs must hold at least one graph"),
         (
             lambda: Graph.union([Graph.from_dense(MATRIX), Graph.from_dense(MATRIX.double())]),
@@ -186,3 +194,20 @@ def test_bad_edges(arguments, error, message):
 def test_bad_arguments(build, error, message):
     with pytest.raises(error, match=message):
         build()
+
+
+def test_plain_python_numbers_take_the_default_dtype():
+    assert Graph.from_dense([[0, 0.5], [0.5, 0]]).dtype == torch.float32
+    assert Graph.from_edge_index([[0], [1]], [0.5]).dtype == torch.float32
+    assert Graph.from_dense(np.array([[0, 0.5], [0.5, 0]])).dtype == torch.float64
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_every_integer_type(dtype):
+    graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]], dtype=dtype))
+    assert graph.permute(torch.tensor([2, 1, 0], dtype=dtype)).num_edges == 2
+
+
+def test_integer_edge_attributes_are_categories_not_weights():
+    data = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), edge_attr=torch.tensor([3, 7]), num_nodes=3)
+    assert Graph.from_pyg(data).weight.tolist() == [1, 1]

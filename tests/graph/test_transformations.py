@@ -34,7 +34,7 @@ def test_spectral_normalisation_of_a_large_graph_uses_the_sparse_solver(directed
 
 def test_spectral_normalisation_of_a_graph_without_cycles():
     acyclic = Graph.from_edge_index([[0, 1, 2, 0], [1, 2, 3, 3]])
-    with pytest.raises(ValueError, match="has no cycle"):
+    with pytest.raises(ValueError, match="graphs without cycles are such"):
         acyclic.normalize("spectral")
     tail_on_a_cycle = Graph.from_edge_index([[0, 1, 1], [1, 0, 2]], torch.tensor([4.0, 4.0, 9.0]))
     assert tail_on_a_cycle.normalize("spectral").weight.tolist() == [1, 1, 2.25]
@@ -123,7 +123,7 @@ def test_to_dtype_and_device():
     half = graph.to(dtype=torch.float32)
     assert (half.dtype, half.diagonal.dtype, half.outgoing_weight.dtype) == (torch.float32,) * 3
     assert graph.to("meta").device.type == "meta"
-    with pytest.raises(TypeError, match="dtype must be a floating-point type, got torch.int64"):
+    with pytest.raises(TypeError, match="dtype must be a floating-point torch.dtype, got torch.int64"):
         graph.to(dtype=torch.int64)
 
 
@@ -132,3 +132,81 @@ def test_frozen_and_copyable():
     with pytest.raises(dataclasses.FrozenInstanceError):
         graph.weight = graph.weight * 2
     assert torch.equal(copy.deepcopy(graph).to_dense(), graph.to_dense())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_sums_do_not_saturate(dtype):
+    leaves = 4000
+    edge_index = torch.stack([torch.arange(1, leaves + 1), torch.zeros(leaves, dtype=torch.int64)])
+    star = Graph.from_edge_index(edge_index, torch.ones(leaves, dtype=dtype))
+    assert star.normalize("laplacian").diagonal[0] == torch.tensor(float(leaves), dtype=dtype)
+    assert star.normalize("random_walk").weight.float().sum() == pytest.approx(1, abs=0.01)
+    repeated = Graph.from_edge_index(torch.tensor([[0], [1]]).expand(2, leaves), torch.ones(leaves, dtype=dtype))
+    assert repeated.weight.item() == torch.tensor(float(leaves), dtype=dtype)
+
+
+def test_overflow_is_noticed():
+    with pytest.raises(ValueError, match="edge_weight summed over repeated edges must be finite, got inf"):
+        Graph.from_edge_index([[0, 0], [1, 1]], torch.full((2,), 3e38))
+    with pytest.raises(ValueError, match="weights in torch.float16 must be finite, got inf"):
+        Graph.from_edge_index([[0], [1]], torch.tensor([1e6])).to(torch.float16)
+
+
+def path_matrix(n):
+    return np.diag(np.ones(n - 1), 1) + np.diag(np.ones(n - 1), -1)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "radius"),
+    [
+        (path_matrix(1500), 2 * np.cos(np.pi / 1501)),
+        (np.roll(np.eye(600), 1, axis=1), 1.0),
+        (-path_matrix(700), 2 * np.cos(np.pi / 701)),
+    ],
+    ids=["path", "directed ring", "negative path"],
+)
+def test_spectra_that_converge_slowly(matrix, radius):
+    normalized = Graph.from_dense(matrix).normalize("spectral")
+    assert normalized.weight.abs().max().item() == pytest.approx(1 / radius, rel=1e-8)
+
+
+def test_nilpotent_operator_with_cycles_has_no_radius():
+    with pytest.raises(ValueError, match="needs an eigenvalue that is not zero"):
+        Graph.from_dense(torch.tensor([[1.0, -1.0], [1.0, -1.0]])).normalize("spectral")
+
+
+def test_to_gives_the_same_graph_back_and_keeps_patterns():
+    graph = random_graph()
+    graph.hop_pattern(2)
+    assert graph.to(torch.float64) is graph
+    assert graph.to("cpu") is graph
+    single = graph.to(torch.float32)
+    assert single.dtype == torch.float32
+    assert torch.equal(single.hop_pattern(2).members, graph.hop_pattern(2).members)
+    with pytest.raises(TypeError, match="dtype must be a floating-point torch.dtype, got 'float64'"):
+        graph.to(dtype="float64")
+
+
+def test_walks_of_a_huge_hub_are_refused():
+    leaves = 30_000
+    edge_index = torch.stack([torch.arange(1, leaves + 1), torch.zeros(leaves, dtype=torch.int64)])
+    star = Graph.from_edge_index(torch.cat([edge_index, edge_index.flip(0)], dim=1))
+    with pytest.raises(ValueError, match="hops=2 would follow 900,030,000 walks .* use fewer hops"):
+        star.hop_pattern(2)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_second_derivatives_reach_edge_weights(symmetric):
+    from graphact import functional
+
+    edge_index = torch.tensor([[0, 1, 1, 2, 0], [1, 0, 2, 1, 0]])
+    values = [1.0, 1.0, 1.0, 1.0, 0.0] if symmetric else [1.0, 2.0, 3.0, 4.0, 0.5]
+    weight = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(2, 3, 1, dtype=torch.float64, requires_grad=True)
+
+    def run(weight, x):
+        graph = Graph.from_edge_index(edge_index, weight, 3).permute([2, 0, 1])
+        return functional.shift(functional.shift(x, graph).square(), graph)
+
+    assert torch.autograd.gradcheck(run, (weight, x))
+    assert torch.autograd.gradgradcheck(run, (weight, x))

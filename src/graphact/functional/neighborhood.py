@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from graphact._checks import check_choice, check_companion, check_positive
+from graphact._checks import check_companion, check_positive
 from graphact.graph import Graph, Neighborhoods
 from graphact.graph.graph import check_graph, check_signal
 from graphact.kernels import gradients
@@ -117,14 +117,18 @@ def neighborhood_apply(x: Tensor, graph: Graph, function: NeighborhoodFunction, 
         >>> graphact.functional.neighborhood_apply(x, path, contrast).squeeze()
         tensor([1., 2., 2.])
     """
+    if not callable(function):
+        raise TypeError(f"function must be callable, got {function!r}")
     return neighborhood(x, graph, function, closed=closed)
 
 
 def check_operation(op: Operation) -> Operation:
     """Return ``op`` if it is a known name or a function of one or two arguments."""
-    if not callable(op):
-        return check_choice("op", op, (*NAMED_OPERATIONS, "a function"))  # type: ignore[return-value]
-    _takes_own_value(op)
+    if callable(op):
+        _takes_own_value(op)
+    elif op not in NAMED_OPERATIONS:
+        listed = ", ".join(repr(name) for name in NAMED_OPERATIONS)
+        raise ValueError(f"op must be one of {listed}, or a function, got {op!r}")
     return op
 
 
@@ -148,7 +152,8 @@ def evaluate_kernel(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods,
     if isinstance(gamma, Tensor):
         if gamma.numel() != 1:
             raise ValueError(f"gamma must have one element, got the shape {tuple(gamma.shape)}")
-        gamma = check_companion("gamma", gamma.reshape(()), x).to(spread.dtype)
+        check_companion("gamma", gamma, x)
+        gamma = gamma.reshape(()).to(spread.dtype)
     else:
         gamma = check_positive("gamma", gamma)
     return torch.exp(-spread / (2 * gamma**2)).to(x.dtype)
@@ -177,15 +182,16 @@ def evaluate_function(x: Tensor, neighborhoods: Neighborhoods, function: Neighbo
 
 
 def _takes_own_value(function: NeighborhoodFunction) -> bool:
-    """Whether the function wants (own, neighbors) rather than (neighbors)."""
-    required = [
-        parameter
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        and parameter.default is parameter.empty
-    ]
-    if len(required) not in (1, 2):
+    """Whether the function wants (own, neighbors) rather than (neighbors); built-in functions want the latter."""
+    try:
+        parameters = inspect.signature(getattr(function, "forward", function)).parameters.values()
+    except ValueError:
+        return False
+    takes = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in takes if p.default is p.empty]
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if len(required) > 2 or not (takes or takes_any):
         raise TypeError(
-            f"op must be a function of (neighbors) or of (own, neighbors), got {len(required)} arguments it requires"
+            f"op must be a function of (neighbors) or of (own, neighbors), got {len(required)} required arguments"
         )
     return len(required) == 2

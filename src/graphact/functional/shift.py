@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from graphact._checks import check_companion
+from graphact._checks import HALF_PRECISION
 from graphact.graph.graph import Graph, check_graph, check_signal
 from graphact.kernels import gradients
 
@@ -31,7 +31,7 @@ def shift(x: Tensor, graph: Graph) -> Tensor:
     """
     graph = check_graph("graph", graph)
     x = check_signal(x, graph)
-    shifted = gradients.shift(x, graph)
     if graph.diagonal is None:
-        return shifted
-    return shifted + check_companion("diagonal", graph.diagonal, x).unsqueeze(-1) * x
+        return gradients.shift(x, graph)
+    wide = x.float() if x.dtype in HALF_PRECISION else x
+    return (gradients.shift(wide, graph) + graph.diagonal.to(wide.dtype).unsqueeze(-1) * wide).to(x.dtype)

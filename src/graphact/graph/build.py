@@ -6,17 +6,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphact._checks import check_integer
+from graphact._checks import HALF_PRECISION, check_integer
 from graphact.graph.neighborhoods import Neighborhoods
 
 
 def check_edge_index(edge_index: Any) -> Tensor:
     """Return ``edge_index`` as an int64 tensor of shape ``(2, E)``."""
-    if not isinstance(edge_index, Tensor):
-        edge_index = torch.as_tensor(np.asarray(edge_index))
-        if edge_index.numel() == 0:
-            edge_index = edge_index.to(torch.int64)
-    if edge_index.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):
+    edge_index = as_tensor("edge_index", edge_index)
+    if edge_index.numel() == 0:
+        edge_index = edge_index.to(torch.int64)
+    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
         raise TypeError(f"edge_index must hold integers, got {edge_index.dtype}")
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
@@ -25,17 +24,40 @@ def check_edge_index(edge_index: Any) -> Tensor:
 
 def check_weights(name: str, weight: Any) -> Tensor:
     """Return weights as a finite floating-point tensor; integers and booleans take torch's default dtype."""
-    if not isinstance(weight, Tensor):
-        weight = torch.as_tensor(np.asarray(weight))
+    plain_python = not isinstance(weight, (Tensor, np.ndarray))
+    weight = as_tensor(name, weight)
     if weight.is_complex():
         raise TypeError(f"{name} must hold real numbers, got {weight.dtype}")
-    if not weight.is_floating_point():
+    if plain_python or not weight.is_floating_point():
         weight = weight.to(torch.get_default_dtype())
+    return check_finite(name, weight)
+
+
+def check_finite(name: str, weight: Tensor) -> Tensor:
+    """Return ``weight`` if it holds neither NaN nor infinity."""
     finite = weight.detach().isfinite()
     if not finite.all():
         bad = weight.detach()[~finite].flatten()[0].item()
         raise ValueError(f"{name} must be finite, got {bad} ({int((~finite).sum())} such values)")
     return weight
+
+
+def as_tensor(name: str, value: Any) -> Tensor:
+    """Return numbers in any container as a dense tensor."""
+    if not isinstance(value, Tensor):
+        try:
+            value = torch.as_tensor(np.asarray(value))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name} must be a tensor or an array of numbers, got {value!r:.60}") from error
+    if value.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got one of layout {value.layout}")
+    return value
+
+
+def sum_by(index: Tensor, values: Tensor, count: int) -> Tensor:
+    """Sum the values that share an index, in at least float32; the result has the dtype of the values."""
+    wide = values.to(torch.float32) if values.dtype in HALF_PRECISION else values
+    return wide.new_zeros(count).index_add(0, index, wide).to(values.dtype)
 
 
 def resolve_num_nodes(edge_index: Tensor, num_nodes: Any) -> int:
@@ -76,14 +98,14 @@ def split_diagonal(
     loop = target == source
     if not loop.any():
         return target, source, weight, None
-    diagonal = weight.new_zeros(num_nodes).index_add(0, target[loop], weight[loop])
+    diagonal = sum_by(target[loop], weight[loop], num_nodes)
     return target[~loop], source[~loop], weight[~loop], diagonal
 
 
 def merge_repeated(target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sort the edges by target, then by source, and sum the weights of repeated ones."""
     key, position = torch.unique(target * num_nodes + source, return_inverse=True)
-    merged = weight.new_zeros(key.numel()).index_add(0, position, weight)
+    merged = check_finite("edge_weight summed over repeated edges", sum_by(position, weight, key.numel()))
     return key // num_nodes, key % num_nodes, merged
 
 
@@ -100,8 +122,9 @@ def build_structure(
     incoming = Neighborhoods.from_sorted(rows, members, num_nodes)
     turned_rows, turned_members, turned_weight = transpose(rows, members, weight)
     symmetric_pattern = torch.equal(turned_rows, rows) and torch.equal(turned_members, members)
-    if symmetric_pattern and torch.equal(turned_weight, weight):
-        return incoming, incoming, weight, False
     if symmetric_pattern:
-        return incoming, incoming, turned_weight, True
+        symmetric = torch.equal(turned_weight, weight)
+        # trained weights are equal by chance: each edge keeps a gradient of its own
+        shared = symmetric and not weight.requires_grad
+        return incoming, incoming, weight if shared else turned_weight, not symmetric
     return incoming, Neighborhoods.from_sorted(turned_rows, turned_members, num_nodes), turned_weight, True

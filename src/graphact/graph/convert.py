@@ -55,19 +55,27 @@ def edges_of_networkx(graph: "networkx.Graph", weight: str) -> tuple[Tensor, Ten
         for a, b in ends:
             sources.append(number[a])
             targets.append(number[b])
-            weights.append(float(w))
+            weights.append(number_of(w, u, v))
     edge_index = torch.tensor([sources, targets], dtype=torch.int64)
     return edge_index, torch.tensor(weights, dtype=torch.get_default_dtype()), len(number)
 
 
+def number_of(weight: Any, u: Any, v: Any) -> float:
+    """The weight of an edge of a NetworkX graph."""
+    try:
+        return float(weight)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"graph must have numbers as weights, got {weight!r} on the edge ({u!r}, {v!r})") from error
+
+
 def edges_of_pyg(data: Any) -> tuple[Tensor, Tensor | None, int]:
-    """Edge list, weights (edge_weight, or edge_attr with one number an edge) and number of nodes."""
+    """Edge list, weights (edge_weight, or an edge_attr of one real number an edge) and number of nodes."""
     edge_index = getattr(data, "edge_index", None)
     if edge_index is None:
         raise TypeError(f"data must be a PyG Data object with an edge_index, got {type(data).__name__}")
     weight = getattr(data, "edge_weight", None)
     if weight is None:
         attribute = getattr(data, "edge_attr", None)
-        if attribute is not None and attribute.numel() == edge_index.size(1):
+        if attribute is not None and attribute.is_floating_point() and attribute.numel() == edge_index.size(1):
             weight = attribute.flatten()
     return edge_index, weight, data.num_nodes

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from graphact._checks import check_probability
+from graphact._checks import check_generator, check_probability
+from graphact.graph.build import as_tensor
 
 if TYPE_CHECKING:
     from graphact.graph.graph import Graph
@@ -16,10 +16,10 @@ Entries = tuple[Tensor, Tensor, Tensor, int]
 
 def permute(target: Tensor, source: Tensor, weight: Tensor, perm: Any, num_nodes: int) -> Entries:
     """Entries of the graph whose node a is node ``perm[a]`` of the given one."""
-    perm = perm if isinstance(perm, Tensor) else torch.as_tensor(np.asarray(perm))
-    perm = perm.to(target.device)
-    if perm.dtype.is_floating_point or perm.dtype == torch.bool:
+    perm = as_tensor("perm", perm).to(target.device)
+    if perm.is_floating_point() or perm.is_complex() or perm.dtype == torch.bool:
         raise TypeError(f"perm must hold integers, got {perm.dtype}")
+    perm = perm.to(torch.int64)
     nodes = torch.arange(num_nodes, device=target.device)
     if perm.shape != (num_nodes,) or not torch.equal(perm.sort().values, nodes):
         raise ValueError(f"perm must hold each of 0 to {num_nodes - 1} once, got {perm.tolist()[:10]}")
@@ -33,6 +33,7 @@ def drop_edges(
 ) -> Entries:
     """Entries that remain when each link is lost with probability p, both directions together."""
     p = check_probability("p", p)
+    check_generator(generator)
     low, high = torch.minimum(target, source), torch.maximum(target, source)
     links, link = torch.unique(low * num_nodes + high, return_inverse=True)
     kept = torch.rand(links.numel(), generator=generator).to(target.device) >= p
@@ -46,6 +47,8 @@ def union(graphs: "list[Graph]") -> Entries:
         raise ValueError("graphs must hold at least one graph, got none")
     first = graphs[0]
     for graph in graphs:
+        if not hasattr(graph, "_entries"):
+            raise TypeError(f"graphs must hold graphact.Graph objects, got {type(graph).__name__}")
         if graph.dtype != first.dtype or graph.device != first.device:
             raise ValueError(
                 f"graphs must agree in dtype and device, got {first.dtype} on {first.device} "

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphact._checks import check_integer, check_positive, check_probability
+from graphact._checks import check_generator, check_integer, check_positive, check_probability
 from graphact.graph.build import check_weights
 
 ROWS_AT_A_TIME = 1024
@@ -17,7 +17,10 @@ def stochastic_block_model(
     sizes: Sequence[int], p: float, q: float, generator: torch.Generator | None
 ) -> tuple[Tensor, int]:
     """Edge list (both directions) and number of nodes of a stochastic block model."""
+    if isinstance(sizes, int):
+        raise TypeError(f"sizes must list the size of each community, got the number {sizes}")
     sizes = [check_integer("sizes", size, minimum=1) for size in sizes]
+    check_generator(generator)
     if not sizes:
         raise ValueError("sizes must name at least one community, got none")
     p, q = check_probability("p", p), check_probability("q", q)
@@ -39,8 +42,10 @@ def nearest_neighbors(coordinates: Any, k: int, scale: float | None) -> tuple[Te
     from scipy.spatial import KDTree
 
     points = check_weights("coordinates", coordinates)
-    if points.dim() != 2 or points.size(0) < 2:
-        raise ValueError(f"coordinates must have the shape (N, D) with N at least 2, got {tuple(points.shape)}")
+    if points.dim() != 2 or points.size(0) < 2 or points.size(1) < 1:
+        raise ValueError(
+            f"coordinates must have the shape (N, D) with N at least 2 and D at least 1, got {tuple(points.shape)}"
+        )
     num_nodes = points.size(0)
     k = check_integer("k", k, minimum=1)
     if k >= num_nodes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from graphact._checks import check_choice, check_tensor
+from graphact._checks import HALF_PRECISION, check_choice, check_tensor
 from graphact.graph import build, convert, edit, generators, normalize
 from graphact.graph.neighborhoods import Neighborhoods
 from graphact.graph.patterns import hop_pattern
@@ -98,7 +98,11 @@ class Graph:
 
     @classmethod
     def from_pyg(cls, data: Any) -> "Graph":
-        """Build a graph from a PyG ``Data`` or ``Batch``, weighted by edge_weight or by an edge_attr of one number."""
+        """Build a graph from a PyG ``Data`` or ``Batch``.
+
+        Its edge_weight, or an edge_attr that holds one real number an edge, gives the weights; any other edge_attr
+        (vectors, integer categories) is left aside and edges weigh one.
+        """
         return cls.from_edge_index(*convert.edges_of_pyg(data))
 
     @classmethod
@@ -177,7 +181,7 @@ class Graph:
         )
 
     def hop_pattern(self, hops: int, *, closed: bool = False, turned: bool = False) -> Neighborhoods:
-        """The nodes that walks of exactly ``hops`` edges lead to: the pattern of S to that power, diagonal left out.
+        """The nodes that walks of exactly ``hops`` edges lead to, self-loops not counted as edges.
 
         With ``closed=True`` a walk may also rest, which gives all nodes within that many hops; with ``turned=True``
         the walks go against the edges. The lists are computed on first use and kept.
@@ -219,17 +223,26 @@ class Graph:
         """Lose each link with probability ``p``, in both directions together; weights and diagonal stay as they are."""
         return self._from_entries(*edit.drop_edges(*self._entries(), p, generator, self.num_nodes))
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Graph":
-        """The same graph on another device or with weights of another floating-point type."""
-        if dtype is not None and not dtype.is_floating_point:
-            raise TypeError(f"dtype must be a floating-point type, got {dtype}")
-        device = self.device if device is None else device
+    def to(self, device: torch.device | str | torch.dtype | None = None, dtype: torch.dtype | None = None) -> "Graph":
+        """The same graph on another device or with weights of another floating-point type; this one if both fit."""
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+        if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            raise TypeError(f"dtype must be a floating-point torch.dtype, got {dtype!r}")
+        device = self.device if device is None else torch.device(device)
+        dtype = self.dtype if dtype is None else dtype
+        if (device, dtype) == (self.device, self.dtype):
+            return self
         incoming = self.incoming.to(device)
         outgoing = incoming if self.outgoing is self.incoming else self.outgoing.to(device)
         weight = self.weight.to(device, dtype)
         outgoing_weight = weight if self.outgoing_weight is self.weight else self.outgoing_weight.to(device, dtype)
         diagonal = None if self.diagonal is None else self.diagonal.to(device, dtype)
-        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, self.is_directed)
+        if dtype.itemsize < self.dtype.itemsize and device.type != "meta":
+            for entries in (weight, *([] if diagonal is None else [diagonal])):
+                build.check_finite(f"weights in {dtype}", entries)
+        patterns = {key: pattern.to(device) for key, pattern in self._patterns.items()}
+        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, self.is_directed, patterns)
 
     def to_dense(self) -> Tensor:
         """The shift operator as a dense matrix, ``(N, N)``."""
@@ -248,7 +261,8 @@ class Graph:
         rows, members = self.incoming.rows, self.incoming.members
         if self.diagonal is None:
             return rows, members, self.weight
-        loops = self.diagonal.detach().nonzero().squeeze(1)
+        everywhere = torch.arange(self.num_nodes, device=self.device)
+        loops = everywhere if self.diagonal.requires_grad else self.diagonal.nonzero().squeeze(1)
         return torch.cat([rows, loops]), torch.cat([members, loops]), torch.cat([self.weight, self.diagonal[loops]])
 
     def _with_weights(self, weight: Tensor, diagonal: Tensor | None) -> "Graph":
@@ -278,7 +292,7 @@ def check_signal(x: Any, graph: Graph) -> Tensor:
         )
     if x.device != graph.device:
         raise ValueError(f"x must be on the device of the graph, {graph.device}, got {x.device}")
-    if x.dtype != graph.dtype and x.dtype not in (torch.float16, torch.bfloat16):
+    if x.dtype != graph.dtype and x.dtype not in HALF_PRECISION:
         raise TypeError(f"x must have the dtype of the graph, {graph.dtype} (or half precision), got {x.dtype}")
     return x
 

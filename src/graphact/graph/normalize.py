@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphact.graph.build import sum_by
 from graphact.graph.neighborhoods import Neighborhoods
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 Weights = tuple[Tensor, Tensor | None]
 DENSE_UP_TO = 256
+EIGENVALUE_TOLERANCE = 1e-8
+KRYLOV_VECTORS = 64
+MOST_RESTARTS = 2000
 
 
 def spectral(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
@@ -23,7 +27,8 @@ def spectral(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -
     radius = spectral_radius(incoming, weight, diagonal)
     if radius == 0:
         raise ValueError(
-            'kind "spectral" needs an eigenvalue that is not zero, and this directed graph has none: it has no cycle'
+            'kind "spectral" needs an eigenvalue that is not zero, and this operator has none (graphs without cycles '
+            "are such)"
         )
     return weight / radius, None if diagonal is None else diagonal / radius
 
@@ -33,19 +38,20 @@ def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) 
     across = inverse_or_zero(magnitude_sums(incoming.rows, weight, diagonal, incoming.num_nodes)).sqrt()
     down = inverse_or_zero(magnitude_sums(incoming.members, weight, diagonal, incoming.num_nodes)).sqrt()
     scaled = weight * (across[incoming.rows] * down[incoming.members])
-    return scaled, None if diagonal is None else diagonal * (across * down)
+    return scaled.to(weight.dtype), None if diagonal is None else (diagonal * (across * down)).to(weight.dtype)
 
 
 def random_walk(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
     """S with each row divided by its sum of magnitudes."""
     across = inverse_or_zero(magnitude_sums(incoming.rows, weight, diagonal, incoming.num_nodes))
-    return weight * across[incoming.rows], None if diagonal is None else diagonal * across
+    scaled = weight * across[incoming.rows]
+    return scaled.to(weight.dtype), None if diagonal is None else (diagonal * across).to(weight.dtype)
 
 
 def laplacian(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
     """The row sums on the diagonal minus S; self-loops cancel."""
     del diagonal
-    return -weight, weight.new_zeros(incoming.num_nodes).index_add(0, incoming.rows, weight)
+    return -weight, sum_by(incoming.rows, weight, incoming.num_nodes)
 
 
 KINDS: dict[str, Callable[[Neighborhoods, Tensor, Tensor | None], Weights]] = {
@@ -58,7 +64,7 @@ KINDS: dict[str, Callable[[Neighborhoods, Tensor, Tensor | None], Weights]] = {
 
 def magnitude_sums(index: Tensor, weight: Tensor, diagonal: Tensor | None, num_nodes: int) -> Tensor:
     """Sum of |S| over the entries that share an index."""
-    sums = weight.new_zeros(num_nodes).index_add(0, index, weight.abs())
+    sums = sum_by(index, weight.abs().to(torch.promote_types(weight.dtype, torch.float32)), num_nodes)
     return sums if diagonal is None else sums + diagonal.abs()
 
 
@@ -87,18 +93,42 @@ def spectral_radius(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | 
         matrix = matrix + scipy.sparse.diags_array(diagonal.detach().cpu().double().numpy(), format="csr")
     if matrix.nnz == 0:
         return 0.0
-    return largest_eigenvalue_magnitude(matrix)
+    radius = largest_eigenvalue_magnitude(matrix)
+    rounding = n * np.finfo(np.float64).eps * float(abs(matrix).sum(1).max())
+    return radius if radius > rounding else 0.0
 
 
 def largest_eigenvalue_magnitude(matrix: "scipy.sparse.csr_array") -> float:
-    """Dense LAPACK for small matrices, restarted Lanczos or Arnoldi iterations (ARPACK) for large ones."""
-    from scipy.sparse.linalg import eigs, eigsh
+    """Dense LAPACK for small matrices, restarted Lanczos or Arnoldi iterations (ARPACK) for large ones.
+
+    Without negative entries the largest eigenvalue is positive (Perron and Frobenius) and its eigenvector has no
+    negative entry. Then the positive end of the spectrum is searched, from the constant vector, which avoids the pair
+    of opposite eigenvalues of bipartite graphs and is exact for regular ones.
+    """
+    from scipy.sparse.linalg import ArpackError, eigs, eigsh
 
     n = matrix.shape[0]
     is_symmetric = abs(matrix - matrix.T).max() == 0
     if n <= DENSE_UP_TO:
         eigenvalues = np.linalg.eigvalsh if is_symmetric else np.linalg.eigvals
         return float(np.abs(eigenvalues(matrix.toarray())).max())
-    solver = eigsh if is_symmetric else eigs
-    start = np.random.default_rng(0).standard_normal(n)
-    return float(np.abs(solver(matrix, k=1, which="LM", v0=start, return_eigenvectors=False)).max())
+    is_nonnegative = matrix.data.min() >= 0
+    solver, end = (eigsh, "LA") if is_symmetric else (eigs, "LR")
+    start = np.ones(n) if is_nonnegative else np.random.default_rng(0).standard_normal(n)
+    try:
+        found = solver(
+            matrix,
+            k=1,
+            which=end if is_nonnegative else "LM",
+            v0=start,
+            tol=EIGENVALUE_TOLERANCE,
+            ncv=min(n, KRYLOV_VECTORS),
+            maxiter=MOST_RESTARTS,
+            return_eigenvectors=False,
+        )
+    except ArpackError as error:
+        raise ValueError(
+            f'kind "spectral" found no largest eigenvalue of this graph of {n} nodes ({error}); "symmetric" or '
+            '"random_walk" need none'
+        ) from error
+    return float(np.abs(found).max())

@@ -5,6 +5,8 @@ import torch
 from graphact._checks import check_integer
 from graphact.graph.neighborhoods import Neighborhoods
 
+MOST_WALKS = 500_000_000
+
 
 def hop_pattern(incoming: Neighborhoods, hops: int, closed: bool) -> Neighborhoods:
     """The nonzero pattern of A^hops, where A is the pattern of the edges (plus the identity when closed)."""
@@ -20,6 +22,12 @@ def hop_pattern(incoming: Neighborhoods, hops: int, closed: bool) -> Neighborhoo
         one_hop = one_hop + scipy.sparse.eye_array(n, dtype=bool, format="csr")
     reached = one_hop
     for _ in range(hops - 1):
+        at_most = int(np.diff(one_hop.indptr).astype(np.int64)[reached.indices].sum())
+        if at_most > MOST_WALKS:
+            raise ValueError(
+                f"hops={hops} would follow {at_most:,} walks on this graph, more than {MOST_WALKS:,}: use fewer hops, "
+                "or a graph-adaptive activation, which needs one-hop neighbours only"
+            )
         reached = reached @ one_hop
     reached = reached.tocoo()
     key = np.sort(reached.row.astype(np.int64) * n + reached.col)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code=no-untyped-def
 """Triton kernels for the mixing step of an activation: every tensor is read once and written once."""
 
 from collections.abc import Sequence

@@ -43,6 +43,11 @@ def backend(name: str) -> Iterator[None]:
         _requested.reset(token)
 
 
+def requested() -> str:
+    """The backend asked for here and now."""
+    return _requested.get()
+
+
 def implementation(x: Tensor) -> Any:
     """The module whose functions run on ``x``."""
     name = _requested.get()

@@ -4,6 +4,8 @@ Gradients are attached twice, from the same formulas: to the operators, the form
 `torch.autograd.Function` around them, the form that `torch.func.grad` and `vmap` of it can look into.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,10 +13,22 @@ from torch import Tensor
 
 from graphact.graph import Graph, Neighborhoods
 from graphact.kernels import operators
+from graphact.kernels.backends import backend, requested
 from graphact.kernels.reference import Lists, take
 
 PER_DIRECTION = len(Lists._fields)
 NO_GRADIENTS = [None] * PER_DIRECTION
+
+
+def _with_backend_of_forward(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Autograd may run a backward pass in a thread of its own, which knows nothing of a ``with backend(...)``."""
+
+    @functools.wraps(backward)
+    def run(ctx: Any, *gradients: Tensor) -> Any:
+        with backend(ctx.backend):
+            return backward(ctx, *gradients)
+
+    return run
 
 
 def shift(x: Tensor, graph: Graph) -> Tensor:
@@ -43,6 +57,7 @@ def spread(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods) -> Tenso
 
 def _save_for_shift(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     x, weight, turned_weight, incoming, outgoing = inputs
+    ctx.backend = requested()
     ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight, turned_weight, *incoming, *outgoing)
 
 
@@ -65,6 +80,7 @@ class _Shift(torch.autograd.Function):
         return torch.ops.graphact.shift(x, weight, turned_weight, incoming, outgoing)
 
     @staticmethod
+    @_with_backend_of_forward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return *_shift_gradients(ctx, grad, _Shift.apply, _ShiftWeightGrad.apply), None, None, None
 
@@ -78,11 +94,21 @@ class _ShiftWeightGrad(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
+        grad, x, incoming = inputs
+        ctx.backend = requested()
+        ctx.save_for_backward(grad, x, incoming[0], incoming[1])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        raise NotImplementedError("second derivatives with respect to edge weights are not supported")
+    @_with_backend_of_forward
+    def backward(ctx: Any, direction: Tensor) -> tuple[Tensor | None, ...]:
+        """Rarely needed (second derivatives with respect to edge weights), so edge by edge in plain torch."""
+        grad, x, pointers, members = ctx.saved_tensors
+        nodes = torch.arange(x.size(-2), device=x.device)
+        rows = nodes.repeat_interleave(pointers.diff(), output_size=members.numel())
+        weight = direction.unsqueeze(-1)
+        to_grad = torch.zeros_like(x).index_add(-2, rows, weight * x.index_select(-2, members))
+        to_x = torch.zeros_like(x).index_add(-2, members, weight * grad.index_select(-2, rows))
+        return to_grad, to_x, None
 
 
 operators._shift.register_autograd(
@@ -100,6 +126,7 @@ operators._shift.register_autograd(
 
 
 def _save_chosen(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.backend = requested()
     ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(output[1])
 
@@ -113,6 +140,7 @@ class _Select(torch.autograd.Function):
         return torch.ops.graphact.select(x, labels, lists, op, closed)
 
     @staticmethod
+    @_with_backend_of_forward
     def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         (chosen,) = ctx.saved_tensors
         return _Route.apply(grad, chosen), None, None, None, None
@@ -127,9 +155,11 @@ class _Route(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.backend = requested()
         ctx.save_for_backward(inputs[1])
 
     @staticmethod
+    @_with_backend_of_forward
     def backward(ctx: Any, direction: Tensor) -> tuple[Tensor | None, ...]:
         (chosen,) = ctx.saved_tensors
         return take(direction, chosen, 0.0), None
@@ -146,6 +176,7 @@ operators._select.register_autograd(
 
 def _save_all(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     *signals, incoming, outgoing = inputs
+    ctx.backend = requested()
     ctx.save_for_backward(*signals, *incoming, *outgoing)
 
 
@@ -165,6 +196,7 @@ class _Spread(torch.autograd.Function):
         return torch.ops.graphact.spread(x, incoming, outgoing)
 
     @staticmethod
+    @_with_backend_of_forward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (x,), incoming, outgoing = _saved(ctx)
         return 2 * _Pull.apply(grad, x, incoming, outgoing), None, None
@@ -181,11 +213,19 @@ class _Pull(torch.autograd.Function):
         return torch.ops.graphact.pull(grad, x, incoming, outgoing)
 
     @staticmethod
+    @_with_backend_of_forward
     def backward(ctx: Any, direction: Tensor) -> tuple[Tensor | None, ...]:
         (grad, x), incoming, outgoing = _saved(ctx)
-        together = _Spread.apply(direction + x, incoming, outgoing)
-        apart = _Spread.apply(direction - x, incoming, outgoing)
-        return (together - apart) / 4, _Pull.apply(grad, direction, incoming, outgoing), None, None
+        scale = _ratio_of_sizes(x, direction)
+        together = _Spread.apply(scale * direction + x, incoming, outgoing)
+        apart = _Spread.apply(scale * direction - x, incoming, outgoing)
+        return (together - apart) / (4 * scale), _Pull.apply(grad, direction, incoming, outgoing), None, None
+
+
+def _ratio_of_sizes(x: Tensor, direction: Tensor) -> Tensor:
+    """What makes both equally large, so that their sum and difference keep the digits of both."""
+    sizes = x.detach().abs().mean(), direction.detach().abs().mean()
+    return torch.where((sizes[0] > 0) & (sizes[1] > 0), sizes[0] / sizes[1], 1.0)
 
 
 def _spread_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:

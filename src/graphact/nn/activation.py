@@ -41,10 +41,13 @@ class MixedActivation(GraphModule):
         self.beta = nn.Parameter(torch.empty(()))
         shape = (self.hops,) if self.features is None else (self.hops, self.features)
         self.weights = nn.Parameter(torch.empty(shape))
-        self.reset_parameters()
+        self._draw_coefficients()
 
     def reset_parameters(self) -> None:
         """Set beta to 1 and draw new weights."""
+        self._draw_coefficients()
+
+    def _draw_coefficients(self) -> None:
         bound = 1 / math.sqrt(self.hops)
         nn.init.ones_(self.beta)
         nn.init.uniform_(self.weights, -bound, bound)

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from graphact._checks import check_integer
+from graphact._checks import check_integer, check_positive
 from graphact.graph import Graph
 from graphact.nn.base import GraphModule, resolve_graph
 from graphact.nn.filter import GraphFilter
@@ -66,7 +66,7 @@ class GCNN(GraphModule):
         self.activation = activation
         self.hops = check_integer("hops", hops, minimum=1)
         self.per_feature, self.closed = bool(per_feature), bool(closed)
-        self.gamma, self.learn_gamma = gamma, bool(learn_gamma)
+        self.gamma, self.learn_gamma = check_positive("gamma", gamma), bool(learn_gamma)
         banks = make_filters(features, order, bias)
         self.filters = nn.ModuleList(banks)
         self.activations = nn.ModuleList(
@@ -148,10 +148,10 @@ class FIR(GraphModule):
 
 def make_filters(features: Sequence[int], order: int | Sequence[int], bias: bool) -> list[GraphFilter]:
     """One filter bank for each pair of consecutive widths."""
-    if isinstance(features, (str, int)) or len(features) < 2:
+    if not isinstance(features, (list, tuple)) or len(features) < 2:
         raise ValueError(f"features must list the input and at least one layer, such as [1, 8, 8], got {features!r}")
     layers = len(features) - 1
-    orders = [order] * layers if isinstance(order, int) else list(order)
+    orders: list[Any] = list(order) if isinstance(order, (list, tuple)) else [order] * layers
     if len(orders) != layers:
         raise ValueError(f"order must be one number or one for each of the {layers} layers, got {orders!r}")
     return [GraphFilter(*widths, k, bias) for widths, k in zip(itertools.pairwise(features), orders, strict=True)]

@@ -93,14 +93,12 @@ class GraphAdaptiveKernel(MixedActivation):
     ) -> None:
         super().__init__(hops, features, closed)
         self.initial_gamma = check_positive("gamma", gamma)
-        self.log_gamma = nn.Parameter(torch.empty(())) if learn_gamma else None
-        self.reset_parameters()
+        self.log_gamma = nn.Parameter(torch.full((), math.log(self.initial_gamma))) if learn_gamma else None
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        log_gamma = getattr(self, "log_gamma", None)
-        if log_gamma is not None:
-            nn.init.constant_(log_gamma, math.log(self.initial_gamma))
+        if self.log_gamma is not None:
+            nn.init.constant_(self.log_gamma, math.log(self.initial_gamma))
 
     @property
     def gamma(self) -> float | Tensor:
