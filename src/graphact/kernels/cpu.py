@@ -13,8 +13,11 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
 from graphact.kernels import _cpu_median, _cpu_select, _cpu_sums
+from graphact.kernels._cpu_mix import mix, mix_gradients
 from graphact.kernels._cpu_run import ranges, run, sections
 from graphact.kernels.reference import LOSES_EVERY_COMPARISON, Lists, accumulation_dtype
+
+__all__ = ["mix", "mix_gradients", "pull", "route", "select", "shift", "shift_weight_grad", "spread", "supports"]
 
 Array = np.ndarray[Any, Any]
 PRECISIONS = (torch.float32, torch.float64, *HALF_PRECISION)

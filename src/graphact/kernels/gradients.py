@@ -127,6 +127,7 @@ operators._shift.register_autograd(
 
 def _save_chosen(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.backend = requested()
+    ctx.set_materialize_grads(False)  # else the labels would get a gradient of zeros as large as the signal
     ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(output[1])
 
@@ -143,7 +144,7 @@ class _Select(torch.autograd.Function):
     @_with_backend_of_forward
     def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         (chosen,) = ctx.saved_tensors
-        return _Route.apply(grad, chosen), None, None, None, None
+        return None if grad is None else _Route.apply(grad, chosen), None, None, None, None
 
 
 class _Route(torch.autograd.Function):

@@ -21,7 +21,7 @@ def mix_terms(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tens
         beta: ``(R,)``.
         weights: ``(R, K)`` or ``(R, K, F)``.
     """
-    if own.is_cuda and own.dtype in FUSED and len(values) <= MOST_FUSED_TERMS:
+    if own.dtype in FUSED and len(values) <= MOST_FUSED_TERMS and own.numel() > 0:
         backend = implementation(own)
         if hasattr(backend, "mix"):
             return _Mix.apply(backend, own, beta, weights, *values)

@@ -16,15 +16,8 @@ from graphact.tasks import Task, loss_of, metric_of
 from graphact.training.capture import captured_step
 from graphact.training.loop import Progress, train
 from graphact.training.settings import TrainingSettings
-from graphact.training.stacked import (
-    AtOneNode,
-    Everywhere,
-    StackedGraphs,
-    all_shifts,
-    mix_shifts,
-    stacked_activation,
-    stacked_filter,
-)
+from graphact.training.stacked import StackedGraphs, all_shifts, mix_shifts, stacked_filter
+from graphact.training.stacked_activation import AtOneNode, Everywhere, stacked_activation
 
 
 @dataclass(frozen=True)
@@ -164,20 +157,20 @@ class Fleet:
             if layer > 0:
                 x = stacked_filter(x, graphs, *self._bank(layer))
             where = self._where(graphs, is_last=layer + 1 == len(self.template.filters))
-            x = self._activate(x, graphs, where, layer) if isinstance(self.template, GCNN) else where.own(x)
+            x = self._activate(x, where, layer) if isinstance(self.template, GCNN) else where.own(x)
         return self._read_out(x.transpose(1, 2) if self.nodes is None else x.squeeze(1))
 
     def _where(self, graphs: StackedGraphs, is_last: bool) -> Everywhere | AtOneNode:
         """The nodes whose values the next step needs."""
         if self.nodes is None or not is_last:
-            return graphs.neighborhoods()
+            return Everywhere(graphs)
         if graphs is not self.graphs:
-            return graphs.neighborhoods_of(self.nodes)
+            return AtOneNode(graphs, self.nodes)
         if self._read_node is None:
-            self._read_node = graphs.neighborhoods_of(self.nodes)
+            self._read_node = AtOneNode(graphs, self.nodes)
         return self._read_node
 
-    def _activate(self, z: Tensor, graphs: StackedGraphs, where: Everywhere | AtOneNode, layer: int) -> Tensor:
+    def _activate(self, z: Tensor, where: Everywhere | AtOneNode, layer: int) -> Tensor:
         assert isinstance(self.template, GCNN)
         activation = self.template.activations[layer]
         if not isinstance(activation, MixedActivation):
@@ -187,13 +180,11 @@ class Fleet:
         if isinstance(activation, GraphAdaptiveKernel):
             learned = self.state.get(f"{prefix}.log_gamma")
             gamma = z.new_full((len(self),), activation.initial_gamma) if learned is None else learned.exp()
-        adaptive = isinstance(activation, (GraphAdaptive, GraphAdaptiveKernel))
         return stacked_activation(
             z,
-            graphs,
             where,
-            "graph-adaptive" if adaptive else "localized",
             operation_of(activation),
+            isinstance(activation, (GraphAdaptive, GraphAdaptiveKernel)),
             self.state[f"{prefix}.beta"],
             self.state[f"{prefix}.weights"],
             gamma,

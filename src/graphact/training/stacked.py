@@ -1,4 +1,4 @@
-"""Many graphs side by side, and filters and activations with one set of coefficients for each.
+"""Many graphs side by side, and filters with one set of coefficients for each.
 
 Signals have the shape ``(R, N, B, F)``: replica, node, sample, feature. With the nodes before the samples, a shift is
 one matrix product for each replica, mixing features is another, and the neighbourhoods of all replicas are those of
@@ -10,10 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphact.functional.neighborhood import evaluate_kernel
 from graphact.graph import Graph
 from graphact.kernels import gradients
-from graphact.kernels.mixing import mix_terms
 
 DENSE_UP_TO = 256
 
@@ -62,77 +60,15 @@ class StackedGraphs:
             return shifted
         return shifted + self.union.diagonal.view(*x.shape[:2], 1, 1) * x
 
-    def neighborhoods(self) -> "Everywhere":
-        """The neighbourhoods of all nodes."""
-        return Everywhere(self.union)
-
-    def neighborhoods_of(self, nodes: Tensor) -> "AtOneNode":
-        """The neighbourhood of one node ``(R,)`` in each replica."""
-        return AtOneNode(self.union, nodes + torch.arange(len(nodes), device=nodes.device) * self.num_nodes)
-
-
-class Everywhere:
-    """Functions of the neighbourhoods of all nodes of all replicas."""
-
-    def __init__(self, union: Graph) -> None:
-        self.union = union
-
-    def own(self, x: Tensor) -> Tensor:
-        """The values of the nodes themselves."""
-        return x
-
-    def evaluate(self, x: Tensor, op: str, closed: bool, gamma: Tensor | None) -> Tensor:
-        """Maximum, minimum or median, or the kernel with one width ``(R,)`` for each replica."""
-        rows = (x if gamma is None else x / gamma.view(-1, 1, 1, 1)).flatten(0, 1).flatten(1)
-        return evaluate_rows(rows, self.union, op, closed).view(x.shape)
-
-
-class AtOneNode:
-    """Functions of the neighbourhood of one node in each replica, all that the last layer needs where one node counts.
-
-    The values of the node and its neighbours are copied out, in the order of the nodes; the graph of a replica is then
-    a star.
-    """
-
-    def __init__(self, union: Graph, nodes: Tensor) -> None:
-        pointers, members = union.incoming.pointers, union.incoming.members
-        counts = pointers[nodes + 1] - pointers[nodes]
-        owner = torch.arange(len(nodes), device=nodes.device).repeat_interleave(counts)
-        first = counts.cumsum(0) - counts
-        heard = members[pointers[nodes][owner] + torch.arange(len(owner), device=nodes.device) - first[owner]]
-        self.nodes = nodes
-        self.rows = torch.unique(torch.cat([heard, nodes]))
-        self.centers = torch.searchsorted(self.rows, nodes)
-        leaves = torch.searchsorted(self.rows, heard)
-        self.stars = Graph.from_edge_index(torch.stack([leaves, self.centers[owner]]), num_nodes=len(self.rows))
-
-    def own(self, x: Tensor) -> Tensor:
-        """The values of the nodes themselves, ``(R, 1, B, F)``."""
-        return x.flatten(0, 1)[self.nodes].unsqueeze(1)
-
-    def evaluate(self, x: Tensor, op: str, closed: bool, gamma: Tensor | None) -> Tensor:
-        """Maximum, minimum or median, or the kernel with one width ``(R,)`` for each replica; ``(R, 1, B, F)``."""
-        rows = x.flatten(0, 1).flatten(1).index_select(0, self.rows)
-        if gamma is not None:
-            rows = rows / gamma[self.rows // x.size(1)].unsqueeze(1)
-        values = evaluate_rows(rows, self.stars, op, closed)[self.centers]
-        return values.view(len(self.nodes), 1, *x.shape[2:])
-
-
-def evaluate_rows(rows: Tensor, graph: Graph, op: str, closed: bool) -> Tensor:
-    """A neighbourhood function by name; the kernel has the width 1."""
-    if op == "kernel":
-        return evaluate_kernel(rows, graph.incoming, graph.outgoing, 1.0)
-    return gradients.select(rows, None, graph.incoming, op, closed)[0]
-
 
 def stacked_filter(x: Tensor, graphs: StackedGraphs, taps: Tensor, bias: Tensor | None) -> Tensor:
     """:func:`graphact.functional.graph_filter` with taps ``(R, K + 1, F_in, F_out)``, plus a bias ``(R, F_out)``."""
     if _prefers_eigenbasis(x, graphs, taps):
-        return _plus(_through_eigenbasis(x, graphs, taps), bias)
+        return _through_eigenbasis(x, graphs, taps, bias)
     if x.size(3) <= taps.size(3):
         return mix_shifts(all_shifts(x, graphs, taps.size(1)), taps, bias)
-    return _plus(_through_horner(x, graphs, taps), bias)
+    filtered = _through_horner(x, graphs, taps)
+    return filtered if bias is None else filtered + bias.view(len(bias), 1, 1, -1)
 
 
 def all_shifts(x: Tensor, graphs: StackedGraphs, count: int) -> Tensor:
@@ -149,10 +85,6 @@ def mix_shifts(shifts: Tensor, taps: Tensor, bias: Tensor | None) -> Tensor:
     flat, bank = shifts.reshape(replicas, nodes * samples, -1), taps.flatten(1, 2)
     mixed = torch.bmm(flat, bank) if bias is None else torch.baddbmm(bias.unsqueeze(1), flat, bank)
     return mixed.view(replicas, nodes, samples, -1)
-
-
-def _plus(filtered: Tensor, bias: Tensor | None) -> Tensor:
-    return filtered if bias is None else filtered + bias.view(len(bias), 1, 1, -1)
 
 
 def _prefers_eigenbasis(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> bool:
@@ -176,33 +108,16 @@ def _through_horner(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> Tensor:
     return out
 
 
-def _through_eigenbasis(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> Tensor:
+def _through_eigenbasis(x: Tensor, graphs: StackedGraphs, taps: Tensor, bias: Tensor | None) -> Tensor:
     """In the eigenbasis of S, a filter bank is one small matrix for each eigenvalue: the polynomial at that point."""
     assert graphs.spectra is not None
     _, vectors = graphs.spectra
     replicas, nodes, samples, inputs = x.shape
-    powers = graphs.powers(taps.size(1))
-    response = torch.bmm(powers, taps.flatten(2)).view(replicas * nodes, inputs, -1)
+    response = torch.bmm(graphs.powers(taps.size(1)), taps.flatten(2)).view(replicas * nodes, inputs, -1)
     transformed = torch.bmm(vectors.transpose(1, 2), x.flatten(2)).view(replicas * nodes, samples, inputs)
-    filtered = torch.bmm(transformed, response).view(replicas, nodes, -1)
-    return torch.bmm(vectors, filtered).view(replicas, nodes, samples, -1)
-
-
-def stacked_activation(
-    z: Tensor,
-    graphs: StackedGraphs,
-    where: Everywhere | AtOneNode,
-    kind: str,
-    op: str,
-    beta: Tensor,
-    weights: Tensor,
-    gamma: Tensor | None,
-    closed: bool,
-) -> Tensor:
-    """Localized (one hop) or graph-adaptive activation with beta ``(R,)`` and weights ``(R, K)`` or ``(R, K, F)``."""
-    shifted, values = z, []
-    for _ in range(weights.size(1)):
-        if kind == "graph-adaptive":
-            shifted = graphs.shift(shifted)
-        values.append(where.evaluate(shifted, op, closed, gamma))
-    return mix_terms(where.own(z), values, beta, weights)
+    if bias is None:
+        filtered = torch.bmm(transformed, response)
+    else:
+        constant = vectors.sum(1).unsqueeze(-1) * bias.unsqueeze(1)
+        filtered = torch.baddbmm(constant.view(replicas * nodes, 1, -1), transformed, response)
+    return torch.bmm(vectors, filtered.view(replicas, nodes, -1)).view(replicas, nodes, samples, -1)

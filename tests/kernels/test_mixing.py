@@ -1,0 +1,41 @@
+"""The mixing step of every backend against plain torch, forward and backward."""
+
+import pytest
+import torch
+
+from graphact import backend
+from graphact.kernels.mixing import mix_terms
+
+
+def run(name, own, values, beta, weights, cotangent):
+    with backend(name):
+        out = mix_terms(own, values, beta, weights)
+        return [out, *torch.autograd.grad(out, [own, *values, beta, weights], cotangent)]
+
+
+@pytest.mark.parametrize("terms", [1, 2, 3])
+@pytest.mark.parametrize("per_feature", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 5, 7, 3), (2, 40, 9, 8), (4, 1, 33, 300)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_numba_equals_torch(shape, per_feature, terms, dtype):
+    own, *values = (torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(terms + 1))
+    beta = torch.randn(shape[0], dtype=dtype, requires_grad=True)
+    weights = torch.randn((shape[0], terms, shape[-1])[: 3 if per_feature else 2], dtype=dtype, requires_grad=True)
+    arguments = own, values, beta, weights, torch.randn(shape, dtype=dtype)
+    torch.testing.assert_close(run("numba", *arguments), run("reference", *arguments), rtol=1e-4, atol=1e-4)
+
+
+def test_nan_stays_nan():
+    own = torch.tensor([[[[float("nan"), -1.0]]]])
+    with backend("numba"):
+        out = mix_terms(own, [torch.zeros_like(own)], torch.ones(1), torch.ones(1, 1))
+    assert out[0, 0, 0, 0].isnan()
+    assert out[0, 0, 0, 1] == 0
+
+
+def test_non_contiguous():
+    own = torch.randn(2, 3, 4, 5).transpose(1, 2).requires_grad_()
+    values = [torch.randn(2, 3, 4, 5).transpose(1, 2).requires_grad_()]
+    arguments = own, values, torch.ones(2, requires_grad=True), torch.ones(2, 1, requires_grad=True)
+    cotangent = torch.randn(2, 3, 4, 5).transpose(1, 2)
+    torch.testing.assert_close(run("numba", *arguments, cotangent), run("reference", *arguments, cotangent))
