@@ -21,6 +21,7 @@ from graphact.experiments.building import make_models, make_tasks
 from graphact.experiments.presets import find_protocol
 from graphact.experiments.protocol import Cell
 from graphact.training import Fleet
+from graphact.training.memory import keep_freed_memory
 from graphact.training.single import OneModel, fit
 
 
@@ -111,6 +112,7 @@ def main():
     options = parser.parse_args()
     name = torch.cuda.get_device_name() if options.device == "cuda" else f"{torch.get_num_threads()} threads"
     say(f"graphact {graphact.__version__}, torch {torch.__version__}, {name}")
+    keep_freed_memory()
     rows = full_cells("cuda") if options.device == "cuda" else against_the_loop("cpu")
     if options.json:
         options.json.write_text(json.dumps({"device": name, "torch": torch.__version__, "rows": rows}, indent=1))

@@ -56,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
     from graphact.experiments.progress import watcher
     from graphact.experiments.running import Quiet, run_protocol
     from graphact.experiments.store import Store
+    from graphact.training.memory import keep_freed_memory
 
     protocol = find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation))
     check_integer("--jobs", options.jobs, minimum=1)
@@ -63,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
     directory = options.out or Path("out") / f"{options.experiment}-{options.preset}"
     store = Store(directory)
     store.create({"command": command_line(options)})
+    keep_freed_memory()
     if options.worker:
         run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=Quiet())
         return 0
