@@ -36,6 +36,7 @@ def test_lower_precision(name, dtype):
     torch.testing.assert_close(actual.float().cpu(), expected, rtol=0.05, atol=0.05)
 
 
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")
 def test_compile_on_the_device():
     model = nn.GCNN([1, 4, 4], activation="max-ga", hops=2).cuda()
     graph, x = random_graph(dtype=torch.float32).to("cuda"), torch.randn(3, 12, 1, device="cuda")
