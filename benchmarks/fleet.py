@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from limits import copy_bandwidth, demands, matrix_rate
 
 import graphact
 from graphact.experiments.building import make_models, make_tasks
@@ -89,15 +90,26 @@ def full_cells(device):
         check(models, tasks, device)
         fleet = Fleet(models, tasks, device=device)
         fleet.train(replace(training, epochs=2))
+        share_of_matrix, share_of_memory = shares(fleet, training, device)
         epochs = 20 if experiment == "consensus" else 100
         share = seconds(lambda: fleet.train(replace(training, epochs=epochs)), device)
         whole = share * training.epochs / epochs
-        rows.append({"cell": f"{experiment} {method}", "models": len(tasks), "seconds": whole, "epochs timed": epochs})
+        steps = training.epochs * -(-fleet.num_samples // training.batch_size)
+        of_matrix, of_memory = share_of_matrix * steps / whole, share_of_memory * steps / whole
+        row = {"cell": f"{experiment} {method}", "models": len(tasks), "seconds": whole, "epochs timed": epochs}
+        rows.append({**row, "share of matrix rate": of_matrix, "share of copy bandwidth": of_memory})
         say(
-            f"{experiment} {method} hops={hops} F={features} K={order}: {len(tasks)} models x {training.epochs} epochs "
-            f"in {whole:.1f} s (timed {epochs} epochs)"
+            f"{experiment} {method} hops={hops} F={features} K={order}: {len(tasks)} models, {training.epochs} epochs "
+            f"in {whole:.1f} s (timed {epochs}); {of_matrix:.0%} of the matrix rate, {of_memory:.0%} of the copy bandwidth"
         )
     return rows
+
+
+def shares(fleet, training, device):
+    """The least seconds that a step takes, by its matrix products and by the bytes that its operators touch."""
+    positions = torch.arange(training.batch_size, device=device).expand(len(fleet), -1)
+    operations, moved = demands(lambda: fleet.losses(positions).sum().backward())
+    return operations / matrix_rate(device), moved / copy_bandwidth(device)
 
 
 def say(line):

@@ -1,0 +1,60 @@
+"""What a device can do at most, and what a function asks of it."""
+
+import time
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+
+def best_seconds(function, device, repeats=10):
+    """The shortest of several runs."""
+    best = float("inf")
+    for _ in range(repeats + 2):
+        if device == "cuda":
+            torch.cuda.synchronize()
+        begun = time.perf_counter()
+        function()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - begun)
+    return best
+
+
+def copy_bandwidth(device):
+    """Bytes a second, read and written, of a large copy."""
+    source = torch.rand(2**28 if device == "cuda" else 2**25, device=device)
+    target = torch.empty_like(source)
+    return 2 * source.nbytes / best_seconds(lambda: target.copy_(source), device)
+
+
+def matrix_rate(device):
+    """Operations a second of a large float32 matrix product."""
+    size = 8192 if device == "cuda" else 2048
+    left, right = torch.rand(2, size, size, device=device)
+    return 2 * size**3 / best_seconds(lambda: left @ right, device, repeats=4)
+
+
+class CountBytes(TorchDispatchMode):
+    """Adds up what every operator reads and writes; views cost nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.total = 0
+
+    def __torch_dispatch__(self, operator, types, arguments=(), options=None):
+        result = operator(*arguments, **(options or {}))
+        if not any(part.alias_info is not None and not part.alias_info.is_write for part in operator._schema.returns):
+            touched = [*tree_leaves((arguments, options)), *tree_leaves(result)]
+            self.total += sum(tensor.nbytes for tensor in touched if isinstance(tensor, torch.Tensor))
+        return result
+
+
+def demands(function):
+    """Operations in matrix products, and bytes that operators read and write, in one call."""
+    with FlopCounterMode(display=False) as operations:
+        function()
+    with CountBytes() as moved:
+        function()
+    return operations.get_total_flops(), moved.total
