@@ -100,7 +100,7 @@ def full_cells(device):
         rows.append({**row, "share of matrix rate": of_matrix, "share of copy bandwidth": of_memory})
         say(
             f"{experiment} {method} hops={hops} F={features} K={order}: {len(tasks)} models, {training.epochs} epochs "
-            f"in {whole:.1f} s (timed {epochs}); {of_matrix:.0%} of the matrix rate, {of_memory:.0%} of the copy bandwidth"
+            f"in {whole:.1f} s (timed {epochs}); {of_matrix:.0%} of matrix rate, {of_memory:.0%} of copy bandwidth"
         )
     return rows
 
