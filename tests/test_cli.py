@@ -72,9 +72,9 @@ def test_only_some_activations_and_another_seed(tmp_path, capsys):
             [row["validation"] for row in rows] + [row["value"] for row in rows] + [row["node"] for row in rows]
         )
     assert values[0] == values[1] != values[2]
-    assert json.loads((tmp_path / "2" / "run.json").read_text())["command"] == (
+    assert json.loads((tmp_path / "2" / "run.json").read_text())["commands"] == [
         "graphact run source-localization --preset smoke --activation relu --device cpu --seed 1"
-    )
+    ]
 
 
 def test_two_processes_share_the_cells(tmp_path):
@@ -148,8 +148,51 @@ def test_control_c_leaves_results_that_go_on(tmp_path):
     arguments += ["--device", "cpu", "--activation", "relu", "--out", str(out)]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert "1 cells" in process.stdout.readline()
-    time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert error.strip() == "graphact: stopped; finished cells are kept, run the same command again to go on"
+    assert main(arguments[3:]) == 0
+    assert len(list((out / "rows").glob("*relu*.json"))) == 1
+
+
+def test_control_c_while_python_is_still_importing(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graphact.cli", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(0.4)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode in (130, 0, -signal.SIGINT)
+    if process.returncode == 130:
+        assert "Traceback" not in error
+
+
+def test_a_reader_that_has_read_enough(tmp_path):
+    out = tmp_path / "results"
+    run = f"{sys.executable} -m graphact.cli run source-localization --preset smoke --activation relu --out {out}"
+    result = subprocess.run(f"{run} | head -1", shell=True, capture_output=True, text=True, check=False)
+    assert result.stdout == "1 cells\n"
+    assert "Traceback" not in result.stderr
+
+
+def test_lost_baselines_come_back(tmp_path, capsys):
+    out = tmp_path / "results"
+    arguments = ["run", "source-localization", "--preset", "smoke", "--activation", "relu", "--out", str(out)]
+    assert main(arguments) == 0
+    (lost,) = (out / "rows").glob("*baselines*")
+    lost.unlink()
+    assert main(arguments) == 0
+    assert lost.exists()
+
+
+@pytest.mark.parametrize("name", ["figures", "run.json"])
+def test_things_in_the_way(name, tmp_path, capsys):
+    out = tmp_path / "results"
+    arguments = ["run", "source-localization", "--preset", "smoke", "--activation", "relu", "--out", str(out)]
+    out.mkdir()
+    (out / name).write_text("[]")
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("graphact: ")
+    assert len(error.strip().splitlines()) == 1

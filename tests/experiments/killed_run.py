@@ -1,8 +1,11 @@
 """Run a small experiment in a child process, kill it with SIGKILL at random moments, again and again, then finish it.
 
-Usage: killed_run.py DIR KILLS SEED. The parent only forks and kills; it trains nothing itself.
+Usage: killed_run.py DIR KILLS SEED. The parent only forks and kills. The clock of a kill starts when the child has
+finished an epoch, so that kills fall among epochs, checkpoints and finished cells however slow the machine is. Prints
+how many kills found a checkpoint and how many found a finished cell.
 """
 
+import json
 import os
 import random
 import signal
@@ -14,50 +17,72 @@ from pathlib import Path
 import torch
 
 from graphact.experiments.presets import find_protocol
-from graphact.experiments.running import run_protocol
+from graphact.experiments.running import Quiet, run_protocol
 from graphact.experiments.store import Store
 from graphact.training import TrainingSettings
 
 PROTOCOL = replace(
     find_protocol("source-localization", "smoke"),
     methods=("relu", "max-ga", "kernel-ga"),
-    training=TrainingSettings(epochs=40, batch_size=200, learning_rate=0.01),
+    training=TrainingSettings(epochs=400, batch_size=400, learning_rate=0.01),
 )
 
 
-def work(directory):
+class Signaller(Quiet):
+    """Tells the parent when an epoch is over."""
+
+    def __init__(self, pipe):
+        self.pipe = pipe
+
+    def epoch(self, epoch):
+        os.write(self.pipe, b".")
+
+
+def work(directory, pipe):
     torch.set_num_threads(1)
     store = Store(Path(directory))
-    store.create({"command": "test"})
-    run_protocol(PROTOCOL, store, checkpoint_seconds=0.0)
+    store.create("test")
+    run_protocol(PROTOCOL, store, checkpoint_seconds=0.0, watcher=Signaller(pipe))
 
 
-def in_child(function):
+def start(directory):
+    """Fork a child that works; return its number and the pipe on which it tells of epochs."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
     child = os.fork()
-    if child == 0:
-        try:
-            function()
-            os._exit(0)
-        except BaseException:
-            import traceback
+    if child:
+        os.close(writing)
+        return child, reading
+    try:
+        work(directory, writing)
+        os._exit(0)
+    except BlockingIOError:
+        os._exit(3)
+    except BaseException:
+        import traceback
 
-            traceback.print_exc()
-            os._exit(1)
-    return child
+        traceback.print_exc()
+        os._exit(1)
 
 
 def main(directory, kills, seed):
     dice = random.Random(seed)
-    killed = 0
-    while killed < kills:
-        child = in_child(lambda: work(directory))
-        time.sleep(dice.uniform(0.02, 0.5))
+    met = {"checkpoint": 0, "cell": 0}
+    for _ in range(kills):
+        child, reading = start(directory)
+        if not os.read(reading, 1):
+            sys.exit("the run ended before it could be killed")
+        time.sleep(dice.uniform(0.0, 0.15))
         os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        if not os.WIFSIGNALED(status):
-            sys.exit(f"the run ended by itself after {killed} kills, with status {status}")
-        killed += 1
-    _, status = os.waitpid(in_child(lambda: work(directory)), 0)
+        os.waitpid(child, 0)
+        os.close(reading)
+        met["checkpoint"] += bool(list((Path(directory) / "checkpoints").glob("*.safetensors")))
+        met["cell"] += bool([file for file in (Path(directory) / "rows").iterdir() if "baselines" not in file.name])
+    child, reading = start(directory)
+    while os.read(reading, 65536):
+        pass
+    _, status = os.waitpid(child, 0)
+    print(json.dumps(met))  # noqa: T201
     sys.exit(os.waitstatus_to_exitcode(status))
 
 

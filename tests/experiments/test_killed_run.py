@@ -15,12 +15,14 @@ def run(directory, kills):
     )
     assert result.returncode == 0, result.stderr
     rows = [row for file in sorted((directory / "rows").glob("*.json")) for row in json.loads(file.read_text())]
-    return [{name: value for name, value in row.items() if name not in VOLATILE} for row in rows]
+    rows = [{name: value for name, value in row.items() if name not in VOLATILE} for row in rows]
+    return rows, json.loads(result.stdout)
 
 
 def test_killed_twenty_times(tmp_path):
-    undisturbed = run(tmp_path / "undisturbed", kills=0)
-    killed = run(tmp_path / "killed", kills=20)
+    undisturbed, _ = run(tmp_path / "undisturbed", kills=0)
+    killed, met = run(tmp_path / "killed", kills=24)
+    assert met["checkpoint"] >= 10
     assert len(undisturbed) == 4 * 3 + 4  # four models for each of three activations, and their baseline
     assert killed == undisturbed
     leftovers = [path.name for path in (tmp_path / "killed").rglob("*") if path.suffix == ".safetensors"]

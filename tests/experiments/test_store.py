@@ -12,7 +12,7 @@ from graphact.experiments.store import Store, StoreError
 @pytest.fixture
 def store(tmp_path):
     store = Store(tmp_path / "results")
-    store.create({"command": "graphact run x"})
+    store.create("graphact run x")
     return store
 
 
@@ -26,14 +26,15 @@ def test_rows_come_back_as_written(store):
     assert store.rows() == [{"value": 3.0}, {"value": 2.0}]
 
 
-def test_the_note_of_the_first_run_stays(store):
-    store.create({"command": "another"})
-    assert store.run_note() == {"command": "graphact run x"}
+def test_all_commands_are_noted_once(store):
+    store.create("graphact run y")
+    store.create("graphact run x")
+    assert store.commands() == ["graphact run x", "graphact run y"]
 
 
 def test_finishing_removes_the_checkpoint(store):
     store.checkpoint("a").write_bytes(b"half")
-    store.finish("a", [])
+    store.finish("a", [{"value": 1.0}])
     assert not store.checkpoint("a").exists()
 
 
@@ -61,10 +62,21 @@ def test_what_is_wrong_is_said_in_one_line(store, tmp_path):
     with pytest.raises(StoreError, match="no results in .*nowhere"):
         Store(tmp_path / "nowhere").rows()
     with pytest.raises(StoreError, match="is no folder of results: run.json is missing"):
-        Store(tmp_path / "nowhere").run_note()
+        Store(tmp_path / "nowhere").commands()
     (store.directory / "rows" / "a.json").write_text("{")
     with pytest.raises(StoreError, match=r"a\.json is damaged .* delete it and run again"):
         store.rows()
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot write results to .*file"):
-        Store(tmp_path / "file").create({})
+        Store(tmp_path / "file").create("x")
+    for content in ("[]", "{}", '{"commands": 3}'):
+        store.run_file.write_text(content)
+        with pytest.raises(StoreError, match="no list of commands"):
+            store.commands()
+
+
+@pytest.mark.parametrize("content", ["[]", '{"a": 1}', "[1]", "3"])
+def test_files_that_hold_no_rows(store, content):
+    (store.directory / "rows" / "a.json").write_text(content)
+    with pytest.raises(StoreError, match="no list of rows"):
+        store.rows()

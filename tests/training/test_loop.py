@@ -1,12 +1,13 @@
 """Selection, early stopping, checkpoints, shuffling."""
 
 import copy
+import math
 
 import pytest
 import torch
 
 from graphact.nn import GCNN
-from graphact.tasks import source_localization, source_localization_tasks
+from graphact.tasks import consensus_tasks, source_localization, source_localization_tasks
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact.training.shuffling import epoch_order
 
@@ -142,3 +143,36 @@ def test_fit_trains_and_leaves_the_best_parameters():
 def test_bad_settings(options, message):
     with pytest.raises(ValueError, match=message):
         TrainingSettings(**options)
+
+
+def test_a_model_that_diverges_has_no_result():
+    rmse = consensus_tasks(graphs=1, splits=2)
+    networks = [GCNN([1, 3], order=1) for _ in rmse]
+    with torch.no_grad():
+        networks[1].readout.bias.fill_(float("nan"))
+    result = Fleet(copy.deepcopy(networks), rmse).train(TrainingSettings(epochs=2, batch_size=1000))
+    assert math.isfinite(result.test[0])
+    assert math.isnan(result.test[1])
+    assert result.best_epoch[1] == 0
+    alone = fit(networks[1], rmse[1], TrainingSettings(epochs=1, batch_size=1000))
+    assert math.isnan(alone.test)
+
+
+def test_fit_restores_running_means_with_the_parameters():
+    class Normalized(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm = GCNN([1, 8], order=4, out_features=8), torch.nn.BatchNorm1d(8)
+            self.last = torch.nn.Linear(8, 4)
+
+        def forward(self, x, graph):
+            hidden = self.first(x, graph)
+            return self.last(self.norm(hidden.flatten(0, 1)).view(hidden.shape))
+
+    torch.manual_seed(0)
+    task, model = source_localization(), Normalized()
+    result = fit(model, task, TrainingSettings(epochs=8, learning_rate=0.05))
+    model.eval()
+    with torch.no_grad():
+        right = task.read(model(task.inputs[task.validation], task.graph)).argmax(-1) == task.targets[task.validation]
+    assert 100 * right.float().mean().item() == pytest.approx(result.validation)

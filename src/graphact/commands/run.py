@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from graphact.commands.options import add_data
 from graphact.experiments.presets import EXPERIMENTS, PRESETS, find_protocol
-from graphact.experiments.protocol import METHODS
+from graphact.experiments.protocol import METHODS, cells_of
 
 HELP = "run an experiment and write its report"
 DESCRIPTION = """\
@@ -27,6 +28,7 @@ def add_to(commands: Any) -> None:
         "--preset",
         choices=tuple(PRESETS),
         default="quick",
+        metavar="{quick,paper}",
         help="quick: about a minute on a CPU (default); paper: all of it",
     )
     parser.add_argument(
@@ -63,12 +65,14 @@ def run(options: argparse.Namespace) -> int:
     device = pick_device(options.device)
     directory = options.out or Path("out") / f"{options.experiment}-{options.preset}"
     store = Store(directory)
-    store.create({"command": command_line(options)})
+    store.create(command_line(options))
     keep_freed_memory()
+    share_cores(options.jobs)
     if options.worker:
         run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=Quiet())
         return 0
-    workers = [start_worker() for _ in range(options.jobs - 1)]
+    workers = [start_worker(options, directory) for _ in range(options.jobs - 1)]
+    signal.signal(signal.SIGTERM, stop)
     try:
         with watcher() as watching:
             run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=watching)
@@ -80,7 +84,10 @@ def run(options: argparse.Namespace) -> int:
         if worker.wait():
             sys.stderr.write("graphact: a worker process failed; run the same command again to finish its cells\n")
             return 1
-    return finish(store)
+    left = [cell.title for cell in cells_of(protocol, options.seed) if not store.is_finished(cell.key)]
+    if left:
+        sys.stderr.write(f"graphact: another process is still working on {len(left)} cells, such as {left[0]}\n")
+    return finish(store) or bool(left)
 
 
 def finish(store: Any) -> int:
@@ -88,7 +95,7 @@ def finish(store: Any) -> int:
     from graphact.experiments.report import terminal_table, write_report
 
     rows = store.rows()
-    page = write_report(rows, store.directory, command=store.run_note().get("command"))
+    page = write_report(rows, store.directory, command="\n".join(store.commands()))
     sys.stdout.write(f"\n{terminal_table(rows)}\n\nreport: {page}\n")
     return 0
 
@@ -114,6 +121,22 @@ def command_line(options: argparse.Namespace) -> str:
     return shlex.join([*words, "--device", options.device, "--seed", str(options.seed)])
 
 
-def start_worker() -> "subprocess.Popen[bytes]":
+def start_worker(options: argparse.Namespace, directory: Path) -> "subprocess.Popen[bytes]":
     """The same command again, as a process that takes cells nobody holds."""
-    return subprocess.Popen([sys.executable, "-m", "graphact.cli", *sys.argv[1:], "--worker"])
+    words = [*shlex.split(command_line(options))[1:], "--out", str(directory), "--jobs", str(options.jobs), "--worker"]
+    if options.data is not None:
+        words += ["--data", str(options.data)]
+    return subprocess.Popen([sys.executable, "-m", "graphact.cli", *words])
+
+
+def share_cores(jobs: int) -> None:
+    """Divide the threads among the processes: more threads than cores wait for each other most of the time."""
+    import torch
+
+    if jobs > 1:
+        torch.set_num_threads(max(1, torch.get_num_threads() // jobs))
+
+
+def stop(*_: object) -> None:
+    """End as Ctrl-C does, so that workers end, too."""
+    raise KeyboardInterrupt

@@ -1,5 +1,6 @@
 """What a person sees while an experiment runs."""
 
+import math
 import statistics
 import sys
 import time
@@ -12,10 +13,13 @@ from graphact.experiments.store import Row
 def mean_of(rows: list[Row]) -> str:
     """The figure of a cell in one line, without evaluations under other conditions than it was trained in."""
     own = [row for row in rows if "loss_probability" not in row["condition"]]
-    values = [row["value"] for row in own]
+    values = [row["value"] for row in own if math.isfinite(row["value"])]
+    diverged = f", {len(own) - len(values)} diverged" if len(values) < len(own) else ""
+    if not values:
+        return f"all {len(own)} runs diverged"
     spread = f" ± {statistics.stdev(values):.3g}" if len(values) > 1 else ""
     unit = "%" if own[0]["metric"] == "accuracy" else "RMSE"
-    return f"{statistics.fmean(values):.3g}{spread} {unit} over {len(values)} runs"
+    return f"{statistics.fmean(values):.3g}{spread} {unit} over {len(values)} runs{diverged}"
 
 
 class Lines:

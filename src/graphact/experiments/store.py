@@ -23,13 +23,14 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def create(self, run: dict[str, Any]) -> None:
-        """Make the folder and note how it was made; the note of the first run stays."""
+    def create(self, command: str) -> None:
+        """Make the folder and note the command; a folder that several commands filled knows them all."""
         try:
             for name in ("rows", "checkpoints"):
                 (self.directory / name).mkdir(parents=True, exist_ok=True)
-            if not self.run_file.exists():
-                write_atomically(self.run_file, json.dumps(run, indent=2).encode())
+            commands = self.commands() if self.run_file.exists() else []
+            if command not in commands:
+                write_atomically(self.run_file, json.dumps({"commands": [*commands, command]}, indent=2).encode())
         except OSError as error:
             raise StoreError(f"cannot write results to {self.directory}: {error.strerror or error}") from error
 
@@ -38,9 +39,13 @@ class Store:
         """Where the command of the run is noted."""
         return self.directory / "run.json"
 
-    def run_note(self) -> dict[str, Any]:
-        """How the folder was made."""
-        return _read_json(self.run_file)
+    def commands(self) -> list[str]:
+        """The commands that filled the folder."""
+        note = _read_json(self.run_file)
+        commands = note.get("commands") if isinstance(note, dict) else None
+        if not isinstance(commands, list) or not all(isinstance(command, str) for command in commands):
+            raise StoreError(f"{self.run_file} is damaged (no list of commands); delete it and run again")
+        return commands
 
     def is_finished(self, key: str) -> bool:
         """Whether a cell has its rows."""
@@ -60,7 +65,7 @@ class Store:
         files = sorted((self.directory / "rows").glob("*.json"))
         if not files:
             raise StoreError(f"no results in {self.directory}: expected files under {self.directory / 'rows'}")
-        return [row for file in files for row in _read_json(file)]
+        return [row for file in files for row in _read_rows(file)]
 
     @contextmanager
     def claim(self, key: str) -> Iterator[bool]:
@@ -80,6 +85,13 @@ class Store:
 
     def _rows_file(self, key: str) -> Path:
         return self.directory / "rows" / f"{key}.json"
+
+
+def _read_rows(path: Path) -> list[Row]:
+    rows = _read_json(path)
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise StoreError(f"{path} is damaged (no list of rows); delete it and run again")
+    return rows
 
 
 def _read_json(path: Path) -> Any:

@@ -25,9 +25,9 @@ class FleetResult:
     """What came of training a fleet; entry r of each list belongs to model r.
 
     Attributes:
-        test: the metric on the test samples, with the parameters that validated best.
+        test: the metric on the test samples, with the parameters that validated best; NaN if training diverged.
         validation: the best validation metric; NaN without validation samples.
-        best_epoch: the epoch that reached it.
+        best_epoch: the epoch that reached it; 0 if training diverged from the first epoch on.
     """
 
     test: list[float]
@@ -80,6 +80,7 @@ class Fleet:
         }
         self.nodes = None if self.task.node is None else torch.tensor([task.node for task in tasks], device=device)
         self._read_node: AtOneNode | None = None
+        self.diverged = torch.zeros_like(self.seeds, dtype=torch.bool)
         self.replicas = torch.arange(len(models), device=device)
         states = [model.state_dict() for model in models]
         self.state = {
@@ -114,6 +115,7 @@ class Fleet:
         )
         self.keep(torch.ones_like(self.seeds, dtype=torch.bool), selection.parameters, reverse=True)
         self.write_back()
+        self.diverged = selection.epoch == 0
         return FleetResult(
             test=self.metric("test").tolist(),
             validation=selection.metric.tolist(),
@@ -218,8 +220,12 @@ class Fleet:
 
     @torch.no_grad()
     def metric(self, split: str, graphs: StackedGraphs | None = None) -> Tensor:
-        """The metric ``(R,)`` of each model on its ``"train"``, ``"validation"`` or ``"test"`` samples."""
-        return metric_of(self.task.metric, *self.answers(self.splits[split], graphs), leading=1)
+        """The metric ``(R,)`` of each model on its ``"train"``, ``"validation"`` or ``"test"`` samples.
+
+        It is NaN for models whose training never gave a finite validation metric.
+        """
+        metric = metric_of(self.task.metric, *self.answers(self.splits[split], graphs), leading=1)
+        return metric.masked_fill(self.diverged, torch.nan)
 
     def validate(self) -> Tensor | None:
         """See :class:`~graphact.training.loop.Trainee`."""

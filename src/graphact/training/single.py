@@ -1,5 +1,6 @@
 """Training one model of any kind on one task."""
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ class Fit:
     """What came of training a model.
 
     Attributes:
-        test: the metric on the test samples, with the parameters that validated best.
+        test: the metric on the test samples, with the parameters that validated best; NaN if training diverged.
         validation: the best validation metric; NaN without validation samples.
         best_epoch: the epoch that reached it.
         metric: name of the metric.
@@ -57,11 +58,10 @@ def fit(
     """
     trainee = OneModel(model, task, seed)
     selection = train(trainee, settings or TrainingSettings(), progress=progress)
-    with torch.no_grad():
-        for parameter, best in zip(trainee.parameters, selection.parameters, strict=True):
-            parameter.copy_(best)
+    if trainee.best is not None:
+        model.load_state_dict(trainee.best)
     return Fit(
-        test=trainee.metric(task.test).item(),
+        test=trainee.metric(task.test).item() if trainee.best is not None else float("nan"),
         validation=selection.metric.item(),
         best_epoch=int(selection.epoch.item()),
         metric=task.metric,
@@ -76,6 +76,7 @@ class OneModel:
         self.parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise ValueError(f"model must have parameters to train, got {type(model).__name__} with none")
+        self.best: dict[str, Any] | None = None  # parameters and buffers, such as running means
         self.seeds = torch.tensor([seed], device=task.inputs.device)
         self.num_samples = task.train.numel()
         self.higher_is_better = task.higher_is_better
@@ -103,5 +104,6 @@ class OneModel:
     def keep(self, better: Tensor, kept: list[Tensor]) -> None:
         """See :class:`~graphact.training.loop.Trainee`."""
         if better.item():
+            self.best = copy.deepcopy(self.model.state_dict())
             for best, parameter in zip(kept, self.parameters, strict=True):
                 best.copy_(parameter.detach())
