@@ -24,7 +24,7 @@ from graphact.training import TrainingSettings
 PROTOCOL = replace(
     find_protocol("source-localization", "smoke"),
     methods=("relu", "max-ga", "kernel-ga"),
-    training=TrainingSettings(epochs=400, batch_size=400, learning_rate=0.01),
+    training=TrainingSettings(epochs=120, batch_size=400, learning_rate=0.01),
 )
 
 
@@ -72,7 +72,7 @@ def main(directory, kills, seed):
         child, reading = start(directory)
         if not os.read(reading, 1):
             sys.exit("the run ended before it could be killed")
-        time.sleep(dice.uniform(0.0, 0.15))
+        time.sleep(dice.uniform(0.0, 0.4))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         os.close(reading)

@@ -121,7 +121,7 @@ QUICK = {
         features=(8,),
         splits=2,
         films=("toy-story",),
-        training=TrainingSettings(epochs=3, batch_size=20, learning_rate=5e-3),
+        training=TrainingSettings(epochs=15, batch_size=5, learning_rate=5e-3),
     ),
 }
 
