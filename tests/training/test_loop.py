@@ -176,3 +176,10 @@ def test_fit_restores_running_means_with_the_parameters():
     with torch.no_grad():
         right = task.read(model(task.inputs[task.validation], task.graph)).argmax(-1) == task.targets[task.validation]
     assert 100 * right.float().mean().item() == pytest.approx(result.validation)
+
+
+def test_fit_shows_a_bar_on_request(capsys):
+    fit(GCNN([1, 2], out_features=4), source_localization(), TrainingSettings(epochs=2, batch_size=500), progress=True)
+    shown = capsys.readouterr().out
+    assert "2/2" in shown
+    assert "loss" in shown

@@ -1,6 +1,7 @@
 """Training one model of any kind on one task."""
 
 import copy
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphact.tasks import Task, loss_of, metric_of
+from graphact.training.bar import progress_bar
 from graphact.training.loop import Progress, train
 from graphact.training.settings import TrainingSettings
 
@@ -35,7 +37,7 @@ def fit(
     settings: TrainingSettings | None = None,
     *,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Fit:
     """Train a model on a task with Adam and leave it with the parameters that validated best.
 
@@ -44,7 +46,8 @@ def fit(
         task: graph, samples, loss and metric.
         settings: epochs, batch size, optimizer; the paper's when left out.
         seed: decides the order of the samples.
-        progress: called after every epoch with the epoch, the number of epochs and the training loss.
+        progress: True shows a bar with the time left (needs the package rich); a function is called after every epoch
+            with the epoch, the number of epochs and the training loss.
 
     Example:
         >>> import torch
@@ -56,8 +59,9 @@ def fit(
         >>> result.test < 1.0
         True
     """
-    trainee = OneModel(model, task, seed)
-    selection = train(trainee, settings or TrainingSettings(), progress=progress)
+    trainee, settings = OneModel(model, task, seed), settings or TrainingSettings()
+    with progress_bar(settings.epochs) if progress is True else nullcontext(progress or None) as watch:
+        selection = train(trainee, settings, progress=watch)
     if trainee.best is not None:
         model.load_state_dict(trainee.best)
     return Fit(
