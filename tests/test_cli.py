@@ -142,7 +142,7 @@ def test_list_and_help(capsys):
 
 def test_data_check(tmp_path, capsys):
     assert main(["data", "check", "--data", str(tmp_path)]) == 1
-    assert "missing" in capsys.readouterr().out
+    assert "missing  molene/RADOMEH.tar.gz" in capsys.readouterr().out.splitlines()
     if os.environ.get("GRAPHACT_DATA"):
         assert main(["data", "check"]) == 0
 

@@ -29,5 +29,5 @@ def data(options: argparse.Namespace) -> int:
         return 0
     states = check(options.data)
     for state in states:
-        sys.stdout.write(f"{state.status:8s} {state.dataset}/{state.file}\n")
+        sys.stdout.write(f"{state.status:8s} {state.file}\n")
     return 0 if all(state.status == "ok" for state in states) else 1
