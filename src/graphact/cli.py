@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def call(arguments: Sequence[str] | None) -> int:
-    """Import, parse and call; imports take a second, in which a user may press Ctrl-C."""
+    """Parse and call."""
     from graphact.experiments.store import StoreError
     from graphact.tasks import DataError
 
