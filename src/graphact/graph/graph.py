@@ -1,14 +1,16 @@
 """The graph: one frozen, validated sparse shift operator."""
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION, check_choice, check_tensor
-from graphact.graph import build, convert, edit, generators, normalize
+from graphact.graph import build, convert, edit, files, generators, normalize
 from graphact.graph.neighborhoods import Neighborhoods
 from graphact.graph.patterns import hop_pattern
 
@@ -30,7 +32,7 @@ class Graph:
 
     All sorting, checking and transposing happens here, once. Use the constructors: :meth:`from_edge_index`,
     :meth:`from_dense`, :meth:`from_scipy`, :meth:`from_networkx`, :meth:`from_pyg`, :meth:`stochastic_block_model`,
-    :meth:`nearest_neighbors`, :meth:`union`.
+    :meth:`nearest_neighbors`, :meth:`union`, :meth:`load`.
 
     Attributes:
         incoming: for every node, the neighbours that it hears.
@@ -138,6 +140,23 @@ class Graph:
     def union(cls, graphs: Iterable["Graph"]) -> "Graph":
         """Put graphs side by side, without edges between them, nodes in the given order."""
         return cls._from_entries(*edit.union(list(graphs)))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Graph":
+        """Read a graph from a file: SciPy's ``.npz``, which holds S, or a list of edges.
+
+        A list of edges (``.txt``, ``.csv``, ``.edges``) has a line ``source target [weight]`` for each directed edge,
+        apart by spaces or commas; a line ``# nodes N`` gives the number of nodes where the last ones have no edge.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: the ending is unknown, or the file does not hold a graph.
+        """
+        return cls._from_entries(*files.read_entries(Path(path)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the graph to a file that :meth:`load` reads; the ending of its name gives the format."""
+        files.write_entries(Path(path), *self._entries(), self.num_nodes)
 
     @classmethod
     def _from_entries(cls, target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> "Graph":

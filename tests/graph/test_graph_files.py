@@ -1,0 +1,63 @@
+"""Graph files: what is written is read, and damaged files are named."""
+
+import numpy as np
+import pytest
+import torch
+
+from graphact import Graph
+
+DIRECTED = Graph.from_edge_index([[0, 1, 2, 2, 0], [1, 2, 0, 2, 2]], torch.tensor([0.1, -2.5, 1 / 3, 4.0, 0.0]), 5)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".txt", ".csv", ".edges"])
+def test_what_is_written_is_read(tmp_path, suffix):
+    path = tmp_path / f"graph{suffix}"
+    DIRECTED.save(path)
+    loaded = Graph.load(path)
+    assert torch.equal(loaded.to_dense(), DIRECTED.to_dense())
+    assert torch.equal(loaded.incoming.members, DIRECTED.incoming.members)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_edges_point_from_the_first_column_to_the_second(tmp_path):
+    path = tmp_path / "edges.csv"
+    path.write_text("# a comment\n0,1,2.5\n1,2,-1\n")
+    assert torch.equal(Graph.load(path).to_dense(), torch.tensor([[0.0, 0, 0], [2.5, 0, 0], [0, -1, 0]]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("g.txt", b"0 1\n1 x\n", "g.txt is not a graph file"),
+        ("g.txt", b"0 1 1 1\n", "got 4 columns"),
+        ("g.txt", b"0.5 1\n", "numbers from 0 on"),
+        ("g.txt", b"-1 1\n", "numbers from 0 on"),
+        ("g.txt", b"0 1 nan\n", "finite"),
+        ("g.txt", b"# nodes 2\n0 2\n", "from 0 to 1"),
+        ("g.npz", b"PK not really", "g.npz is not a graph file"),
+        ("g.pickle", b"", "path must end in"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        Graph.load(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no graph file"):
+        Graph.load(tmp_path / "none.npz")
+
+
+def test_an_archive_with_pickled_objects_is_refused(tmp_path):
+    path = tmp_path / "g.npz"
+    np.savez(path, format=np.array([b"csr", {}], dtype=object), shape=np.array([1, 1]))
+    with pytest.raises(ValueError, match="not a graph file"):
+        Graph.load(path)
+
+
+def test_an_empty_list_with_a_number_of_nodes(tmp_path):
+    path = tmp_path / "g.edges"
+    path.write_text("# nodes 3\n")
+    assert (Graph.load(path).num_nodes, Graph.load(path).num_edges) == (3, 0)
