@@ -16,8 +16,10 @@ from graphact.tasks import Task, loss_of, metric_of
 from graphact.training.capture import captured_step
 from graphact.training.loop import Progress, train
 from graphact.training.settings import TrainingSettings
-from graphact.training.stacked import StackedGraphs, all_shifts, mix_shifts, stacked_filter
+from graphact.training.stacked import StackedGraphs
 from graphact.training.stacked_activation import AtOneNode, Everywhere, stacked_activation
+from graphact.training.stacked_filter import stacked_filter
+from graphact.training.stacked_signal import FilteredInputs, ShiftedInputs, StackedSignal
 
 
 @dataclass(frozen=True)
@@ -122,13 +124,16 @@ class Fleet:
             best_epoch=selection.epoch.tolist(),
         )
 
-    def _shift_inputs(self, tasks: Sequence[Task]) -> Tensor:
-        """All shifts that the first filter bank needs; the inputs never change, so they are computed once."""
+    def _shift_inputs(self, tasks: Sequence[Task]) -> ShiftedInputs:
+        """All shifts that the first filter bank and the activation after it need."""
         first_of = {owner: number for number, owner in reversed(list(enumerate(self.owner.tolist())))}
         graphs = [tasks[first_of[owner]].graph for owner in range(len(first_of))]
         stacked = StackedGraphs(move_graphs(graphs, self.inputs.device, self.inputs.dtype))
-        taps = self.state["filters.0.taps"].size(1)
-        return all_shifts(self.inputs.transpose(1, 2).contiguous(), stacked, taps).transpose(1, 2).contiguous()
+        taps, bias = self._bank(0)
+        hops = 0
+        if isinstance(self.template, GCNN) and self.template.activation.endswith("-ga"):
+            hops = self.template.hops
+        return ShiftedInputs(self.inputs, stacked, self.owner, taps.size(1) - 1, hops, bias is not None)
 
     def write_back(self) -> None:
         """Copy the parameters to the modules the fleet was made of."""
@@ -146,20 +151,21 @@ class Fleet:
         """
         graphs = self.graphs if graphs is None else graphs
         x = x.transpose(1, 2).contiguous()
-        return self._from_first_filter(stacked_filter(x, graphs, *self._bank(0)), graphs)
+        return self._after_first_filter(stacked_filter(x, graphs, *self._bank(0)), graphs)
 
     def _bank(self, layer: int) -> tuple[Tensor, Tensor | None]:
         """Taps and bias of a layer."""
         return self.state[f"filters.{layer}.taps"], self.state.get(f"filters.{layer}.bias")
 
-    def _from_first_filter(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
+    def _after_first_filter(self, signal: StackedSignal, graphs: StackedGraphs) -> Tensor:
         """All that follows the first filter bank."""
         assert isinstance(self.template, (GCNN, FIR))
-        for layer in range(len(self.template.filters)):
-            if layer > 0:
-                x = stacked_filter(x, graphs, *self._bank(layer))
-            where = self._where(graphs, is_last=layer + 1 == len(self.template.filters))
-            x = self._activate(x, where, layer) if isinstance(self.template, GCNN) else where.own(x)
+        depth = len(self.template.filters)
+        for layer in range(depth):
+            where = self._where(graphs, is_last=layer + 1 == depth)
+            x = self._activate(signal, where, layer) if isinstance(self.template, GCNN) else where.own(signal)
+            if layer + 1 < depth:
+                signal = stacked_filter(x, graphs, *self._bank(layer + 1))
         return self._read_out(x.transpose(1, 2) if self.nodes is None else x.squeeze(1))
 
     def _where(self, graphs: StackedGraphs, is_last: bool) -> Everywhere | AtOneNode:
@@ -172,18 +178,18 @@ class Fleet:
             self._read_node = AtOneNode(graphs, self.nodes)
         return self._read_node
 
-    def _activate(self, z: Tensor, where: Everywhere | AtOneNode, layer: int) -> Tensor:
+    def _activate(self, signal: StackedSignal, where: Everywhere | AtOneNode, layer: int) -> Tensor:
         assert isinstance(self.template, GCNN)
         activation = self.template.activations[layer]
         if not isinstance(activation, MixedActivation):
-            return torch.relu(where.own(z))
+            return torch.relu(where.own(signal))
         prefix = f"activations.{layer}"
         gamma = None
         if isinstance(activation, GraphAdaptiveKernel):
             learned = self.state.get(f"{prefix}.log_gamma")
-            gamma = z.new_full((len(self),), activation.initial_gamma) if learned is None else learned.exp()
+            gamma = self.inputs.new_full((len(self),), activation.initial_gamma) if learned is None else learned.exp()
         return stacked_activation(
-            z,
+            signal,
             where,
             operation_of(activation),
             isinstance(activation, (GraphAdaptive, GraphAdaptiveKernel)),
@@ -204,11 +210,10 @@ class Fleet:
 
     def answers(self, samples: Tensor, graphs: StackedGraphs | None = None) -> tuple[Tensor, Tensor]:
         """What the models say to samples ``(R, B)`` of their tasks, and what they should say."""
-        owner = self.owner.unsqueeze(1)
         if graphs is not None:
-            return self.forward(self.inputs[owner, samples], graphs), self._targets(samples)
-        shifts = self.shifted_inputs[owner, samples].transpose(1, 2)
-        return self._from_first_filter(mix_shifts(shifts, *self._bank(0)), self.graphs), self._targets(samples)
+            return self.forward(self.inputs[self.owner.unsqueeze(1), samples], graphs), self._targets(samples)
+        signal = FilteredInputs(self.shifted_inputs, samples, *self._bank(0))
+        return self._after_first_filter(signal, self.graphs), self._targets(samples)
 
     def _targets(self, samples: Tensor) -> Tensor:
         return self.targets[self.replicas.unsqueeze(1), samples]

@@ -1,5 +1,8 @@
 """Activations of many models side by side, at all nodes or only where it counts. Shapes as in ``stacked.py``."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -8,10 +11,12 @@ from graphact.graph import Graph
 from graphact.kernels import gradients
 from graphact.kernels.mixing import mix_terms
 from graphact.training.stacked import StackedGraphs
+from graphact.training.stacked_signal import StackedSignal
+from graphact.training.stars import Stars
 
 
 def stacked_activation(
-    z: Tensor,
+    signal: StackedSignal,
     where: "Everywhere | AtOneNode",
     op: str,
     shifted: bool,
@@ -23,7 +28,7 @@ def stacked_activation(
     """Localized (one hop) or graph-adaptive activation of each replica.
 
     Args:
-        z: ``(R, N, B, F)``.
+        signal: what the activation is applied to.
         where: the nodes whose values are wanted.
         op: "max", "min", "median" or "kernel".
         shifted: graph-adaptive (the signal is shifted before each hop) rather than localized.
@@ -32,8 +37,9 @@ def stacked_activation(
         gamma: widths of the kernel, ``(R,)``; None for other functions.
         closed: count nodes among their neighbours.
     """
-    values = where.hops(z, weights.size(1), op, shifted, closed, gamma)
-    return mix_terms(where.own(z), values, beta, weights)
+    hops = range(1, weights.size(1) + 1) if shifted else [0]
+    own, values = where.hops(signal, hops, op, closed, gamma)
+    return mix_terms(own, values, beta, weights)
 
 
 class Everywhere:
@@ -42,98 +48,58 @@ class Everywhere:
     def __init__(self, graphs: StackedGraphs) -> None:
         self.graphs = graphs
 
-    def own(self, z: Tensor) -> Tensor:
-        """The values of the nodes themselves."""
-        return z
+    def own(self, signal: StackedSignal) -> Tensor:
+        """The values of the nodes themselves, ``(R, N, B, F)``."""
+        return signal.everywhere(0)
 
-    def hops(self, z: Tensor, count: int, op: str, shifted: bool, closed: bool, gamma: Tensor | None) -> list[Tensor]:
-        """The function over the neighbourhoods, after 1..count shifts."""
+    def hops(
+        self, signal: StackedSignal, hops: Sequence[int], op: str, closed: bool, gamma: Tensor | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The values of the nodes themselves, and the function over their neighbourhoods after so many shifts."""
         values = []
-        for _ in range(count):
-            z = self.graphs.shift(z) if shifted else z
+        for hop in hops:
+            z = signal.everywhere(hop)
             rows = (z if gamma is None else z / gamma.view(-1, 1, 1, 1)).flatten(0, 1).flatten(1)
             values.append(evaluate(rows, self.graphs.union, op, closed).view(z.shape))
-        return values
+        return self.own(signal), values
 
 
 class AtOneNode:
-    """One node of each replica, all that the last layer needs where one node counts.
-
-    Only the values of that node and its neighbours are computed: D rows of the powers of S, from which on the graph of
-    a replica is a star. The slots of a star are filled with nodes in ascending order.
-    """
+    """One node of each replica."""
 
     def __init__(self, graphs: StackedGraphs, nodes: Tensor) -> None:
-        self.graphs = graphs
-        self.nodes = nodes + torch.arange(len(nodes), device=nodes.device) * graphs.num_nodes
-        pointers, members = graphs.union.incoming.pointers, graphs.union.incoming.members
-        counts = pointers[self.nodes + 1] - pointers[self.nodes]
-        hearer = torch.arange(len(nodes), device=nodes.device).repeat_interleave(counts)
-        offset = torch.arange(len(hearer), device=nodes.device) - (counts.cumsum(0) - counts)[hearer]
-        heard = members[pointers[self.nodes][hearer] + offset]
-        self.rows = torch.unique(torch.cat([heard, self.nodes]))
-        self.owner = self.rows // graphs.num_nodes
-        sizes = counts + 1
-        self.slot = torch.arange(len(self.rows), device=nodes.device) - (sizes.cumsum(0) - sizes)[self.owner]
-        self.width = int(sizes.max())
-        slot_of_row = self.owner * self.width + self.slot
-        self.centers = slot_of_row[torch.searchsorted(self.rows, self.nodes)]
-        self.leaves = slot_of_row[torch.searchsorted(self.rows, heard)]
-        self.hearer = hearer
-        self._stars: dict[int, tuple[Graph, Tensor]] = {}
-        self._rows_of_powers: dict[tuple[int, bool], Tensor] = {}
+        self.stars = Stars(graphs, nodes)
 
-    def own(self, z: Tensor) -> Tensor:
+    def own(self, signal: StackedSignal) -> Tensor:
         """The values of the nodes themselves, ``(R, 1, B, F)``."""
-        return z.flatten(0, 1)[self.nodes].unsqueeze(1)
+        return signal.around(self.stars, [])
 
-    def hops(self, z: Tensor, count: int, op: str, shifted: bool, closed: bool, gamma: Tensor | None) -> list[Tensor]:
-        """The function over the neighbourhood of the node, after 1..count shifts; each ``(R, 1, B, F)``."""
-        values = self.around(z, count, shifted)
-        if gamma is not None:
-            values = values / gamma.view(-1, 1, 1)
-        stars, centers = self.stars(count)
-        chosen = evaluate(values.flatten(0, 1), stars, op, closed)[centers]
-        return [term.unsqueeze(1) for term in chosen.view(len(self.nodes), count, *z.shape[2:]).unbind(1)]
+    def hops(
+        self, signal: StackedSignal, hops: Sequence[int], op: str, closed: bool, gamma: Tensor | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The value of the node itself, and the function over its neighbourhood after so many shifts."""
+        own, around = _LastRow.apply(signal.around(self.stars, hops))
+        values = around if gamma is None else around / gamma.view(-1, 1, 1, 1)
+        stars, centers = self.stars.union(len(hops))
+        chosen = evaluate(values.flatten(0, 1).flatten(1), stars, op, closed).index_select(0, centers)
+        return own, [term.unsqueeze(1) for term in chosen.view(len(around), len(hops), *around.shape[2:]).unbind(1)]
 
-    def around(self, z: Tensor, count: int, shifted: bool) -> Tensor:
-        """The shifted signals at the slots of the star, ``(R, count * D, B * F)``."""
-        if self.graphs.dense is not None:
-            return torch.bmm(self.rows_of_powers(count, shifted), z.flatten(2))
-        slots = torch.zeros(len(self.nodes) * self.width, dtype=torch.int64, device=z.device)
-        slots[self.owner * self.width + self.slot] = self.rows
-        hops = []
-        for _ in range(count):
-            z = self.graphs.shift(z) if shifted else z
-            hops.append(z.flatten(0, 1).flatten(1).index_select(0, slots).view(len(self.nodes), self.width, -1))
-        return torch.cat(hops, dim=1)
 
-    def rows_of_powers(self, count: int, shifted: bool) -> Tensor:
-        """The rows of S, S^2, ... (or of the identity) at the slots, ``(R, count * D, N)``; computed once."""
-        if (count, shifted) not in self._rows_of_powers:
-            matrices = self.graphs.dense
-            assert matrices is not None
-            power = torch.eye(self.graphs.num_nodes, dtype=matrices.dtype, device=matrices.device).expand_as(matrices)
-            parts = []
-            for _ in range(count):
-                power = torch.bmm(matrices, power) if shifted else power
-                part = matrices.new_zeros(len(self.nodes), self.width, self.graphs.num_nodes)
-                part[self.owner, self.slot] = power[self.owner, self.rows % self.graphs.num_nodes]
-                parts.append(part)
-            self._rows_of_powers[count, shifted] = torch.cat(parts, dim=1)
-        return self._rows_of_powers[count, shifted]
+class _LastRow(torch.autograd.Function):
+    """The last row of each replica beside all of them, of which the rest of the work leaves the last alone.
 
-    def stars(self, count: int) -> tuple[Graph, Tensor]:
-        """The stars of all replicas and hops as one graph, and their centers."""
-        if count not in self._stars:
-            replica, hop = (torch.arange(size, device=self.nodes.device) for size in (len(self.nodes), count))
-            start = ((replica.unsqueeze(1) * count + hop) - replica.unsqueeze(1)) * self.width
-            centers = self.centers.unsqueeze(1) + start
-            sources, targets = self.leaves.unsqueeze(1) + start[self.hearer], centers[self.hearer]
-            edge_index = torch.stack([sources.flatten(), targets.flatten()])
-            graph = Graph.from_edge_index(edge_index, num_nodes=len(self.nodes) * count * self.width)
-            self._stars[count] = graph, centers.flatten()
-        return self._stars[count]
+    Autograd would make two gradients as large as the signal and add them; here that of the row is added in place to
+    the other, which nobody else holds.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, signal: Tensor) -> tuple[Tensor, Tensor]:
+        return signal[:, -1:].clone(), signal.view_as(signal)
+
+    @staticmethod
+    def backward(ctx: Any, grad_row: Tensor, grad_all: Tensor) -> Tensor:
+        grad_all[:, -1:] += grad_row
+        return grad_all
 
 
 def evaluate(rows: Tensor, graph: Graph, op: str, closed: bool) -> Tensor:

@@ -1,0 +1,140 @@
+"""Filtered signals of many models side by side, in the form in which they are cheapest to shift and to read.
+
+An activation asks a signal z for its shifts: at all nodes, or only at a node and its neighbours. What the answer costs
+depends on where z comes from. Shapes as in ``stacked.py``.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from graphact.training.stacked import StackedGraphs, all_shifts
+from graphact.training.stars import Stars
+
+
+class StackedSignal(Protocol):
+    """A signal z of each replica."""
+
+    def everywhere(self, hop: int) -> Tensor:
+        """``S^hop z`` at all nodes, ``(R, N, B, F)``."""
+
+    def around(self, stars: Stars, hops: Sequence[int]) -> Tensor:
+        """``S^hop z`` at the slots of each star, hop after hop, then z at its center: ``(R, H D + 1, B, F)``."""
+
+
+class KnownSignal:
+    """A signal given by its values ``(R, N, B, F)``; each shift is one step from the last."""
+
+    def __init__(self, values: Tensor, graphs: StackedGraphs) -> None:
+        self.shifts, self.graphs = [values], graphs
+
+    def everywhere(self, hop: int) -> Tensor:
+        """See :class:`StackedSignal`."""
+        while len(self.shifts) <= hop:
+            self.shifts.append(self.graphs.shift(self.shifts[-1]))
+        return self.shifts[hop]
+
+    def around(self, stars: Stars, hops: Sequence[int]) -> Tensor:
+        """See :class:`StackedSignal`."""
+        if self.graphs.dense is not None:
+            return product(stars.rows_of_powers(tuple(hops)), self.shifts[0])
+        rows = [self.everywhere(hop).flatten(0, 1).index_select(0, stars.slots.flatten()) for hop in hops]
+        centers = self.everywhere(0).flatten(0, 1).index_select(0, stars.nodes)
+        parts = [row.unflatten(0, stars.slots.shape) for row in rows]
+        return torch.cat([*parts, centers.unsqueeze(1)], dim=1)
+
+
+class SpectralSignal:
+    """A signal given by its coefficients ``(R, N, B, F)`` in the eigenbasis of S, where a shift is a scaling."""
+
+    def __init__(self, coefficients: Tensor, graphs: StackedGraphs) -> None:
+        self.coefficients, self.graphs = coefficients, graphs
+
+    def everywhere(self, hop: int) -> Tensor:
+        """See :class:`StackedSignal`."""
+        return product(self.graphs.scaled_vectors(hop), self.coefficients)
+
+    def around(self, stars: Stars, hops: Sequence[int]) -> Tensor:
+        """See :class:`StackedSignal`."""
+        return product(stars.rows_in_eigenbasis(tuple(hops)), self.coefficients)
+
+
+class FilteredInputs:
+    """A filter bank on inputs whose shifts are known: its shifts are other sums of the same columns.
+
+    ``S^hop z = sum_k h_k S^(k + hop) x + b S^hop 1``, so no shift remains to be made.
+    """
+
+    def __init__(self, inputs: "ShiftedInputs", samples: Tensor, taps: Tensor, bias: Tensor | None) -> None:
+        self.inputs, self.samples, self.taps, self.bias = inputs, samples, taps, bias
+
+    def everywhere(self, hop: int) -> Tensor:
+        """See :class:`StackedSignal`."""
+        return self._mix(self._columns, hop)
+
+    @property
+    def _columns(self) -> Tensor:
+        if not hasattr(self, "_everywhere"):
+            nodes = torch.arange(self.inputs.num_nodes, device=self.samples.device)
+            self._everywhere = self.inputs.columns(nodes.expand(len(self.samples), -1), self.samples)
+        return self._everywhere
+
+    def around(self, stars: Stars, hops: Sequence[int]) -> Tensor:
+        """See :class:`StackedSignal`."""
+        slots = stars.slots % self.inputs.num_nodes
+        columns = self.inputs.columns(slots, self.samples)
+        center = self.inputs.columns((stars.nodes % self.inputs.num_nodes).unsqueeze(1), self.samples)
+        return torch.cat([*(self._mix(columns, hop) for hop in hops), self._mix(center, 0)], dim=1)
+
+    def _mix(self, columns: Tensor, hop: int) -> Tensor:
+        replicas, nodes, samples, width = columns.shape
+        bank = self.inputs.bank(self.taps, self.bias, hop)
+        return torch.bmm(columns.view(replicas, nodes * samples, width), bank).view(replicas, nodes, samples, -1)
+
+
+class ShiftedInputs:
+    """The inputs of a fleet and their shifts, computed once: inputs never change.
+
+    Args:
+        inputs: ``(G, S, N, F_in)``, the samples of each distinct task.
+        graphs: the graph of each.
+        owner: ``(R,)``, for each replica its task among the G.
+        order: of the first filter bank.
+        hops: how often its result will be shifted.
+        with_bias: whether it has a bias, which is shifted too.
+    """
+
+    def __init__(
+        self, inputs: Tensor, graphs: StackedGraphs, owner: Tensor, order: int, hops: int, with_bias: bool
+    ) -> None:
+        self.num_tasks, self.num_samples, self.num_nodes, features = inputs.shape
+        self.owner, self.hops = owner, hops
+        table = all_shifts(inputs.transpose(1, 2).contiguous(), graphs, order + 1 + hops)
+        if with_bias:
+            ones = inputs.new_ones(self.num_tasks, self.num_nodes, 1, 1)
+            constants = all_shifts(ones, graphs, 1 + hops)
+            table = torch.cat([table, constants.expand(-1, -1, self.num_samples, -1)], dim=-1)
+        self.table = table.flatten(0, 2)
+        self.features = features
+
+    def columns(self, nodes: Tensor, samples: Tensor) -> Tensor:
+        """What a filter bank sums, at the given nodes ``(R, n)`` for the given samples ``(R, B)``: ``(R, n, B, C)``."""
+        rows = self.owner.unsqueeze(1) * self.num_nodes + nodes
+        index = rows.unsqueeze(2) * self.num_samples + samples.unsqueeze(1)
+        return self.table.index_select(0, index.flatten()).view(*index.shape, -1)
+
+    def bank(self, taps: Tensor, bias: Tensor | None, hop: int) -> Tensor:
+        """The weights of the columns for ``S^hop z``, ``(R, C, F_out)``."""
+        before, after = hop, self.hops - hop
+        weights = F.pad(taps.flatten(1, 2), (0, 0, before * self.features, after * self.features))
+        if bias is None:
+            return weights
+        return torch.cat([weights, F.pad(bias.unsqueeze(1), (0, 0, before, after))], dim=1)
+
+
+def product(matrices: Tensor, signal: Tensor) -> Tensor:
+    """A matrix ``(R, M, N)`` for each replica times a signal ``(R, N, B, F)``."""
+    return torch.bmm(matrices, signal.flatten(2)).view(*matrices.shape[:2], *signal.shape[2:])
