@@ -1,11 +1,13 @@
 """The trained coefficients that localized and graph-adaptive activations share."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphact._checks import check_companion, check_tensor
+from graphact.kernels.mixing import mix_terms
 
 
 def check_coefficients(beta: Any, weights: Any, x: Tensor) -> tuple[Tensor | float, Tensor]:
@@ -26,6 +28,9 @@ def check_coefficients(beta: Any, weights: Any, x: Tensor) -> tuple[Tensor | flo
     return beta, weights
 
 
-def pointwise(x: Tensor, beta: Tensor | float) -> Tensor:
-    """The first term of both activations, ``beta * ReLU(x)``."""
-    return beta * torch.relu(x)
+def mix(x: Tensor, terms: Sequence[Tensor], beta: Tensor | float, weights: Tensor) -> Tensor:
+    """``beta * ReLU(x) + sum_k weights[k] * terms[k]``."""
+    if not isinstance(beta, Tensor):
+        beta = torch.tensor(beta, dtype=x.dtype, device=x.device)
+    values = [term.unsqueeze(0) for term in terms]
+    return mix_terms(x.unsqueeze(0), values, beta.reshape(1), weights.unsqueeze(0)).squeeze(0)

@@ -5,10 +5,10 @@ from torch import Tensor
 
 from graphact._checks import check_companion, check_tensor
 from graphact.functional.shift import shift
-from graphact.graph.graph import Graph, check_graph, check_signal
+from graphact.graph.divided import AnyGraph, check_on_any_graph
 
 
-def graph_filter(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
+def graph_filter(x: Tensor, graph: AnyGraph, taps: Tensor) -> Tensor:
     r"""Filter a signal with a polynomial of the shift operator, equations (1) and (2) of the paper.
 
     .. math:: y = \sum_{k=0}^{K} h_k S^k x
@@ -34,8 +34,7 @@ def graph_filter(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
         >>> graphact.functional.graph_filter(x, path, torch.tensor([1.0, 10.0])).squeeze()
         tensor([21., 52., 24.])
     """
-    graph = check_graph("graph", graph)
-    x = check_signal(x, graph)
+    x, graph = check_on_any_graph(x, graph)
     taps = check_companion("taps", check_tensor("taps", taps), x)
     if taps.dim() == 1 and taps.size(0) > 0:
         return _one_filter(x, graph, taps)
@@ -49,7 +48,7 @@ def graph_filter(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
     return _mix_then_shift(x, graph, taps)
 
 
-def _one_filter(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
+def _one_filter(x: Tensor, graph: AnyGraph, taps: Tensor) -> Tensor:
     out = taps[0] * x
     for tap in taps[1:]:
         x = shift(x, graph)
@@ -57,7 +56,7 @@ def _one_filter(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
     return out
 
 
-def _shift_then_mix(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
+def _shift_then_mix(x: Tensor, graph: AnyGraph, taps: Tensor) -> Tensor:
     """All shifts of the few input features, then one matrix product."""
     shifts = [x]
     for _ in range(taps.size(0) - 1):
@@ -65,7 +64,7 @@ def _shift_then_mix(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
     return torch.cat(shifts, dim=-1) @ taps.flatten(0, 1)
 
 
-def _mix_then_shift(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
+def _mix_then_shift(x: Tensor, graph: AnyGraph, taps: Tensor) -> Tensor:
     """One matrix product, then Horner's scheme on the few output features."""
     *lower, out = (x @ taps.transpose(0, 1).flatten(1, 2)).split(taps.size(2), dim=-1)
     for term in reversed(lower):

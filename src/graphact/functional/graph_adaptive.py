@@ -1,16 +1,20 @@
 """The paper's graph-adaptive activations."""
 
+from collections.abc import Iterator
+from functools import partial
+
 from torch import Tensor
 
-from graphact.functional.coefficients import check_coefficients, pointwise
-from graphact.functional.neighborhood import Operation, check_operation, neighborhood
+from graphact.functional.coefficients import check_coefficients, mix
+from graphact.functional.hop import hop
+from graphact.functional.neighborhood import Operation, check_operation
 from graphact.functional.shift import shift
-from graphact.graph.graph import Graph, check_graph, check_signal
+from graphact.graph.divided import AnyGraph, DividedGraph, check_on_any_graph
 
 
 def graph_adaptive(
     x: Tensor,
-    graph: Graph,
+    graph: AnyGraph,
     beta: Tensor | float,
     weights: Tensor,
     op: Operation = "max",
@@ -50,13 +54,19 @@ def graph_adaptive(
         >>> graphact.functional.graph_adaptive(x, path, beta=1.0, weights=torch.tensor([0.5]), op="max").squeeze()
         tensor([ 3.5000, -1.0000,  6.5000])
     """
-    graph = check_graph("graph", graph)
-    x = check_signal(x, graph)
+    x, graph = check_on_any_graph(x, graph)
     op = check_operation(op)
     beta, weights = check_coefficients(beta, weights, x)
-    out = pointwise(x, beta)
-    shifted = x
-    for weight in weights:
-        shifted = shift(shifted, graph)
-        out = out + weight * neighborhood(shifted, graph, op, gamma=gamma, closed=closed)
-    return out
+    return mix(x, list(_terms(x, graph, op, len(weights), gamma, closed)), beta, weights)
+
+
+def _terms(
+    x: Tensor, graph: AnyGraph, op: Operation, hops: int, gamma: float | Tensor, closed: bool
+) -> Iterator[Tensor]:
+    """The function of S x, ..., S^K x; one look at the neighbours of S^k x gives the next shift, too."""
+    shifted = shift(x, graph)
+    for number in range(1, hops + 1):
+        look = partial(hop, op=op, gamma=gamma, closed=closed, shifting=number < hops)
+        term, *following = graph.hop(shifted, look) if isinstance(graph, DividedGraph) else look(shifted, graph)
+        yield term
+        shifted = following[0] if following else shifted

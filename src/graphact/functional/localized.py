@@ -1,21 +1,25 @@
 """The localized activations of Ruiz et al."""
 
+from collections.abc import Iterable
+
 from torch import Tensor
 
-from graphact.functional.coefficients import check_coefficients, pointwise
+from graphact.functional.coefficients import check_coefficients, mix
 from graphact.functional.neighborhood import (
     Operation,
     check_operation,
     evaluate_function,
     evaluate_kernel,
+    neighborhood,
 )
-from graphact.graph.graph import Graph, check_graph, check_signal
+from graphact.graph.divided import AnyGraph, DividedGraph, check_on_any_graph
+from graphact.graph.graph import Graph
 from graphact.kernels import gradients
 
 
 def localized(
     x: Tensor,
-    graph: Graph,
+    graph: AnyGraph,
     beta: Tensor | float,
     weights: Tensor,
     op: Operation = "max",
@@ -53,16 +57,23 @@ def localized(
         >>> graphact.functional.localized(x, path, beta=1.0, weights=torch.tensor([1.0, 10.0]), op="max").squeeze()
         tensor([ 39., -16.,  42.])
     """
-    graph = check_graph("graph", graph)
-    x = check_signal(x, graph)
+    x, graph = check_on_any_graph(x, graph)
     op = check_operation(op)
     beta, weights = check_coefficients(beta, weights, x)
-    out = pointwise(x, beta)
-    terms = _extremes(x, graph, op, len(weights), closed) if op in ("max", "min") else None
-    for hop, weight in enumerate(weights, start=1):
-        term = _over_pattern(x, graph, op, hop, gamma, closed) if terms is None else terms[hop - 1]
-        out = out + weight * term
-    return out
+    return mix(x, list(_terms(x, graph, op, len(weights), gamma, closed)), beta, weights)
+
+
+def _terms(
+    x: Tensor, graph: AnyGraph, op: Operation, hops: int, gamma: float | Tensor, closed: bool
+) -> Iterable[Tensor]:
+    """The function over the neighbours of 1..hops hops."""
+    if isinstance(graph, DividedGraph):
+        return graph.reach(
+            x, hops, closed, lambda y, *pieces: tuple(neighborhood(y, piece, op, gamma=gamma) for piece in pieces)
+        )
+    if op in ("max", "min"):
+        return _extremes(x, graph, op, hops, closed)
+    return (_over_pattern(x, graph, op, hop, gamma, closed) for hop in range(1, hops + 1))
 
 
 def _extremes(x: Tensor, graph: Graph, op: Operation, hops: int, closed: bool) -> list[Tensor]:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from graphact._checks import check_companion, check_positive
-from graphact.graph import Graph, Neighborhoods
+from graphact.graph import Neighborhoods
+from graphact.graph.divided import AnyGraph, DividedGraph
 from graphact.graph.graph import check_graph, check_signal
 from graphact.kernels import gradients
 from graphact.kernels.reference import gather_nodes
@@ -18,7 +19,7 @@ Operation = Literal["max", "min", "median", "kernel"] | NeighborhoodFunction
 NAMED_OPERATIONS = ("max", "min", "median", "kernel")
 
 
-def neighborhood_max(x: Tensor, graph: Graph, *, closed: bool = False) -> Tensor:
+def neighborhood_max(x: Tensor, graph: AnyGraph, *, closed: bool = False) -> Tensor:
     r"""The largest value among each node's neighbours: :math:`\max\{x_j : j \in \mathcal{N}_i\}`.
 
     Args:
@@ -44,12 +45,12 @@ def neighborhood_max(x: Tensor, graph: Graph, *, closed: bool = False) -> Tensor
     return neighborhood(x, graph, "max", closed=closed)
 
 
-def neighborhood_min(x: Tensor, graph: Graph, *, closed: bool = False) -> Tensor:
+def neighborhood_min(x: Tensor, graph: AnyGraph, *, closed: bool = False) -> Tensor:
     r"""The smallest value among each node's neighbours; otherwise as :func:`neighborhood_max`."""
     return neighborhood(x, graph, "min", closed=closed)
 
 
-def neighborhood_median(x: Tensor, graph: Graph, *, closed: bool = False) -> Tensor:
+def neighborhood_median(x: Tensor, graph: AnyGraph, *, closed: bool = False) -> Tensor:
     r"""The lower median of the values of each node's neighbours; otherwise as :func:`neighborhood_max`.
 
     Of an even number of values, the lower of the two in the middle is taken, as :func:`torch.median` does.
@@ -64,7 +65,7 @@ def neighborhood_median(x: Tensor, graph: Graph, *, closed: bool = False) -> Ten
     return neighborhood(x, graph, "median", closed=closed)
 
 
-def neighborhood_kernel(x: Tensor, graph: Graph, gamma: float | Tensor = 0.1, *, closed: bool = False) -> Tensor:
+def neighborhood_kernel(x: Tensor, graph: AnyGraph, gamma: float | Tensor = 0.1, *, closed: bool = False) -> Tensor:
     r"""How much each node agrees with its neighbours, equation (11) of the paper.
 
     .. math:: g_i = \exp\Big(-\sum_{j \in \mathcal{N}_i} (x_i - x_j)^2 / (2 \gamma^2)\Big)
@@ -90,7 +91,7 @@ def neighborhood_kernel(x: Tensor, graph: Graph, gamma: float | Tensor = 0.1, *,
     return neighborhood(x, graph, "kernel", gamma=gamma, closed=closed)
 
 
-def neighborhood_apply(x: Tensor, graph: Graph, function: NeighborhoodFunction, *, closed: bool = False) -> Tensor:
+def neighborhood_apply(x: Tensor, graph: AnyGraph, function: NeighborhoodFunction, *, closed: bool = False) -> Tensor:
     r"""Apply your own function to every neighbourhood.
 
     Args:
@@ -133,9 +134,11 @@ def check_operation(op: Operation) -> Operation:
 
 
 def neighborhood(
-    x: Tensor, graph: Graph, op: Operation, *, gamma: float | Tensor = 0.1, closed: bool = False
+    x: Tensor, graph: AnyGraph, op: Operation, *, gamma: float | Tensor = 0.1, closed: bool = False
 ) -> Tensor:
     """Evaluate ``op``, by name or as a function, over the one-hop neighbourhood of every node."""
+    if isinstance(graph, DividedGraph):
+        return graph.hop(x, lambda y, piece: (neighborhood(y, piece, op, gamma=gamma, closed=closed),))[0]
     graph = check_graph("graph", graph)
     x = check_signal(x, graph)
     op = check_operation(op)
@@ -148,7 +151,11 @@ def neighborhood(
 
 def evaluate_kernel(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods, gamma: float | Tensor) -> Tensor:
     """The Gaussian kernel over given neighbour lists."""
-    spread = gradients.spread(x, incoming, outgoing)
+    return gaussian(gradients.spread(x, incoming, outgoing), gamma, x)
+
+
+def gaussian(spread: Tensor, gamma: float | Tensor, x: Tensor) -> Tensor:
+    """The kernel from the sum of squared distances of a signal ``x`` and its width."""
     if isinstance(gamma, Tensor):
         if gamma.numel() != 1:
             raise ValueError(f"gamma must have one element, got the shape {tuple(gamma.shape)}")

@@ -3,11 +3,12 @@
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
-from graphact.graph.graph import Graph, check_graph, check_signal
+from graphact.graph.divided import AnyGraph, DividedGraph
+from graphact.graph.graph import check_graph, check_signal
 from graphact.kernels import gradients
 
 
-def shift(x: Tensor, graph: Graph) -> Tensor:
+def shift(x: Tensor, graph: AnyGraph) -> Tensor:
     r"""Let every node combine the values of the nodes it hears, once.
 
     .. math:: [Sx]_i = \sum_j S_{ij} x_j
@@ -29,6 +30,8 @@ def shift(x: Tensor, graph: Graph) -> Tensor:
         >>> graphact.functional.shift(torch.tensor([[1.0], [2.0], [4.0]]), path).squeeze()
         tensor([2., 5., 2.])
     """
+    if isinstance(graph, DividedGraph):
+        return graph.hop(x, lambda y, piece: (shift(y, piece),))[0]
     graph = check_graph("graph", graph)
     x = check_signal(x, graph)
     if graph.diagonal is None:

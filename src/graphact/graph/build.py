@@ -115,6 +115,12 @@ def transpose(rows: Tensor, members: Tensor, weight: Tensor) -> tuple[Tensor, Te
     return by_member, rows[order], weight[order]
 
 
+def places(incoming: Neighborhoods) -> Tensor:
+    """For each edge, in the order of the outgoing lists, its place in the incoming list that holds it; int32."""
+    order = torch.argsort(incoming.members, stable=True)
+    return (order - incoming.pointers[incoming.rows[order]]).int()
+
+
 def build_structure(
     rows: Tensor, members: Tensor, weight: Tensor, num_nodes: int
 ) -> tuple[Neighborhoods, Neighborhoods, Tensor, bool]:

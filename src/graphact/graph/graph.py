@@ -41,6 +41,7 @@ class Graph:
         outgoing_weight: the same entries in the order of ``outgoing``.
         diagonal: ``(N,)``, the diagonal of S, or None where it is zero.
         is_directed: whether S differs from its transpose.
+        places: ``(E,)``, for each edge in the order of ``outgoing`` its place in the ``incoming`` list that holds it.
 
     Example:
         >>> import torch, graphact
@@ -58,6 +59,11 @@ class Graph:
     diagonal: Tensor | None
     is_directed: bool
     _patterns: dict[tuple[int, bool, bool], Neighborhoods] = field(default_factory=dict)
+    places: Tensor = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.places is None:
+            object.__setattr__(self, "places", build.places(self.incoming))  # type: ignore[unreachable]
 
     # Constructors
 
@@ -261,7 +267,8 @@ class Graph:
             for entries in (weight, *([] if diagonal is None else [diagonal])):
                 build.check_finite(f"weights in {dtype}", entries)
         patterns = {key: pattern.to(device) for key, pattern in self._patterns.items()}
-        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, self.is_directed, patterns)
+        places = self.places.to(device)
+        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, self.is_directed, patterns, places)
 
     def to_dense(self) -> Tensor:
         """The shift operator as a dense matrix, ``(N, N)``."""
@@ -288,7 +295,7 @@ class Graph:
         """The same edges with other weights."""
         rows, members = self.incoming.rows, self.incoming.members
         incoming, outgoing, outgoing_weight, directed = build.build_structure(rows, members, weight, self.num_nodes)
-        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, directed)
+        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, directed, places=self.places)
 
 
 def check_graph(name: str, value: Any) -> Graph:

@@ -98,14 +98,14 @@ def mix_gradients(
     laid_out, length, period = _lay_out(own, weights)
     grad_own = torch.empty_like(own, memory_format=torch.contiguous_format)
     grad_values = [torch.empty_like(grad_own) for _ in values]
-    sums = own.new_zeros(len(beta), len(values) + 1, period)
+    sums = own.new_zeros(len(beta), len(values) + 1, period, dtype=torch.float64)
     inputs = (_flat(grad), _flat(own), _flat(values[0]), _flat(values[-1]), _flat(beta), laid_out)
     outputs = (_flat(grad_own), _flat(grad_values[0]), _flat(grad_values[-1]), sums.numpy())
     sizes = (np.uint64(length), np.uint64(period), len(values) == 2)
     run(mix_gradients_kernel, _replicas(len(beta)), *inputs, *outputs, *sizes)
     by_feature = sums.view(len(beta), len(values) + 1, -1, own.size(-1)).sum(2)
     of_weights = by_feature[:, 1:] if weights.dim() == 3 else by_feature[:, 1:].sum(-1)
-    return grad_own, grad_values, by_feature[:, 0].sum(-1), of_weights
+    return grad_own, grad_values, by_feature[:, 0].sum(-1).to(own.dtype), of_weights.to(own.dtype)
 
 
 def _lay_out(own: Tensor, weights: Tensor) -> tuple[Array, int, int]:

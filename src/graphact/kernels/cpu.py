@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
-from graphact.kernels import _cpu_median, _cpu_select, _cpu_sums
+from graphact.kernels import _cpu_median, _cpu_select, _cpu_sums, reference
 from graphact.kernels._cpu_mix import mix, mix_gradients
 from graphact.kernels._cpu_run import ranges, run, sections
 from graphact.kernels.reference import LOSES_EVERY_COMPARISON, Lists, accumulation_dtype
@@ -87,6 +87,32 @@ def route(grad: Tensor, chosen: Tensor) -> Tensor:
         sizes = (np.uint64(size) for size in (layout.columns, number, width))
         run(_cpu_select.route, work, np.uint64(layout.nodes), *signals, *sizes)
     return layout.leave(out)
+
+
+def hop(
+    x: Tensor, weight: Tensor, lists: Lists, op: str, closed: bool, shifting: bool, longest: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See :func:`graphact.kernels.reference.hop`."""
+    shifted = shift(x, weight, lists) if shifting else x.new_empty(0)
+    if op == "kernel":
+        return spread(x, lists), x.new_empty(0, dtype=torch.uint8), shifted
+    values, chosen = select(x, None, lists, op, closed)
+    return values, reference.places_of(chosen, lists).to(reference.place_dtype(longest)), shifted
+
+
+def turn(
+    grad: Tensor,
+    places: Tensor,
+    grad_shifted: Tensor | None,
+    turned_weight: Tensor,
+    positions: Tensor,
+    incoming: Lists,
+    outgoing: Lists,
+    closed: bool,
+) -> Tensor:
+    """See :func:`graphact.kernels.reference.turn`."""
+    routed = route(grad, reference.chosen_at(places, incoming, closed))
+    return routed if grad_shifted is None else routed + shift(grad_shifted, turned_weight, outgoing)
 
 
 def spread(x: Tensor, lists: Lists) -> Tensor:

@@ -43,6 +43,38 @@ def _pull(grad: Tensor, x: Tensor, incoming: list[Tensor], outgoing: list[Tensor
     return implementation(x).pull(grad, x, Lists(*incoming), Lists(*outgoing))
 
 
+@torch.library.custom_op("graphact::hop", mutates_args=())
+def _hop(
+    x: Tensor,
+    weight: Tensor,
+    turned_weight: Tensor,
+    places: Tensor,
+    incoming: list[Tensor],
+    outgoing: list[Tensor],
+    op: str,
+    closed: bool,
+    shifting: bool,
+    longest: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return implementation(x).hop(x, weight, Lists(*incoming), op, closed, shifting, longest)
+
+
+@torch.library.custom_op("graphact::turn", mutates_args=())
+def _turn(
+    grad: Tensor,
+    chosen: Tensor,
+    grad_shifted: Tensor | None,
+    weight: Tensor,
+    turned_weight: Tensor,
+    places: Tensor,
+    incoming: list[Tensor],
+    outgoing: list[Tensor],
+    closed: bool,
+) -> Tensor:
+    lists = Lists(*incoming), Lists(*outgoing)
+    return implementation(grad).turn(grad, chosen, grad_shifted, turned_weight, places, *lists, closed)
+
+
 # Shapes, for compile and export
 
 
@@ -74,6 +106,41 @@ def _(x: Tensor, incoming: list[Tensor], outgoing: list[Tensor]) -> Tensor:
 @_pull.register_fake
 def _(grad: Tensor, x: Tensor, incoming: list[Tensor], outgoing: list[Tensor]) -> Tensor:
     return x.new_empty(x.shape)
+
+
+@_hop.register_fake
+def _(
+    x: Tensor,
+    weight: Tensor,
+    turned_weight: Tensor,
+    places: Tensor,
+    incoming: list[Tensor],
+    outgoing: list[Tensor],
+    op: str,
+    closed: bool,
+    shifting: bool,
+    longest: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    shifted = x.new_empty(x.shape if shifting else 0)
+    if op == "kernel":
+        values = x.new_empty(x.shape, dtype=reference.accumulation_dtype(x.dtype))
+        return values, x.new_empty(0, dtype=torch.uint8), shifted
+    return x.new_empty(x.shape), x.new_empty(x.shape, dtype=reference.place_dtype(longest)), shifted
+
+
+@_turn.register_fake
+def _(
+    grad: Tensor,
+    chosen: Tensor,
+    grad_shifted: Tensor | None,
+    weight: Tensor,
+    turned_weight: Tensor,
+    places: Tensor,
+    incoming: list[Tensor],
+    outgoing: list[Tensor],
+    closed: bool,
+) -> Tensor:
+    return grad.new_empty(grad.shape)
 
 
 # Batching rules: a signal takes any leading dimensions, so a batch of signals is a signal
@@ -139,3 +206,44 @@ def _(info: Any, in_dims: Any, grad: Tensor, x: Tensor, incoming: Any, outgoing:
     _require_one_graph(*in_dims[2:])
     grad, x = _front(grad, in_dims[0], info.batch_size), _front(x, in_dims[1], info.batch_size)
     return torch.ops.graphact.pull(grad, x, incoming, outgoing), 0
+
+
+@_hop.register_vmap
+def _(
+    info: Any,
+    in_dims: Any,
+    x: Tensor,
+    weight: Tensor,
+    turned_weight: Tensor,
+    places: Tensor,
+    incoming: Any,
+    outgoing: Any,
+    *options: Any,
+) -> Any:
+    _require_one_graph(*in_dims[1:6])
+    x = _front(x, in_dims[0], info.batch_size)
+    values, chosen, shifted = torch.ops.graphact.hop(x, weight, turned_weight, places, incoming, outgoing, *options)
+    # what is empty has no batch dimension
+    return (values, chosen, shifted), (0, 0 if chosen.dim() > 1 else None, 0 if shifted.dim() > 1 else None)
+
+
+@_turn.register_vmap
+def _(
+    info: Any,
+    in_dims: Any,
+    grad: Tensor,
+    chosen: Tensor,
+    grad_shifted: Tensor | None,
+    weight: Tensor,
+    turned_weight: Tensor,
+    places: Tensor,
+    incoming: Any,
+    outgoing: Any,
+    closed: bool,
+) -> Any:
+    _require_one_graph(*in_dims[3:8])
+    grad, chosen = _front(grad, in_dims[0], info.batch_size), _front(chosen, in_dims[1], info.batch_size)
+    if grad_shifted is not None:
+        grad_shifted = _front(grad_shifted, in_dims[2], info.batch_size)
+    graph = (weight, turned_weight, places, incoming, outgoing)
+    return torch.ops.graphact.turn(grad, chosen, grad_shifted, *graph, closed), 0

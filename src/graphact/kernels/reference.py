@@ -151,3 +151,76 @@ def pull(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lists) -> Tensor:
         return (gather_nodes(grad, table) * (own - others)).sum(-2)
 
     return (incoming.reduce(seen) + outgoing.reduce(seen_by)).to(x.dtype)
+
+
+def hop(
+    x: Tensor, weight: Tensor, lists: Lists, op: str, closed: bool, shifting: bool, longest: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All that one look at the neighbours gives: a function of their values, and the shift.
+
+    Returns :func:`select` (or, for ``"kernel"``, :func:`spread`), the place of the chosen neighbour in the list of each
+    node, and :func:`shift`. A place d, where d neighbours are listed, says that the node itself was chosen (in a closed
+    neighbourhood) or nobody. Places are integers as small as ``longest``, the length of the longest list, allows. What
+    is not asked for, or does not exist, is empty.
+    """
+    shifted = shift(x, weight, lists) if shifting else x.new_empty(0)
+    if op == "kernel":
+        return spread(x, lists), x.new_empty(0, dtype=torch.uint8), shifted
+    values, chosen = select(x, None, lists, op, closed)
+    return values, places_of(chosen, lists).to(place_dtype(longest)), shifted
+
+
+def place_dtype(longest: int) -> torch.dtype:
+    """The smallest integer type that holds 0..longest."""
+    return next(dtype for dtype in (torch.uint8, torch.int16, torch.int32) if longest <= torch.iinfo(dtype).max)
+
+
+def places_of(chosen: Tensor, lists: Lists) -> Tensor:
+    """The places of nodes in the lists of those who chose them; past the end where they do not stand there."""
+    nodes = chosen.size(-2)
+    row = torch.arange(nodes, device=chosen.device).unsqueeze(-1)
+    owner = row.squeeze(-1).repeat_interleave(lists.pointers.diff(), output_size=lists.members.numel())
+    begin, end = lists.pointers[:-1].unsqueeze(-1), lists.pointers[1:].unsqueeze(-1)
+    found = torch.searchsorted(owner * nodes + lists.members, (row * nodes + chosen).contiguous())
+    own = (chosen == row) | (chosen == nodes)
+    return torch.where(own, end, found) - begin
+
+
+def chosen_at(places: Tensor, lists: Lists, closed: bool) -> Tensor:
+    """The nodes at the places: what :func:`select` returned; N for nobody."""
+    nodes = places.size(-2)
+    row = torch.arange(nodes, device=places.device).unsqueeze(-1)
+    position = lists.pointers[:-1].unsqueeze(-1) + places
+    past = places >= lists.pointers.diff().unsqueeze(-1)
+    if lists.members.numel() == 0:
+        listed = torch.zeros_like(position)
+    else:
+        listed = lists.members[position.clamp(max=lists.members.numel() - 1)]
+    return torch.where(past, row if closed else nodes, listed).int()
+
+
+def turn(
+    grad: Tensor,
+    places: Tensor,
+    grad_shifted: Tensor | None,
+    turned_weight: Tensor,
+    positions: Tensor,
+    incoming: Lists,
+    outgoing: Lists,
+    closed: bool,
+) -> Tensor:
+    """The adjoint of :func:`hop` with a choice: what flows back to each node from those whose neighbour it is.
+
+    Args:
+        grad: gradient of the chosen values.
+        places: of the chosen neighbours.
+        grad_shifted: gradient of the shift, if it was made.
+        turned_weight: the weights in the order of ``outgoing``.
+        positions: for each edge, in that order, its place in the incoming list that holds it.
+        incoming: the lists that were read.
+        outgoing: the lists of the transposed graph.
+        closed: whether nodes count among their neighbours.
+    """
+    del positions  # for backends that visit the edges in that order
+    routed = route(grad, chosen_at(places, incoming, closed))
+    return routed if grad_shifted is None else routed + shift(grad_shifted, turned_weight, outgoing)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from graphact._checks import HALF_PRECISION, check_tensor
 from graphact.graph import Graph
+from graphact.graph.divided import AnyGraph, DividedGraph
 
 
 class GraphModule(nn.Module):
@@ -27,9 +28,9 @@ class GraphModule(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in self.config().items())
 
 
-def resolve_graph(x: Tensor, graph: Graph | Tensor, edge_weight: Tensor | None) -> Graph:
+def resolve_graph(x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None) -> AnyGraph:
     """The graph of a module call, built from an edge list where one was given."""
-    if isinstance(graph, Graph):
+    if isinstance(graph, (Graph, DividedGraph)):
         if edge_weight is not None:
             raise TypeError("edge_weight goes with an edge_index; a Graph holds its own weights")
         return graph

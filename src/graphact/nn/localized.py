@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from graphact.functional import localized
-from graphact.graph import Graph
+from graphact.graph.divided import AnyGraph
 from graphact.nn.activation import MixedActivation
 from graphact.nn.base import resolve_graph
 
@@ -18,7 +18,7 @@ class LocalizedMax(MixedActivation):
         x: ``(..., N, F)``; result: the same.
     """
 
-    def forward(self, x: Tensor, graph: Graph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(x, graph, edge_weight)
         return localized(x, graph, self.beta, self.weights, "max", closed=self.closed)
 
@@ -26,6 +26,6 @@ class LocalizedMax(MixedActivation):
 class LocalizedMedian(MixedActivation):
     """Localized median activation: lower medians over the k-hop neighbours; otherwise as :class:`LocalizedMax`."""
 
-    def forward(self, x: Tensor, graph: Graph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(x, graph, edge_weight)
         return localized(x, graph, self.beta, self.weights, "median", closed=self.closed)
