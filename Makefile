@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types imports unit bench clean
+.PHONY: help demo test lint types imports unit soak bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -25,6 +25,10 @@ imports: $(READY)  ## direction of imports between the layers
 
 unit: $(READY)  ## tests and examples in the documentation
 	$(BIN)/python -m pytest
+
+soak: $(READY)  ## agents for minutes: 10,000 networks with faults, a million hostile datagrams
+	$(BIN)/python tests/agents/soak.py --seeds 10000
+	PYTHONPATH=tests $(BIN)/python -m agents.hostile --datagrams 1000000
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "graphact needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
@@ -15,6 +15,7 @@ Activation functions that see the graph: the experiments of the paper, by one co
   graphact run consensus --preset paper     all of it, resumable: run the same command again after a stop
   graphact report out/consensus-paper       the report again, from the stored results
   graphact list                             experiments, presets, protocols and activations
+  graphact certify MODEL --graph G          what is guaranteed of a trained model on a graph
 """
 
 
@@ -35,29 +36,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def call(arguments: Sequence[str] | None) -> int:
     """Parse and call."""
-    from graphact.experiments.store import StoreError
-    from graphact.tasks import DataError
-
-    options = make_parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = make_parser(agents_only=list(arguments[:1]) == ["agents"]).parse_args(arguments)
     try:
         return int(options.command(options))
-    except (StoreError, DataError) as error:
-        raise ValueError(error) from error
+    except RuntimeError as error:
+        from graphact.experiments.store import StoreError
+        from graphact.tasks import DataError
+
+        if isinstance(error, (StoreError, DataError)):
+            raise ValueError(error) from error
+        raise
 
 
-def make_parser() -> "argparse.ArgumentParser":
-    """All commands and their options."""
+def make_parser(*, agents_only: bool = False) -> "argparse.ArgumentParser":
+    """All commands and their options; those of agents alone load without torch, which a small node may not have."""
     import argparse
 
     from graphact import __version__
-    from graphact.commands import data, listing, report, run
+    from graphact.commands import agents
+
+    selected: tuple[Any, ...] = (agents,)
+    if not agents_only:
+        from graphact.commands import certify, data, listing, partition, report, run
+
+        selected = (run, report, data, listing, certify, partition, agents)
 
     parser = argparse.ArgumentParser(
         prog="graphact", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"graphact {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (run, report, data, listing):
+    for command in selected:
         command.add_to(commands)
     return parser
 

@@ -7,7 +7,6 @@ module is built without allocating memory, and its parameters must match the fil
 import hashlib
 import json
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,9 @@ import torch
 from torch import Tensor
 
 from graphact import nn
+from graphact._atomic import write_atomically
+
+__all__ = ["load", "save", "write_atomically"]
 
 FORMAT = "graphact"
 VERSION = 1
@@ -144,18 +146,3 @@ def digest(tensor: Tensor) -> str:
     """SHA-256 over type, shape and bytes."""
     described = f"{tensor.dtype} {tuple(tensor.shape)}".encode()
     return hashlib.sha256(described + tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()).hexdigest()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write to a neighbouring temporary file, flush it to disk, then rename it into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -1,0 +1,98 @@
+"""What one node holds, in memory and as a folder: its row, its neighbours, its keys, the shared model; nothing else."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphact._atomic import write_atomically
+from graphact.agents.links import Links
+from graphact.agents.model import Model
+from graphact.agents.model_files import load_model, save_model
+from graphact.agents.row import Row
+
+FORMAT = "graphact node"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One node of a deployed network.
+
+    In a folder it is three files: ``node.json`` (number, epoch, row, neighbours), ``keys.json`` (readable by its owner
+    alone) and ``model.safetensors`` (a model file of graphact). Whatever else lies in the folder, such as addresses and
+    the write-ahead log ``log.jsonl``, belongs to the daemon.
+    """
+
+    links: Links
+    row: Row
+    model: Model
+
+    @property
+    def node(self) -> int:
+        """The number of the node."""
+        return self.links.node
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the folder."""
+        folder = Path(folder)
+        links, row = self.links, self.row
+        described = {
+            "format": FORMAT,
+            "version": VERSION,
+            "node": links.node,
+            "epoch": links.epoch,
+            "hears": links.hears,
+            "weights": row.weights.tolist(),
+            "diagonal": row.diagonal,
+            "heard_by": links.heard_by,
+        }
+        save_model(self.model, folder / "model.safetensors")
+        write_atomically(folder / "node.json", json.dumps(described, indent=1).encode())
+        write_privately(folder / "keys.json", json.dumps({j: key.hex() for j, key in links.keys.items()}).encode())
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "Deployment":
+        """Read a folder.
+
+        Raises:
+            FileNotFoundError: a file is missing.
+            ValueError: a file is damaged; the message says which and how.
+        """
+        folder = Path(folder)
+        described, keys = read_json(folder / "node.json"), read_json(folder / "keys.json")
+        if described.get("format") != FORMAT or described.get("version") != VERSION:
+            raise ValueError(f"{folder / 'node.json'}: not a node of a network, version {VERSION}")
+        model = load_model(folder / "model.safetensors")
+        try:
+            hears, heard_by = tuple(map(int, described["hears"])), tuple(map(int, described["heard_by"]))
+            by_neighbor = {int(j): bytes.fromhex(key) for j, key in keys.items()}
+            links = Links(int(described["node"]), int(described["epoch"]), hears, heard_by, by_neighbor)
+            row = Row(hears, np.array(described["weights"], model.dtype), float(described["diagonal"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{folder}: damaged: {error}") from error
+        return cls(links, row, model)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object in a file."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing; graphact agents split writes it")
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: must hold a JSON object, got {type(content).__name__}")
+    return content
+
+
+def write_privately(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read."""
+    path.unlink(missing_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(file, "wb") as stream:
+        stream.write(content)

@@ -1,0 +1,207 @@
+"""The messages that neighbours exchange: a small versioned binary format, checked strictly and authenticated.
+
+All numbers are little-endian.
+
+======  =====  ==================================================================================
+offset  bytes  field
+======  =====  ==================================================================================
+0       2      ``GA``
+2       1      version, 1
+3       1      kind: 1 data, 2 request (send this round again), 3 hello, 4 welcome
+4       1      program: which computation the rounds belong to (1 inference; others are learning's)
+5       1      dtype: 0 none, 1 float32, 2 float64, 3 int64
+6       1      number of dimensions d, at most 4
+7       1      zero
+8       4      sender
+12      4      recipient
+16      8      epoch: the deployment
+24      8      run: number of the inference
+32      4      round within the run
+36      4 d    dimensions
+36+4d          the values, row by row
+-16     16     keyed BLAKE2b over everything before, with the key of the link
+======  =====  ==================================================================================
+
+The tags (epoch, run, round, sender) name a value once and for all: a sender never uses them twice for different values.
+"""
+
+import hashlib
+import hmac
+import math
+import struct
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+MAGIC = b"GA"
+VERSION = 1
+HEADER = struct.Struct("<2sBBBBBBIIQQI")
+TAG_BYTES = 16
+KEY_BYTES = 32
+MAX_DATAGRAM = 65_507  # what one UDP datagram holds
+MAX_DIMENSIONS = 4
+OVERHEAD = HEADER.size + TAG_BYTES
+DTYPES: tuple[np.dtype[Any] | None, ...] = (None, np.dtype("<f4"), np.dtype("<f8"), np.dtype("<i8"))
+DTYPE_CODES = {dtype: code for code, dtype in enumerate(DTYPES) if dtype is not None}
+
+
+class Kind(IntEnum):
+    """What a message is for."""
+
+    DATA = 1
+    REQUEST = 2
+    HELLO = 3
+    WELCOME = 4
+
+
+KINDS = {int(kind): kind for kind in Kind}
+
+
+class RejectedError(ValueError):
+    """A datagram that is not used; ``reason`` is one of the rejection counters of :class:`Counters`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Payload(NamedTuple):
+    """An array, frozen into bytes once for all its recipients."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    content: bytes
+
+    @classmethod
+    def of(cls, value: Array) -> "Payload":
+        """Freeze an array of float32, float64 or int64.
+
+        Raises:
+            TypeError: another dtype.
+            ValueError: more than four dimensions, or more bytes than one datagram holds.
+        """
+        code = DTYPE_CODES.get(value.dtype)
+        if code is None:
+            raise TypeError(f"value must hold float32, float64 or int64, got {value.dtype}")
+        if value.ndim > MAX_DIMENSIONS or value.size == 0:
+            raise ValueError(
+                f"value must have at most {MAX_DIMENSIONS} dimensions, none of them 0, got the shape {value.shape}"
+            )
+        size = datagram_bytes(value.shape, value.dtype)
+        if size > MAX_DATAGRAM:
+            raise ValueError(
+                f"value of shape {value.shape} and dtype {value.dtype} makes a datagram of {size} bytes, and one "
+                f"holds {MAX_DATAGRAM}: use smaller batches"
+            )
+        return cls(code, value.shape, value.tobytes())
+
+    @property
+    def value(self) -> Array:
+        """The array, read-only."""
+        return np.frombuffer(self.content, DTYPES[self.dtype]).reshape(self.shape)
+
+
+NOTHING = Payload(0, (), b"")
+
+
+class Message(NamedTuple):
+    """One message, without its authentication."""
+
+    kind: Kind
+    sender: int
+    recipient: int
+    epoch: int
+    run: int
+    round: int = 0
+    program: int = 0
+    payload: Payload = NOTHING
+
+
+def datagram_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any] | type") -> int:
+    """The size of a data message that carries an array of this shape.
+
+    Example:
+        >>> from graphact.agents.messages import datagram_bytes
+        >>> datagram_bytes((1, 8), float)  # one signal of 8 features: 36 + 2 * 4 + 64 + 16
+        124
+    """
+    return OVERHEAD + 4 * len(shape) + math.prod(shape) * np.dtype(dtype).itemsize
+
+
+def encode(message: Message, key: bytes) -> bytes:
+    """The datagram of a message, authenticated with the key of the link."""
+    code, shape, content = message.payload
+    body = (
+        HEADER.pack(
+            MAGIC,
+            VERSION,
+            message.kind,
+            message.program,
+            code,
+            len(shape),
+            0,
+            message.sender,
+            message.recipient,
+            message.epoch,
+            message.run,
+            message.round,
+        )
+        + struct.pack(f"<{len(shape)}I", *shape)
+        + content
+    )
+    return body + authenticate(body, key)
+
+
+def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes]) -> Message:
+    """The message in a datagram, if it is one from a neighbour to ``recipient`` in this epoch.
+
+    Args:
+        datagram: what the transport delivered.
+        recipient: the node that received it.
+        epoch: the deployment it belongs to.
+        keys: the key of every link of that node, by neighbour.
+
+    Raises:
+        RejectedError: it is not; ``reason`` says why. Nothing of the content has been used then.
+    """
+    if not OVERHEAD <= len(datagram) <= MAX_DATAGRAM:
+        raise RejectedError("malformed")
+    magic, version, kind, program, code, dimensions, zero, sender, addressed, at, run, round_ = HEADER.unpack_from(
+        datagram
+    )
+    if magic != MAGIC or version != VERSION or zero or kind not in KINDS or code >= len(DTYPES):
+        raise RejectedError("malformed")
+    start = HEADER.size + 4 * dimensions
+    if dimensions > MAX_DIMENSIONS or len(datagram) < start + TAG_BYTES:
+        raise RejectedError("malformed")
+    shape = struct.unpack_from(f"<{dimensions}I", datagram, HEADER.size)
+    dtype = DTYPES[code]
+    size = 0 if dtype is None else math.prod(shape) * dtype.itemsize
+    carries = kind == Kind.DATA
+    if len(datagram) != start + size + TAG_BYTES or (size > 0) != carries or bool(code or shape) != carries:
+        raise RejectedError("malformed")
+    key = keys.get(sender)
+    if key is None or addressed != recipient:
+        raise RejectedError("foreign")
+    if not hmac.compare_digest(authenticate(datagram[:-TAG_BYTES], key), datagram[-TAG_BYTES:]):
+        raise RejectedError("forged")
+    if at != epoch:
+        raise RejectedError("other_epoch")
+    payload = Payload(code, shape, datagram[start : start + size])
+    return Message(KINDS[kind], sender, addressed, at, run, round_, program, payload)
+
+
+def authenticate(body: bytes, key: bytes) -> bytes:
+    """The authentication tag of a message."""
+    return hashlib.blake2b(body, key=key, digest_size=TAG_BYTES).digest()
+
+
+def link_key(secret: bytes, first: int, second: int) -> bytes:
+    """The key of the link between two nodes, derived from the secret of a deployment."""
+    low, high = sorted((first, second))
+    return hashlib.blake2b(b"graphact link %d %d" % (low, high), key=secret, digest_size=KEY_BYTES).digest()

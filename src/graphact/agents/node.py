@@ -1,0 +1,267 @@
+"""One node of the network as a state machine without I/O and without a clock.
+
+Whoever drives a node (a simulation, a daemon) tells it what arrived and what time it is, and does what it asks for:
+
+- ``begin(run, program, now)`` starts a run,
+- ``receive(datagram, now)`` hands over what the transport delivered, whatever it is,
+- ``advance(now)`` must be called when ``deadline`` has come (calling it earlier does no harm),
+- ``take_outgoing()`` are the datagrams to send, in order, each to one neighbour,
+- ``take_results()`` are the runs that ended.
+
+The promise: a run ends at ``start + rounds * slot`` at the latest; its result is exact for the links that answered in
+time (a link that did not counts, for that round, as if it were not in the graph); and which links these were is
+reported, and was logged before anything that depends on them was sent.
+"""
+
+import random
+
+from graphact.agents.archive import Archive, Entry
+from graphact.agents.counters import Counters
+from graphact.agents.links import Links
+from graphact.agents.log import Began, Log, RoundClosed
+from graphact.agents.mailbox import Mailbox
+from graphact.agents.messages import Kind, Message, Payload, RejectedError, decode, encode
+from graphact.agents.program import AnyProgram, Exchange, Received
+from graphact.agents.runs import RunInProgress, RunResult, freeze
+from graphact.agents.settings import Limits, Timing
+
+INFERENCE = 1
+"""The program number of inference; learning uses others, so that their values never mix."""
+
+
+class Node:
+    """The state machine of one node.
+
+    Args:
+        links: whom it hears, who hears it, and the keys.
+        log: the write-ahead log; one of an earlier life makes the node go on with fresh run numbers.
+        timing: how long it waits.
+        limits: how much it keeps.
+        seed: decides the jitter of its requests; None draws one.
+
+    Attributes:
+        run: the number of the run in progress or of the last one; -1 before the first.
+        latest_heard: the highest run that a neighbour is known to have begun; -1 if none.
+        welcomed_by: the neighbours that answered the last greeting.
+        counters: messages sent, received and refused.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        log: Log,
+        timing: Timing | None = None,
+        limits: Limits | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.links, self.log = links, log
+        self.timing, self.limits = timing or Timing(), limits or Limits()
+        self.run = log.last_run
+        self.latest_heard = -1
+        self.welcomed_by: set[int] = set()
+        self.counters = Counters()
+        self._random = random.Random(seed)
+        self._active: RunInProgress | None = None
+        self._mailbox = Mailbox(links.neighbors, self.limits)
+        self._archive = Archive(self.limits.archive_bytes)
+        self._nonce: int | None = None
+        self._outgoing: list[tuple[int, bytes]] = []
+        self._results: list[RunResult] = []
+
+    # What a driver calls
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is in progress."""
+        return self._active is not None
+
+    @property
+    def deadline(self) -> float | None:
+        """When ``advance`` is due; None while nothing is."""
+        run = self._active
+        return None if run is None else min(run.deadline, run.next_request)
+
+    def begin(self, run: int, program: AnyProgram, now: float, *, start: float | None = None, kind: int = 1) -> None:
+        """Begin a run.
+
+        All nodes give one run the same number, best taken from the clock, so that a node that comes late or back after
+        a crash takes part in the next run by itself.
+
+        Args:
+            run: its number, higher than all before, also those before a restart: tags are never used twice.
+            program: the computation; see :mod:`graphact.agents.program`.
+            now: the time.
+            start: when the run was to begin, which its deadlines count from; now, if left out.
+            kind: number of the program; 1 is inference.
+
+        Raises:
+            ValueError: the number is not higher than all before.
+            RuntimeError: a run is in progress.
+        """
+        if self._active is not None:
+            raise RuntimeError(f"run {self.run} is in progress; it ends by itself at its last deadline")
+        if run <= self.run:
+            raise ValueError(f"run must be higher than {self.run}, the last one of this node, got {run}")
+        self.log.append(Began(run, kind))
+        self.run = run
+        self._mailbox.forget_before(run)
+        self._archive.forget_before(run - 1)
+        self._active = RunInProgress(program, run, kind, self.timing, now if start is None else start)
+        self._resume(self._active, None, now)
+
+    def receive(self, datagram: bytes, now: float) -> None:
+        """Take in a datagram; one that is not from a neighbour, altered, repeated or late is counted and dropped."""
+        try:
+            message = decode(datagram, self.links.node, self.links.epoch, self.links.keys)
+            if message.kind == Kind.DATA:
+                self._hear_value(message, now)
+            elif message.kind == Kind.REQUEST:
+                self._hear_request(message, now)
+            else:
+                self._hear_greeting(message)
+        except RejectedError as rejected:
+            self.counters.count(rejected.reason)
+
+    def advance(self, now: float) -> None:
+        """Close rounds whose time is over, and ask again for what is missing."""
+        while (run := self._active) is not None and now >= run.deadline:
+            self._resume(run, self._close_round(run), now)
+        if run is not None and now >= run.next_request:
+            for j, (due, wait) in run.requests.items():
+                if now >= due and j in run.missing and run.waits_for(j):
+                    run.requests[j] = self._next_request(now, wait * self.timing.backoff)
+                    self.counters.requests_sent += 1
+                    self._send(Kind.REQUEST, j, run.number, run.round, run.kind)
+            run.plan_requests({})
+
+    def greet(self) -> None:
+        """Tell all neighbours that this node is there; they answer with the run they are in."""
+        self._nonce = self._random.getrandbits(32)
+        self.welcomed_by = set()
+        for j in self.links.neighbors:
+            self.counters.greetings_sent += 1
+            self._send(Kind.HELLO, j, self.run + 1, self._nonce)
+
+    def take_outgoing(self) -> list[tuple[int, bytes]]:
+        """The datagrams to send now, as (neighbour, datagram)."""
+        taken, self._outgoing = self._outgoing, []
+        return taken
+
+    def take_results(self) -> list[RunResult]:
+        """The runs that ended since the last call."""
+        taken, self._results = self._results, []
+        return taken
+
+    @property
+    def pending_bytes(self) -> int:
+        """How many bytes of values wait for their round."""
+        return self._mailbox.pending_bytes
+
+    # Rounds
+
+    def _resume(self, run: RunInProgress, received: Received | None, now: float) -> None:
+        """Let the program go on until it waits for somebody, or ends."""
+        while True:
+            try:
+                exchange = run.program.send(received)  # type: ignore[arg-type]  # None starts a generator
+                self._open_round(run, exchange, now)
+            except StopIteration as stop:
+                self._active = None
+                self._results.append(run.end(stop.value, now))
+                return
+            except BaseException:
+                self._active = None
+                raise
+            if not run.may_close:
+                return
+            received = self._close_round(run)
+
+    def _open_round(self, run: RunInProgress, exchange: Exchange, now: float) -> None:
+        """Say this node's value, and take what neighbours have said already."""
+        recipients, sources = self.links.recipients(exchange.direction), self.links.sources(exchange.direction)
+        entry = Entry(run.kind, freeze(exchange.value, recipients))
+        run.open_round(exchange, sources)
+        self._archive.keep(run.number, run.round, entry)
+        for j in recipients:
+            self._send_value(run.number, run.round, j, entry, now)
+        for j in sources:
+            message = self._mailbox.take(j, run.number, run.round)
+            if message is not None:
+                self._accept(run, message)
+        run.plan_requests({j: self._next_request(now, self.timing.request_after) for j in sources if j in run.missing})
+
+    def _accept(self, run: RunInProgress, message: Message) -> None:
+        """Take the value of a neighbour for the open round, if it is the first and fits."""
+        try:
+            run.accept(message)
+            self.counters.received += 1
+        except RejectedError as rejected:
+            self.counters.count(rejected.reason)
+
+    def _close_round(self, run: RunInProgress) -> Received:
+        """Go on with what there is; log it first."""
+        used, missed = run.close_round()
+        self.log.append(RoundClosed(run.number, run.round, used))
+        self.counters.rounds += 1
+        self.counters.links_used += len(used)
+        self.counters.links_missed += len(missed)
+        return {j: run.values[j] for j in used}
+
+    def _next_request(self, now: float, wait: float) -> tuple[float, float]:
+        """When to ask, and how long that was to wait."""
+        return now + wait * (1 + self.timing.jitter * self._random.random()), wait
+
+    # Messages
+
+    def _hear_value(self, message: Message, now: float) -> None:
+        run = self._active
+        self.latest_heard = max(self.latest_heard, message.run)
+        if run is None or message.run != run.number:
+            if message.run <= self.run:
+                raise RejectedError("stale")
+            self._mailbox.put(message)
+            return
+        run.silent.pop(message.sender, None)
+        if message.round < run.round:
+            raise RejectedError("stale")
+        if message.round > run.round:
+            self._mailbox.put(message)
+            return
+        self._accept(run, message)
+        if run.may_close:
+            self._resume(run, self._close_round(run), now)
+
+    def _hear_request(self, message: Message, now: float) -> None:
+        """Send a value again, unless that happened a moment ago."""
+        entry = self._archive.find(message.run, message.round)
+        if entry is None or message.sender not in entry.payloads:
+            raise RejectedError("unanswered")
+        if now - entry.sent_at[message.sender] < self.timing.request_after / 2:
+            raise RejectedError("unanswered")
+        self.counters.resent += 1
+        self._send_value(message.run, message.round, message.sender, entry, now)
+
+    def _hear_greeting(self, message: Message) -> None:
+        if message.kind == Kind.HELLO:
+            self.counters.greetings_sent += 1
+            self._send(Kind.WELCOME, message.sender, self.run + 1, message.round)
+        elif message.round == self._nonce:  # an answer to the last greeting, not a recording of an older one
+            self.welcomed_by.add(message.sender)
+            self.latest_heard = max(self.latest_heard, message.run - 1)
+        else:
+            raise RejectedError("stale")
+
+    def _send_value(self, run: int, round_: int, j: int, entry: Entry, now: float) -> None:
+        entry.sent_at[j] = now
+        size = self._send(Kind.DATA, j, run, round_, entry.program, entry.payloads[j])
+        self.counters.data_sent += 1
+        self.counters.data_bytes_sent += size
+
+    def _send(self, kind: Kind, j: int, run: int, round_: int, program: int = 0, payload: Payload | None = None) -> int:
+        links = self.links
+        tags = (kind, links.node, j, links.epoch, run, round_, program)
+        message = Message(*tags) if payload is None else Message(*tags, payload)
+        datagram = encode(message, links.keys[j])
+        self._outgoing.append((j, datagram))
+        self.counters.bytes_sent += len(datagram)
+        return len(datagram)

@@ -1,0 +1,131 @@
+"""A run at one node: while it goes on, and when it has ended."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graphact.agents.messages import DTYPES, Array, Message, Payload, RejectedError
+from graphact.agents.program import AnyProgram, Exchange
+from graphact.agents.settings import Timing
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A run that ended at one node.
+
+    Attributes:
+        run: its number.
+        program: number of the program it ran.
+        output: what the program returned.
+        used: for each round the neighbours whose values were used.
+        missed: for each round the neighbours that did not answer in time.
+        started: when it was to begin.
+        finished: when it ended.
+    """
+
+    run: int
+    program: int
+    output: Any
+    used: tuple[tuple[int, ...], ...]
+    missed: tuple[tuple[int, ...], ...]
+    started: float
+    finished: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every neighbour answered in every round."""
+        return not any(self.missed)
+
+
+@dataclass(slots=True)
+class RunInProgress:
+    """A run that goes on, and its open round."""
+
+    program: AnyProgram
+    number: int
+    kind: int
+    timing: Timing
+    start: float
+    round: int = -1
+    deadline: float = 0.0
+    expects: tuple[Any, tuple[int, ...]] = (None, ())
+    values: dict[int, Array] = field(default_factory=dict)
+    missing: set[int] = field(default_factory=set)
+    requests: dict[int, tuple[float, float]] = field(default_factory=dict)  # neighbour: when due, waiting time
+    next_request: float = math.inf
+    silent: dict[int, int] = field(default_factory=dict)  # neighbour: deadlines it let pass in a row
+    used: list[tuple[int, ...]] = field(default_factory=list)
+    missed: list[tuple[int, ...]] = field(default_factory=list)
+
+    def open_round(self, exchange: Exchange, sources: tuple[int, ...]) -> None:
+        """Go on to the next round and wait for these neighbours."""
+        self.round += 1
+        self.deadline = self.start + (self.round + 1) * self.timing.slot
+        self.expects = expectation(exchange)
+        self.values, self.missing = {}, set(sources)
+        self.requests, self.next_request = {}, math.inf
+
+    def accept(self, message: Message) -> None:
+        """Take the value of a neighbour for the open round.
+
+        Raises:
+            RejectedError: it is not the first of this neighbour, or does not fit.
+        """
+        if message.sender in self.values:
+            raise RejectedError("duplicate")
+        code, shape, _ = message.payload
+        fits = message.program == self.kind and (DTYPES[code], shape) == self.expects
+        if message.sender not in self.missing or not fits:
+            raise RejectedError("misfit")
+        self.values[message.sender] = message.payload.value
+        self.missing.discard(message.sender)
+
+    @property
+    def may_close(self) -> bool:
+        """Whether nobody is waited for in the open round."""
+        return not self.missing or (bool(self.silent) and not any(map(self.waits_for, self.missing)))
+
+    def waits_for(self, j: int) -> bool:
+        """Whether a neighbour is given time to answer; one that has been silent for too long is not."""
+        return self.silent.get(j, 0) < self.timing.patience
+
+    def plan_requests(self, new: Mapping[int, tuple[float, float]]) -> None:
+        """Note when which neighbour is to be asked again."""
+        self.requests.update(new)
+        due = (when for j, (when, _) in self.requests.items() if j in self.missing and self.waits_for(j))
+        self.next_request = min(due, default=math.inf)
+
+    def close_round(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Close the open round; who was used and who was missed."""
+        used, missed = tuple(sorted(self.values)), tuple(sorted(self.missing))
+        self.used.append(used)
+        self.missed.append(missed)
+        for j in missed:
+            self.silent[j] = self.silent.get(j, 0) + 1
+        return used, missed
+
+    def end(self, output: Any, now: float) -> RunResult:
+        """The result."""
+        return RunResult(self.number, self.kind, output, tuple(self.used), tuple(self.missed), self.start, now)
+
+
+def freeze(value: Array | Mapping[int, Array], recipients: tuple[int, ...]) -> dict[int, Payload]:
+    """The bytes for every recipient; one value for all is frozen once."""
+    if isinstance(value, Mapping):
+        if set(value) != set(recipients):
+            raise ValueError(f"value must hold one array for each of {recipients}, got {tuple(sorted(value))}")
+        return {j: Payload.of(value[j]) for j in recipients}
+    return dict.fromkeys(recipients, Payload.of(value))
+
+
+def expectation(exchange: Exchange) -> tuple[Any, tuple[int, ...]]:
+    """The dtype and shape of the values to receive."""
+    if isinstance(exchange.value, Mapping):
+        if exchange.shape is None or exchange.dtype is None:
+            raise ValueError("an exchange of one value for each neighbour must say the shape and dtype it expects")
+        return np.dtype(exchange.dtype), exchange.shape
+    shape = exchange.value.shape if exchange.shape is None else exchange.shape
+    return exchange.value.dtype if exchange.dtype is None else np.dtype(exchange.dtype), shape

@@ -1,0 +1,246 @@
+"""A whole network of nodes with a virtual clock: the real node code, a simulated world, the same every time."""
+
+import heapq
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from graphact._plain_checks import check_integer
+from graphact.agents.counters import Counters
+from graphact.agents.faults import Faults
+from graphact.agents.links import Links
+from graphact.agents.log import MemoryLog
+from graphact.agents.node import INFERENCE, Node
+from graphact.agents.program import AnyProgram
+from graphact.agents.runs import RunResult
+from graphact.agents.settings import Limits, Timing
+from graphact.agents.transports.memory import MemoryNetwork, NetworkCounters
+
+ProgramFactory = Callable[[int, int], AnyProgram]
+"""Makes the program of (node, run)."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What happened in a simulation.
+
+    Attributes:
+        results: the runs that ended, by (run, node); those of nodes that were down are missing.
+        logs: the write-ahead log of each node.
+        counters: messages of all nodes, also of those that crashed.
+        network: what the network did.
+        lost_links: for each run the links lost for all of it.
+        crashes: how many nodes died.
+        survived: the (run, node) at which the node was up from beginning to end.
+    """
+
+    results: dict[tuple[int, int], RunResult]
+    logs: list[MemoryLog]
+    counters: Counters
+    network: NetworkCounters
+    lost_links: list[set[tuple[int, int]]]
+    crashes: int
+    survived: set[tuple[int, int]]
+
+
+class Simulation:
+    """Nodes, their network, and what befalls them.
+
+    Every ``period`` a run begins at all nodes that are up, each by its own clock. Nodes crash and come back, the
+    network falls apart and heals, as the seed decides.
+
+    Args:
+        links: the place of every node, in order.
+        program: makes the program of a node in a run.
+        rounds: how many exchanges a program takes at most.
+        runs: how many runs there are.
+        faults: what goes wrong.
+        timing: how long nodes wait.
+        limits: how much nodes keep.
+        seed: decides everything random.
+        kind: number of the program.
+    """
+
+    def __init__(
+        self,
+        links: Sequence[Links],
+        program: ProgramFactory,
+        *,
+        rounds: int,
+        runs: int = 1,
+        faults: Faults | None = None,
+        timing: Timing | None = None,
+        limits: Limits | None = None,
+        seed: int = 0,
+        kind: int = INFERENCE,
+    ) -> None:
+        self.links, self.program, self.kind = links, program, kind
+        self.runs = check_integer("runs", runs, minimum=1)
+        self.faults, self.timing, self.limits = faults or Faults(), timing or Timing(), limits
+        self.length = max(1, rounds) * self.timing.slot
+        self.period = self.length + self.timing.slot + 2 * self.faults.skew
+        self.seed = seed
+        self.network = MemoryNetwork({place.node: place.neighbors for place in links}, self.faults, seed)
+        self._random = random.Random(f"simulation {seed}")
+        self._skew = [self._random.uniform(0, self.faults.skew) for _ in links]
+        self._logs = [MemoryLog() for _ in links]
+        self._nodes: list[Node | None] = [None] * len(links)
+        self._lives = 0
+        self._dying: set[int] = set()
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._wakes: list[tuple[float, int, float, Node]] = []
+        self._number = 0
+        self._results: dict[tuple[int, int], RunResult] = {}
+        self._survived: set[tuple[int, int]] = set()
+        self._lost_links: list[set[tuple[int, int]]] = []
+        self._gone = Counters()
+        self._crashes = 0
+
+    def simulate(self) -> Outcome:
+        """Let everything happen."""
+        for i in range(len(self.links)):
+            self._start(i)
+        for run in range(self.runs):
+            self._plan(run)
+        self._let_happen(self.runs * self.period)
+        total = self._gone
+        for node in self._nodes:
+            total = total + node.counters if node is not None else total
+        return Outcome(
+            self._results,
+            self._logs,
+            total,
+            self.network.counters,
+            self._lost_links,
+            self._crashes,
+            self._survived,
+        )
+
+    # What befalls the network
+
+    def _plan(self, run: int) -> None:
+        """Draw what happens in a run."""
+        begin = run * self.period
+        pairs = sorted({(min(p.node, j), max(p.node, j)) for p in self.links for j in p.neighbors})
+        lost = {pair for pair in pairs if self.faults.link_loss and self._random.random() < self.faults.link_loss}
+        self._lost_links.append(lost)
+        self._at(begin, partial(setattr, self.network, "lost_links", lost))
+        for i, skew in enumerate(self._skew):
+            self._at(begin + skew, partial(self._begin, i, run))
+            if self.faults.crash and self._random.random() < self.faults.crash:
+                dies = begin + self._moment()
+                self._at(dies, partial(self._strike, i))
+                self._at(dies + self._random.uniform(0, self.faults.downtime), partial(self._restart, i))
+        if self.faults.partition and self._random.random() < self.faults.partition:
+            half = frozenset(i for i in range(len(self.links)) if self._random.random() < 0.5)
+            cut = begin + self._moment()
+            self._at(cut, partial(setattr, self.network, "half", half))
+            heals = cut + self._random.uniform(0, self.faults.partition_time)
+            self._at(heals, partial(setattr, self.network, "half", frozenset()))
+
+    def _moment(self) -> float:
+        """A moment of a run, equally likely in each order of magnitude: a run that meets no fault is over soon."""
+        return float(self.length * 10 ** self._random.uniform(-3, 0))
+
+    # What befalls a node
+
+    def _start(self, i: int) -> None:
+        self._lives += 1
+        jitter = f"{self.seed} {i} {self._lives}"
+        self._nodes[i] = Node(self.links[i], self._logs[i], self.timing, self.limits, seed=_number_of(jitter))
+
+    def _begin(self, i: int, run: int) -> None:
+        node = self._nodes[i]
+        if node is not None:
+            self._survived.add((run, i))
+            node.begin(run, self.program(i, run), self._local(i), start=run * self.period, kind=self.kind)
+            self._flush(i)
+
+    def _strike(self, i: int) -> None:
+        """Kill a node now, or while it is sending: its log is written, and only some of its messages leave."""
+        if self._random.random() < 0.5:
+            self._dying.add(i)
+        else:
+            self._kill(i)
+
+    def _kill(self, i: int) -> None:
+        node = self._nodes[i]
+        if node is not None:
+            self._crashes += 1
+            self._gone = self._gone + node.counters
+            if node.busy:
+                self._survived.discard((node.run, i))
+        self._nodes[i] = None
+        self._dying.discard(i)
+
+    def _restart(self, i: int) -> None:
+        if i in self._dying:
+            self._kill(i)
+        node = self._nodes[i]
+        if node is None:
+            self._start(i)
+            reborn = self._nodes[i]
+            assert reborn is not None
+            reborn.greet()
+            self._flush(i)
+
+    # Time
+
+    def _at(self, when: float, action: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._events, (when, self._number, action))
+
+    def _local(self, i: int) -> float:
+        """The time by the clock of a node, which counts starts of runs from when it is told of them."""
+        return self.network.now - self._skew[i]
+
+    def _let_happen(self, until: float) -> None:
+        """Take events, arrivals and deadlines in the order of time."""
+        network = self.network
+        while True:
+            event = self._events[0][0] if self._events else until
+            wake = self._wakes[0][0] if self._wakes else until
+            arrival = until if network.next_delivery is None else network.next_delivery
+            now = min(event, wake, arrival)
+            if now >= until:
+                return
+            network.now = max(network.now, now)
+            if event == now:
+                heapq.heappop(self._events)[2]()
+            elif arrival == now:
+                to, datagram = network.deliver()
+                node = self._nodes[to]
+                if node is not None:
+                    node.receive(datagram, self._local(to))
+                    self._flush(to)
+            else:
+                _, _, local, waking = heapq.heappop(self._wakes)
+                i = waking.links.node
+                if waking is self._nodes[i] and waking.deadline is not None and waking.deadline <= local:
+                    waking.advance(max(local, self._local(i)))
+                    self._flush(i)
+
+    def _flush(self, i: int) -> None:
+        """Do what a node asks for."""
+        node = self._nodes[i]
+        assert node is not None
+        outgoing = node.take_outgoing()
+        if i in self._dying and outgoing:
+            for to, datagram in outgoing[: self._random.randint(0, len(outgoing) - 1)]:
+                self.network.send(i, to, datagram)
+            self._survived.discard((node.run, i))
+            self._kill(i)
+            return
+        for to, datagram in outgoing:
+            self.network.send(i, to, datagram)
+        for result in node.take_results():
+            self._results[result.run, i] = result
+        due = node.deadline
+        if due is not None:
+            self._number += 1
+            heapq.heappush(self._wakes, (max(due + self._skew[i], self.network.now), self._number, due, node))
+
+
+def _number_of(text: str) -> int:
+    return random.Random(text).getrandbits(64)

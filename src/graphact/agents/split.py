@@ -1,0 +1,98 @@
+"""From a trained model and a graph to what each node holds."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphact.agents.deployment import Deployment
+from graphact.agents.links import Links
+from graphact.agents.messages import KEY_BYTES, link_key
+from graphact.agents.model import Model
+from graphact.agents.row import Row
+
+if TYPE_CHECKING:
+    from graphact.graph import Graph
+    from graphact.nn import GraphModule
+
+
+def plain_model(model: "GraphModule") -> Model:
+    """A torch model in NumPy; half precision becomes float32.
+
+    Raises:
+        TypeError: the model is not one of graphact's or holds a Python function.
+        ValueError: a localized activation has more than one hop.
+    """
+    import torch
+
+    from graphact.files import MODULES
+
+    name = type(model).__name__
+    if MODULES.get(name) is not type(model):
+        raise TypeError(f"model must be one of {', '.join(MODULES)}, got {name}")
+    config = model.config()
+    if callable(config.get("op")):
+        raise TypeError("model holds a Python function as its op, which cannot be sent to nodes")
+    state = {key: value.detach().cpu() for key, value in model.state_dict().items()}
+    wide = torch.float64 if any(value.dtype == torch.float64 for value in state.values()) else torch.float32
+    return Model(name, config, {key: value.to(wide).numpy() for key, value in state.items()})
+
+
+def deploy(
+    model: "GraphModule | Model", graph: "Graph", *, epoch: int | None = None, secret: bytes | None = None
+) -> list[Deployment]:
+    """What each node of a graph holds, to run a model together.
+
+    Args:
+        model: a :class:`~graphact.nn.GCNN`, :class:`~graphact.nn.FIR`, filter bank or activation.
+        graph: the graph; its weights are converted to the dtype of the model.
+        epoch: number of the deployment; drawn at random when left out.
+        secret: 32 bytes from which the keys of the links are derived; drawn at random, and forgotten, when left out.
+
+    Example:
+        >>> import graphact
+        >>> from graphact.agents import deploy
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> nodes = deploy(graphact.nn.GCNN([1, 4], order=2, activation="max-ga"), path)
+        >>> nodes[1].links.hears, nodes[2].links.hears
+        ((0, 2), (1,))
+    """
+    plain = model if isinstance(model, Model) else plain_model(model)
+    epoch = secrets.randbits(63) if epoch is None else epoch
+    secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
+    if len(secret) != KEY_BYTES:
+        raise ValueError(f"secret must have {KEY_BYTES} bytes, got {len(secret)}")
+    hears, heard_by = neighbor_lists(graph, outgoing=False), neighbor_lists(graph, outgoing=True)
+    weights = graph.weight.detach().cpu().numpy().astype(plain.dtype)
+    starts = np.cumsum([0, *map(len, hears)])
+    diagonal = np.zeros(graph.num_nodes) if graph.diagonal is None else graph.diagonal.detach().cpu().numpy()
+    nodes = []
+    for i in range(graph.num_nodes):
+        keys = {j: link_key(secret, i, j) for j in sorted({*hears[i], *heard_by[i]})}
+        row = Row(hears[i], weights[starts[i] : starts[i + 1]], float(diagonal[i]))
+        nodes.append(Deployment(Links(i, epoch, hears[i], heard_by[i], keys), row, plain))
+    return nodes
+
+
+def split(model: "GraphModule", graph: "Graph", out: str | os.PathLike[str], *, epoch: int | None = None) -> list[Path]:
+    """Write one folder for each node, ``out/node-0`` and so on; see :class:`~graphact.agents.Deployment`.
+
+    Raises:
+        FileExistsError: ``out`` holds nodes already; their keys and run numbers must not be mixed with new ones.
+    """
+    if any(Path(out).glob("node-*")):
+        raise FileExistsError(f"{out} holds nodes already; choose another folder")
+    folders = []
+    for deployment in deploy(model, graph, epoch=epoch):
+        folders.append(Path(out) / f"node-{deployment.node}")
+        deployment.save(folders[-1])
+    return folders
+
+
+def neighbor_lists(graph: "Graph", *, outgoing: bool) -> list[tuple[int, ...]]:
+    """For every node the nodes it hears, or those that hear it, ascending."""
+    lists = graph.outgoing if outgoing else graph.incoming
+    starts, members = lists.pointers.tolist(), lists.members.tolist()
+    return [tuple(members[starts[i] : starts[i + 1]]) for i in range(graph.num_nodes)]

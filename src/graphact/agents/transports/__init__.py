@@ -1,0 +1,1 @@
+"""How datagrams travel: one interface, several networks."""

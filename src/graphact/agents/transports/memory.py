@@ -1,0 +1,171 @@
+"""A network in memory with a virtual clock and seeded faults: the same seed gives the same network, event by event."""
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from graphact.agents.faults import Faults
+from graphact.agents.messages import KEY_BYTES, TAG_BYTES, authenticate
+
+RECORDED = 512
+"""How many datagrams a stranger remembers to send them again."""
+
+
+@dataclass(slots=True)
+class NetworkCounters:
+    """What the network did."""
+
+    sent: int = 0
+    bytes_sent: int = 0
+    delivered: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    held_back: int = 0
+    corrupted: int = 0
+    replayed: int = 0
+    forged: int = 0
+
+
+class MemoryNetwork:
+    """All links of a simulated network.
+
+    Args:
+        neighbors: for every node, whom it may send to.
+        faults: what goes wrong with datagrams (crashes are the simulation's business).
+        seed: decides everything random.
+
+    Attributes:
+        now: the virtual time in seconds; it moves when datagrams are delivered.
+        lost_links: links (pairs in ascending order) that deliver nothing at the moment.
+        half: nodes cut off from all others at the moment.
+        inboxes: what has arrived at each open endpoint.
+        counters: what the network did.
+    """
+
+    def __init__(
+        self, neighbors: Mapping[int, Collection[int]], faults: Faults | None = None, seed: int | str = 0
+    ) -> None:
+        self.neighbors = {node: frozenset(others) for node, others in neighbors.items()}
+        self.faults = faults or Faults()
+        self.now = 0.0
+        self.lost_links: set[tuple[int, int]] = set()
+        self.half: frozenset[int] = frozenset()
+        self.counters = NetworkCounters()
+        self.inboxes: dict[int, deque[bytes]] = {}
+        self._random = random.Random(f"network {seed}")
+        self._flying: list[tuple[float, int, int, bytes]] = []
+        self._number = 0
+        self._recorded: deque[tuple[int, bytes]] = deque(maxlen=RECORDED)
+
+    def send(self, sender: int, to: int, datagram: bytes) -> None:
+        """Put a datagram on its way, if nothing goes wrong."""
+        if to not in self.neighbors[sender]:
+            raise KeyError(f"node {sender} has no link to node {to}")
+        faults, counters = self.faults, self.counters
+        counters.sent += 1
+        counters.bytes_sent += len(datagram)
+        self._let_strangers_act(to, datagram)
+        if self._is_cut(sender, to) or self._happens(faults.loss):
+            counters.lost += 1
+            return
+        if self._happens(faults.duplicate):
+            counters.duplicated += 1
+            self._fly(to, datagram)
+        if self._happens(faults.corrupt):
+            counters.corrupted += 1
+            datagram = flip_bit(datagram, self._random.randrange(8 * len(datagram)))
+        held = 0.0
+        if self._happens(faults.reorder):
+            counters.held_back += 1
+            held = 10 * (faults.delay + faults.jitter)
+        self._fly(to, datagram, held)
+
+    def inject(self, to: int, datagram: bytes) -> None:
+        """Deliver a datagram that no node has sent."""
+        self._fly(to, datagram)
+
+    @property
+    def next_delivery(self) -> float | None:
+        """When the next datagram arrives; None if none is on its way."""
+        return self._flying[0][0] if self._flying else None
+
+    def deliver(self) -> tuple[int, bytes]:
+        """Let the next datagram arrive: its recipient and itself."""
+        when, _, to, datagram = heapq.heappop(self._flying)
+        self.now = max(self.now, when)
+        self.counters.delivered += 1
+        return to, datagram
+
+    def endpoint(self, node: int) -> "MemoryTransport":
+        """The end of the network at one node, as a transport."""
+        return MemoryTransport(self, node)
+
+    def _is_cut(self, sender: int, to: int) -> bool:
+        return (min(sender, to), max(sender, to)) in self.lost_links or (sender in self.half) != (to in self.half)
+
+    def _happens(self, probability: float) -> bool:
+        return probability > 0 and self._random.random() < probability
+
+    def _fly(self, to: int, datagram: bytes, held: float = 0.0) -> None:
+        faults = self.faults
+        arrival = self.now + faults.delay + held + (faults.jitter * self._random.random() if faults.jitter else 0.0)
+        self._number += 1
+        heapq.heappush(self._flying, (arrival, self._number, to, datagram))
+
+    def _let_strangers_act(self, to: int, datagram: bytes) -> None:
+        if self.faults.replay:
+            self._recorded.append((to, datagram))
+            if self._happens(self.faults.replay):
+                self.counters.replayed += 1
+                self._fly(*self._random.choice(self._recorded))
+        if self._happens(self.faults.forge):
+            self.counters.forged += 1
+            body = flip_bit(datagram[:-TAG_BYTES], 8 * len(datagram[:-TAG_BYTES]) - 2)
+            self._fly(to, body + authenticate(body, self._random.randbytes(KEY_BYTES)))
+
+
+class MemoryTransport:
+    """One end of a :class:`MemoryNetwork`, for drivers and for the tests that all transports must pass.
+
+    ``receive`` moves the virtual clock on, and keeps what arrives for other ends until they ask for it.
+    """
+
+    def __init__(self, network: MemoryNetwork, node: int) -> None:
+        self._network, self._node = network, node
+        self._inboxes = network.inboxes
+        self._inboxes[node] = deque()
+        self._closed = False
+
+    def send(self, to: int, datagram: bytes) -> None:
+        """Hand a datagram for a neighbour to the network."""
+        if not self._closed:
+            self._network.send(self._node, to, datagram)
+
+    def receive(self, timeout: float) -> bytes | None:
+        """The next datagram, after at most ``timeout`` seconds of virtual time."""
+        if self._closed:
+            return None
+        until = self._network.now + timeout
+        while not self._inboxes[self._node]:
+            due = self._network.next_delivery
+            if due is None or due > until:
+                self._network.now = max(self._network.now, until)
+                return None
+            to, datagram = self._network.deliver()
+            if to in self._inboxes:
+                self._inboxes[to].append(datagram)
+        return self._inboxes[self._node].popleft()
+
+    def close(self) -> None:
+        """Leave the network."""
+        self._closed = True
+        self._inboxes.pop(self._node, None)
+
+
+def flip_bit(datagram: bytes, position: int) -> bytes:
+    """The datagram with one bit flipped."""
+    flipped = bytearray(datagram)
+    flipped[position // 8] ^= 1 << (position % 8)
+    return bytes(flipped)

@@ -1,0 +1,28 @@
+"""graphact agents: a network that runs on its own nodes. One file a sub-command, ``agents_NAME.py``."""
+
+import argparse
+from typing import Any
+
+from graphact.commands import agents_simulate, agents_split
+
+SUBCOMMANDS = (agents_split, agents_simulate)
+
+DESCRIPTION = """\
+Run a trained network on the nodes of its graph: each node computes its own output from messages of its neighbours.
+
+  graphact agents split model.safetensors graph.npz --out nodes    one folder for each node
+  graphact agents simulate model.safetensors graph.npz --loss 0.1  how it would go, with faults
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "agents",
+        help="run a network on its own nodes",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for subcommand in SUBCOMMANDS:
+        subcommand.add_to(subcommands)

@@ -1,0 +1,36 @@
+"""graphact agents split: from a model and a graph to one folder for each node."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "split",
+        help="write one folder for each node",
+        description="Write one folder for each node: its row of the shift operator, its neighbours, the keys of its "
+        "links and the model, nothing else. Bring each folder to its node, and delete it here.",
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL", help="a model file that graphact.save has written")
+    parser.add_argument("graph", type=Path, metavar="GRAPH", help="a graph file that Graph.load reads")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for node-0, node-1 and so on")
+    parser.set_defaults(command=split)
+
+
+def split(options: argparse.Namespace) -> int:
+    """Read, split, say what came out."""
+    from graphact import Graph, agents, load
+    from graphact.agents.split import plain_model
+
+    model, graph = load(options.model), Graph.load(options.graph)
+    cost = agents.cost_of_inference(plain_model(model), graph.num_edges)
+    folders = agents.split(model, graph, options.out)
+    sys.stdout.write(
+        f"{len(folders)} nodes, {graph.num_edges} directed edges: {folders[0]} to {folders[-1].name}\n"
+        f"one inference: {cost.rounds} rounds, {cost.messages} messages, {cost.bytes} bytes in all, "
+        f"at most {cost.longest:.2f} s\n"
+    )
+    return 0

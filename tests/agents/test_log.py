@@ -1,0 +1,75 @@
+"""The write-ahead log on disk."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from graphact.agents import FileLog, read_log
+from graphact.agents.log import Began, RoundClosed
+
+RECORDS = [Began(3, 1), RoundClosed(3, 0, (1, 2)), RoundClosed(3, 1, ()), Began(4, 1)]
+
+
+def filled(path, **options):
+    log = FileLog(path, **options)
+    for record in RECORDS:
+        log.append(record)
+    return log
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_records_come_back(tmp_path, durable):
+    path = tmp_path / "new folder" / "log.jsonl"
+    log = filled(path, durable=durable)
+    assert list(read_log(path)) == RECORDS  # before it is closed
+    assert log.last_run == 4
+    log.close()
+    assert FileLog(path).last_run == 4
+
+
+@pytest.mark.parametrize("cut", [1, 5, 20])
+def test_a_line_cut_off_by_a_crash_is_removed(tmp_path, cut):
+    path = tmp_path / "log.jsonl"
+    filled(path).close()
+    os.truncate(path, path.stat().st_size - cut)
+    assert list(read_log(path)) == RECORDS[:-1]
+    log = FileLog(path)
+    assert log.last_run == 3
+    log.append(Began(9, 1))
+    assert list(read_log(path)) == [*RECORDS[:-1], Began(9, 1)]
+
+
+def test_a_full_file_is_put_aside_and_its_runs_stay_known(tmp_path):
+    path = tmp_path / "log.jsonl"
+    log = filled(path, max_bytes=10)
+    log.append(RoundClosed(4, 0, (1,)))
+    log.close()
+    assert list(read_log(path)) == [Began(4, 1), RoundClosed(4, 0, (1,))]
+    assert list(read_log(tmp_path / "log.jsonl.1")) == RECORDS[:-1]
+    path.write_bytes(b"")
+    assert FileLog(path).last_run == 3
+
+
+@pytest.mark.parametrize("line", ["nonsense", "[1]", '{"run": 1}', "7"])
+def test_a_damaged_line_is_named(tmp_path, line):
+    path = tmp_path / "log.jsonl"
+    path.write_text(f'{{"run": 1, "program": 1}}\n{line}\n')
+    with pytest.raises(ValueError, match="line 2 is not a record"):
+        list(read_log(path))
+
+
+def test_what_was_appended_survives_a_kill(tmp_path):
+    path = tmp_path / "log.jsonl"
+    code = f"""
+import os, signal
+from graphact.agents import FileLog
+from graphact.agents.log import RoundClosed
+log = FileLog({str(path)!r})
+for r in range(1000):
+    log.append(RoundClosed(0, r, (1,)))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    assert [record.round for record in read_log(path)] == list(range(1000))
