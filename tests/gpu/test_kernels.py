@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from support.kernel_cases import KernelCases, check_select, check_sums, graph_of, hub, random_edges, signal
+from support.kernel_cases import (
+    KernelCases,
+    check_select,
+    check_sums,
+    graph_of,
+    hub,
+    random_edges,
+    shorten_lists,
+    signal,
+)
 
 import graphact
 from graphact import nn
@@ -25,8 +34,7 @@ class TestOnDeviceAsInTheInterpreter(TestOnDevice):
 
     @pytest.fixture
     def module(self, monkeypatch):
-        monkeypatch.setattr(gpu, "RANKED", 6)
-        monkeypatch.setattr(gpu, "ALONE", 12)
+        shorten_lists(monkeypatch, gpu)
         return gpu
 
 

@@ -64,6 +64,17 @@ def signal(shape, kind="normal", seed=0):
     return torch.from_numpy(x)
 
 
+def shorten_lists(monkeypatch, gpu):
+    """Let short lists take the ways that Triton kernels keep for long ones."""
+    from graphact.kernels import _gpu_walk
+
+    monkeypatch.setattr(gpu, "SIZES", (2, 4))
+    monkeypatch.setattr(gpu, "RANKED", 6)
+    for module in (gpu, _gpu_walk):
+        monkeypatch.setattr(module, "ALONE", 8)
+        monkeypatch.setattr(module, "PIECE", 10)
+
+
 @contextmanager
 def poisoned():
     """Fresh memory holds NaN, or a label that no node has."""

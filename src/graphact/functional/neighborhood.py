@@ -163,7 +163,7 @@ def gaussian(spread: Tensor, gamma: float | Tensor, x: Tensor) -> Tensor:
         gamma = gamma.reshape(()).to(spread.dtype)
     else:
         gamma = check_positive("gamma", gamma)
-    return torch.exp(-spread / (2 * gamma**2)).to(x.dtype)
+    return torch.exp(spread * (-0.5 / gamma**2)).to(x.dtype)
 
 
 def evaluate_function(x: Tensor, neighborhoods: Neighborhoods, function: NeighborhoodFunction, closed: bool) -> Tensor:

@@ -1,11 +1,14 @@
-"""Triton kernels that choose the lower median of the neighbours."""
+"""Triton kernels that choose the lower median of long lists; `_gpu_network.py` has short ones.
+
+With ``placing`` they return the place of the chosen neighbour in its list instead of its number.
+"""
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
 import triton
 import triton.language as tl
 
-from graphact.kernels._gpu_select import candidates_at, values_at
+from graphact.kernels._gpu_select import candidates_at, place_of, values_at
 from graphact.kernels._gpu_walk import columns_of_program, list_of_row, rows_of_program
 
 AHEAD = tl.constexpr(4)  # neighbours whose numbers are on their way at the same time
@@ -34,6 +37,7 @@ def ranked_median_kernel(
     batched: tl.constexpr,
     closed: tl.constexpr,
     labelled: tl.constexpr,
+    placing: tl.constexpr,
 ):
     """For short lists: of d candidates, the largest one that has at most (d - 1) // 2 smaller ones."""
     tl.static_assert(not shared)
@@ -92,8 +96,10 @@ def ranked_median_kernel(
     result = tl.where(name < nodes, result, 0.0)
     own = ((base + node) * columns)[:, None] + column[None, :]
     mask = writes[:, None] & inside[None, :]
+    if placing:
+        name = place_of(name, members, begin, end, node, mask, nodes)
     tl.store(out + own, result.to(out.dtype.element_ty), mask=mask)
-    tl.store(chosen + own, name, mask=mask)
+    tl.store(chosen + own, name.to(chosen.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -128,6 +134,7 @@ def searched_median_kernel(
     batched: tl.constexpr,
     closed: tl.constexpr,
     labelled: tl.constexpr,
+    placing: tl.constexpr,
 ):
     """For lists of any length: the largest key that at most (d - 1) // 2 of d candidates lie below, two bits a pass."""
     bits: tl.constexpr = wide.primitive_bitwidth
@@ -188,5 +195,7 @@ def searched_median_kernel(
     mask = writes[:, None] & inside[None, :]
     source = (base[:, None] + name) * columns + column[None, :]
     result = tl.load(x + source, mask=mask & (name < nodes), other=0.0)
+    if placing:
+        name = place_of(name, members, begin, end, node, mask, nodes)
     tl.store(out + own, result, mask=mask)
-    tl.store(chosen + own, name, mask=mask)
+    tl.store(chosen + own, name.to(chosen.dtype.element_ty), mask=mask)

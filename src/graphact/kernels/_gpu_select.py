@@ -5,9 +5,7 @@
 import triton
 import triton.language as tl
 
-from graphact.kernels._gpu_walk import columns_of_program, list_of_row, rows_of_program
-
-UNROLL = tl.constexpr(8)  # neighbours whose numbers are on their way at the same time
+from graphact.kernels._gpu_walk import UNROLL, columns_of_program, list_of_row, rows_of_program
 
 
 @triton.jit
@@ -64,6 +62,21 @@ def candidates_at(
     else:
         name = j.to(tl.int32)[:, None] + 0 * column[None, :]
     return value, name, mask
+
+
+@triton.jit
+def place_of(name, members, begin, end, node, mask, nodes):
+    """The places of chosen neighbours in the list of each lane; d, its length, for the node itself and for nobody."""
+    low = begin[:, None] + 0 * name.to(tl.int64)
+    high = tl.maximum(begin, end)[:, None] + 0 * low
+    past = (name == nodes) | (name == node[:, None])
+    while tl.max(tl.max((high - low).to(tl.int32), 1), 0) > 0:
+        middle = (low + high) // 2
+        searching = low < high
+        lower = searching & (tl.load(members + middle, mask=mask & searching, other=0) < name)
+        high = tl.where(lower, high, tl.where(searching, middle, high))
+        low = tl.where(lower, middle + 1, low)
+    return (tl.where(past, end[:, None], low) - begin[:, None]).to(tl.int32)
 
 
 @triton.jit(do_not_specialize=["count", "last", "rows"])

@@ -5,91 +5,7 @@
 import triton
 import triton.language as tl
 
-from graphact.kernels._gpu_walk import columns_of_program, list_of_row, rows_of_program
-
-UNROLL = tl.constexpr(8)  # neighbours whose numbers are on their way at the same time
-
-
-@triton.jit(do_not_specialize=["count", "last", "rows"])
-def shift_kernel(
-    out,
-    x,
-    weight,
-    pointers,
-    members,
-    order,
-    count,
-    last,
-    rows,
-    nodes,
-    columns,
-    lanes: tl.constexpr,
-    block: tl.constexpr,
-    wide: tl.constexpr,
-    shared: tl.constexpr,
-    ordered: tl.constexpr,
-    batched: tl.constexpr,
-):
-    """See :func:`graphact.kernels.reference.shift`."""
-    node, base, alive, writes = rows_of_program(order, count, last, rows, nodes, lanes, shared, ordered, batched)
-    column, inside = columns_of_program(columns, block)
-    _, end, enter, steps = list_of_row(pointers, node, alive, False, lanes, shared)
-    stride: tl.constexpr = lanes if shared else 1
-    total = tl.zeros((lanes, block), dtype=wide)
-    for step in range(0, steps, UNROLL):
-        for ahead in tl.static_range(UNROLL):
-            position = enter + (step + ahead) * stride
-            there = position < end
-            j = tl.load(members + position, mask=there, other=0).to(tl.int64)
-            factor = tl.load(weight + position, mask=there, other=0.0).to(wide)
-            at = ((base + j) * columns)[:, None] + column[None, :]
-            value = tl.load(x + at, mask=there[:, None] & inside[None, :], other=0.0).to(wide)
-            total += factor[:, None] * value
-    if shared:
-        total = tl.sum(total, 0)[None, :] + tl.zeros((lanes, block), dtype=wide)
-    own = ((base + node) * columns)[:, None] + column[None, :]
-    tl.store(out + own, total.to(out.dtype.element_ty), mask=writes[:, None] & inside[None, :])
-
-
-@triton.jit(do_not_specialize=["count", "last", "rows"])
-def spread_kernel(
-    out,
-    x,
-    pointers,
-    members,
-    order,
-    count,
-    last,
-    rows,
-    nodes,
-    columns,
-    lanes: tl.constexpr,
-    block: tl.constexpr,
-    wide: tl.constexpr,
-    shared: tl.constexpr,
-    ordered: tl.constexpr,
-    batched: tl.constexpr,
-):
-    """See :func:`graphact.kernels.reference.spread`."""
-    node, base, alive, writes = rows_of_program(order, count, last, rows, nodes, lanes, shared, ordered, batched)
-    column, inside = columns_of_program(columns, block)
-    _, end, enter, steps = list_of_row(pointers, node, alive, False, lanes, shared)
-    stride: tl.constexpr = lanes if shared else 1
-    own = ((base + node) * columns)[:, None] + column[None, :]
-    center = tl.load(x + own, mask=alive[:, None] & inside[None, :], other=0.0).to(wide)
-    total = tl.zeros((lanes, block), dtype=wide)
-    for step in range(0, steps, UNROLL):
-        for ahead in tl.static_range(UNROLL):
-            position = enter + (step + ahead) * stride
-            there = position < end
-            j = tl.load(members + position, mask=there, other=0).to(tl.int64)
-            at = ((base + j) * columns)[:, None] + column[None, :]
-            value = tl.load(x + at, mask=there[:, None] & inside[None, :], other=0.0).to(wide)
-            distance = tl.where(there[:, None], center - value, 0.0)
-            total += distance * distance
-    if shared:
-        total = tl.sum(total, 0)[None, :] + tl.zeros((lanes, block), dtype=wide)
-    tl.store(out + own, total.to(out.dtype.element_ty), mask=writes[:, None] & inside[None, :])
+from graphact.kernels._gpu_walk import UNROLL, columns_of_program, list_of_row, piece_of_list, rows_of_program
 
 
 @triton.jit(do_not_specialize=["count", "last", "rows"])
@@ -99,8 +15,6 @@ def pull_kernel(
     x,
     pointers,
     members,
-    turned_pointers,
-    turned_members,
     order,
     count,
     last,
@@ -113,43 +27,46 @@ def pull_kernel(
     shared: tl.constexpr,
     ordered: tl.constexpr,
     batched: tl.constexpr,
+    piece: tl.constexpr,
     seen: tl.constexpr,
     seen_by: tl.constexpr,
+    adding: tl.constexpr,
 ):
-    """See :func:`graphact.kernels.reference.pull`; either half, or both. The second half alone adds to the first."""
+    """See :func:`graphact.kernels.reference.pull`: either half, or both where a node sees those who see it.
+
+    With ``adding`` the result is added to what is there.
+    """
     node, base, alive, writes = rows_of_program(order, count, last, rows, nodes, lanes, shared, ordered, batched)
     column, inside = columns_of_program(columns, block)
+    begin, end, enter, steps = list_of_row(pointers, node, alive, False, lanes, shared)
+    stop = end
+    if piece > 0:
+        enter, stop, steps = piece_of_list(begin, end, piece, lanes)
     stride: tl.constexpr = lanes if shared else 1
     own = ((base + node) * columns)[:, None] + column[None, :]
     center = tl.load(x + own, mask=alive[:, None] & inside[None, :], other=0.0).to(wide)
-    total = tl.zeros((lanes, block), dtype=wide)
+    own_factor = tl.zeros((lanes, block), dtype=wide)
     if seen:
-        _, end, enter, steps = list_of_row(pointers, node, alive, False, lanes, shared)
-        for step in range(0, steps, UNROLL):
-            for ahead in tl.static_range(UNROLL):
-                position = enter + (step + ahead) * stride
-                there = position < end
-                j = tl.load(members + position, mask=there, other=0).to(tl.int64)
-                at = ((base + j) * columns)[:, None] + column[None, :]
-                value = tl.load(x + at, mask=there[:, None] & inside[None, :], other=0.0).to(wide)
-                total += tl.where(there[:, None], center - value, 0.0)
-        total *= tl.load(grad + own, mask=alive[:, None] & inside[None, :], other=0.0).to(wide)
-    if seen_by:
-        _, turned_end, turned_enter, turned_steps = list_of_row(turned_pointers, node, alive, False, lanes, shared)
-        for step in range(0, turned_steps, UNROLL):
-            for ahead in tl.static_range(UNROLL):
-                position = turned_enter + (step + ahead) * stride
-                there = position < turned_end
-                j = tl.load(turned_members + position, mask=there, other=0).to(tl.int64)
-                at = ((base + j) * columns)[:, None] + column[None, :]
-                mask = there[:, None] & inside[None, :]
-                value = tl.load(x + at, mask=mask, other=0.0).to(wide)
-                factor = tl.load(grad + at, mask=mask, other=0.0).to(wide)
-                total += tl.where(there[:, None], factor * (center - value), 0.0)
+        own_factor = tl.load(grad + own, mask=alive[:, None] & inside[None, :], other=0.0).to(wide)
+    total = tl.zeros((lanes, block), dtype=wide)
+    for step in range(0, steps, UNROLL):
+        for ahead in tl.static_range(UNROLL):
+            position = enter + (step + ahead) * stride
+            there = position < stop
+            j = tl.load(members + position, mask=there, other=0).to(tl.int64)
+            at = ((base + j) * columns)[:, None] + column[None, :]
+            mask = there[:, None] & inside[None, :]
+            value = tl.load(x + at, mask=mask, other=0.0).to(wide)
+            factor = own_factor
+            if seen_by:
+                factor += tl.load(grad + at, mask=mask, other=0.0).to(wide)
+            total += tl.where(mask, factor * (center - value), 0.0)
     if shared:
         total = tl.sum(total, 0)[None, :] + tl.zeros((lanes, block), dtype=wide)
     mask = writes[:, None] & inside[None, :]
-    if not seen:
+    if piece > 0:
+        own = ((tl.program_id(2).to(tl.int64) * rows + tl.program_id(0)) * columns + column)[None, :] + 0 * own
+    if adding:
         total += tl.load(out + own, mask=mask, other=0.0).to(wide)
     tl.store(out + own, total.to(out.dtype.element_ty), mask=mask)
 

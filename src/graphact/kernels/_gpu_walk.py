@@ -17,21 +17,45 @@ from torch import Tensor
 
 from graphact.kernels.reference import Lists
 
-THREADS = 128
+THREADS = 64
 BYTES_PER_THREAD = 16  # the widest load
 WIDEST_BLOCK = 128
-SHARED_LANES = 4  # how many times the lanes of an ordinary tile, for a row that all lanes share
+UNROLL = tl.constexpr(4)  # neighbours whose numbers are on their way at the same time
+SHARED_LANES = 8  # how many times the lanes of an ordinary tile, for a row that all lanes share
 ALONE = 256  # the most neighbours that one lane walks alone
+PIECE = 2048  # the most neighbours that the lanes of one program share
 BALANCED = 4  # longest row over the mean, up to which rows keep their own order, which is the kindest to the cache
 
 
 class Launch(NamedTuple):
-    """Rows ``order[last]``, ``order[last - 1]``, ... of every sample, or all rows in their own order."""
+    """Rows ``order[last]``, ``order[last - 1]``, ... of every sample, or all rows in their own order.
+
+    No list of theirs is longer than ``longest``.
+    """
 
     group: int
     rows: int
     last: int
     ordered: bool
+    longest: int
+
+    @property
+    def shared(self) -> bool:
+        """Whether all lanes of a program walk one list."""
+        return self.longest > ALONE
+
+    @property
+    def pieces(self) -> int:
+        """The number of programs that share a list."""
+        return -(-self.longest // PIECE) if self.longest > PIECE else 1
+
+
+def limits(lists: Lists) -> tuple[int, ...]:
+    """Where walks change: lists that a lane walks alone, that a program shares, and that more and more programs do."""
+    longest, bounds = int(lists.sizes[-1, 0]), [ALONE, PIECE]
+    while bounds[-1] < longest:
+        bounds.append(4 * bounds[-1])
+    return tuple(bounds)
 
 
 class Tile(NamedTuple):
@@ -51,22 +75,29 @@ def launches(lists: Lists, *limits: int) -> Iterator[Launch]:
     degrees, counts = lists.sizes.numpy().T
     rows, longest = lists.order.numel(), int(degrees[-1])
     if longest <= limits[0] and longest * rows <= BALANCED * (lists.members.numel() + rows):
-        yield Launch(0, rows, 0, False)
+        yield Launch(0, rows, 0, False, longest)
         return
     ends = [0, *(int(counts[degrees <= limit].sum()) for limit in limits), rows]
     for group in reversed(range(len(limits) + 1)):
         if ends[group + 1] > ends[group]:
-            yield Launch(group, ends[group + 1] - ends[group], ends[group + 1] - 1, True)
+            bound = longest if group == len(limits) else min(limits[group], longest)
+            yield Launch(group, ends[group + 1] - ends[group], ends[group + 1] - 1, True, bound)
 
 
-def tile(rows: int, columns: int, bytes_per_number: int, shared: bool) -> Tile:
+def tile(rows: int, columns: int, bytes_per_number: int, shared: bool, widest: int = WIDEST_BLOCK) -> Tile:
     """A tile for ``rows`` rows (over all samples): every thread loads 16 bytes at once where the columns allow it."""
-    block = min(triton.next_power_of_2(columns), WIDEST_BLOCK)
+    block = min(triton.next_power_of_2(columns), widest)
     lanes = max(1, THREADS * BYTES_PER_THREAD // bytes_per_number // block)
     if shared:
         return Tile(lanes * SHARED_LANES, block, 8, (rows, triton.cdiv(columns, block)))
     lanes = min(lanes, triton.next_power_of_2(rows))
-    return Tile(lanes, block, 4, (triton.cdiv(rows, lanes), triton.cdiv(columns, block)))
+    return Tile(lanes, block, THREADS // 32, (triton.cdiv(rows, lanes), triton.cdiv(columns, block)))
+
+
+def one_row(rows: int, columns: int) -> Tile:
+    """A tile of one row with a thread for each column, for kernels that hold many numbers for each."""
+    block = min(triton.next_power_of_2(columns), WIDEST_BLOCK)
+    return Tile(1, block, max(1, block // 32), (rows, triton.cdiv(columns, block)))
 
 
 def wide_type(signal: Tensor) -> Any:
@@ -123,6 +154,16 @@ def list_of_row(pointers, node, alive, closed: tl.constexpr, lanes: tl.constexpr
     else:
         steps = end - enter
     return begin, end, enter, tl.max(steps, 0).to(tl.int32)
+
+
+@triton.jit
+def piece_of_list(begin, end, piece: tl.constexpr, lanes: tl.constexpr):
+    """Where the lanes of a program that shares one row enter their piece of its list, its end, and the most steps."""
+    start = begin + tl.program_id(2).to(tl.int64) * piece
+    stop = tl.minimum(end, start + piece)
+    enter = start + tl.arange(0, lanes)
+    steps = (stop - enter + lanes - 1) // lanes
+    return enter, stop, tl.max(steps, 0).to(tl.int32)
 
 
 @triton.jit

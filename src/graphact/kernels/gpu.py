@@ -13,19 +13,34 @@ import triton
 from torch import Tensor
 
 from graphact.kernels import reference
+from graphact.kernels._gpu_hop import hop_kernel, join_kernel
 from graphact.kernels._gpu_median import RANKED, ranked_median_kernel, searched_median_kernel
 from graphact.kernels._gpu_mix import mix, mix_gradients
+from graphact.kernels._gpu_network import SIZES, network_median_kernel, sorting_network
 from graphact.kernels._gpu_select import extreme_kernel, take_kernel
-from graphact.kernels._gpu_sums import pull_kernel, route_kernel, shift_kernel, spread_kernel, weight_grad_kernel
-from graphact.kernels._gpu_walk import ALONE, Launch, launches, tile, wide_type
-from graphact.kernels.reference import LOSES_EVERY_COMPARISON, Lists, accumulation_dtype, take
+from graphact.kernels._gpu_sums import pull_kernel, route_kernel, weight_grad_kernel
+from graphact.kernels._gpu_turn import turn_kernel
+from graphact.kernels._gpu_walk import ALONE, PIECE, WIDEST_BLOCK, Launch, launches, limits, one_row, tile, wide_type
+from graphact.kernels.reference import LOSES_EVERY_COMPARISON, Lists, accumulation_dtype, place_dtype, take
 
-__all__ = ["mix", "mix_gradients", "pull", "route", "select", "shift", "shift_weight_grad", "spread", "supports"]
+__all__ = [
+    "hop",
+    "mix",
+    "mix_gradients",
+    "pull",
+    "route",
+    "select",
+    "shift",
+    "shift_weight_grad",
+    "spread",
+    "supports",
+    "take",
+    "turn",
+]
 
-__all__ = ["pull", "route", "select", "shift", "shift_weight_grad", "spread", "supports", "take"]
-
+SEARCHED_BLOCK = 16
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-INTERPRETED = not isinstance(shift_kernel, triton.runtime.JITFunction)
+INTERPRETED = not isinstance(hop_kernel, triton.runtime.JITFunction)
 
 
 def supports(x: Tensor) -> bool:
@@ -33,13 +48,136 @@ def supports(x: Tensor) -> bool:
     return x.dtype in DTYPES and (x.is_cuda or INTERPRETED)
 
 
+def hop(
+    x: Tensor, weight: Tensor, lists: Lists, op: str, closed: bool, shifting: bool, longest: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See :func:`graphact.kernels.reference.hop`."""
+    x, weight = x.contiguous(), weight.contiguous()
+    values_dtype = accumulation_dtype(x.dtype) if op == "kernel" else x.dtype
+    values = torch.empty(x.shape, dtype=values_dtype, device=x.device)
+    chosen_shape, chosen_dtype = ((0,), torch.uint8) if op == "kernel" else (x.shape, place_dtype(longest))
+    places = torch.empty(chosen_shape, dtype=chosen_dtype, device=x.device)
+    shifted = torch.empty(x.shape if shifting else (0,), dtype=x.dtype, device=x.device)
+    if x.numel():
+        if op == "median":
+            _median(values, places, shifted, x, weight, lists, closed, shifting)
+        else:
+            _look(values, places, shifted, x, weight, lists, op, closed, shifting)
+    return values, places, shifted
+
+
 def shift(x: Tensor, weight: Tensor, lists: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.shift`."""
     x, weight, out = x.contiguous(), weight.contiguous(), torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if out.numel():
-        for launch in launches(lists, ALONE):
-            _walk(shift_kernel, launch, launch.group == 1, x, lists, out, x, weight, lists.pointers, lists.members)
+        _look(out, out, out, x, weight, lists, "none", False, True)
     return out
+
+
+def spread(x: Tensor, lists: Lists) -> Tensor:
+    """See :func:`graphact.kernels.reference.spread`."""
+    x, out = x.contiguous(), torch.empty(x.shape, dtype=accumulation_dtype(x.dtype), device=x.device)
+    if out.numel():
+        _look(out, out, out, x, x, lists, "kernel", False, False)
+    return out
+
+
+def turn(
+    grad: Tensor,
+    places: Tensor,
+    grad_shifted: Tensor | None,
+    turned_weight: Tensor,
+    positions: Tensor,
+    incoming: Lists,
+    outgoing: Lists,
+    closed: bool,
+) -> Tensor:
+    """See :func:`graphact.kernels.reference.turn`; the same on every run."""
+    grad, places, weight = grad.contiguous(), places.contiguous(), turned_weight.contiguous()
+    out = torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)
+    if not out.numel():
+        return out
+    shifting = grad_shifted is not None
+    given = grad if grad_shifted is None else grad_shifted.contiguous()
+    read = (grad, places, given, weight, positions, incoming.pointers, outgoing.pointers, outgoing.members)
+    flags = {"closed": closed, "shifting": shifting}
+    for launch in launches(outgoing, *limits(outgoing)):
+        if launch.pieces == 1:
+            _walk(turn_kernel, launch, launch.shared, grad, outgoing, out, *read, **flags, piece=0)
+            continue
+        sums = _pieces(grad, launch, accumulation_dtype(grad.dtype))
+        _walk(turn_kernel, launch, True, grad, outgoing, sums, *read, **flags, piece=PIECE)
+        _join_sums(out, sums, grad, launch, outgoing, False)
+    return out
+
+
+def _look(
+    values: Tensor,
+    places: Tensor,
+    shifted: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    lists: Lists,
+    op: str,
+    closed: bool,
+    shifting: bool,
+    longer_than: int = -1,
+) -> None:
+    """One look at the neighbours of all nodes, or of those that have more than some number."""
+    flags = {"op": op, "closed": closed, "shifting": shifting}
+    lists_read = (lists.pointers, lists.members)
+    for launch in launches(lists, *sorted({longer_than, *limits(lists)} - {-1})):
+        if launch.longest <= longer_than:
+            continue
+        if launch.pieces == 1:
+            read = (x, weight, *lists_read)
+            _walk(hop_kernel, launch, launch.shared, x, lists, values, places, shifted, *read, **flags, piece=0)
+            continue
+        wide = accumulation_dtype(x.dtype)
+        found = [_pieces(x, launch, dtype) for dtype in (wide, torch.int32, wide)]
+        _walk(hop_kernel, launch, True, x, lists, *found, x, weight, *lists_read, **flags, piece=PIECE)
+        rest = (values, places, shifted, *found, x, launch.pieces, *lists_read)
+        _walk(join_kernel, launch, False, x, lists, *rest, **flags, adding=False)
+
+
+def _join_sums(out: Tensor, sums: Tensor, x: Tensor, launch: Launch, lists: Lists, adding: bool) -> None:
+    """Add up what was summed piece by piece."""
+    rest = (out, out, out, sums, sums, sums, x, launch.pieces, lists.pointers, lists.members)
+    _walk(join_kernel, launch, False, x, lists, *rest, op="none", closed=False, shifting=True, adding=adding)
+
+
+def _median(
+    values: Tensor,
+    places: Tensor,
+    shifted: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    lists: Lists,
+    closed: bool,
+    shifting: bool,
+) -> None:
+    """The median of all nodes: short lists by sorting networks, longer ones by other means."""
+    short = [size - closed for size in SIZES]
+    read = (x, places, lists.pointers, lists.members)
+    flags = {"closed": closed, "labelled": False, "placing": True}
+    for launch in launches(lists, *short, RANKED - closed, ALONE):
+        if launch.longest <= short[-1]:
+            size = next(size for size in SIZES if launch.longest <= size - closed)
+            network = {"size": size, "network": sorting_network(size), "closed": closed, "shifting": shifting}
+            outputs = (values, places, shifted)
+            _walk(network_median_kernel, launch, False, x, lists, *outputs, x, weight, *read[2:], **network)
+        elif launch.longest <= RANKED - closed:
+            _walk(ranked_median_kernel, launch, False, x, lists, values, places, *read, **flags)
+        else:
+            _walk(searched_median_kernel, launch, launch.shared, x, lists, values, places, x, *read, **flags)
+    if shifting and int(lists.sizes[-1, 0]) > short[-1]:
+        _look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=short[-1])
+
+
+def _pieces(x: Tensor, launch: Launch, dtype: torch.dtype) -> Tensor:
+    """Room for what is found piece by piece."""
+    rows = math.prod(x.shape[:-2]) * launch.rows
+    return torch.empty((launch.pieces, rows, x.size(-1)), dtype=dtype, device=x.device)
 
 
 def shift_weight_grad(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
@@ -68,6 +206,7 @@ def select(x: Tensor, labels: Tensor | None, lists: Lists, op: str, closed: bool
     read = (offers, names, lists.pointers, lists.members)
     flags = {"closed": closed, "labelled": labels is not None}
     if op == "median":
+        flags["placing"] = False
         for launch in launches(lists, RANKED - closed, ALONE):
             if launch.group == 0:
                 _walk(ranked_median_kernel, launch, False, x, lists, out, chosen, *read, **flags)
@@ -90,34 +229,30 @@ def route(grad: Tensor, chosen: Tensor) -> Tensor:
     return out.to(grad.dtype)
 
 
-def spread(x: Tensor, lists: Lists) -> Tensor:
-    """See :func:`graphact.kernels.reference.spread`."""
-    x, out = x.contiguous(), torch.empty(x.shape, dtype=accumulation_dtype(x.dtype), device=x.device)
-    if out.numel():
-        for launch in launches(lists, ALONE):
-            _walk(spread_kernel, launch, launch.group == 1, x, lists, out, x, lists.pointers, lists.members)
-    return out
-
-
 def pull(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.pull`."""
     grad, x = grad.contiguous(), x.contiguous()
-    if not x.numel():
-        return torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    by_incoming, by_outgoing = list(launches(incoming, ALONE)), list(launches(outgoing, ALONE))
-    lists = (incoming.pointers, incoming.members, outgoing.pointers, outgoing.members)
-    if len(by_incoming) == len(by_outgoing) == 1 and by_incoming[0].group == by_outgoing[0].group:
-        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-        launch, shared = by_incoming[0], by_incoming[0].group == 1
-        _walk(pull_kernel, launch, shared, grad, incoming, out, grad, x, *lists, seen=True, seen_by=True)
-        return out
-    # hubs: the lists of one node differ in length, so each direction launches its rows in its own order
     out = torch.empty(x.shape, dtype=accumulation_dtype(grad.dtype), device=x.device)
-    for rows, directions in ((incoming, by_incoming), (outgoing, by_outgoing)):
-        flags = {"seen": rows is incoming, "seen_by": rows is not incoming}
-        for launch in directions:
-            _walk(pull_kernel, launch, launch.group == 1, grad, rows, out, grad, x, *lists, **flags)
+    if not x.numel():
+        return out.to(x.dtype)
+    if incoming.members.data_ptr() == outgoing.members.data_ptr():  # all edges go both ways: both halves in one look
+        _pull(out, grad, x, incoming, seen=True, seen_by=True, adding=False)
+    else:
+        _pull(out, grad, x, incoming, seen=True, seen_by=False, adding=False)
+        _pull(out, grad, x, outgoing, seen=False, seen_by=True, adding=True)
     return out.to(x.dtype)
+
+
+def _pull(out: Tensor, grad: Tensor, x: Tensor, lists: Lists, **flags: bool) -> None:
+    """The pull along the lists of one direction."""
+    read = (grad, x, lists.pointers, lists.members)
+    for launch in launches(lists, *limits(lists)):
+        if launch.pieces == 1:
+            _walk(pull_kernel, launch, launch.shared, x, lists, out, *read, piece=0, **flags)
+            continue
+        sums = _pieces(x, launch, out.dtype)
+        _walk(pull_kernel, launch, True, x, lists, sums, *read, piece=PIECE, **(flags | {"adding": False}))
+        _join_sums(out, sums, x, launch, lists, flags["adding"])
 
 
 def _offers(x: Tensor, labels: Tensor, empty: float) -> Tensor:
@@ -127,16 +262,22 @@ def _offers(x: Tensor, labels: Tensor, empty: float) -> Tensor:
     return out
 
 
-def _walk(kernel: Any, launch: Launch, shared: bool, x: Tensor, lists: Lists, *tensors: Tensor, **flags: bool) -> None:
+def _walk(kernel: Any, launch: Launch, shared: bool, x: Tensor, lists: Lists, *tensors: Any, **flags: Any) -> None:
     """Start the programs of one launch on signals like ``x``."""
     samples, (nodes, columns) = math.prod(x.shape[:-2]), x.shape[-2:]
     rows = samples * launch.rows
-    lanes, block, warps, grid = tile(rows, columns, x.element_size(), shared)
+    if "network" in flags:
+        lanes, block, warps, grid = one_row(rows, columns)
+    else:
+        # a search reads a list many times: few columns a program, and many programs
+        widest = SEARCHED_BLOCK if kernel is searched_median_kernel and shared else WIDEST_BLOCK
+        lanes, block, warps, grid = tile(rows, columns, x.element_size(), shared, widest)
+    pieces = launch.pieces if flags.get("piece") else 1
     sizes = (launch.rows, launch.last, rows, nodes, columns)
     flags |= {"shared": shared, "ordered": launch.ordered, "batched": samples > 1}
     options = {"lanes": lanes, "block": block, "wide": wide_type(x), "num_warps": warps}
     with _on_device_of(x):
-        kernel[grid](*tensors, lists.order, *sizes, **options, **flags)
+        kernel[(*grid, pieces)](*tensors, lists.order, *sizes, **options, **flags)
 
 
 def _each_row(kernel: Any, x: Tensor, *tensors: Tensor, **options: Any) -> None:
