@@ -59,3 +59,16 @@ def union(graphs: "list[Graph]") -> Entries:
     target = torch.cat([entry[0] + offset for entry, offset in zip(entries, offsets, strict=False)])
     source = torch.cat([entry[1] + offset for entry, offset in zip(entries, offsets, strict=False)])
     return target, source, torch.cat([entry[2] for entry in entries]), offsets[-1]
+
+
+def narrow_order(target: Tensor, source: Tensor, num_nodes: int) -> Tensor:
+    """An order of the nodes in which neighbours stand near each other: reverse Cuthill-McKee, by SciPy."""
+    import numpy as np
+    import scipy.sparse
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    ends = (target.cpu().numpy(), source.cpu().numpy())
+    ones = np.ones(len(ends[0]), dtype=np.int8)
+    pattern = scipy.sparse.csr_array((ones, ends), shape=(num_nodes, num_nodes))
+    order = reverse_cuthill_mckee(pattern + pattern.T, symmetric_mode=True)
+    return torch.from_numpy(order.astype(np.int64)).to(target.device)

@@ -244,6 +244,27 @@ class Graph:
         """Renumber the nodes: node a of the result is node ``perm[a]`` of this graph."""
         return self._from_entries(*edit.permute(*self._entries(), perm, self.num_nodes))
 
+    def reorder(self) -> tuple["Graph", Tensor]:
+        """Renumber the nodes so that neighbours stand near each other, where a pass finds them in the cache.
+
+        Returns the graph and the order: node a of the result is node ``order[a]`` of this graph, so a signal x of this
+        graph is the signal ``x[..., order, :]`` of the result. Worth it for large graphs that have neighbourhoods to
+        speak of, such as meshes, road or sensor networks; a random graph has no good order. The order is that of
+        Cuthill and McKee, reversed.
+
+        Example:
+            >>> import torch, graphact
+            >>> path = graphact.Graph.from_edge_index([[3, 0, 0, 2, 2, 1], [0, 3, 2, 0, 1, 2]])
+            >>> reordered, order = path.reorder()
+            >>> order
+            tensor([3, 0, 2, 1])
+            >>> reordered.incoming.members
+            tensor([1, 0, 2, 1, 3, 2])
+        """
+        target, source, _ = self._entries()
+        order = edit.narrow_order(target, source, self.num_nodes)
+        return self.permute(order), order
+
     def drop_edges(self, p: float, *, generator: torch.Generator | None = None) -> "Graph":
         """Lose each link with probability ``p``, in both directions together; weights and diagonal stay as they are."""
         return self._from_entries(*edit.drop_edges(*self._entries(), p, generator, self.num_nodes))
