@@ -1,0 +1,204 @@
+"""How tight the guarantees are, what they cost, and what lost links do, in the paper's source localization.
+
+    python benchmarks/guarantees.py tightness   certified constants of trained networks against products and searches
+    python benchmarks/guarantees.py tradeoff    accuracy of networks trained below a limit of the constant (a figure)
+    python benchmarks/guarantees.py topology    six activations under lost links and noisy weights (figures)
+
+Two layers, F = 8, order 4, protocol `converged`. Trained networks are kept in --out and not trained again.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from guarantees_figures import topology_figure, tradeoff_figure
+
+import graphact
+from graphact.analysis import (
+    EdgeNoise,
+    LostLinks,
+    certify,
+    empirical_lipschitz,
+    empirical_topology,
+    lipschitz_bound,
+    lipschitz_constrained,
+    topology_bound,
+)
+from graphact.experiments.building import make_models, make_tasks
+from graphact.experiments.presets import find_protocol
+from graphact.experiments.protocol import Cell
+from graphact.experiments.report.methods import Variant
+from graphact.training import Fleet, TrainingSettings, fit
+from graphact.training.memory import keep_freed_memory
+
+VARIANTS = tuple(
+    Variant(*pair)
+    for pair in (("relu", None), ("max-l", 1), ("max-ga", 2), ("median-l", 1), ("median-ga", 2), ("kernel-ga", 1))
+)
+PROTOCOL = replace(find_protocol("source-localization", "paper", "converged"), graphs=2, splits=1, nodes=4)
+LIMITS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+CONSTRAINED = tuple(Variant(*pair) for pair in (("relu", None), ("max-ga", 1), ("median-ga", 1)))
+SHORT = TrainingSettings(epochs=60, batch_size=240, learning_rate=2e-2)
+RADIUS = 0.003
+LOST = (1, 2, 4, 8, 16)
+NOISE = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+SIGNALS = 12
+
+
+def trained(variant, directory):
+    """Eight networks of one kind (two graphs, four nodes) with their tasks, in float64; from files where they exist."""
+    tasks = make_tasks(PROTOCOL, {}, 0, None)
+    models = make_models(Cell(PROTOCOL, variant.method, variant.hops, 8, 4, seed=0), tasks)
+    files = [directory / "models" / f"{variant.method}-{number}.safetensors" for number in range(len(models))]
+    if not all(file.exists() for file in files):
+        Fleet(models, tasks).train(PROTOCOL.training)
+        for model, file in zip(models, files, strict=True):
+            graphact.save(model, file)
+    tasks = [task.to(dtype=torch.float64) for task in tasks]
+    return [graphact.load(file).double() for file in files], tasks
+
+
+def geometric_mean(numbers):
+    return math.exp(sum(map(math.log, numbers)) / len(numbers))
+
+
+def tightness(options):
+    """One row for each activation: geometric means over eight networks."""
+    say("| activation | product of layers | certified | found by search | product / certified | certified / found |")
+    say("|---|---|---|---|---|---|")
+    rows = []
+    for variant in VARIANTS:
+        numbers = []
+        for model, task in zip(*trained(variant, options.out), strict=True):
+            bound = lipschitz_bound(model, task.graph)
+            generator = torch.Generator().manual_seed(0)
+            found = empirical_lipschitz(model, task.graph, task.inputs, starts=8, generator=generator)
+            if found.value > bound.value:
+                raise AssertionError(f"{variant.label}: found {found.value}, certified {bound.value}")
+            numbers.append((bound.composed, bound.value, found.value))
+        composed, value, found = (geometric_mean(column) for column in zip(*numbers, strict=True))
+        gains = [row[0] / row[1] for row in numbers]
+        slacks = [row[1] / row[2] for row in numbers]
+        say(
+            f"| {variant.label} | {composed:,.0f} | {value:,.0f} | {found:,.0f} | {composed / value:.1f} "
+            f"({min(gains):.1f} to {max(gains):.1f}) | {value / found:.1f} ({min(slacks):.1f} to {max(slacks):.1f}) |"
+        )
+        rows.append({"activation": variant.label, "numbers": numbers})
+    return rows
+
+
+def tradeoff(options):
+    """Train below limits, and without any; accuracy, and accuracy that is certified within a radius."""
+    file = options.out / "tradeoff.json"
+    rows = json.loads(file.read_text()) if file.exists() else []
+    done = {(row["method"], row["limit"], row["node"]) for row in rows}
+    tasks = make_tasks(PROTOCOL, {}, 0, None)[:4]
+    for variant in CONSTRAINED:
+        for node, task in list(enumerate(tasks))[: options.models]:
+            for limit in (*LIMITS, None):
+                if (variant.method, limit, node) not in done:
+                    rows.append({"method": variant.method, "hops": variant.hops, "limit": limit, "node": node})
+                    rows[-1] |= constrained_run(variant, task, limit, node)
+                    say(json.dumps(rows[-1]))
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_text(json.dumps(rows, indent=1))
+    say("| activation | limit | constant | accuracy | certified accuracy |\n|---|---|---|---|---|")
+    for variant in CONSTRAINED:
+        for limit in (*LIMITS, None):
+            some = [row for row in rows if row["method"] == variant.method and row["limit"] == limit]
+            constant, accuracy, certified = (
+                sum(row[name] for row in some) / len(some) for name in ("constant", "accuracy", "certified")
+            )
+            name = "none" if limit is None else f"{limit:g}"
+            say(f"| {variant.label} | {name} | {constant:,.4g} | {accuracy:.1f} % | {certified:.1f} % |")
+    tradeoff_figure(rows, CONSTRAINED, RADIUS, options.out / "guarantees-tradeoff.png")
+    return rows
+
+
+def constrained_run(variant, task, limit, node):
+    """One network, trained below a limit or without one."""
+    torch.manual_seed(node)
+    cell = Cell(PROTOCOL, variant.method, variant.hops, 8, 4, seed=0)
+    (model,) = make_models(cell, [task])
+    if limit is not None:
+        lipschitz_constrained(model, task.graph, limit)
+    result = fit(model, task, SHORT, seed=node)
+    constant = lipschitz_bound(model, task.graph).value
+    if limit is not None and constant > limit:
+        raise AssertionError(f"{variant.label}: the limit is {limit}, the constant {constant}")
+    certificate = certify(model, task.graph, task.inputs[task.test], RADIUS)
+    right = certificate.decisions[:, task.node] == task.targets[task.test]
+    certified = (right & certificate.certified[:, task.node]).double().mean().item()
+    return {"constant": constant, "accuracy": result.test, "certified": 100 * certified}
+
+
+def topology(options):
+    """Certified and found changes of outputs, in units of the spread of the outputs, and decisions that stay."""
+    rows = []
+    for variant in VARIANTS:
+        models, tasks = trained(variant, options.out)
+        for model, task in list(zip(models, tasks, strict=True))[: options.models]:
+            for kind, strengths in (("lost", LOST), ("noise", NOISE)):
+                rows += perturbed_rows(variant, model, task, kind, strengths)
+    for kind, strengths in (("lost", LOST), ("noise", NOISE)):
+        say(f"\n| activation | {kind} | certified change | found change | decisions kept |\n|---|---|---|---|---|")
+        for variant, strength in itertools.product(VARIANTS, strengths):
+            some = [row for row in rows if row["method"] == variant.method and row.get(kind) == strength]
+            certified, found = (geometric_mean([row[name] for row in some]) for name in ("certified", "found"))
+            stay = sum(row["kept"] for row in some) / len(some)
+            say(f"| {variant.label} | {strength:g} | {certified:,.3g} | {found:.3g} | {stay:.1%} |")
+        topology_figure(rows, VARIANTS, kind, strengths, options.out / f"guarantees-{kind}.png")
+    (options.out / "topology.json").write_text(json.dumps(rows, indent=1))
+
+
+def perturbed_rows(variant, model, task, kind, strengths):
+    """One network under perturbations of growing strength; what a weaker one does, a stronger one can do."""
+    x = task.inputs[task.test][:SIGNALS]
+    with torch.no_grad():
+        size = model(x, task.graph).std().item()
+    found = torch.zeros(())
+    for strength in strengths:
+        perturbation = LostLinks(strength) if kind == "lost" else EdgeNoise(strength)
+        generator = torch.Generator().manual_seed(0)
+        bound = topology_bound(model, task.graph, perturbation, x).value
+        new = empirical_topology(model, task.graph, x, perturbation, draws=20, generator=generator)
+        found = torch.maximum(found, new.max())
+        if found > bound:
+            raise AssertionError(f"{variant.label}, {perturbation}: found {found}, certified {bound}")
+        row = {"method": variant.method, "hops": variant.hops, kind: strength, "kept": kept(model, task, perturbation)}
+        yield {**row, "certified": bound / size, "found": found.item() / size}
+
+
+@torch.no_grad()
+def kept(model, task, perturbation, draws=10):
+    """The share of test decisions at the node that random perturbations do not change."""
+    x, generator = task.inputs[task.test], torch.Generator().manual_seed(0)
+    before = task.read(model(x, task.graph)).argmax(-1)
+    after = [task.read(model(x, perturbation.draw(task.graph, generator))).argmax(-1) for _ in range(draws)]
+    return (torch.stack(after) == before).double().mean().item()
+
+
+def say(line):
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = {"tightness": tightness, "tradeoff": tradeoff, "topology": topology}
+    parser.add_argument("command", choices=tuple(commands))
+    parser.add_argument("--models", type=int, default=2, help="networks for each point of a figure (default: 2)")
+    parser.add_argument("--out", type=Path, default=Path("out/guarantees"), help="default: out/guarantees")
+    options = parser.parse_args()
+    keep_freed_memory()
+    options.out.mkdir(parents=True, exist_ok=True)
+    commands[options.command](options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Which decisions cannot change, and which values cannot be left, for any perturbation within a radius."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from graphact._checks import check_choice
+from graphact.analysis.lipschitz import is_affordable
+from graphact.analysis.neighbors import MOST_ENTRIES
+from graphact.analysis.parts import Network, fit_together, take_apart
+from graphact.analysis.sensitivity import output_norms
+from graphact.analysis.zonotope import Zonotope, read_out, through_network
+from graphact.graph import Graph
+from graphact.graph.graph import check_graph, check_signal
+from graphact.nn import GraphModule
+
+ROUNDING = 1e-9  # bounds are moved outward by this share of the numbers involved, far more than float64 loses
+MOST_EXACT_CLASSES = 8  # above, the pairs are too many to try all signs of the last ReLUs
+Kind = Literal["auto", "classifier", "regressor"]
+Constants = tuple[Tensor, Tensor] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What holds for every signal within the radius of the given ones.
+
+    Attributes:
+        radius: the largest change of any input.
+        outputs: ``(..., N, O)``, the outputs for the given signals.
+        lower: ``(..., N, O)``; no output falls below.
+        upper: ``(..., N, O)``; no output rises above.
+        decisions: ``(..., N)``, the class with the largest output; None for a regressor.
+        margins: ``(..., N)``, by how much that class stays ahead of every other, at least; None for a regressor.
+    """
+
+    radius: float
+    outputs: Tensor
+    lower: Tensor
+    upper: Tensor
+    decisions: Tensor | None
+    margins: Tensor | None
+
+    @property
+    def certified(self) -> Tensor:
+        """``(..., N)``: the nodes whose decision provably does not change.
+
+        Raises:
+            TypeError: a regressor makes no decisions; look at ``lower`` and ``upper``.
+        """
+        if self.margins is None:
+            raise TypeError("a regressor makes no decisions; lower and upper hold its certified interval")
+        return self.margins > 0
+
+
+@torch.no_grad()
+def certify(model: GraphModule, graph: Graph, x: Tensor, radius: float, *, kind: Kind = "auto") -> Certificate:
+    r"""Certify the answers of a network for all :math:`x'` with :math:`\|x' - x\|_\infty \le` radius.
+
+    Two certificates are computed and the better one is used for every output: affine forms over the box around x
+    (:mod:`graphact.analysis.zonotope`), and the answer at x plus or minus the radius times the certified Lipschitz
+    constant of that output, or of that difference of two classes.
+
+    Args:
+        model: a GCNN, an FIR, a filter bank or an activation.
+        graph: the graph.
+        x: signals.
+        radius: largest change of any input, not negative.
+        kind: "classifier" decides for the largest output of a node; "auto" takes a model with several outputs for one.
+
+    Shapes:
+        x: ``(..., N, F)``.
+
+    Raises:
+        TypeError: nothing is known about a part of the model.
+        ValueError: radius is negative or not finite, or a classifier has one output.
+
+    Example:
+        >>> import torch, graphact
+        >>> graph = graphact.Graph.stochastic_block_model([5, 5], 0.8, 0.2).normalize("spectral")
+        >>> model = graphact.nn.GCNN([1, 4], activation="max-ga", out_features=3)
+        >>> certificate = graphact.analysis.certify(model, graph, torch.randn(2, 10, 1), radius=1e-4)
+        >>> certificate.certified.shape
+        torch.Size([2, 10])
+        >>> bool((certificate.lower <= certificate.upper).all())
+        True
+    """
+    check_choice("kind", kind, ("auto", "classifier", "regressor"))
+    if not 0 <= float(radius) < float("inf"):
+        raise ValueError(f"radius must be a finite number, at least 0, got {radius}")
+    graph = check_graph("graph", graph)
+    shape = check_signal(x, graph).shape
+    network, x = fit_together(take_apart(model), x)
+    graph = graph.to("cpu", torch.float64)
+    constants = _constants(network, graph)
+    parts = [_certify(network, graph, part, float(radius), kind, constants) for part in x.split(_batch(network, graph))]
+    names = ("outputs", "lower", "upper", "decisions", "margins")
+    columns = {name: [getattr(part, name) for part in parts] for name in names}
+    joined = {
+        name: None if column[0] is None else torch.cat(column).reshape(*shape[:-2], *column[0].shape[1:])
+        for name, column in columns.items()
+    }
+    return Certificate(float(radius), **joined)  # type: ignore[arg-type]
+
+
+def _batch(network: Network, graph: Graph) -> int:
+    """How many signals fit into memory at once."""
+    width = network.in_features
+    columns, entries = graph.num_nodes * width, 0
+    for stage in network.stages:
+        width = width if stage.taps is None else stage.taps.size(2)
+        columns += graph.num_nodes * width
+        entries = max(entries, columns * graph.num_nodes * width)
+    return max(1, MOST_ENTRIES // entries)
+
+
+def _constants(network: Network, graph: Graph) -> Constants:
+    """The certified constants of all outputs, ``(N, O)``, and of all differences of two, ``(N, O, O)``."""
+    if not is_affordable(network, graph):
+        return None
+    outputs = output_norms(network, graph)
+    count = outputs.size(-1)
+    readout = torch.eye(count, dtype=torch.float64) if network.readout is None else network.readout
+    pairs = replace(network, readout=(readout.unsqueeze(1) - readout).flatten(0, 1))
+    return outputs, output_norms(pairs, graph, thorough=count <= MOST_EXACT_CLASSES).unflatten(-1, (count, -1))
+
+
+def _certify(network: Network, graph: Graph, x: Tensor, radius: float, kind: str, constants: Constants) -> Certificate:
+    outputs = read_out(through_network(Zonotope.point(x), network, graph), network).centre
+    if kind == "classifier" and outputs.size(-1) == 1:
+        raise ValueError("kind must be 'regressor' or 'auto' for a model with one output a node, got 'classifier'")
+    features = through_network(Zonotope.box(x, radius), network, graph)
+    forms = read_out(features, network)
+    size = outputs.abs().amax() + radius
+    reach = torch.full_like(outputs, torch.inf) if constants is None else radius * constants[0]
+    lower = torch.maximum(forms.centre - forms.radius, outputs - reach) - ROUNDING * size
+    upper = torch.minimum(forms.centre + forms.radius, outputs + reach) + ROUNDING * size
+    if kind == "regressor" or (kind == "auto" and outputs.size(-1) == 1):
+        return Certificate(radius, outputs, lower, upper, None, None)
+    decisions = outputs.argmax(-1)
+    margins = _local_margins(features, forms, network, decisions)
+    if constants is not None:
+        chosen = constants[1][torch.arange(graph.num_nodes), decisions]
+        margins = margins.maximum(outputs.gather(-1, decisions.unsqueeze(-1)) - outputs - radius * chosen)
+    ahead = torch.ones_like(outputs, dtype=torch.bool).scatter(-1, decisions.unsqueeze(-1), False)
+    margin = torch.where(ahead, margins, torch.inf).amin(-1) - ROUNDING * size
+    return Certificate(radius, outputs, lower, upper, decisions, margin)
+
+
+def _local_margins(features: Zonotope, forms: Zonotope, network: Network, decisions: Tensor) -> Tensor:
+    """The least difference of the decided class and every other, ``(B, N, O)``, from the forms of the outputs."""
+    chosen = decisions.unsqueeze(-1)
+    ahead = forms.centre.gather(-1, chosen) - forms.centre
+    columns = chosen.unsqueeze(1).expand(-1, forms.generators.size(1), -1, -1)
+    apart = (forms.generators.gather(-1, columns) - forms.generators).abs().sum(1)
+    readout = network.readout
+    if readout is None:
+        return ahead - apart - forms.slack.gather(-1, chosen) - forms.slack
+    differences = (readout[decisions].unsqueeze(-2) - readout).abs()
+    return ahead - apart - (differences * features.slack.unsqueeze(-2)).sum(-1)

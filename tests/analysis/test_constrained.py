@@ -1,0 +1,105 @@
+"""A constrained module never exceeds its limit, and can be trained, copied, stored and released."""
+
+import copy
+
+import pytest
+import torch
+from support.graphs import random_graph
+
+import graphact
+from graphact.analysis import lipschitz_bound, lipschitz_constrained, release
+from graphact.nn import ACTIVATIONS, FIR, GCNN, GraphAdaptiveKernel, GraphAdaptiveMax, GraphFilter, ReLU
+from graphact.tasks import consensus
+from graphact.training import TrainingSettings, fit
+
+GRAPH = random_graph(8, 0.5)
+
+
+def train_step(model, optimizer, x, y):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x, GRAPH), y)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_no_step_of_training_exceeds_the_limit(name):
+    """A large learning rate drives the network against its limit again and again."""
+    torch.manual_seed(0)
+    limit = 0.8
+    model = lipschitz_constrained(GCNN([1, 3, 3], order=1, activation=name, bias=True).double(), GRAPH, limit)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    x = torch.randn(20, 8, 1, dtype=torch.float64)
+    y = 10 * x
+    values, losses = [], []
+    for _ in range(12):
+        losses.append(train_step(model, optimizer, x, y))
+        values.append(lipschitz_bound(model, GRAPH).value)
+    assert max(values) <= limit
+    assert max(values) > 0.5 * limit, "the limit is reached, so it is what holds the network back"
+    assert losses[-1] < losses[0]
+
+
+KINDS = {
+    "max": lambda: GraphAdaptiveMax(2, features=3),
+    "kernel": lambda: GraphAdaptiveKernel(1, gamma=0.3, learn_gamma=True),
+    "filter": lambda: GraphFilter(1, 2, order=2),
+    "fir": lambda: FIR([1, 2], order=1, out_features=None),
+    "relu network": lambda: GCNN([1, 2], activation="relu", out_features=None),
+    "median network": lambda: GCNN([1, 2], activation="median-l", out_features=None),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_module(kind):
+    free = KINDS[kind]().double()
+    value = lipschitz_bound(free, GRAPH).value
+    tight = lipschitz_constrained(copy.deepcopy(free), GRAPH, value / 3)
+    assert 0.5 * value / 3 < lipschitz_bound(tight, GRAPH).value <= value / 3
+    loose = lipschitz_constrained(copy.deepcopy(free), GRAPH, value * 3)
+    x = torch.randn(8, 3 if kind == "max" else 1, dtype=torch.float64)
+    torch.testing.assert_close(loose(x, GRAPH), free(x, GRAPH))
+
+
+def test_gradients_flow_through_the_factor():
+    """At the limit, growing a filter cannot grow the output: the gradient along the parameters themselves vanishes."""
+    model = lipschitz_constrained(FIR([1, 1], order=2, out_features=1, readout_bias=False).double(), GRAPH, 1e-3)
+    model(torch.randn(5, 8, 1, dtype=torch.float64), GRAPH).square().sum().backward()
+    taps = model.filters[0].taps
+    assert taps.grad.abs().max() > 0
+    assert (taps.grad * taps).sum().abs() < 1e-10 * taps.grad.norm() * taps.norm() + 1e-18
+
+
+def test_copies_and_released_modules(tmp_path):
+    torch.manual_seed(0)
+    model = lipschitz_constrained(GCNN([1, 2, 2], activation="max-ga"), GRAPH, 0.1)
+    x = torch.randn(3, 8, 1)
+    graph = GRAPH.to(torch.float32)
+    expected = model(x, graph)
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        twin.filters[0].taps.mul_(100)
+    assert lipschitz_bound(twin, GRAPH).value <= 0.1
+    torch.testing.assert_close(model(x, graph), expected, rtol=0, atol=0)
+    with pytest.raises(ValueError, match="release it first"):
+        lipschitz_constrained(model, GRAPH, 1.0)
+    release(model)
+    torch.testing.assert_close(model(x, graph), expected)
+    graphact.save(model, tmp_path / "model.safetensors")
+    torch.testing.assert_close(graphact.load(tmp_path / "model.safetensors")(x, graph), expected)
+
+
+def test_the_trainer_takes_it():
+    task = consensus()
+    model = lipschitz_constrained(GCNN([1, 2], order=2, activation="relu"), task.graph, 0.2)
+    result = fit(model, task, TrainingSettings(epochs=1, batch_size=500, learning_rate=0.05))
+    assert result.test < 1.0
+    assert lipschitz_bound(model, task.graph).value <= 0.2
+
+
+def test_mistakes():
+    with pytest.raises(TypeError, match="must have coefficients to rescale, got ReLU"):
+        lipschitz_constrained(ReLU(), GRAPH, 1.0)
+    with pytest.raises(ValueError, match="limit must be a finite number above 0, got 0"):
+        lipschitz_constrained(GraphFilter(1, 1, 1), GRAPH, 0)
