@@ -1,0 +1,36 @@
+"""One graph over many processes, on torch.distributed."""
+
+from graphact.scaleout.agreement import PartitionError
+from graphact.scaleout.assignment import assign_nodes
+from graphact.scaleout.cost import Cost, Exchange, exchanges_of, step_cost
+from graphact.scaleout.exchange import Traffic
+from graphact.scaleout.memory import Memory, Sizes, step_memory
+from graphact.scaleout.parameters import replicate
+from graphact.scaleout.part import Part, divide
+from graphact.scaleout.partition_files import read_manifest, write_partition
+from graphact.scaleout.partitioned import PartitionedGraph
+from graphact.scaleout.processes import connect, disconnect
+from graphact.scaleout.training import ScaleoutSettings, train
+
+__all__ = [
+    "Cost",
+    "Exchange",
+    "Memory",
+    "Part",
+    "PartitionError",
+    "PartitionedGraph",
+    "ScaleoutSettings",
+    "Sizes",
+    "Traffic",
+    "assign_nodes",
+    "connect",
+    "disconnect",
+    "divide",
+    "exchanges_of",
+    "read_manifest",
+    "replicate",
+    "step_cost",
+    "step_memory",
+    "train",
+    "write_partition",
+]

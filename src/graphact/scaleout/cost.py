@@ -1,0 +1,109 @@
+r"""What a step of training costs in messages: a count from the model and the cut, checked against what is sent.
+
+A graph filter of order K exchanges K times, at the smaller of its two widths. A graph-adaptive activation of K hops
+exchanges K + 1 times: what arrives of :math:`S^k x` serves the function of hop k and the next shift. A localized one
+exchanges once, with all nodes within its reach. The gradient of each exchange is one exchange the other way.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from graphact._checks import check_integer
+from graphact.nn import FIR, GCNN, GraphFilter, LocalizedMax, LocalizedMedian, ReLU
+from graphact.nn.activation import MixedActivation
+from graphact.scaleout.partitioned import PartitionedGraph
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One exchange of a forward pass.
+
+    Attributes:
+        features: numbers for each node and sample.
+        hops: how far it reaches; 1 is the halo.
+        closed: whether walks may rest, for several hops.
+        returns: whether the gradient comes back the same way.
+    """
+
+    features: int
+    hops: int = 1
+    closed: bool = False
+    returns: bool = True
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Exchanges of one process, and the bytes of payload that it sends and receives in them."""
+
+    exchanges: int
+    sent: int
+    received: int
+
+
+def exchanges_of(model: nn.Module, features: int, *, input_gradient: bool = False) -> list[Exchange]:
+    """The exchanges of a forward pass, in their order.
+
+    Args:
+        model: a GCNN, FIR, filter bank or activation of graphact.
+        features: features of its input.
+        input_gradient: whether a gradient with respect to the input is wanted.
+
+    Example:
+        >>> import graphact
+        >>> from graphact.scaleout import exchanges_of
+        >>> len(exchanges_of(graphact.nn.GCNN([1, 8], order=2, activation="max-ga", hops=3), features=1))
+        6
+    """
+    check_integer("features", features, minimum=1)
+    if isinstance(model, (GCNN, FIR)):
+        found: list[Exchange] = []
+        for number, bank in enumerate(model.filters):
+            assert isinstance(bank, GraphFilter)
+            found += exchanges_of(bank, bank.in_features, input_gradient=input_gradient or number > 0)
+            if isinstance(model, GCNN):
+                found += exchanges_of(model.activations[number], bank.out_features, input_gradient=True)
+        return found
+    if isinstance(model, GraphFilter):
+        shifts_input = model.in_features <= model.out_features
+        width = min(model.in_features, model.out_features)
+        return [Exchange(width, returns=input_gradient or not shifts_input)] * model.order
+    if isinstance(model, (LocalizedMax, LocalizedMedian)):
+        return [Exchange(features, model.hops, model.closed, input_gradient)]
+    if isinstance(model, MixedActivation):
+        return [Exchange(features, returns=input_gradient)] * (model.hops + 1)
+    if isinstance(model, ReLU):
+        return []
+    raise TypeError(f"model must be a GCNN, FIR, GraphFilter or activation of graphact, got {type(model).__name__}")
+
+
+def step_cost(
+    model: nn.Module,
+    graph: PartitionedGraph,
+    features: int,
+    *,
+    samples: int = 1,
+    dtype: torch.dtype = torch.float32,
+    training: bool = True,
+    input_gradient: bool = False,
+) -> Cost:
+    """What this process exchanges in one forward pass, or in one forward and backward pass.
+
+    Args:
+        model: as :func:`exchanges_of` takes it.
+        graph: the part of this process.
+        features: features of the input.
+        samples: signals in a batch.
+        dtype: precision of the signals.
+        training: count the backward pass, too.
+        input_gradient: whether a gradient with respect to the input is wanted.
+    """
+    count = sent = received = 0
+    for exchange in exchanges_of(model, features, input_gradient=input_gradient):
+        out, back = graph.reach_size(exchange.hops, exchange.closed)
+        row = exchange.features * samples * dtype.itemsize
+        count, sent, received = count + 1, sent + out * row, received + back * row
+        if training and exchange.returns:
+            count, sent, received = count + 1, sent + back * row, received + out * row
+    return Cost(count, sent, received) if graph.parts > 1 else Cost(0, 0, 0)

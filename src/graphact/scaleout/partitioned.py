@@ -1,0 +1,225 @@
+"""A graph shared among processes."""
+
+import os
+from copy import copy
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from graphact._checks import HALF_PRECISION, check_integer
+from graphact.graph import Graph
+from graphact.graph.divided import DividedGraph, Pass
+from graphact.graph.graph import check_graph, check_signal
+from graphact.scaleout.agreement import size_and_rank, together
+from graphact.scaleout.assignment import METHODS, assign_nodes
+from graphact.scaleout.exchange import HaloPlan, Traffic
+from graphact.scaleout.heap import return_freed_memory
+from graphact.scaleout.part import Part, halo_of, share
+from graphact.scaleout.partition_files import read_part
+from graphact.scaleout.pieces import Known, Pieces, cut
+from graphact.scaleout.reach import reached
+
+
+class PartitionedGraph(DividedGraph):
+    """The part of a graph that this process holds, and its links to the parts that others hold.
+
+    Every module of graphact takes it in the place of a :class:`~graphact.Graph`: ``model(x_local, graph)``, where
+    ``x_local`` of shape ``(..., n, F)`` holds the values of the nodes ``graph.nodes``. All processes must call the same
+    modules in the same order, forward and backward, also those that hold no node.
+
+    Use the constructors: :meth:`from_graph`, or :meth:`load` where no process may load the whole graph.
+
+    Attributes:
+        rank: this process.
+        parts: number of processes.
+        group: the processes; None is all of them.
+        num_nodes: number n of nodes held here.
+        total_nodes: number of nodes of the whole graph.
+        nodes: ``(n,)``, the nodes held here, ascending: ``x_local = x[..., graph.nodes, :]``.
+        num_halo: number of nodes held elsewhere that nodes held here hear.
+        traffic: what has been exchanged so far, in bytes.
+
+    Example:
+        >>> import torch, graphact
+        >>> from graphact.scaleout import PartitionedGraph
+        >>> graph = graphact.Graph.stochastic_block_model([10, 10], 0.8, 0.1).normalize("spectral")
+        >>> model = graphact.nn.GCNN([1, 4], order=2, activation="max-ga")
+        >>> x = torch.randn(20, 1)
+        >>> part = PartitionedGraph.from_graph(graph)  # of one process, unless torch.distributed runs
+        >>> torch.equal(model(x[part.nodes], part), model(x, graph))
+        True
+    """
+
+    def __init__(self, part: Part, group: dist.ProcessGroup | None = None) -> None:
+        self._part, self.group = part, group
+        self.rank, self.parts = part.rank, part.parts
+        self.total_nodes = part.total_nodes
+        self.nodes = torch.from_numpy(part.nodes.astype(np.int64))
+        self.num_nodes = self.nodes.numel()
+        self.traffic = Traffic()
+        plan = None
+        if part.parts > 1:
+            send = torch.from_numpy(part.send.astype(np.int64))
+            send_counts, halo_counts = tuple(part.send_counts.tolist()), tuple(part.halo_counts.tolist())
+            plan = HaloPlan(send, send_counts, halo_counts, group, self.traffic)
+        self._pieces = cut(Known.of(part.owner, part.rank), [part.rows], plan)
+        self._dtype = torch.from_numpy(part.rows.weight[:0]).dtype
+        self._reached: dict[tuple[int, bool], Pieces] = {}
+        return_freed_memory()
+
+    @classmethod
+    def from_graph(
+        cls,
+        graph: Graph,
+        owner: Tensor | Literal["auto", "metis", "blocks"] = "auto",
+        *,
+        group: dist.ProcessGroup | None = None,
+    ) -> "PartitionedGraph":
+        """Take this process's share of a graph that every process has.
+
+        Args:
+            graph: the whole graph.
+            owner: the process of each node, integers of shape ``(N,)``; or how to assign them, see
+                :func:`~graphact.scaleout.assign_nodes`. The first process assigns, so that all agree.
+            group: the processes; all of them when left out.
+
+        Raises:
+            PartitionError: an argument is wrong on some process.
+        """
+        parts, rank = size_and_rank(group)
+        graph = check_graph("graph", graph)
+        if graph.dtype in HALF_PRECISION:
+            graph = graph.to(dtype=torch.float32)
+        given = together(lambda: assignment(graph, owner, parts, rank), group)
+        if parts > 1:
+            given = given.to(communication_device(group))
+            dist.broadcast(given, dist.get_global_rank(group, 0) if group is not None else 0, group=group)
+        owners = given.cpu().numpy()
+        halos = [halo_of(graph, owners, other) for other in range(parts)]
+        return cls(share(graph, owners, rank, halos), group).to(graph.device)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str], *, group: dist.ProcessGroup | None = None) -> "PartitionedGraph":
+        """Read this process's share from the files that ``graphact partition`` wrote.
+
+        Every process checks its own file; what one finds wrong, all report.
+
+        Raises:
+            PartitionError: a file is missing, truncated or altered, or written for another number of processes. The
+                message names it, on every process.
+        """
+        parts, rank = size_and_rank(group)
+        return cls(together(lambda: read_part(directory, rank, parts), group), group)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the graph is kept."""
+        return self._pieces.needed.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The floating-point type of the weights."""
+        return self._dtype
+
+    @property
+    def num_edges(self) -> int:
+        """The number of directed edges to the nodes held here."""
+        return len(self._part.rows.members)
+
+    @property
+    def num_halo(self) -> int:
+        """The number of nodes held elsewhere that nodes held here hear."""
+        return len(self._part.known) - self.num_nodes
+
+    @property
+    def num_sent(self) -> int:
+        """The number of values of nodes held here that go to other processes in one exchange."""
+        return len(self._part.send)
+
+    @property
+    def num_near(self) -> int:
+        """The number of nodes, here or elsewhere, that nodes with neighbours elsewhere refer to."""
+        return self._pieces.order.numel()
+
+    @property
+    def halo_fraction(self) -> float:
+        """Nodes heard from elsewhere for each node held here."""
+        return self.num_halo / max(1, self.num_nodes)
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionedGraph(part {self.rank} of {self.parts}: {self.num_nodes:,} of {self.total_nodes:,} nodes, "
+            f"{self.num_edges:,} edges, {self.num_halo:,} nodes heard from other parts, dtype={self.dtype}, "
+            f"device={self.device})"
+        )
+
+    def to(
+        self, device: torch.device | str | torch.dtype | None = None, dtype: torch.dtype | None = None
+    ) -> "PartitionedGraph":
+        """The same part on another device or with weights of another floating-point type; both count one traffic."""
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+        moved = copy(self)
+        moved._dtype = self._dtype if dtype is None else dtype
+        place = self.device if device is None else torch.device(device)
+        moved._pieces = self._pieces.to(place, moved._dtype)
+        moved._reached = {key: pieces.to(place, moved._dtype) for key, pieces in self._reached.items()}
+        moved.nodes = self.nodes.to(place)
+        return moved
+
+    def check_signal(self, x: Any) -> Tensor:
+        """Return ``x`` if it is a signal on the nodes held here."""
+        if isinstance(x, Tensor) and x.dim() >= 2 and x.size(-2) != self.num_nodes:
+            raise ValueError(
+                f"x must have the shape (..., n, F) with n = {self.num_nodes}, the nodes that process {self.rank} "
+                f"holds (graph.nodes), got {tuple(x.shape)}"
+            )
+        return check_signal(x, self)  # type: ignore[arg-type]
+
+    def hop(self, x: Tensor, function: Pass) -> tuple[Tensor, ...]:
+        """Evaluate ``function(x, graph)``, which looks one hop far, with one exchange between the processes."""
+        return self._pieces.run(self.check_signal(x), function)
+
+    def reach(self, x: Tensor, hops: int, closed: bool, function: Pass) -> tuple[Tensor, ...]:
+        """Evaluate ``function(x, *graphs)`` with one exchange; in graph k the neighbours are those k hops away."""
+        return self._pieces_reaching(hops, closed).run(self.check_signal(x), function)
+
+    def reach_size(self, hops: int, closed: bool = False) -> tuple[int, int]:
+        """How many values this process sends and receives in an exchange that reaches ``hops`` hops."""
+        plan = self._pieces_reaching(hops, closed).plan
+        return (0, 0) if plan is None else (plan.send.numel(), plan.num_halo)
+
+    def _pieces_reaching(self, hops: int, closed: bool) -> Pieces:
+        check_integer("hops", hops, minimum=1)
+        if hops == 1 and not closed:
+            return self._pieces
+        if (hops, closed) not in self._reached:
+            pieces = together(lambda: reached(self._part, self._pieces.plan, hops, closed), self.group)
+            self._reached[hops, closed] = pieces.to(self.device, self._dtype)
+        return self._reached[hops, closed]
+
+
+def assignment(graph: Graph, owner: Any, parts: int, rank: int) -> Tensor:
+    """The process of each node as int64; where a method is named, the first process computes it."""
+    if isinstance(owner, str):
+        if owner not in METHODS:
+            raise ValueError(f"owner must be one of {', '.join(map(repr, METHODS))} or a tensor, got {owner!r}")
+        if rank > 0:
+            return torch.zeros(graph.num_nodes, dtype=torch.int64)
+        return torch.from_numpy(assign_nodes(graph, parts, owner)[0].astype(np.int64))  # type: ignore[arg-type]
+    owner = torch.as_tensor(owner)
+    if owner.is_floating_point() or owner.dtype == torch.bool or owner.shape != (graph.num_nodes,):
+        raise ValueError(f"owner must hold {graph.num_nodes} integers, got {owner.dtype} of shape {tuple(owner.shape)}")
+    if int(owner.min()) < 0 or int(owner.max()) >= parts:
+        raise ValueError(f"owner must hold processes from 0 to {parts - 1}, got {int(owner.min())}..{int(owner.max())}")
+    return owner.to(torch.int64)
+
+
+def communication_device(group: dist.ProcessGroup | None) -> torch.device:
+    """Where tensors must be to be sent."""
+    return (
+        torch.device("cuda", torch.cuda.current_device()) if dist.get_backend(group) == "nccl" else torch.device("cpu")
+    )

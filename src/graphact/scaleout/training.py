@@ -1,0 +1,218 @@
+"""Training on a graph that is shared among processes."""
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graphact._checks import check_choice, check_integer, check_positive
+from graphact.scaleout.agreement import size_and_rank, together
+from graphact.scaleout.checkpoint import restore_checkpoint, write_checkpoint
+from graphact.scaleout.parameters import replicate
+from graphact.scaleout.partitioned import PartitionedGraph
+from graphact.scaleout.witness import Witness, tell_what_happened
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def summed_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Classes in the last dimension."""
+    return F.cross_entropy(outputs.flatten(0, -2), targets.flatten(), reduction="sum")
+
+
+LOSSES: dict[str, Loss] = {
+    "mse": lambda outputs, targets: F.mse_loss(outputs, targets, reduction="sum"),
+    "smooth_l1": lambda outputs, targets: F.smooth_l1_loss(outputs, targets, reduction="sum"),
+    "cross_entropy": summed_cross_entropy,
+}
+
+
+@dataclass(frozen=True)
+class ScaleoutSettings:
+    """How to train.
+
+    Attributes:
+        epochs: steps of Adam, each over the whole graph.
+        learning_rate: step size.
+        betas: forgetting factors.
+        checkpoint_every: epochs between checkpoints; a failure costs at most as many.
+    """
+
+    epochs: int = 100
+    learning_rate: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    checkpoint_every: int = 10
+
+    def __post_init__(self) -> None:
+        check_integer("epochs", self.epochs, minimum=1)
+        check_integer("checkpoint_every", self.checkpoint_every, minimum=1)
+        check_positive("learning_rate", self.learning_rate)
+
+
+def to_standard_error(message: str) -> None:
+    """Print one line."""
+    sys.stderr.write(f"graphact: {message}\n")
+    sys.stderr.flush()
+
+
+def train(
+    model: nn.Module,
+    graph: PartitionedGraph,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    loss: str | Loss = "mse",
+    train_nodes: Tensor | None = None,
+    settings: ScaleoutSettings | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
+    say: Callable[[str], None] = to_standard_error,
+) -> list[float]:
+    """Train a model on the whole graph, every process with its own nodes; the gradient is that of a single process.
+
+    Under ``torchrun --max-restarts`` a run of which a process dies starts again by itself, goes on from the last
+    checkpoint, and says so. Run again after the end, it finds everything done.
+
+    Args:
+        model: any module called as ``model(x, graph)``; the same on every process.
+        graph: the part of this process.
+        inputs: signals of the nodes held here, ``(..., n, F)``.
+        targets: what the model should say at the training nodes: ``(..., t, F_out)``, or classes ``(..., t)``.
+        loss: ``"mse"``, ``"smooth_l1"``, ``"cross_entropy"``, or a function of (outputs, targets) that gives the *sum*
+            over its nodes; it is divided by the number of targets of all processes.
+        train_nodes: positions of the training nodes among the nodes held here; all of them when left out.
+        settings: epochs, optimizer, checkpoints.
+        checkpoint: file that the first process writes and reads; None keeps nothing.
+        progress: called by the first process after every epoch with the epoch, the number of epochs and the loss.
+        say: what to do with messages about interrupted runs; the first process prints them to standard error.
+
+    Returns:
+        The loss before each step.
+
+    Raises:
+        PartitionError: arguments or the checkpoint are wrong on some process.
+        ValueError: the loss is not finite.
+
+    Example:
+        >>> import torch, graphact
+        >>> from graphact.scaleout import PartitionedGraph, ScaleoutSettings, train
+        >>> graph = graphact.Graph.stochastic_block_model([10, 10], 0.8, 0.1).normalize("spectral")
+        >>> part, x = PartitionedGraph.from_graph(graph), torch.randn(20, 1)
+        >>> model = graphact.nn.GCNN([1, 4], order=2, activation="max-ga")
+        >>> losses = train(model, part, x[part.nodes], x[part.nodes].abs(), settings=ScaleoutSettings(epochs=5))
+        >>> len(losses)
+        5
+    """
+    settings = settings or ScaleoutSettings()
+    run = _Run(model, graph, inputs, targets, loss, train_nodes, settings)
+    path = None if checkpoint is None else Path(checkpoint)
+    witness = Witness(path, graph.rank)
+    notes = run.everybodys(witness.last_words())
+    losses = run.resume(path)
+    happened = tell_what_happened(notes, settings.epochs)
+    if happened and graph.rank == 0:
+        say(f"{happened}. {restart_words()}{resume_words(notes, len(losses), settings.epochs)}")
+    with witness:
+        for epoch in range(len(losses) + 1, settings.epochs + 1):
+            witness.begins(epoch)
+            losses.append(run.step())
+            if not math.isfinite(losses[-1]):
+                raise ValueError(f"the loss is {losses[-1]} in epoch {epoch}: try a smaller learning_rate")
+            if graph.rank == 0:
+                if path is not None and (epoch % settings.checkpoint_every == 0 or epoch == settings.epochs):
+                    write_checkpoint(path, model, run.optimizer, losses)
+                if progress is not None:
+                    progress(epoch, settings.epochs, losses[-1])
+    return losses
+
+
+class _Run:
+    """The share of one process in the training."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        graph: PartitionedGraph,
+        inputs: Tensor,
+        targets: Tensor,
+        loss: str | Loss,
+        train_nodes: Tensor | None,
+        settings: ScaleoutSettings,
+    ) -> None:
+        self.model, self.graph, self.inputs, self.targets, self.train_nodes = model, graph, inputs, targets, train_nodes
+        self.loss = together(lambda: self._check(loss), graph.group)
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, betas=settings.betas)
+        self.replicated = model
+        self.total = self._sum(torch.tensor(float(targets.numel()), dtype=torch.float64, device=inputs.device))
+        if self.total == 0:
+            raise ValueError("targets must be given for at least one node of some process, got none")
+
+    def _check(self, loss: str | Loss) -> Loss:
+        self.graph.check_signal(self.inputs)
+        if not any(parameter.requires_grad for parameter in self.model.parameters()):
+            raise ValueError(f"model must have parameters to train, got {type(self.model).__name__} with none")
+        count = self.graph.num_nodes if self.train_nodes is None else self.train_nodes.numel()
+        batch = self.inputs.dim() - 2
+        if self.targets.dim() <= batch or self.targets.size(batch) != count:
+            raise ValueError(f"targets must be given for {count} nodes, got the shape {tuple(self.targets.shape)}")
+        if not isinstance(loss, str):
+            return loss
+        check_choice("loss", loss, tuple(LOSSES))
+        return LOSSES[loss]
+
+    def everybodys(self, value: Any) -> list[Any]:
+        """What each process says."""
+        processes = size_and_rank(self.graph.group)[0]
+        values: list[Any] = [value] * processes
+        if processes > 1:
+            dist.all_gather_object(values, value, group=self.graph.group)
+        return values
+
+    def resume(self, path: Path | None) -> list[float]:
+        """Go on from the checkpoint of the first process, if there is one; return the losses so far."""
+        mine = path.read_bytes() if path is not None and self.graph.rank == 0 and path.is_file() else None
+        content = self.everybodys(mine)[0]
+        losses: list[float] = []
+        if content is not None and path is not None:
+            losses = restore_checkpoint(path, content, self.model, self.optimizer)
+        self.replicated = replicate(self.model, self.graph.group)
+        return losses
+
+    def step(self) -> float:
+        """One step over the whole graph; returns the loss before it."""
+        self.optimizer.zero_grad()
+        outputs = self.replicated(self.inputs, self.graph)
+        if self.train_nodes is not None:
+            outputs = outputs.index_select(-2, self.train_nodes)
+        loss = self.loss(outputs, self.targets) / self.total
+        loss.backward()
+        self.optimizer.step()
+        return self._sum(loss.detach().double())
+
+    def _sum(self, value: Tensor) -> float:
+        if size_and_rank(self.graph.group)[0] > 1:
+            dist.all_reduce(value, group=self.graph.group)
+        return value.item()
+
+
+def restart_words() -> str:
+    """Which start this is, where torchrun counts them."""
+    count, most = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")
+    return f"All processes were started again (restart {count} of at most {most}). " if count != "0" else ""
+
+
+def resume_words(notes: list[dict[str, Any] | None], done: int, epochs: int) -> str:
+    """From where training goes on, and what is computed again."""
+    reached = max((note["epoch"] for note in notes if note is not None), default=0)
+    if done == 0:
+        return "There is no checkpoint yet: training begins anew"
+    again = f"epochs {done + 1} to {reached} are computed again" if reached > done else "nothing is computed again"
+    return f"Training goes on from the checkpoint after epoch {done} of {epochs}; {again}"

@@ -1,0 +1,13 @@
+"""Modules on parts of a graph equal the same modules on the whole graph, and exchange what the cost model says."""
+
+import pytest
+
+CASES = (9 + 3) * 6 + 6 * 3 + 4  # networks on nine graphs, three of them in two precisions; modules
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4])
+def test_values_gradients_and_bytes(findings, parts):
+    for rank in range(parts):
+        found = findings[f"same-{parts}-{rank}"]
+        assert not found["failed"], next(iter(found["failed"].items()))
+        assert len(found["passed"]) == CASES
