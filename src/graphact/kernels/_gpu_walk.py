@@ -84,14 +84,22 @@ def launches(lists: Lists, *limits: int) -> Iterator[Launch]:
             yield Launch(group, ends[group + 1] - ends[group], ends[group + 1] - 1, True, bound)
 
 
-def tile(rows: int, columns: int, bytes_per_number: int, shared: bool, widest: int = WIDEST_BLOCK) -> Tile:
+def tile(
+    rows: int,
+    columns: int,
+    bytes_per_number: int,
+    shared: bool,
+    widest: int = WIDEST_BLOCK,
+    threads: int = THREADS,
+) -> Tile:
     """A tile for ``rows`` rows (over all samples): every thread loads 16 bytes at once where the columns allow it."""
     block = min(triton.next_power_of_2(columns), widest)
-    lanes = max(1, THREADS * BYTES_PER_THREAD // bytes_per_number // block)
     if shared:
-        return Tile(lanes * SHARED_LANES, block, 8, (rows, triton.cdiv(columns, block)))
+        lanes = max(1, THREADS * BYTES_PER_THREAD // bytes_per_number // block) * SHARED_LANES
+        return Tile(lanes, block, 8, (rows, triton.cdiv(columns, block)))
+    lanes = max(1, threads * BYTES_PER_THREAD // bytes_per_number // block)
     lanes = min(lanes, triton.next_power_of_2(rows))
-    return Tile(lanes, block, THREADS // 32, (triton.cdiv(rows, lanes), triton.cdiv(columns, block)))
+    return Tile(lanes, block, threads // 32, (triton.cdiv(rows, lanes), triton.cdiv(columns, block)))
 
 
 def one_row(rows: int, columns: int) -> Tile:

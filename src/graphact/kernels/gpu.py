@@ -20,7 +20,18 @@ from graphact.kernels._gpu_network import SIZES, network_median_kernel, sorting_
 from graphact.kernels._gpu_select import extreme_kernel, take_kernel
 from graphact.kernels._gpu_sums import pull_kernel, route_kernel, weight_grad_kernel
 from graphact.kernels._gpu_turn import turn_kernel
-from graphact.kernels._gpu_walk import ALONE, PIECE, WIDEST_BLOCK, Launch, launches, limits, one_row, tile, wide_type
+from graphact.kernels._gpu_walk import (
+    ALONE,
+    PIECE,
+    THREADS,
+    WIDEST_BLOCK,
+    Launch,
+    launches,
+    limits,
+    one_row,
+    tile,
+    wide_type,
+)
 from graphact.kernels.reference import LOSES_EVERY_COMPARISON, Lists, accumulation_dtype, place_dtype, take
 
 __all__ = [
@@ -38,7 +49,7 @@ __all__ = [
     "turn",
 ]
 
-SEARCHED_BLOCK = 16
+SEARCHED_BLOCK = 8
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTERPRETED = not isinstance(hop_kernel, triton.runtime.JITFunction)
 
@@ -271,7 +282,10 @@ def _walk(kernel: Any, launch: Launch, shared: bool, x: Tensor, lists: Lists, *t
     else:
         # a search reads a list many times: few columns a program, and many programs
         widest = SEARCHED_BLOCK if kernel is searched_median_kernel and shared else WIDEST_BLOCK
-        lanes, block, warps, grid = tile(rows, columns, x.element_size(), shared, widest)
+        busy = kernel is hop_kernel and flags["op"] in ("max", "min") and flags["shifting"]
+        sparing = kernel is turn_kernel and not flags["shifting"]
+        threads = 32 if busy or sparing else THREADS  # as measured
+        lanes, block, warps, grid = tile(rows, columns, x.element_size(), shared, widest, threads)
     pieces = launch.pieces if flags.get("piece") else 1
     sizes = (launch.rows, launch.last, rows, nodes, columns)
     flags |= {"shared": shared, "ordered": launch.ordered, "batched": samples > 1}
