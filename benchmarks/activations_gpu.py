@@ -4,7 +4,7 @@
 
 A random graph of 1,000,000 nodes and 16,000,000 directed edges, 64 features, float32, two hops; then a power-law graph
 of the same size. A time is reported only after values and gradients were compared with the plain reference. Times are
-medians of the device's own clock, with the cache cleared before each call; "of the floor" is the time in which K + 1
+medians of the device's own clock, with the cache cleared before each call; peak counts signals of 256 MB; "of the floor" is the time in which K + 1
 passes would read every neighbour's row once at the bandwidth of a plain copy, measured in the same run.
 """
 
@@ -23,7 +23,8 @@ from graphact.functional import graph_adaptive
 NODES, EDGES, FEATURES, HOPS = 1_000_000, 16_000_000, 64, 2
 OPS = ("max", "median", "kernel")
 GAMMA = 0.5
-TOLERANCE = 1e-3
+TOLERANCE = 1e-3  # of the root mean square
+ALLOWED = 1e-4  # share of numbers
 
 
 def graph_of(ends, nodes):
@@ -89,10 +90,14 @@ class Case:
         value = run()
         return [value.detach(), *torch.autograd.grad(value, leaves, self.grad)]
 
-    def agree(self, run):
-        """The largest difference from the reference, relative to the largest number."""
+    def disagree(self, run):
+        """The share of numbers that differ from the reference, at most over values and each gradient.
+
+        Sums in another order let the odd comparison of two nearly equal neighbours fall the other way, whose gradient
+        then goes elsewhere; a mistake would show everywhere.
+        """
         pairs = zip(self.results(run), self.results(self.reference), strict=True)
-        return max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)
+        return max((a - b).abs().gt(TOLERANCE * b.square().mean().sqrt()).double().mean().item() for a, b in pairs)
 
     def times(self, run):
         """Milliseconds of forward alone, and of forward with backward."""
@@ -133,9 +138,9 @@ def measure(name, graph, bandwidth, peers):
     say(f"{name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges, longest list {int(graph.degree.max()):,}")
     for op in OPS:
         case = Case(graph, op)
-        error = case.agree(case.ours)
-        if not error <= TOLERANCE:
-            say(f"  {op}: WRONG by {error:.1e}, not timed")
+        error = case.disagree(case.ours)
+        if not error <= ALLOWED:
+            say(f"  {op}: WRONG in {error:.1e} of all numbers, not timed")
             rows.append({"graph": name, "op": op, "error": error})
             continue
         forward, both = case.times(case.ours)
@@ -143,12 +148,12 @@ def measure(name, graph, bandwidth, peers):
         row["of the floor"] = floor / forward
         say(f"  {op}: forward {forward:.2f} ms, with backward {both:.2f} ms, peak {row['peak']:.1f} signals")
         if peers and op != "median":  # PyG's median fails on CUDA tensors
-            error = case.agree(case.theirs)
-            if error <= TOLERANCE:
+            error = case.disagree(case.theirs)
+            if error <= ALLOWED:
                 row["peer forward"], row["peer both"] = case.times(case.theirs)
                 say(f"    PyG {row['peer forward']:.1f} / {row['peer both']:.1f} ms")
             else:
-                say(f"    PyG composed differs by {error:.1e}, not timed")
+                say(f"    PyG composed differs in {error:.1e} of all numbers, not timed")
         rows.append(row)
         del case
         torch.cuda.empty_cache()
@@ -158,14 +163,14 @@ def measure(name, graph, bandwidth, peers):
 def table(rows):
     """The figures as Markdown."""
     lines = [
-        "| graph | activation | forward (ms) | with backward (ms) | PyG (ms) | ratio | floor / forward | peak (signals) |",
+        "| graph | activation | forward (ms) | with backward (ms) | PyG (ms) | ratio | floor / forward | peak |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         if "forward" not in row:
             lines.append(f"| {row['graph']} | {row['op']}-ga (2) | wrong | | | | | |")
             continue
-        peer = ratio = "–"
+        peer = ratio = "-"
         if "peer both" in row:
             peer = f"{row['peer forward']:.1f} / {row['peer both']:.1f}"
             ratio = f"{row['peer forward'] / row['forward']:.1f}x / {row['peer both'] / row['both']:.1f}x"
