@@ -53,9 +53,7 @@ def convergence(options):
         "30 % one way": Faults(loss=0.3),
         "30 % one way, crashes": Faults(loss=0.3, crash=0.02, downtime=0.01),
     }
-    say(
-        f"{options.steps} steps, {graph.num_nodes} nodes: distance to the optimum / to the mean of the copies"
-    )
+    say(f"{options.steps} steps, {graph.num_nodes} nodes: distance to the optimum / to the mean of the copies")
     for algorithm in ALGORITHMS:
         for name, fault in faults.items():
             learning = Learning(algorithm, "sgd", 0.4 / steepest)

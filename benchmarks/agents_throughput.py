@@ -10,7 +10,6 @@ import argparse
 import random
 import sys
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -53,9 +52,10 @@ def measure(transport, runs):
     peak, private = ([event["memory"][name] for event in last] for name in ("peak", "private"))
     busy = sum(event["cpu_seconds"] for event in last) / (ROUNDS * runs)
     resent = sum(event["counters"]["resent"] for event in last)
-    print(
+    sys.stdout.write(
         f"{transport}: {rounds:.0f} rounds/s (wanted {WANTED[transport]}), {rounds * 2 * EDGES:.0f} messages/s, "
-        f"{resent} sent again, {busy * 1000:.2f} ms of processor time a round in all; memory of an agent at most {max(peak):.1f} MiB, of which its own {max(private):.1f} MiB"
+        f"{resent} sent again, {busy * 1000:.2f} ms of processor time a round in all; "
+        f"memory of an agent at most {max(peak):.1f} MiB, of which its own {max(private):.1f} MiB\n"
     )
     return rounds >= WANTED[transport]
 

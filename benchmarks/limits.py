@@ -1,32 +1,13 @@
 """What a device can do at most, and what a function asks of it."""
 
-import time
-
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from graphact.benchmarking.timing import best_seconds, copy_bandwidth
 
-def best_seconds(function, device, repeats=10):
-    """The shortest of several runs."""
-    best = float("inf")
-    for _ in range(repeats + 2):
-        if device == "cuda":
-            torch.cuda.synchronize()
-        begun = time.perf_counter()
-        function()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - begun)
-    return best
-
-
-def copy_bandwidth(device):
-    """Bytes a second, read and written, of a large copy."""
-    source = torch.rand(2**28 if device == "cuda" else 2**25, device=device)
-    target = torch.empty_like(source)
-    return 2 * source.nbytes / best_seconds(lambda: target.copy_(source), device)
+__all__ = ["best_seconds", "copy_bandwidth", "demands", "matrix_rate"]
 
 
 def matrix_rate(device):
