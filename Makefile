@@ -36,7 +36,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-bench: $(READY)  ## speed of fleets on the CPU
+bench: $(READY)  ## speed of activations and of fleets on the CPU
+	$(BIN)/python benchmarks/activations.py --out out/bench
 	$(BIN)/python benchmarks/fleet.py
 
 clean:  ## remove the virtual environment and caches

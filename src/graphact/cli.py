@@ -58,9 +58,9 @@ def make_parser(*, agents_only: bool = False) -> "argparse.ArgumentParser":
 
     selected: tuple[Any, ...] = (agents,)
     if not agents_only:
-        from graphact.commands import certify, data, listing, partition, report, run
+        from graphact.commands import bench, certify, data, listing, partition, report, run
 
-        selected = (run, report, data, listing, certify, partition, agents)
+        selected = (run, report, data, listing, certify, bench, partition, agents)
 
     parser = argparse.ArgumentParser(
         prog="graphact", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -133,3 +133,14 @@ assert not heavy, heavy
 """
     result = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_training_a_model_further_leaves_its_deployments_alone():
+    model, graph = nn.GCNN([1, 2], order=1, activation="max-ga"), graphact.Graph.from_dense(torch.ones(3, 3))
+    deployed = agents.deploy(model, graph)
+    before = {name: value.copy() for name, value in deployed[0].model.parameters.items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    for name, value in deployed[0].model.parameters.items():
+        assert np.array_equal(value, before[name])

@@ -9,16 +9,19 @@ Tag = tuple[int, int]  # run, round
 
 @dataclass(slots=True)
 class Entry:
-    """What was said in one round, and when it was last sent to whom."""
+    """What was said in one round, and when it was last sent to whom.
+
+    Attributes:
+        size: bytes held; a value that goes to several neighbours is held once.
+    """
 
     program: int
     payloads: dict[int, Payload]
     sent_at: dict[int, float] = field(default_factory=dict)
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        """Bytes held; a value that goes to several neighbours is held once."""
-        return sum(len(content) for content in {id(p): p.content for p in self.payloads.values()}.values())
+    def __post_init__(self) -> None:
+        self.size = sum(len(content) for content in {id(p): p.content for p in self.payloads.values()}.values())
 
 
 class Archive:

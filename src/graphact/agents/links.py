@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from graphact.agents.messages import KEY_BYTES
 from graphact.agents.program import Direction
@@ -35,15 +36,19 @@ class Links:
         if any(len(key) != KEY_BYTES for key in self.keys.values()):
             raise ValueError(f"keys must have {KEY_BYTES} bytes")
 
-    @property
+    @cached_property
     def neighbors(self) -> tuple[int, ...]:
         """Everybody at the other end of an edge, ascending."""
         return tuple(sorted({*self.hears, *self.heard_by}))
 
     def recipients(self, direction: Direction) -> tuple[int, ...]:
         """Whom this node speaks to."""
-        return {Direction.FORWARD: self.heard_by, Direction.BACKWARD: self.hears}.get(direction, self.neighbors)
+        if direction is Direction.FORWARD:
+            return self.heard_by
+        return self.hears if direction is Direction.BACKWARD else self.neighbors
 
     def sources(self, direction: Direction) -> tuple[int, ...]:
         """Whom this node listens to."""
-        return {Direction.FORWARD: self.hears, Direction.BACKWARD: self.heard_by}.get(direction, self.neighbors)
+        if direction is Direction.FORWARD:
+            return self.hears
+        return self.heard_by if direction is Direction.BACKWARD else self.neighbors

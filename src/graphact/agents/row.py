@@ -36,10 +36,10 @@ class Row:
         else:
             position: dict[int, int] = self._position  # type: ignore[attr-defined]
             weights = self.weights[[position[j] for j in received]]
-        heard = np.stack(list(received.values())) if received else np.empty((0, *own.shape), own.dtype)
+        heard = np.array(list(received.values())) if received else np.empty((0, *own.shape), own.dtype)
         return heard, weights
 
     def shift(self, own: Array, heard: Array, weights: Array) -> Array:
         """``[Sx]_i`` over the neighbours that answered."""
-        shifted: Array = np.tensordot(weights, heard, 1)
+        shifted: Array = weights.dot(heard.reshape(len(weights), own.size)).reshape(own.shape)
         return shifted + own.dtype.type(self.diagonal) * own if self.diagonal else shifted

@@ -2,11 +2,13 @@
 
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphact.agents.addresses import Address, Addresses
 from graphact.agents.deployment import Deployment
 from graphact.agents.links import Links
 from graphact.agents.messages import KEY_BYTES, link_key
@@ -37,7 +39,7 @@ def plain_model(model: "GraphModule") -> Model:
         raise TypeError("model holds a Python function as its op, which cannot be sent to nodes")
     state = {key: value.detach().cpu() for key, value in model.state_dict().items()}
     wide = torch.float64 if any(value.dtype == torch.float64 for value in state.values()) else torch.float32
-    return Model(name, config, {key: value.to(wide).numpy() for key, value in state.items()})
+    return Model(name, config, {key: value.to(wide).numpy().copy() for key, value in state.items()})
 
 
 def deploy(
@@ -76,18 +78,37 @@ def deploy(
     return nodes
 
 
-def split(model: "GraphModule", graph: "Graph", out: str | os.PathLike[str], *, epoch: int | None = None) -> list[Path]:
+def split(
+    model: "GraphModule",
+    graph: "Graph",
+    out: str | os.PathLike[str],
+    *,
+    epoch: int | None = None,
+    addresses: Sequence[Address] | None = None,
+) -> list[Path]:
     """Write one folder for each node, ``out/node-0`` and so on; see :class:`~graphact.agents.Deployment`.
+
+    Args:
+        model: the model, as in :func:`deploy`.
+        graph: the graph.
+        out: folder for the folders.
+        epoch: number of the deployment; drawn at random when left out.
+        addresses: where each node is reached; every node is told its own and those of its neighbours.
 
     Raises:
         FileExistsError: ``out`` holds nodes already; their keys and run numbers must not be mixed with new ones.
     """
     if any(Path(out).glob("node-*")):
         raise FileExistsError(f"{out} holds nodes already; choose another folder")
+    if addresses is not None and len(addresses) != graph.num_nodes:
+        raise ValueError(f"addresses must be {graph.num_nodes}, one for each node, got {len(addresses)}")
     folders = []
     for deployment in deploy(model, graph, epoch=epoch):
         folders.append(Path(out) / f"node-{deployment.node}")
         deployment.save(folders[-1])
+        if addresses is not None:
+            neighbors = {j: addresses[j] for j in deployment.links.neighbors}
+            Addresses(addresses[deployment.node], neighbors).save(folders[-1])
     return folders
 
 

@@ -3,15 +3,18 @@
 import argparse
 from typing import Any
 
-from graphact.commands import agents_simulate, agents_split
+from graphact.commands import agents_demo, agents_run, agents_simulate, agents_split, agents_train
 
-SUBCOMMANDS = (agents_split, agents_simulate)
+SUBCOMMANDS = (agents_split, agents_run, agents_simulate, agents_train, agents_demo)
 
 DESCRIPTION = """\
 Run a trained network on the nodes of its graph: each node computes its own output from messages of its neighbours.
 
   graphact agents split model.safetensors graph.npz --out nodes    one folder for each node
+  graphact agents run nodes/node-7 --sensor COMMAND --period 60    the agent of one node
   graphact agents simulate model.safetensors graph.npz --loss 0.1  how it would go, with faults
+  graphact agents demo                                             watch 20 of them on this machine
+  graphact agents train model.safetensors graph.npz --signals x.npy --targets y.npy --out trained.safetensors
 """
 
 

@@ -1,0 +1,127 @@
+"""Where nodes are reached: one host and port each, for every transport."""
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphact._atomic import write_atomically
+from graphact._plain_checks import check_integer
+from graphact.agents.deployment import read_json
+
+FILE_NAME = "addresses.json"
+DEFAULT_BASE_PORT = 7500
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and a port.
+
+    Example:
+        >>> from graphact.agents.addresses import Address
+        >>> Address.parse("10.0.0.7:7500"), str(Address.parse("[fe80::7]:7500"))
+        (Address(host='10.0.0.7', port=7500), '[fe80::7]:7500')
+    """
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read ``host:port``; a host with colons (IPv6) stands in brackets.
+
+        Raises:
+            ValueError: it is not of that form.
+        """
+        host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+        bracketed = host.startswith("[") and host.endswith("]")
+        if not colon or not host or not port.isdecimal() or (":" in host and not bracketed) or int(port) > 65_535:
+            raise ValueError(f"an address must be host:port, such as 10.0.0.7:7500 or [fe80::7]:7500, got {text!r}")
+        return cls(host[1:-1] if bracketed else host, int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where one node listens and where its neighbours are; ``addresses.json`` in the folder of the node.
+
+    Args:
+        listen: the node's own address; ``0.0.0.0`` or ``[::]`` listens on all interfaces.
+        neighbors: the address of every neighbour.
+    """
+
+    listen: Address
+    neighbors: Mapping[int, Address]
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write ``addresses.json``."""
+        content = {"listen": str(self.listen), "neighbors": {j: str(a) for j, a in self.neighbors.items()}}
+        write_atomically(Path(folder) / FILE_NAME, json.dumps(content, indent=1).encode())
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], neighbors: Sequence[int]) -> "Addresses":
+        """Read ``addresses.json``.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError: it is damaged, or does not name exactly these neighbours.
+        """
+        path = Path(folder) / FILE_NAME
+        content = read_json(path)
+        try:
+            by_neighbor = {int(j): Address.parse(text) for j, text in content["neighbors"].items()}
+            addresses = cls(Address.parse(content["listen"]), by_neighbor)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"{path}: damaged: {error}") from error
+        if set(by_neighbor) != set(neighbors):
+            raise ValueError(f"{path}: must name the neighbours {tuple(neighbors)}, got {tuple(sorted(by_neighbor))}")
+        return addresses
+
+
+def consecutive_addresses(num_nodes: int, host: str, base_port: int) -> list[Address]:
+    """All nodes on one host, on ports in a row."""
+    check_integer("base port", base_port, minimum=1)
+    if base_port + num_nodes - 1 > 65_535:
+        raise ValueError(f"base port must leave room for {num_nodes} ports up to 65535, got {base_port}")
+    return [Address(host, base_port + i) for i in range(num_nodes)]
+
+
+def read_addresses(path: str | os.PathLike[str], num_nodes: int) -> list[Address]:
+    """The addresses of all nodes from a JSON file ``{"0": "10.0.0.5:7500", "1": ...}``.
+
+    Raises:
+        ValueError: an address is missing, given twice or not an address.
+    """
+    content = read_json(Path(path))
+    if set(content) != {str(i) for i in range(num_nodes)}:
+        raise ValueError(f"{path}: must hold an address for each of the nodes 0 to {num_nodes - 1}, by number")
+    addresses = [Address.parse(content[str(i)]) for i in range(num_nodes)]
+    if len(set(addresses)) < num_nodes:
+        raise ValueError(f"{path}: two nodes have the same address")
+    return addresses
+
+
+def free_addresses(num_nodes: int, host: str = "127.0.0.1") -> list[Address]:
+    """Ports of this machine that are free now, both for TCP and for UDP; for tests and demonstrations."""
+    found: list[Address] = []
+    held: list[socket.socket] = []
+    try:
+        while len(found) < num_nodes:
+            stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            held += [stream, datagrams]
+            stream.bind((host, 0))
+            port = stream.getsockname()[1]
+            try:
+                datagrams.bind((host, port))
+            except OSError:
+                continue
+            found.append(Address(host, port))
+    finally:
+        for each in held:
+            each.close()
+    return found

@@ -1,0 +1,141 @@
+"""An agent: a node with its transport, its log, its signals and a clock, for as long as it is wanted."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from graphact.agents.deployment import Deployment
+from graphact.agents.driver import drive
+from graphact.agents.log import Log
+from graphact.agents.messages import Array
+from graphact.agents.model import infer
+from graphact.agents.node import Node
+from graphact.agents.runs import RunResult
+from graphact.agents.schedule import BackToBack, Schedule
+from graphact.agents.settings import Limits, Timing
+from graphact.agents.signals import EndOfSignals, NoSignal, Signals
+from graphact.agents.transports.base import Transport
+
+LOOK_UP = 0.1
+"""Seconds after which a waiting agent looks whether it is to stop."""
+GREETING_TIME = 1.0
+"""Seconds that an agent without a clock waits for answers to its greeting."""
+
+Report = Callable[[dict[str, Any]], None]
+
+
+class Agent:
+    """Runs inferences on a schedule until the signals end or it is told to stop.
+
+    Args:
+        deployment: what the node holds.
+        transport: its end of the network.
+        log: its write-ahead log.
+        signals: where its signals come from.
+        schedule: when runs begin.
+        report: called with every event: ``result`` and ``skipped``, see :func:`describe`.
+        timing: how long it waits for neighbours.
+        limits: how much it keeps.
+        clock: says the time.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        transport: Transport,
+        log: Log,
+        signals: Signals,
+        schedule: Schedule,
+        report: Report,
+        timing: Timing | None = None,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.node = Node(deployment.links, log, timing, limits)
+        self.stopping = False
+        self._deployment, self._transport, self._signals, self._schedule = deployment, transport, signals, schedule
+        self._report, self._clock = report, clock
+        self._skipped = -1
+
+    def stop(self) -> None:
+        """Leave after the run in progress; may be called by a signal handler."""
+        self.stopping = True
+
+    def work(self, runs: int | None = None) -> str:
+        """Work until there is a reason to end; the reason.
+
+        Args:
+            runs: end after this many runs.
+        """
+        self._greet()
+        done = 0
+        while runs is None or done < runs:
+            run, start = self._schedule.next_run(self.node, self._skipped, self._clock())
+            self._idle(start)
+            if self.stopping:
+                return "stopped"
+            try:
+                signal = self._signals.take(run)
+            except EndOfSignals as end:
+                return str(end)
+            except NoSignal as reason:
+                self._go_without(run, str(reason))
+                continue
+            self._run(run, start, signal)
+            done += 1
+        return f"{done} runs are done"
+
+    def _greet(self) -> None:
+        """Say that this node is there; without a clock, learn which run the neighbours are in."""
+        self.node.greet()
+        until = self._clock() + (GREETING_TIME if isinstance(self._schedule, BackToBack) else 0.0)
+        while not self.stopping and self.node.welcomed_by != set(self.node.links.neighbors):
+            drive(self.node, self._transport, min(until, self._clock() + LOOK_UP), self._clock)
+            if self._clock() >= until:
+                return
+
+    def _idle(self, until: float) -> None:
+        """Answer neighbours until a time."""
+        while not self.stopping:
+            now = self._clock()
+            self._signals.prepare(until, now)
+            if now >= until:
+                return
+            drive(self.node, self._transport, min(until, now + LOOK_UP), self._clock)
+
+    def _go_without(self, run: int, reason: str) -> None:
+        """Let a run pass; without a clock, wait for the signal instead."""
+        if isinstance(self._schedule, BackToBack):
+            drive(self.node, self._transport, self._clock() + 0.001, self._clock)
+            return
+        self._skipped = run
+        self._report({"event": "skipped", "node": self.node.links.node, "run": run, "reason": reason})
+
+    def _run(self, run: int, start: float, signal: Array) -> None:
+        program = infer(self._deployment.model, self._deployment.row, signal)
+        self.node.begin(run, program, self._clock(), start=start)
+        while True:
+            for result in drive(self.node, self._transport, self._clock() + LOOK_UP, self._clock):
+                self._report(describe(self.node.links.node, result))
+            if not self.node.busy:
+                return
+
+    def linger(self) -> None:
+        """Answer neighbours that are still in the last run, for a slot."""
+        until = self._clock() + self.node.timing.slot
+        while self._clock() < until:
+            drive(self.node, self._transport, until, self._clock)
+
+
+def describe(node: int, result: RunResult) -> dict[str, Any]:
+    """A result as JSON can hold it: the output, and for each round the neighbours that were missed."""
+    return {
+        "event": "result",
+        "node": node,
+        "run": result.run,
+        "output": result.output.tolist(),
+        "complete": result.complete,
+        "missed": [list(missed) for missed in result.missed],
+        "seconds": round(result.finished - result.started, 6),
+        "finished": result.finished,
+    }

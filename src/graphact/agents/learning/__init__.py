@@ -1,0 +1,30 @@
+"""Learning without a centre: gradients by exchange with the neighbours, then mixing with them.
+
+No node sees the graph, or another node's targets; of signals it hears what it would hear in an inference.
+"""
+
+from graphact.agents.learning.central import train_centrally
+from graphact.agents.learning.cost import cost_of_step
+from graphact.agents.learning.gradient import gradient
+from graphact.agents.learning.learner import Learner
+from graphact.agents.learning.mixing import mix
+from graphact.agents.learning.settings import Learning
+from graphact.agents.learning.simulated import Training, simulate_training
+from graphact.agents.learning.state import FileStore, MemoryStore, State, Store
+from graphact.agents.learning.tapes import Place
+
+__all__ = [
+    "FileStore",
+    "Learner",
+    "Learning",
+    "MemoryStore",
+    "Place",
+    "State",
+    "Store",
+    "Training",
+    "cost_of_step",
+    "gradient",
+    "mix",
+    "simulate_training",
+    "train_centrally",
+]

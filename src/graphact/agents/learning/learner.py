@@ -1,0 +1,122 @@
+"""One node that learns: programs of the preparation and of every step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphact.agents.deployment import Deployment
+from graphact.agents.learning.exchanges import metropolis_weights
+from graphact.agents.learning.gradient import first_filter, from_vector, gradient, gradient_rounds, to_vector
+from graphact.agents.learning.mixing import mix, mixing_rounds
+from graphact.agents.learning.settings import Learning
+from graphact.agents.learning.state import State, Store
+from graphact.agents.learning.tapes import Place, shift_powers
+from graphact.agents.messages import MAX_DATAGRAM, OVERHEAD, Array
+from graphact.agents.model import Model
+from graphact.agents.program import Program
+
+STEP, PREPARATION = 2, 3
+"""Program numbers, so that values of learning never mix with those of inference (1)."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a node knows once the preparation is over.
+
+    Attributes:
+        weights: of its neighbours in mixing.
+        powers: ``(K + 1, M, F)``, its shifted signals, if the model begins with a filter.
+    """
+
+    weights: dict[int, float]
+    powers: Array | None
+
+
+class Learner:
+    """What one node holds to learn: its deployment, its own signals and targets, its state.
+
+    Drive it as any node: one run with ``prepare()`` (program number 3), in which every neighbour must answer, then
+    one run a step with ``step(number)`` (program number 2), where all nodes number steps alike. The state is saved at
+    the end of every step, before anything that depends on it is sent.
+
+    Args:
+        deployment: its links, its row and the model to begin with, the same at every node.
+        learning: what all nodes agreed upon.
+        signals: its own signals, ``(M, F)``.
+        targets: its own targets, ``(M, O)``; see :func:`~graphact.agents.learning.objectives.evaluate`.
+        store: where it keeps its state.
+    """
+
+    def __init__(
+        self, deployment: Deployment, learning: Learning, signals: Array, targets: Array, store: Store
+    ) -> None:
+        if len(signals) != len(targets) or len(signals) == 0:
+            raise ValueError(f"signals and targets must be as many, at least one, got {len(signals)}, {len(targets)}")
+        self.links, self.learning, self.store = deployment.links, learning, store
+        self.place = Place(deployment.links, deployment.row)
+        self.model = deployment.model
+        self.signals = np.ascontiguousarray(signals, self.model.dtype)
+        self.targets = np.asarray(targets, np.float64)
+        self.prepared: Prepared | None = None
+
+    def prepare(self) -> Program[Prepared]:
+        """Learn the weights of the neighbours, and shift the signals once and for all."""
+        weights = yield from metropolis_weights(self.links)
+        bank = first_filter(self.model)
+        powers = None
+        if bank is not None:
+            pieces = []
+            for piece in np.array_split(self.signals, preparation_pieces(self.model, self.signals.shape)):
+                pieces.append((yield from shift_powers(piece, bank.rounds, self.place.row)))
+            powers = np.concatenate(pieces, axis=1)
+        self.prepared = Prepared(weights, powers)
+        return self.prepared
+
+    def step(self, number: int) -> Program[float]:
+        """Step ``number``, from 0; returns the node's own loss before the step."""
+        if self.prepared is None:
+            raise RuntimeError("the preparation must come before the first step")
+        state, powers = self.state, self.prepared.powers
+        batch = samples_of(number, len(self.signals), self.learning)
+        known = None if powers is None else powers[:, batch]
+        signal, target = self.signals[batch], self.targets[batch]
+        model = from_vector(state.parameters, self.model)
+        loss, gradients = yield from gradient(model, self.place, signal, target, self.learning.objective, powers=known)
+        vector = to_vector(gradients, model)
+        self.store.save((yield from mix(state, vector, self.links, self.prepared.weights, self.learning)))
+        return loss
+
+    @property
+    def state(self) -> State:
+        """Where the node stands."""
+        parameters = self.model.parameters
+        return self.store.load() or State.first(to_vector(parameters, self.model), len(self.links.neighbors))
+
+
+def samples_of(step: int, count: int, learning: Learning) -> Array | slice:
+    """The samples of a step: all, or the next batch in an order that is drawn anew for each pass over the samples."""
+    size = learning.batch
+    if size is None or size >= count:
+        return slice(None)
+    steps_a_pass = -(-count // size)
+    order = np.random.default_rng([learning.seed, step // steps_a_pass]).permutation(count)
+    begin = step % steps_a_pass * size
+    return order[begin : begin + size]
+
+
+def preparation_pieces(model: Model, shape: tuple[int, ...]) -> int:
+    """Into how many messages a node's signals go."""
+    room = (MAX_DATAGRAM - OVERHEAD - 8) // (shape[1] * model.dtype.itemsize)
+    return -(-shape[0] // room)
+
+
+def preparation_rounds(model: Model, shape: tuple[int, ...]) -> int:
+    """How many exchanges the preparation takes, for signals of a node of this shape."""
+    bank = first_filter(model)
+    return 1 + (bank.rounds * preparation_pieces(model, shape) if bank is not None else 0)
+
+
+def step_rounds(model: Model, learning: Learning) -> int:
+    """How many exchanges a step takes."""
+    size = sum(value.size for value in model.parameters.values())
+    return gradient_rounds(model) + mixing_rounds(learning.algorithm, size)

@@ -1,0 +1,116 @@
+"""What a node has learned so far, and how it survives the death of the process."""
+
+import io
+import os
+import zipfile
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from graphact._atomic import write_atomically
+from graphact.agents.messages import Array
+
+
+@dataclass(frozen=True)
+class State:
+    r"""The state of one node between two steps; P parameters, d neighbours.
+
+    It is never changed, only replaced as a whole, so that whatever moment a crash falls into, a node goes on from a
+    state that it has had. For push-pull that is enough. With :math:`y_i` the tracker of node i, :math:`g_i` its
+    gradient, :math:`\sigma_{ji}` the sum of all that j has ever given away to i and :math:`\rho_{ij}` how much of it i
+    has taken,
+
+    .. math:: \sum_i \Big( y_i + \sum_j (\sigma_{ji} - \rho_{ij}) \Big) = \sum_i g_i
+
+    holds for any choice of one earlier state for each node: the sums are told as a whole and not by their increments.
+    A node that forgets its sums breaks it for good.
+
+    Attributes:
+        steps: how many steps this node has made.
+        parameters: ``(P,)``, its copy of the parameters.
+        tracker: ``(P,)``, its estimate of the mean gradient.
+        gradient: ``(P,)``, its gradient in the last step.
+        given: ``(d, P)``, running sums of what it gave away to each neighbour.
+        taken: ``(d, P)``, how much of what each neighbour gave away it has taken.
+        first_moment: ``(P,)``, of Adam.
+        second_moment: ``(P,)``, of Adam.
+    """
+
+    steps: int
+    parameters: Array
+    tracker: Array
+    gradient: Array
+    given: Array
+    taken: Array
+    first_moment: Array
+    second_moment: Array
+
+    @classmethod
+    def first(cls, parameters: Array, neighbors: int) -> "State":
+        """Before the first step."""
+        nothing, sums = np.zeros_like(parameters), np.zeros((neighbors, len(parameters)))
+        return cls(0, parameters, nothing, nothing, sums, sums, nothing, nothing)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a file that is complete or, if writing was interrupted, the one before."""
+        content = io.BytesIO()
+        arrays: dict[str, Any] = {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
+        np.savez(content, **arrays)
+        write_atomically(Path(path), content.getvalue())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "State":
+        """Read a file.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: it is damaged or not a state.
+        """
+        try:
+            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as content:
+                arrays = {field.name: content[field.name] for field in fields(cls)}
+        except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path}: not the state of a node that learns: {error}") from error
+        return cls(int(arrays.pop("steps")), **arrays)
+
+
+class Store(Protocol):
+    """Where a node keeps its state."""
+
+    def load(self) -> State | None:
+        """The state saved last; None before the first."""
+
+    def save(self, state: State) -> None:
+        """Keep a state; when this returns, it survives the death of the process."""
+
+
+class MemoryStore:
+    """A store for simulations; it outlives the node that writes it."""
+
+    def __init__(self, state: State | None = None) -> None:
+        self.state = state
+
+    def load(self) -> State | None:
+        """The state saved last."""
+        return self.state
+
+    def save(self, state: State) -> None:
+        """Keep a state."""
+        self.state = state
+
+
+class FileStore:
+    """A store in a file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def load(self) -> State | None:
+        """The state saved last."""
+        return State.load(self.path) if self.path.exists() else None
+
+    def save(self, state: State) -> None:
+        """Replace the file, and wait for the disk."""
+        state.save(self.path)

@@ -1,0 +1,157 @@
+"""Agents of many nodes as processes of this machine: for demonstrations, tests and measurements."""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from graphact.agents.messages import Array
+
+Event = dict[str, Any]
+
+
+class Processes:
+    """One process of ``graphact agents run`` for each folder; ended at the latest when the block is left.
+
+    Args:
+        folders: one for each node, in their order.
+        options: options of ``graphact agents run`` for all of them.
+        signals: files with their signals, one for each node; if left out, :meth:`feed` hands signals over.
+        errors: file that takes what they say on standard error; this process's own standard error if left out.
+
+    Example:
+        with Processes(folders, ["--transport", "udp", "--period", "0"]) as agents:
+            agents.wait_until_ready()
+            agents.feed(signals)
+            events = agents.wait()
+    """
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        options: Sequence[str],
+        signals: Sequence[Path] | None = None,
+        errors: Path | None = None,
+    ) -> None:
+        self.folders, self.options, self.signals = list(folders), list(options), signals
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+        self._selector = selectors.DefaultSelector()
+        self._partial: dict[int, bytes] = {}  # by file descriptor
+        self._errors = None if errors is None else errors.open("ab")
+
+    def __enter__(self) -> "Processes":
+        for i in range(len(self.folders)):
+            self.start(i)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for process in self.running.values():
+            process.kill()  # also ends a process that stands still
+        for process in self.running.values():
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        self._selector.close()
+        if self._errors is not None:
+            self._errors.close()
+
+    def start(self, i: int) -> None:
+        """Start the agent of a node, or start it again after it ended."""
+        command = [sys.executable, "-m", "graphact.cli", "agents", "run", str(self.folders[i])]
+        process = subprocess.Popen(
+            [*command, *self.options, "--signals", "-" if self.signals is None else str(self.signals[i])],
+            stdin=subprocess.PIPE if self.signals is None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
+        assert process.stdout is not None
+        self.running[i] = process
+        self._partial[process.stdout.fileno()] = b""
+        self._selector.register(process.stdout, selectors.EVENT_READ)
+
+    def kill(self, i: int) -> None:
+        """End the process of a node without warning (kill -9)."""
+        self.running[i].kill()
+        self.running[i].wait()
+
+    def send_signal(self, i: int, number: signal.Signals) -> None:
+        """Send a signal to the process of a node."""
+        self.running[i].send_signal(number)
+
+    def stop(self) -> None:
+        """Ask all agents to end (SIGTERM)."""
+        for process in self.running.values():
+            process.terminate()
+
+    def feed(self, signals: Array) -> None:
+        """Hand all signals to all agents, ``(runs, ..., N, F)``, and no more after them."""
+        for i, process in self.running.items():
+            assert process.stdin is not None
+            lines = (json.dumps(signal.tolist()) for signal in signals[..., i, :])
+            process.stdin.write("".join(f"{line}\n" for line in lines).encode())
+            process.stdin.close()
+
+    def wait_until_ready(self, timeout: float = 60.0) -> None:
+        """Wait until every agent listens.
+
+        Raises:
+            TimeoutError: one does not, in time.
+        """
+        waiting, until = set(self.running), time.time() + timeout
+        while waiting:
+            waiting -= {event["node"] for event in self.read(until - time.time()) if event["event"] == "ready"}
+            if time.time() > until or self.finished:
+                raise TimeoutError(f"the agents of the nodes {sorted(waiting)} did not start")
+
+    def read(self, timeout: float) -> list[Event]:
+        """The events that come within ``timeout`` seconds, as soon as there are any."""
+        events: list[Event] = []
+        for key, _ in self._selector.select(timeout):
+            descriptor = key.fd
+            content = os.read(descriptor, 1 << 16)
+            if not content:
+                self._selector.unregister(key.fileobj)
+                if not isinstance(key.fileobj, int):
+                    key.fileobj.close()  # type: ignore[attr-defined]  # a pipe
+                continue
+            *lines, self._partial[descriptor] = (self._partial[descriptor] + content).split(b"\n")
+            events += [json.loads(line) for line in lines]
+        return events
+
+    @property
+    def finished(self) -> bool:
+        """Whether all outputs have ended."""
+        return not self._selector.get_map()
+
+    def read_until(self, until: float) -> list[Event]:
+        """All events up to a time of ``time.time``."""
+        events: list[Event] = []
+        while not self.finished and (left := until - time.time()) > 0:
+            events += self.read(left)
+        return events
+
+    def wait(self, timeout: float = 120.0) -> list[Event]:
+        """All events until every agent has ended.
+
+        Raises:
+            TimeoutError: they have not, in time.
+            RuntimeError: one failed.
+        """
+        events = self.read_until(time.time() + timeout)
+        if not self.finished:
+            raise TimeoutError(f"agents were still running after {timeout:g} s")
+        for i, process in self.running.items():
+            if process.wait() != 0:
+                raise RuntimeError(f"the agent of node {i} ended with exit code {process.returncode}")
+        return events

@@ -1,0 +1,184 @@
+"""Where the signals of a node come from: a file, a stream of lines, or a command that reads a sensor."""
+
+import json
+import queue
+import shlex
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+from graphact.agents.messages import Array
+from graphact.agents.model import Model
+
+
+class EndOfSignals(Exception):  # noqa: N818, as StopIteration: not an error
+    """There will be no more signals."""
+
+
+class NoSignal(Exception):  # noqa: N818
+    """There is none for this run; the message says why."""
+
+
+class Signals(Protocol):
+    """A source of signals, one for each run."""
+
+    def prepare(self, start: float, now: float) -> None:
+        """Called now and then before a run that begins at ``start``."""
+
+    def take(self, run: int) -> Array:
+        """The signal of a run. Never waits.
+
+        Raises:
+            NoSignal: there is none (yet).
+            EndOfSignals: there will be none.
+        """
+
+    def close(self) -> None:
+        """Let go of whatever is open."""
+
+
+class FileSignals:
+    """Entry r of a file is the signal of run r, so a restarted node goes on where the others are.
+
+    Args:
+        path: ``.npy`` with an array ``(runs, ..., F)``, or a text file with one JSON array for each run.
+        model: the model, which says how many features a signal has.
+        repeat: begin again at the end.
+    """
+
+    def __init__(self, path: Path, model: Model, *, repeat: bool = False) -> None:
+        self._repeat = repeat
+        self._entries: Sequence[Array]
+        if path.suffix == ".npy":
+            loaded = np.load(path, allow_pickle=False)
+            if loaded.ndim < 2:
+                raise ValueError(f"{path} must hold an array (runs, ..., F), got the shape {loaded.shape}")
+            self._entries = [check_signal(str(path), entry, model) for entry in loaded]
+        else:
+            lines = path.read_text().splitlines()
+            self._entries = [parse(f"{path}, line {n}", line, model) for n, line in enumerate(lines, start=1)]
+        if not self._entries:
+            raise ValueError(f"{path} holds no signals")
+
+    def prepare(self, start: float, now: float) -> None:
+        """Everything is there."""
+
+    def take(self, run: int) -> Array:
+        """The signal of a run."""
+        if run >= len(self._entries) and not self._repeat:
+            raise EndOfSignals(f"the file has signals for runs 0 to {len(self._entries) - 1}, and this is run {run}")
+        return self._entries[run % len(self._entries)]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class StreamSignals:
+    """One line for each run, in the order they come; a run for which no line is there goes on without this node."""
+
+    def __init__(self, stream: IO[str], model: Model) -> None:
+        self._stream, self._model = stream, model
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._reader: threading.Thread | None = None
+
+    def _read(self) -> None:
+        for line in self._stream:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def prepare(self, start: float, now: float) -> None:  # noqa: ARG002, a stream needs no time
+        """Let a thread read, from the first time on."""
+        if self._reader is None:
+            self._reader = threading.Thread(target=self._read, daemon=True)
+            self._reader.start()
+
+    def take(self, run: int) -> Array:  # noqa: ARG002, lines come in order
+        """The next line."""
+        try:
+            line = self._lines.get_nowait()
+        except queue.Empty:
+            raise NoSignal("no line has come") from None
+        if line is None:
+            self._lines.put(None)
+            raise EndOfSignals("the stream has ended")
+        return parse_or_miss("a line", line, self._model)
+
+    def close(self) -> None:
+        """The thread ends with the process."""
+
+
+class SensorSignals:
+    """A command that prints a JSON array; started ``lead`` seconds before each run, it must have ended by then."""
+
+    def __init__(self, command: str, model: Model, lead: float = 0.5) -> None:
+        self._command, self._model, self._lead = shlex.split(command), model, lead
+        self._process: subprocess.Popen[str] | None = None
+        self._start = -1.0
+        if not self._command:
+            raise ValueError("the sensor command is empty")
+
+    def prepare(self, start: float, now: float) -> None:
+        """Start the command when it is time."""
+        if now >= start - self._lead and start != self._start:
+            self.close()
+            self._start = start
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+
+    def take(self, run: int) -> Array:  # noqa: ARG002, a sensor knows no runs
+        """What the command printed."""
+        process = self._process
+        if process is None:
+            raise NoSignal("the sensor command was not started in time")
+        code = process.poll()
+        if code is None:
+            raise NoSignal("the sensor command has not ended in time")
+        printed = process.communicate()[0]
+        self._process = None
+        if code != 0:
+            raise NoSignal(f"the sensor command failed with exit code {code}")
+        return parse_or_miss("the sensor command", printed, self._model)
+
+    def close(self) -> None:
+        """End a command that still runs."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+def parse_or_miss(source: str, text: str, model: Model) -> Array:
+    """Like :func:`parse`; what is no signal is as if there were none, so that a broken sensor does not stop a node."""
+    try:
+        return parse(source, text, model)
+    except ValueError as error:
+        raise NoSignal(str(error)) from error
+
+
+def parse(source: str, text: str, model: Model) -> Array:
+    """A signal written as a JSON array; a single number is a signal of one feature.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        value = np.atleast_1d(np.array(json.loads(text)))
+    except ValueError as error:
+        raise ValueError(f"{source} must hold a JSON array of numbers, got {text.strip()[:60]!r}") from error
+    return check_signal(source, value, model)
+
+
+def check_signal(source: str, value: Any, model: Model) -> Array:
+    """A signal of finite numbers in the shape and dtype of the model."""
+    wanted = model.in_features
+    if value.dtype.kind not in "fiu" or value.ndim < 1 or wanted not in (None, value.shape[-1]):
+        raise ValueError(
+            f"{source}: a signal must be numbers of shape (..., {wanted or 'F'}), "
+            f"got {value.dtype} of shape {value.shape}"
+        )
+    if not np.isfinite(value).all():
+        raise ValueError(f"{source}: a signal must be finite")
+    return np.asarray(value, model.dtype)

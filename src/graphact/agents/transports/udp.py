@@ -1,0 +1,91 @@
+"""Datagrams over UDP: nothing between the node and the network, for links that lose much."""
+
+import os
+import select
+import socket
+
+from graphact.agents.addresses import Address, Addresses
+
+RECEIVE_BUFFER = 4 * 2**20
+"""Asked of the operating system, so that a burst of all neighbours is not lost while the node computes."""
+
+
+class UdpTransport:
+    """One socket for all neighbours.
+
+    Datagrams that do not come from the address of a neighbour are dropped unread (whoever forges an address meets the
+    authentication of the node). A datagram that the system does not take at once is lost.
+
+    Args:
+        addresses: where this node listens and where its neighbours are; names are looked up once, here.
+
+    Raises:
+        OSError: the address is in use or not of this machine, or a name is unknown.
+    """
+
+    def __init__(self, addresses: Addresses) -> None:
+        family, own = resolve(addresses.listen)
+        self._to = {j: resolve(address, family)[1] for j, address in addresses.neighbors.items()}
+        self._known = {each[:2] for each in self._to.values()}
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            self._socket.setblocking(False)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+            self._socket.bind(own)
+        except OSError as error:
+            self._socket.close()
+            raise OSError(error.errno, f"cannot listen on {addresses.listen}: {error.strerror}") from error
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        self._buffer = bytearray(65_536)
+        self._view = memoryview(self._buffer)
+        self._drained = False
+        self._closed = False
+
+    def send(self, to: int, datagram: bytes) -> None:
+        """Hand a datagram for a neighbour to the operating system."""
+        address = self._to[to]
+        if not self._closed:
+            try:
+                self._socket.sendto(datagram, address)
+            except OSError:  # a full queue, an interface that is down, a firewall: lost, as on the way
+                return
+
+    def receive(self, timeout: float) -> bytes | None:
+        """The next datagram of a neighbour, waiting at most ``timeout`` seconds."""
+        if self._closed:
+            return None
+        if timeout > 0 and self._drained:  # nothing was there a moment ago: wait without another look
+            if self._poll.poll(min(timeout, 3600.0) * 1000):
+                os.sched_yield()
+            return self._take()
+        datagram = self._take()
+        return datagram if datagram is not None or timeout <= 0 else self.receive(timeout)
+
+    def _take(self) -> bytes | None:
+        while True:
+            try:
+                size, sender = self._socket.recvfrom_into(self._buffer)
+            except BlockingIOError:
+                self._drained = True
+                return None
+            except OSError:  # an error that an earlier datagram met on its way
+                continue
+            self._drained = False
+            if sender[:2] in self._known:
+                return bytes(self._view[:size])
+
+    def close(self) -> None:
+        """Close the socket."""
+        if not self._closed:
+            self._closed = True
+            self._socket.close()
+
+
+def resolve(address: Address, family: int = 0) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    """The numeric address of a host name, of a given family if one is given."""
+    try:
+        found = socket.getaddrinfo(address.host, address.port, family, socket.SOCK_DGRAM)[0]
+    except socket.gaierror as error:
+        raise OSError(f"cannot resolve {address}: {error.strerror}") from error
+    return found[0], (str(found[4][0]), int(found[4][1]))

@@ -1,0 +1,181 @@
+"""Datagrams over Zenoh: no broker, links that come back by themselves, TLS. Needs the extra ``agents``.
+
+Each node is a Zenoh peer that knows its neighbours' addresses and nothing else. Of two neighbours the one with the
+higher number connects. Scouting and gossip are off, since they would introduce nodes that are not neighbours, and peers
+do not pass on what is not for them.
+
+Every link is a pair: TCP, which carries what Zenoh says about itself, and UDP, which carries our datagrams. TCP alone
+waits for a lost packet longer than a round lasts, and UDP alone can lose the subscription. With TLS there is one
+encrypted link instead.
+"""
+
+import importlib
+import json
+import os
+import queue
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphact.agents.addresses import Address, Addresses
+
+QUEUE = 8192
+"""Datagrams that wait for the node at most; what does not fit is lost."""
+
+ONE_THREAD = (
+    "(rx: (worker_threads: 1), app: (handover: rx), tx: (handover: rx), net: (handover: rx), acc: (handover: rx))"
+)
+"""Zenoh works in one thread instead of a dozen: a node has a handful of links, and often a small processor."""
+
+
+@dataclass(frozen=True)
+class Tls:
+    """The files for encrypted links; both ends show a certificate (mutual TLS).
+
+    Args:
+        authority: certificate of the authority that signs the certificates of all nodes, PEM.
+        certificate: of this node, PEM; it must name the host in the node's address.
+        key: its private key, PEM.
+    """
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> "Tls":
+        """``ca.pem``, ``cert.pem`` and ``key.pem`` of a folder.
+
+        Raises:
+            FileNotFoundError: one of them is missing.
+        """
+        files = cls(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
+        for file in (files.authority, files.certificate, files.key):
+            if not file.is_file():
+                raise FileNotFoundError(f"{file} is missing; TLS needs ca.pem, cert.pem and key.pem in {folder}")
+        return files
+
+
+class ZenohTransport:
+    """The Zenoh session of one node.
+
+    Args:
+        node: its number.
+        epoch: the deployment; part of all keys, so that two deployments on one network do not meet.
+        addresses: where this node listens and where its neighbours are.
+        tls: encrypt the links.
+
+    Raises:
+        ModuleNotFoundError: Zenoh is not installed.
+        OSError: it cannot listen on its address.
+    """
+
+    def __init__(self, node: int, epoch: int, addresses: Addresses, tls: Tls | None = None) -> None:
+        zenoh = import_zenoh()
+        settings = zenoh.Config()
+        for name, value in make_settings(node, addresses, tls).items():
+            settings.insert_json5(name, json.dumps(value))
+        try:
+            self._session = zenoh.open(settings)
+        except zenoh.ZError as error:
+            raise OSError(f"Zenoh cannot listen on {addresses.listen}: {error}") from error
+        self._arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._closed = False
+        prefix = f"graphact/{epoch:016x}"
+        self._subscriber = self._session.declare_subscriber(f"{prefix}/to/{node}/from/*", self._hear)
+        quality: dict[str, Any] = {
+            "congestion_control": zenoh.CongestionControl.DROP,  # BLOCK would wait for a neighbour that stands still
+            "reliability": zenoh.Reliability.BEST_EFFORT,
+            "express": True,
+        }
+        self._publishers = {
+            j: self._session.declare_publisher(f"{prefix}/to/{j}/from/{node}", **quality) for j in addresses.neighbors
+        }
+
+    def _hear(self, sample: Any) -> None:
+        """Called by a thread of Zenoh."""
+        if self._arrived.qsize() < QUEUE:
+            self._arrived.put(sample.payload.to_bytes())
+
+    def send(self, to: int, datagram: bytes) -> None:
+        """Hand a datagram for a neighbour to Zenoh."""
+        publisher = self._publishers[to]
+        if not self._closed:
+            publisher.put(datagram)
+
+    def receive(self, timeout: float) -> bytes | None:
+        """The next datagram, waiting at most ``timeout`` seconds."""
+        if self._closed:
+            return None
+        try:
+            if timeout <= 0:
+                return self._arrived.get_nowait()
+            datagram = self._arrived.get(timeout=min(timeout, 3600.0))
+        except queue.Empty:
+            return None
+        os.sched_yield()  # where others wait for the processor, let them send first: one wake-up for many datagrams
+        return datagram
+
+    @property
+    def connections(self) -> int:
+        """How many other sessions this one is connected with."""
+        return len(self._session.info.peers_zid())
+
+    def wait_until_connected(self, neighbors: int, timeout: float) -> bool:
+        """Wait for this many neighbours, at most ``timeout`` seconds; whether they came."""
+        until = time.monotonic() + timeout
+        while (missing := self.connections < neighbors) and time.monotonic() < until:
+            time.sleep(0.01)
+        return not missing
+
+    def close(self) -> None:
+        """Close the session."""
+        if not self._closed:
+            self._closed = True
+            self._session.close()
+
+
+def import_zenoh() -> Any:
+    """Zenoh, or advice."""
+    os.environ.setdefault("ZENOH_RUNTIME", ONE_THREAD)
+    try:
+        return importlib.import_module("zenoh")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "the transport zenoh needs the package eclipse-zenoh: pip install 'graphact[agents]', or use udp"
+        ) from error
+
+
+def make_settings(node: int, addresses: Addresses, tls: Tls | None) -> dict[str, Any]:
+    """The configuration of a session: explicit links to neighbours, nothing else."""
+    connect = [address for j, address in addresses.neighbors.items() if j < node]
+    settings: dict[str, Any] = {
+        "mode": "peer",
+        "listen/endpoints": endpoints(addresses.listen, tls),
+        "listen/exit_on_failure": True,
+        "connect/endpoints": [each for address in connect for each in endpoints(address, tls)],
+        "connect/exit_on_failure": False,
+        "connect/timeout_ms": -1,  # try for ever, in the background; 0 makes opening hang
+        "connect/retry": {"period_init_ms": 100, "period_max_ms": 1000, "period_increase_factor": 2},
+        "open/return_conditions/connect_scouted": False,
+        "scouting/multicast/enabled": False,
+        "scouting/gossip/enabled": False,
+        "transport/unicast/max_links": 2 if tls is None else 1,
+    }
+    if tls is not None:
+        settings["transport/link/tls"] = {
+            "root_ca_certificate": str(tls.authority),
+            "listen_certificate": str(tls.certificate),
+            "listen_private_key": str(tls.key),
+            "connect_certificate": str(tls.certificate),
+            "connect_private_key": str(tls.key),
+            "enable_mtls": True,
+            "verify_name_on_connect": True,
+        }
+    return settings
+
+
+def endpoints(address: Address, tls: Tls | None) -> list[str]:
+    """Where Zenoh listens or connects: TCP for itself and UDP for datagrams, or TLS for both."""
+    return [f"tls/{address}"] if tls is not None else [f"tcp/{address}?rel=1", f"udp/{address}?rel=0"]

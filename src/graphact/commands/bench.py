@@ -1,0 +1,60 @@
+"""graphact bench: how fast activations run on a graph of yours."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+DESCRIPTION = """\
+Time each activation on a graph, forward and with the backward pass, beside the plain shift and beside the same
+activation composed of PyG's aggregations where PyG is installed. Results are checked before they are timed.
+Shares are of the copy bandwidth measured in the same run: "gather floor" is the time to read a row for every edge in
+each pass, "compulsory" the time to move every number once.
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "bench", help="how fast activations run on a graph", description=DESCRIPTION
+    )
+    parser.add_argument("graph", type=Path, metavar="GRAPH", help="file that holds the graph, as Graph.load reads it")
+    parser.add_argument("--features", type=int, default=64, metavar="F", help="columns of the signal (default: 64)")
+    parser.add_argument("--hops", type=int, default=2, metavar="K", help="hops of the activations (default: 2)")
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="(default: cuda if there is one)"
+    )
+    parser.add_argument("--repeats", type=int, default=9, metavar="R", help="calls that are timed (default: 9)")
+    parser.add_argument("--without-pyg", action="store_true", help="do not measure PyG, which may take long")
+    parser.set_defaults(command=bench)
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Load, measure, print."""
+    import torch
+
+    from graphact._checks import check_integer
+    from graphact.benchmarking import peers
+    from graphact.benchmarking.activations import OPERATIONS, Bench
+    from graphact.benchmarking.table import markdown
+    from graphact.benchmarking.timing import copy_bandwidth
+    from graphact.graph import Graph
+
+    for name in ("features", "hops", "repeats"):
+        check_integer(f"--{name}", getattr(options, name), minimum=1)
+    device = options.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device must be cpu where there is no CUDA device, got cuda")
+    graph = Graph.load(options.graph).to(device, torch.float32)
+    against_pyg = peers.is_installed() and not options.without_pyg
+    bandwidth = copy_bandwidth(device)
+    run = Bench(graph, options.features, options.hops, options.repeats)
+    rows = [run.shift(), *(run.activation(op, against_pyg=against_pyg) for op in OPERATIONS)]
+    name = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
+    sys.stdout.write(
+        f"{graph.num_nodes:,} nodes, {graph.num_edges:,} edges, {options.features} features, {options.hops} hops; "
+        f"{name}, copies at {bandwidth / 1e9:.0f} GB/s\n\n{markdown([row.as_dict(bandwidth) for row in rows])}\n"
+    )
+    return 0

@@ -1,0 +1,49 @@
+"""Problems with a known optimum, and networks to solve them on."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from graphact import Graph, nn
+from graphact.agents import Timing, deploy
+from graphact.agents.learning import Learning, simulate_training
+
+TOO_SHORT_TO_REPEAT = Timing(slot=0.0015)
+"""A datagram travels for 1 ms, and nobody asks for it again before 20 ms: what is lost is lost."""
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """Taps and bias of a filter of order 1 by least squares: strongly convex, and no two nodes agree on the answer."""
+
+    graph: Graph
+    model: nn.FIR
+    signals: np.ndarray
+    targets: np.ndarray
+    optimum: np.ndarray  # the taps, then the bias
+    steepest: float  # the largest eigenvalue of the Hessian
+
+    def train(self, algorithm, steps, rate=0.8, **options):
+        learning = Learning(algorithm, "sgd", rate / self.steepest)
+        return simulate_training(
+            deploy(self.model, self.graph), self.signals, self.targets, learning, steps=steps, **options
+        )
+
+    def distance(self, training):
+        """How far the worst node is from the optimum."""
+        return abs(training.copies - self.optimum).max()
+
+
+def least_squares(num_nodes=8):
+    rng = np.random.default_rng(0)
+    graph = Graph.nearest_neighbors(torch.from_numpy(rng.random((num_nodes, 2))), 4).normalize("spectral")
+    x = rng.normal(size=(10, num_nodes, 1))
+    shifted = graph.to_dense().numpy() @ x
+    noise = rng.normal(size=x.shape) * rng.uniform(1, 4, (1, num_nodes, 1))
+    targets = 2 * x - shifted + 1 + noise
+    design = np.stack([x.ravel(), shifted.ravel(), np.ones(x.size)], axis=1)
+    optimum = np.linalg.lstsq(design, targets.ravel(), rcond=None)[0]
+    steepest = np.linalg.eigvalsh(2 * design.T @ design / len(design))[-1]
+    model = nn.FIR([1, 1], order=1, out_features=None, bias=True).double()
+    return LeastSquares(graph, model, x, targets, optimum, steepest)
