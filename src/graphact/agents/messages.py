@@ -46,6 +46,7 @@ KEY_BYTES = 32
 MAX_DATAGRAM = 65_507  # what one UDP datagram holds
 MAX_DIMENSIONS = 4
 OVERHEAD = HEADER.size + TAG_BYTES
+DIMENSIONS = tuple(struct.Struct(f"<{count}I") for count in range(MAX_DIMENSIONS + 1))
 DTYPES: tuple[np.dtype[Any] | None, ...] = (None, np.dtype("<f4"), np.dtype("<f8"), np.dtype("<i8"))
 DTYPE_CODES = {dtype: code for code, dtype in enumerate(DTYPES) if dtype is not None}
 
@@ -151,7 +152,7 @@ def encode(message: Message, key: bytes) -> bytes:
             message.run,
             message.round,
         )
-        + struct.pack(f"<{len(shape)}I", *shape)
+        + DIMENSIONS[len(shape)].pack(*shape)
         + content
     )
     return body + authenticate(body, key)
@@ -179,7 +180,7 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     start = HEADER.size + 4 * dimensions
     if dimensions > MAX_DIMENSIONS or len(datagram) < start + TAG_BYTES:
         raise RejectedError("malformed")
-    shape = struct.unpack_from(f"<{dimensions}I", datagram, HEADER.size)
+    shape = DIMENSIONS[dimensions].unpack_from(datagram, HEADER.size)
     dtype = DTYPES[code]
     size = 0 if dtype is None else math.prod(shape) * dtype.itemsize
     carries = kind == Kind.DATA

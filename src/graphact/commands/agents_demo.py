@@ -45,7 +45,7 @@ def demo(options: argparse.Namespace) -> int:
     from graphact.commands.agents_demo_view import open_view
 
     check_integer("--sensors", options.sensors, minimum=8)
-    check_integer("--runs", options.runs, minimum=10)
+    check_integer("--runs", options.runs, minimum=12)
     sys.stdout.write(f"training a denoiser for {options.sensors} sensors ...\n")
     sys.stdout.flush()
     story = Story.invent(options.sensors, options.runs, options.seed)

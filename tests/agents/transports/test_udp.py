@@ -50,7 +50,10 @@ def test_ipv6():
     except OSError:
         pytest.skip("this machine has no IPv6")
     probe.close()
-    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as one, socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as two:
+    with (
+        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as one,
+        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as two,
+    ):
         one.bind(("::1", 0))
         two.bind(("::1", 0))
         a, b = Address("::1", one.getsockname()[1]), Address("::1", two.getsockname()[1])

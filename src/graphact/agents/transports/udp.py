@@ -56,9 +56,12 @@ class UdpTransport:
         if self._closed:
             return None
         if timeout > 0 and self._drained:  # nothing was there a moment ago: wait without another look
-            if self._poll.poll(min(timeout, 3600.0) * 1000):
+            os.sched_yield()  # where others wait for the processor, let them send first: one wake-up for many datagrams
+            datagram = self._take()
+            if datagram is None and self._poll.poll(min(timeout, 3600.0) * 1000):
                 os.sched_yield()
-            return self._take()
+                datagram = self._take()
+            return datagram
         datagram = self._take()
         return datagram if datagram is not None or timeout <= 0 else self.receive(timeout)
 

@@ -1,0 +1,90 @@
+"""graphact agents demo: real processes, a view, a figure."""
+
+import io
+
+import numpy as np
+import pytest
+
+from graphact.cli import main
+from graphact.commands import agents_demo_story
+from graphact.commands.agents_demo_story import ENTRIES, Story
+from graphact.commands.agents_demo_view import Lines, Screen, open_view
+
+
+@pytest.fixture
+def story(monkeypatch):
+    monkeypatch.setattr(agents_demo_story, "STEPS", 5)
+    story = Story.invent(9, 12, seed=1)
+    story.begin(3)
+    return story
+
+
+def tell(story, run, *, lost=()):
+    """All nodes but those that are down answer as the centralised model does."""
+    up = [i for i in range(9) if i not in story.down]
+    missed = [list(lost)]
+    common = {"event": "result", "run": run, "missed": missed, "complete": not lost, "seconds": 0.01}
+    story.hear([{"node": i, "output": [story.central[run % ENTRIES, i]], **common} for i in up])
+
+
+def test_the_demo_on_real_processes(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(agents_demo_story, "STEPS", 60)
+    assert main(["agents", "demo", "--sensors", "8", "--runs", "12", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    for sentence in ("is killed (kill -9)", "is started again", "stands still (SIGSTOP)", "goes on (SIGCONT)"):
+        assert sentence in printed
+    assert "12 inferences" in printed
+    assert float(printed.split("by at most ")[1].split()[0]) < 1e-12
+    assert (tmp_path / "agents.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_story_counts_what_agents_say(story):
+    tell(story, 3)
+    story.tell(4, "kill")
+    tell(story, 4, lost=[story.victim])
+    assert (story.answers(3), story.links_missed(3)) == (9, 0)
+    assert (story.answers(4), story.links_missed(4)) == (8, 8)
+    before, after = story.errors(3)
+    assert before == pytest.approx(np.sqrt(np.square(story.measured[3] - story.truth[3]).mean()))
+    assert after == pytest.approx(np.sqrt(np.square(story.central[3] - story.truth[3]).mean()))
+    assert np.isnan(story.errors(5)).all()
+    assert "12 inferences, 1 of them with every sensor and every link" in story.summary()
+    assert "by at most 0\n" in story.summary()
+
+
+def test_the_view_in_a_terminal(story):
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=150, force_terminal=True, record=True)
+
+    class Live:
+        def update(self, shown, refresh):
+            console.print(shown)
+
+    tell(story, 3)
+    story.tell(4, "stop")
+    tell(story, 4, lost=[story.sleeper])
+    Screen(Live(), 9).show(story, 4)
+    text = console.export_text()
+    assert f"sensor {story.sleeper} stands still (SIGSTOP)" in text
+    assert "9/9" in text
+    assert "8/9" in text
+    assert "><" in text
+    assert all(f"{i:2d}" in text for i in range(9) if i != story.sleeper)
+
+
+def test_without_a_terminal_there_are_lines(story, capsys):
+    with open_view(story) as view:
+        assert isinstance(view, Lines)
+        for run in (3, 4):
+            tell(story, run)
+            view.show(story, run)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["run", "answers", "links", "missed", "RMSE", "before", "after"]
+    assert lines[1].split()[:3] == ["3", "9/9", "0"]
+
+
+@pytest.mark.parametrize(("option", "message"), [("--sensors", "at least 8"), ("--runs", "at least 12")])
+def test_too_small(option, message, capsys):
+    assert main(["agents", "demo", option, "3"]) == 2
+    assert f"{option} must be {message}, got 3" in capsys.readouterr().err
