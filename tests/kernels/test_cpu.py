@@ -4,11 +4,12 @@ import multiprocessing
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import pytest
 import torch
 from support.graphs import random_graph
-from support.kernel_cases import KernelCases, check_select, check_sums, graph_of, hub, random_edges, signal
+from support.kernel_cases import KernelCases, check_hop, check_select, check_sums, graph_of, hub, random_edges, signal
 
 import graphact
 from graphact import Graph, functional
@@ -16,7 +17,7 @@ from graphact.kernels import backends, reference
 from graphact.kernels.reference import Lists
 
 pytest.importorskip("numba")
-from graphact.kernels import _cpu_median, _cpu_run, cpu
+from graphact.kernels import _cpu_networks, _cpu_run, cpu
 
 
 @pytest.fixture
@@ -52,15 +53,18 @@ def test_rows_of_odd_length(batch, columns):
     x = signal((*batch, 13, columns), "ties").float()
     check_sums(cpu, graph, x)
     check_select(cpu, graph, x)
+    check_hop(cpu, graph, x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_medians_of_every_length(dtype):
     """Node i hears the i nodes before it: networks of all lengths, and longer lists."""
-    last = _cpu_median.LONGEST + 6
+    last = _cpu_networks.LONGEST + 6
     graph = graph_of(last + 1, [(j, i) for i in range(last + 1) for j in range(i)])
     for kind in ("normal", "ties", "special"):
-        check_select(cpu, graph, signal((graph.num_nodes, 5), kind).to(dtype), ["median"])
+        x = signal((graph.num_nodes, 5), kind).to(dtype)
+        check_select(cpu, graph, x, ["median"])
+        check_hop(cpu, graph, x, ["median"])
 
 
 @pytest.mark.parametrize("kind", ["normal", "ties"])
@@ -69,11 +73,21 @@ def test_hub(kind, three_threads):
     x = signal((graph.num_nodes, 3), kind).float()
     check_sums(cpu, graph, x)
     check_select(cpu, graph, x, ["max", "median"])
+    check_hop(cpu, graph, x, ["max", "median"], closed=[False])
+
+
+def test_rows_that_are_asked_for_ahead(monkeypatch, three_threads):
+    """Where the signal exceeds the cache; here, always."""
+    monkeypatch.setattr(cpu, "CACHE", 0)
+    for graph in (graph_of(40, random_edges(40, 200)), hub(50, 45, 40), graph_of(4, [])):
+        x = signal((2, graph.num_nodes, 70)).float()
+        check_sums(cpu, graph.to(dtype=torch.float32), x)
+        check_hop(cpu, graph.to(dtype=torch.float32), x)
 
 
 def test_comparisons_leave_the_median_in_place():
-    steps, starts = _cpu_median.networks()
-    for length in range(1, _cpu_median.LONGEST + 1):
+    steps, starts = _cpu_networks.tables()
+    for length in range(1, _cpu_networks.LONGEST + 1):
         values = torch.randn(50, length)
         expected = values.median(dim=1).values
         for a, b, _ in steps[starts[length] : starts[length + 1]].tolist():
@@ -96,7 +110,11 @@ def test_sums_do_not_depend_on_the_number_of_threads(three_threads):
 
     def results():
         sums = cpu.shift(x, graph.weight, lists), cpu.spread(x, lists), cpu.pull(x, x, lists, lists)
-        return *sums, cpu.shift_weight_grad(x, x, lists), cpu.route(x, cpu.select(x, None, lists, "max", False)[1])
+        hops = [cpu.hop(x, graph.weight, lists, op, True, True, 60) for op in ("max", "median", "kernel")]
+        back = cpu.turn(x, hops[0][1], x, graph.weight, graph.places, lists, lists, True)
+        mixed = cpu.mix_gradients(x, x, [x, x], torch.ones(3), torch.ones(3, 2, 70))[2:]
+        routed = cpu.route(x, cpu.select(x, None, lists, "max", False)[1])
+        return *sums, cpu.shift_weight_grad(x, x, lists), routed, *chain(*hops), back, *mixed
 
     on_three = results()
     torch.set_num_threads(1)
@@ -151,8 +169,8 @@ def test_compiles_without_a_place_for_the_result(monkeypatch):
 def test_import_compiles_nothing():
     script = (
         "import sys, graphact; assert 'numba' not in sys.modules\n"
-        "from graphact.kernels import cpu, _cpu_sums, _cpu_select, _cpu_median\n"
-        "kernels = [_cpu_sums.shift, _cpu_select.extreme, _cpu_median.median]\n"
+        "from graphact.kernels import cpu, _cpu_sums, _cpu_extreme, _cpu_median\n"
+        "kernels = [_cpu_sums.shift, _cpu_extreme.extreme, _cpu_median.median]\n"
         "assert not any(kernel.signatures for kernel in kernels)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
@@ -173,6 +191,11 @@ def test_gradients():
                 assert torch.autograd.gradcheck(lambda x, f=function, closed=closed: f(x, graph, closed=closed), x)
         weights = torch.rand(3, 3, dtype=torch.float64)
         assert torch.autograd.gradcheck(lambda x: functional.localized(x, graph, 0.5, weights, "max"), x)
+        for op in ("max", "median", "kernel"):
+            assert torch.autograd.gradcheck(
+                lambda x, h, op=op: functional.graph_adaptive(x, graph, 0.5, h, op, gamma=2.0),
+                (x, weights[:2].requires_grad_()),
+            )
 
 
 def test_operators_pass_torchs_own_checks():
@@ -182,6 +205,8 @@ def test_operators_pass_torchs_own_checks():
     with graphact.backend("numba"):
         torch.library.opcheck(torch.ops.graphact.shift.default, (x, graph.weight, graph.weight, lists, lists))
         torch.library.opcheck(torch.ops.graphact.select.default, (x, None, lists, "median", True))
+        around = (graph.weight, graph.weight, graph.places, lists, lists)
+        torch.library.opcheck(torch.ops.graphact.hop.default, (x, *around, "median", True, True, 12))
 
 
 def test_backend_is_the_default_and_refuses_what_it_cannot_do(monkeypatch):

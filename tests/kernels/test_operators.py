@@ -4,7 +4,8 @@ import pytest
 import torch
 from support.graphs import random_graph
 
-from graphact import Graph
+from graphact import Graph, functional
+from graphact.kernels import gradients
 from graphact.kernels.reference import Lists
 
 DIRECTED = Graph.from_edge_index([[0, 1, 1, 2, 4], [1, 0, 2, 3, 2]], torch.rand(5), num_nodes=6)
@@ -32,6 +33,14 @@ def test_opcheck(graph, requires_grad):
     torch.library.opcheck(torch.ops.graphact.route.default, (fixed, chosen))
     torch.library.opcheck(torch.ops.graphact.pull.default, (fixed, fixed, incoming, outgoing))
     torch.library.opcheck(torch.ops.graphact.shift_weight_grad.default, (fixed, fixed, incoming))
+    weights = (weight.detach(), turned, graph.places)
+    for op, closed, shifting in (("max", False, True), ("median", True, False), ("kernel", False, True)):
+        around = (*weights, incoming, outgoing, op, closed, shifting, 12)
+        torch.library.opcheck(torch.ops.graphact.hop.default, (x, *around))
+        if op != "kernel":
+            places = torch.ops.graphact.hop(fixed, *around)[1]
+            back = (fixed, places, fixed if shifting else None, *weights, incoming, outgoing, closed)
+            torch.library.opcheck(torch.ops.graphact.turn.default, back)
 
 
 def test_compiled_form_and_eager_form_have_the_same_gradients():
@@ -43,6 +52,38 @@ def test_compiled_form_and_eager_form_have_the_same_gradients():
         lambda x, w: torch.ops.graphact.shift(x, w, turned, incoming, outgoing), (x, weight)
     )
     assert torch.autograd.gradcheck(lambda x: torch.ops.graphact.spread(x, incoming, outgoing), x)
+
+
+@pytest.mark.parametrize("op", ["max", "min", "median", "kernel"])
+@pytest.mark.parametrize("closed", [False, True])
+def test_hop_has_the_gradients_of_its_parts(op, closed):
+    """In the form for compilers, in the eager form, and twice."""
+    incoming, outgoing = lists(DIRECTED)
+    graph = DIRECTED.to(torch.float64)
+    around = (graph.weight, graph.outgoing_weight, graph.places, incoming, outgoing, op, closed, True, 3)
+    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: torch.ops.graphact.hop(x, *around)[::2], x)
+    assert torch.autograd.gradcheck(lambda x: gradients.hop(x, graph, op, closed, True), x)
+    assert torch.autograd.gradgradcheck(lambda x: gradients.hop(x, graph, op, closed, True), x)
+    together = gradients.hop(x, graph, op, closed, True)
+    apart = gradients.select(x, None, graph.incoming, op, closed)[0] if op != "kernel" else None
+    if apart is not None:
+        torch.testing.assert_close(together[0], apart)
+    torch.testing.assert_close(together[1], gradients.shift(x, graph))
+
+
+@pytest.mark.parametrize("op", ["max", "median", "kernel"])
+def test_gradients_of_an_activation_over_two_hops(op):
+    graph = DIRECTED.to(torch.float64)
+    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
+    beta = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+
+    def run(x, beta, weights):
+        return functional.graph_adaptive(x, graph, beta, weights, op, gamma=2.0)
+
+    assert torch.autograd.gradcheck(run, (x, beta, weights))
+    assert torch.autograd.gradgradcheck(run, (x, beta, weights))
 
 
 def test_vmap_over_graphs_is_refused():

@@ -125,6 +125,32 @@ def check_select(module, graph, x, ops=OPS):
     assert_close(module.route(x, labels), reference.route(x, labels))
 
 
+def check_hop(module, graph, x, ops=(*OPS, "kernel"), closed=(False, True)):
+    """Forward with and without the shift, and back; gradients that are nowhere zero show where they go."""
+    incoming, outgoing = Lists.of(graph.incoming), Lists.of(graph.outgoing)
+    longest = graph.incoming.groups[-1][0]
+    grad, further = (signal(x.shape, seed=seed).to(x) for seed in (6, 7))
+    for op in ops:
+        for around in closed if op != "kernel" else (False,):
+            for shifting in (False, True):
+                arguments = (x, graph.weight, incoming, op, around, shifting, longest)
+                expected = reference.hop(*arguments)
+                with poisoned():
+                    actual = module.hop(*arguments)
+                assert [part.dtype for part in actual] == [part.dtype for part in expected]
+                if op == "kernel":
+                    assert_close(actual[0], expected[0])
+                    assert actual[1].shape == expected[1].shape == (0,)
+                else:
+                    assert_same(actual[:2], expected[:2])
+                assert_close(actual[2], expected[2])
+                if op != "kernel":
+                    back = (grad, expected[1], further if shifting else None, graph.outgoing_weight, graph.places)
+                    with poisoned():
+                        turned = module.turn(*back, incoming, outgoing, around)
+                    assert_close(turned, reference.turn(*back, incoming, outgoing, around))
+
+
 def check_once(module, graph, x, op):
     """One hop only."""
     lists = Lists.of(graph.incoming)
@@ -147,12 +173,14 @@ class KernelCases:
         x = signal((graph.num_nodes, 3)).float().to(self.device)
         check_sums(module, graph, x)
         check_select(module, graph, x)
+        check_hop(module, graph, x)
 
     @pytest.mark.parametrize("seed", range(3))
     def test_random_graphs(self, module, seed):
         case = random_case(seed)
         check_sums(module, case.graph.to(self.device), case.signal.to(self.device))
         check_select(module, case.graph.to(self.device), case.signal.to(self.device))
+        check_hop(module, case.graph.to(self.device), case.signal.to(self.device), closed=(seed == 1,))
 
     @pytest.mark.parametrize("columns", [1, 17, 65, 300])
     def test_columns(self, module, columns):
@@ -160,6 +188,7 @@ class KernelCases:
         x = signal((13, columns)).float().to(self.device)
         check_sums(module, graph, x)
         check_once(module, graph, x, "max" if columns < 300 else "median")
+        check_hop(module, graph, x, ["kernel", "min" if columns < 300 else "median"], closed=[True])
 
     @pytest.mark.parametrize("dtype", DTYPES, ids=str)
     def test_dtypes(self, module, dtype):
@@ -167,6 +196,7 @@ class KernelCases:
         x = signal((2, 13, 3)).to(dtype).to(self.device)
         check_sums(module, graph, x)
         check_select(module, graph, x, ("max", "median"))
+        check_hop(module, graph, x, ("max", "median", "kernel"), closed=[False])
 
     @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
     def test_dtypes_around_hubs(self, module, dtype):
@@ -174,6 +204,7 @@ class KernelCases:
         x = signal((graph.num_nodes, 2)).to(dtype).to(self.device)
         check_sums(module, graph, x)
         check_select(module, graph, x, ("median",))
+        check_hop(module, graph, x, ("max", "median"), closed=[False])
 
     @pytest.mark.parametrize(
         ("kind", "dtype"),
@@ -192,11 +223,14 @@ class KernelCases:
         x = x.to(dtype).to(self.device)
         check_sums(module, graph, x)
         check_select(module, graph, x)
+        check_hop(module, graph, x, OPS)
 
     @pytest.mark.parametrize("kind", ["ties", "special", "infinite"])
     def test_numbers_that_are_equal_or_not_finite_around_hubs(self, module, kind):
         graph = self.graph("longer hubs")
-        check_select(module, graph, signal((graph.num_nodes, 2), kind).float().to(self.device))
+        x = signal((graph.num_nodes, 2), kind).float().to(self.device)
+        check_select(module, graph, x)
+        check_hop(module, graph, x, ("max", "median"))
 
     def test_many_neighbors(self, module):
         graph = hub(210, 200, 80).to(dtype=torch.float32).to(self.device)
@@ -204,6 +238,22 @@ class KernelCases:
         check_sums(module, graph, x)
         check_once(module, graph, x, "max")
         check_once(module, graph, x, "median")
+        check_hop(module, graph, x, ("max", "median"), closed=[True])
+
+    def test_places_that_a_byte_does_not_hold(self, module):
+        graph = hub(310, 300, 3).to(dtype=torch.float32).to(self.device)
+        x = signal((310, 1)).float().to(self.device)
+        x[:300] = torch.arange(300.0).unsqueeze(1).to(x)  # the last are the largest
+        check_hop(module, graph, x, ["max"], closed=[False])
+        lists = Lists.of(graph.incoming)
+        assert reference.place_dtype(graph.incoming.groups[-1][0]) == torch.int16
+        places = module.hop(x, graph.weight, lists, "max", False, False, 300)[1]
+        assert places.dtype == torch.int16
+        assert places[1].item() > 255
+        places = module.hop(x, graph.weight, lists, "max", False, False, 40_000)[1]
+        assert places.dtype == torch.int32
+        back = (x, places, None, graph.outgoing_weight, graph.places, lists, Lists.of(graph.outgoing), False)
+        assert_close(module.turn(*back), reference.turn(*back))
 
     def test_labels_that_stand_for_nothing(self, module):
         graph, x = self.graph("complete"), signal((3, 7, 4), "special").float().to(self.device)
@@ -219,6 +269,7 @@ class KernelCases:
         x = signal((5, 13, 2)).float().to(self.device).movedim(0, -1)[..., ::2].movedim(1, 0)
         check_sums(module, graph, x)
         check_once(module, graph, x, "min")
+        check_hop(module, graph, x, ["max", "kernel"], closed=[False])
         lists = (Lists.of(graph.incoming), Lists.of(graph.outgoing))
         one = torch.ones((), device=self.device).expand(x.shape)
         assert_close(module.pull(one, x, *lists), reference.pull(one, x, *lists))
@@ -234,6 +285,12 @@ class KernelCases:
         assert module.shift(x, graph.weight, incoming).shape == shape
         assert module.spread(x, incoming).shape == shape
         assert module.pull(x, x, incoming, outgoing).shape == shape
+        for op in (*OPS, "kernel"):
+            values, places, shifted = module.hop(x, graph.weight, incoming, op, True, True, 9)
+            assert values.shape == shifted.shape == shape
+            assert places.shape == (shape if op != "kernel" else (0,))
+        places, back = torch.zeros(shape, dtype=torch.uint8, device=self.device), (graph.outgoing_weight, graph.places)
+        assert module.turn(x, places, x, *back, incoming, outgoing, True).shape == shape
         assert_close(module.shift_weight_grad(x, x, incoming), torch.zeros(graph.weight.shape, device=self.device))
 
     def test_route_in_fixed_order(self, module):

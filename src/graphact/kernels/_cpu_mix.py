@@ -1,7 +1,7 @@
 """Compiled mixing of the terms of an activation: every number is read once and written once.
 
-Signals are flat arrays of R x L numbers, R replicas. The weights of a replica are laid out again and again over a
-period of columns, so that loops are long whatever the number of features.
+Signals are flat arrays of R x L numbers, R replicas, each cut into parts. The weights of a replica are laid out again
+and again over a period of columns, so that loops are long whatever the number of features.
 """
 
 import itertools
@@ -11,10 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphact.kernels._cpu_run import Array, Size, kernel, run
+from graphact.kernels._cpu_run import Array, Size, helper, kernel, run
 
 LONG_ENOUGH = 256  # columns in a period
+# a part, what one thread does at a time, has so many numbers, and periods enough that its sums are small beside it
+NUMBERS, PERIODS = 65536, 16
 ONE = np.uint64(1)
+
+
+@helper
+def _part(task: Size, length: Size, parts: Size, size: Size) -> tuple[Size, Size, Size]:
+    """The replica of a part, and where its numbers begin and end."""
+    replica, part = task // parts, task % parts
+    begin = replica * length + part * size
+    return replica, begin, min(begin + size, (replica + ONE) * length)
 
 
 @kernel
@@ -28,14 +38,17 @@ def mix_kernel(
     weights: Array,
     out: Array,
     length: Size,
+    parts: Size,
+    part: Size,
     period: Size,
     two: bool,
 ) -> None:
-    """``out = beta ReLU(own) + w_1 term + w_2 second`` for the replicas first..last - 1."""
-    for replica in range(first, last):
+    """``out = beta ReLU(own) + w_1 term + w_2 second``; the range counts the parts of all replicas."""
+    for task in range(first, last):
+        replica, begin, end = _part(task, length, parts, part)
         b = beta[replica]
-        for start in range(replica * length, (replica + ONE) * length, period):
-            size = min(period, (replica + ONE) * length - start)
+        for start in range(begin, end, period):
+            size = min(period, end - start)
             for c in range(size):
                 x = own[start + c]
                 out[start + c] = (b * x if x > 0 else x * 0) + weights[replica, 0, c] * term[start + c]
@@ -59,35 +72,38 @@ def mix_gradients_kernel(
     grad_second: Array,
     sums: Array,
     length: Size,
+    parts: Size,
+    part: Size,
     period: Size,
     two: bool,
 ) -> None:
-    """Gradients of the signals, and of the coefficients as sums over the columns of the period."""
-    for replica in range(first, last):
+    """Gradients of the signals, and of the coefficients as sums over the columns of the period, part by part."""
+    for task in range(first, last):
+        replica, begin, end = _part(task, length, parts, part)
         b = beta[replica]
-        for start in range(replica * length, (replica + ONE) * length, period):
-            size = min(period, (replica + ONE) * length - start)
+        for start in range(begin, end, period):
+            size = min(period, end - start)
             for c in range(size):
                 g, x = grad[start + c], own[start + c]
                 grad_own[start + c] = b * g if x > 0 else g * 0
-                sums[replica, 0, c] += g * x if x > 0 else g * 0
+                sums[task, 0, c] += g * x if x > 0 else g * 0
             for c in range(size):
                 g = grad[start + c]
                 grad_term[start + c] = weights[replica, 0, c] * g
-                sums[replica, 1, c] += g * term[start + c]
+                sums[task, 1, c] += g * term[start + c]
             if two:
                 for c in range(size):
                     g = grad[start + c]
                     grad_second[start + c] = weights[replica, 1, c] * g
-                    sums[replica, 2, c] += g * second[start + c]
+                    sums[task, 2, c] += g * second[start + c]
 
 
 def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> Tensor:
     """See :func:`graphact.kernels.mixing.mix_terms`."""
     out = torch.empty_like(own, memory_format=torch.contiguous_format)
-    laid_out, length, period = _lay_out(own, weights)
+    laid_out, sizes = _lay_out(own, weights)
     signals = (_flat(own), _flat(values[0]), _flat(values[-1]), _flat(beta), laid_out, _flat(out))
-    run(mix_kernel, _replicas(len(beta)), *signals, np.uint64(length), np.uint64(period), len(values) == 2)
+    run(mix_kernel, _tasks(len(beta) * int(sizes[1])), *signals, *sizes, len(values) == 2)
     return out
 
 
@@ -95,30 +111,33 @@ def mix_gradients(
     grad: Tensor, own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor
 ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
     """Gradients of :func:`mix` with respect to own, values, beta and weights."""
-    laid_out, length, period = _lay_out(own, weights)
+    laid_out, sizes = _lay_out(own, weights)
+    _, parts, _, period = (int(size) for size in sizes)
     grad_own = torch.empty_like(own, memory_format=torch.contiguous_format)
     grad_values = [torch.empty_like(grad_own) for _ in values]
-    sums = own.new_zeros(len(beta), len(values) + 1, period, dtype=torch.float64)
+    sums = own.new_zeros(len(beta) * parts, len(values) + 1, period, dtype=torch.float64)
     inputs = (_flat(grad), _flat(own), _flat(values[0]), _flat(values[-1]), _flat(beta), laid_out)
     outputs = (_flat(grad_own), _flat(grad_values[0]), _flat(grad_values[-1]), sums.numpy())
-    sizes = (np.uint64(length), np.uint64(period), len(values) == 2)
-    run(mix_gradients_kernel, _replicas(len(beta)), *inputs, *outputs, *sizes)
-    by_feature = sums.view(len(beta), len(values) + 1, -1, own.size(-1)).sum(2)
+    run(mix_gradients_kernel, _tasks(len(sums)), *inputs, *outputs, *sizes, len(values) == 2)
+    by_period = sums.view(len(beta), parts, len(values) + 1, period).sum(1)
+    by_feature = by_period.unflatten(2, (-1, own.size(-1))).sum(2)
     of_weights = by_feature[:, 1:] if weights.dim() == 3 else by_feature[:, 1:].sum(-1)
     return grad_own, grad_values, by_feature[:, 0].sum(-1).to(own.dtype), of_weights.to(own.dtype)
 
 
-def _lay_out(own: Tensor, weights: Tensor) -> tuple[Array, int, int]:
-    """The weights over a period ``(R, K, period)``, the numbers of a replica, and the period."""
+def _lay_out(own: Tensor, weights: Tensor) -> tuple[Array, tuple[np.uint64, ...]]:
+    """The weights over a period ``(R, K, period)``; the sizes of a replica, its number of parts, a part, a period."""
     features = own.size(-1)
     repeats = max(1, LONG_ENOUGH // features)
     per_feature = weights if weights.dim() == 3 else weights.unsqueeze(-1).expand(-1, -1, features)
     laid_out = per_feature.detach().to(own.dtype).repeat(1, 1, repeats).numpy()
-    return laid_out, own.numel() // len(weights), features * repeats
+    length, period = own.numel() // len(weights), features * repeats
+    part = period * max(PERIODS, NUMBERS // period)
+    return laid_out, tuple(np.uint64(size) for size in (length, -(-length // part), part, period))
 
 
-def _replicas(count: int) -> list[tuple[np.uint64, np.uint64]]:
-    """The work: some replicas at a time."""
+def _tasks(count: int) -> list[tuple[np.uint64, np.uint64]]:
+    """The work: some parts at a time."""
     pieces = min(count, 4 * torch.get_num_threads())
     cuts = [count * piece // pieces for piece in range(pieces + 1)]
     return [(np.uint64(a), np.uint64(b)) for a, b in itertools.pairwise(cuts)]

@@ -27,13 +27,27 @@ SMALL = 1_000_000  # elements read; less than that takes less time than waking a
 ROW_COST = 2  # what a row costs beside its neighbours, in neighbours
 
 
-def kernel(function: Callable[..., None], fastmath: frozenset[str] = frozenset()) -> Callable[..., None]:
-    """Compile at the first call for each precision, and keep the result on disk where there is a place for it."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+
+def kernel(
+    function: Callable[..., None], fastmath: frozenset[str] = frozenset(), allocates: bool = False
+) -> Callable[..., None]:
+    """Compile at the first call for each precision, and keep the result on disk where there is a place for it.
+
+    Code that does not allocate does not count who holds which array: that would be done for every block of columns.
+    """
+    options = {**OPTIONS, "fastmath": set(fastmath), "_nrt": allocates}
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package nor the home folder can be written
         return numba.njit(**options)(function)
+
+
+def helper(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What kernels call; it is compiled into each of them."""
+    options = {**OPTIONS, "forceinline": True, "_nrt": False}
+    return numba.njit(**options)(function)
 
 
 def sections(columns: int, widest: int) -> tuple[int, int]:

@@ -1,10 +1,10 @@
-"""Compiled choices among neighbours by comparison, and the way back. See `_cpu_sums.py` for the layout."""
+"""Compiled choices among neighbours by comparison, and the way back. See `_cpu_walk.py` for the layout."""
 
 import numpy as np
 
 from graphact.kernels._cpu_run import Array, Number, Size, kernel
 
-ZERO, ONE, TWO, THREE = (np.uint64(number) for number in range(4))
+ONE = np.uint64(1)
 
 
 @kernel
@@ -49,83 +49,13 @@ def route(
 
 
 @kernel
-def extreme(
-    first: Size,
-    last: Size,
-    pointers: Array,
-    members: Array,
-    sign: Number,
-    closed: bool,
-    x: Array,
-    out: Array,
-    chosen: Array,
-    columns: Size,
-    number: Size,
-    width: Size,
-) -> None:
-    """The maximum of ``sign * x`` over neighbours; members come in ascending order, so the first among ties stays."""
-    nodes = np.uint64(pointers.size) - ONE
-    for plane in range(first // nodes, (last + nodes - ONE) // nodes):
-        start = plane * nodes
-        base = plane // number * nodes
-        low = plane % number * width
-        size = min(width, columns - low)
-        for i in range(max(first, start) - start, min(last - start, nodes)):
-            o = (base + i) * columns + low
-            edge, stop = pointers[i], pointers[i + ONE]
-            if edge == stop:
-                name = np.int32(i if closed else nodes)
-                for c in range(size):
-                    out[o + c] = x[o + c] if closed else 0
-                    chosen[o + c] = name
-                continue
-            name = np.int32(members[edge])
-            a = (base + members[edge]) * columns + low
-            for c in range(size):
-                out[o + c] = sign * x[a + c]
-                chosen[o + c] = name
-            edge += ONE
-            for e in range(edge, edge + (stop - edge) % THREE):
-                name = np.int32(members[e])
-                a = (base + members[e]) * columns + low
-                for c in range(size):
-                    best, value = out[o + c], sign * x[a + c]
-                    wins = (not (value <= best)) & (best == best)
-                    out[o + c] = value if wins else best
-                    chosen[o + c] = name if wins else chosen[o + c]
-            for e in range(edge + (stop - edge) % THREE, stop, THREE):
-                j0, j1, j2 = members[e], members[e + ONE], members[e + TWO]
-                name0, name1, name2 = np.int32(j0), np.int32(j1), np.int32(j2)
-                a0 = (base + j0) * columns + low
-                a1 = (base + j1) * columns + low
-                a2 = (base + j2) * columns + low
-                for c in range(size):
-                    best, label = out[o + c], chosen[o + c]
-                    value = sign * x[a0 + c]
-                    wins = (not (value <= best)) & (best == best)
-                    best, label = (value if wins else best), (name0 if wins else label)
-                    value = sign * x[a1 + c]
-                    wins = (not (value <= best)) & (best == best)
-                    best, label = (value if wins else best), (name1 if wins else label)
-                    value = sign * x[a2 + c]
-                    wins = (not (value <= best)) & (best == best)
-                    out[o + c], chosen[o + c] = (value if wins else best), (name2 if wins else label)
-            name = np.int32(i)
-            for c in range(size):
-                best, label, value = out[o + c], chosen[o + c], sign * x[o + c]
-                ahead = (value > best) | ((value != value) & (best == best))
-                tied = (value == best) | ((value != value) & (best != best))
-                wins = closed & (ahead | (tied & (name < label)))
-                out[o + c] = sign * (value if wins else best)
-                chosen[o + c] = name if wins else label
-
-
-@kernel
 def extreme_labelled(
     first: Size,
     last: Size,
     pointers: Array,
     members: Array,
+    _ahead: Size,
+    _lanes: Size,
     sign: Number,
     closed: bool,
     x: Array,
@@ -136,7 +66,7 @@ def extreme_labelled(
     number: Size,
     width: Size,
 ) -> None:
-    """The same where node j offers ``x[j]`` under the name ``labels[j]``, and 0 where nobody has a name."""
+    """The maximum of ``sign * x`` where node j offers ``x[j]`` under the name ``labels[j]``; 0 if nobody has a name."""
     nodes = np.uint64(pointers.size) - ONE
     nobody = np.int32(nodes)
     for plane in range(first // nodes, (last + nodes - ONE) // nodes):

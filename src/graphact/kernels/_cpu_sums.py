@@ -1,18 +1,14 @@
-"""Compiled sums over neighbours.
-
-Signals are flat arrays of B x N x C numbers. A plane is a section of the columns of one sample; a range of work counts
-rows on and on through the planes. Four neighbours are added at a time, so that the sum stays in registers meanwhile,
-and one after another, so that the result does not depend on it. All integers are unsigned: an index that could be
-negative would keep the loops over columns from being vectorised.
-"""
+"""Compiled sums over neighbours. See `_cpu_walk.py` for how they go through a signal."""
 
 from functools import partial
 
 import numpy as np
 
-from graphact.kernels._cpu_run import Array, Size, kernel
+from graphact.kernels._cpu_lanes import ALL, fill, load, store
+from graphact.kernels._cpu_run import Array, Size, helper, kernel
+from graphact.kernels._cpu_walk import look_ahead, row_of, whole_blocks
 
-ZERO, ONE, TWO, FOUR = (np.uint64(number) for number in (0, 1, 2, 4))
+ZERO, ONE = np.uint64(0), np.uint64(1)
 
 
 @kernel
@@ -21,6 +17,8 @@ def shift(
     last: Size,
     pointers: Array,
     members: Array,
+    ahead: Size,
+    lanes: Size,
     weight: Array,
     x: Array,
     out: Array,
@@ -29,30 +27,36 @@ def shift(
     width: Size,
 ) -> None:
     """``out[i] = sum_j weight[i, j] x[j]``."""
-    nodes = np.uint64(pointers.size) - ONE
-    for plane in range(first // nodes, (last + nodes - ONE) // nodes):
-        start = plane * nodes
-        base = plane // number * nodes
-        low = plane % number * width
-        size = min(width, columns - low)
-        for i in range(max(first, start) - start, min(last - start, nodes)):
-            o = (base + i) * columns + low
-            for c in range(size):
-                out[o + c] = 0
-            edge, stop = pointers[i], pointers[i + ONE]
-            for e in range(edge, edge + (stop - edge) % FOUR):
-                w = weight[e]
-                a = (base + members[e]) * columns + low
-                for c in range(size):
-                    out[o + c] += w * x[a + c]
-            for e in range(edge + (stop - edge) % FOUR, stop, FOUR):
-                w0, w1, w2, w3 = weight[e], weight[e + ONE], weight[e + TWO], weight[e + TWO + ONE]
-                a0 = (base + members[e]) * columns + low
-                a1 = (base + members[e + ONE]) * columns + low
-                a2 = (base + members[e + TWO]) * columns + low
-                a3 = (base + members[e + TWO + ONE]) * columns + low
-                for c in range(size):
-                    out[o + c] = (((out[o + c] + w0 * x[a0 + c]) + w1 * x[a1 + c]) + w2 * x[a2 + c]) + w3 * x[a3 + c]
+    for task in range(first, last):
+        base, i, left, right = row_of(task, pointers, columns, number, width)
+        edge, stop, o = pointers[i], pointers[i + ONE], (base + i) * columns
+        if ahead:
+            look_ahead(x, members, edge, stop, ahead, base, columns, left, right)
+        cut = whole_blocks(left, right, lanes)
+        for low in range(left, cut, lanes):
+            _shift(members, weight, x, out, edge, stop, base, o, columns, low, ALL)
+        if cut < right:
+            _shift(members, weight, x, out, edge, stop, base, o, columns, cut, right - cut)
+
+
+@helper
+def _shift(
+    members: Array,
+    weight: Array,
+    x: Array,
+    out: Array,
+    edge: Size,
+    stop: Size,
+    base: Size,
+    o: Size,
+    columns: Size,
+    low: Size,
+    live: Size | None,
+) -> None:
+    total = fill(x.dtype.type(0), load(x, o + low, live))
+    for e in range(edge, stop):
+        total = total + fill(weight[e], total) * load(x, (base + members[e]) * columns + low, live)
+    store(out, o + low, live, total)
 
 
 @kernel
@@ -61,37 +65,58 @@ def spread(
     last: Size,
     pointers: Array,
     members: Array,
+    ahead: Size,
+    lanes: Size,
+    shifting: bool,
+    weight: Array,
     x: Array,
     out: Array,
+    shifted: Array,
     columns: Size,
     number: Size,
     width: Size,
 ) -> None:
-    """``out[i] = sum_j (x[i] - x[j])^2``."""
-    nodes = np.uint64(pointers.size) - ONE
-    for plane in range(first // nodes, (last + nodes - ONE) // nodes):
-        start = plane * nodes
-        base = plane // number * nodes
-        low = plane % number * width
-        size = min(width, columns - low)
-        for i in range(max(first, start) - start, min(last - start, nodes)):
-            o = (base + i) * columns + low
-            for c in range(size):
-                out[o + c] = 0
-            edge, stop = pointers[i], pointers[i + ONE]
-            for e in range(edge, edge + (stop - edge) % FOUR):
-                a = (base + members[e]) * columns + low
-                for c in range(size):
-                    out[o + c] += (x[o + c] - x[a + c]) ** 2
-            for e in range(edge + (stop - edge) % FOUR, stop, FOUR):
-                a0 = (base + members[e]) * columns + low
-                a1 = (base + members[e + ONE]) * columns + low
-                a2 = (base + members[e + TWO]) * columns + low
-                a3 = (base + members[e + TWO + ONE]) * columns + low
-                for c in range(size):
-                    own = x[o + c]
-                    d0, d1, d2, d3 = own - x[a0 + c], own - x[a1 + c], own - x[a2 + c], own - x[a3 + c]
-                    out[o + c] = (((out[o + c] + d0 * d0) + d1 * d1) + d2 * d2) + d3 * d3
+    """``out[i] = sum_j (x[i] - x[j])^2`` and, if it is wanted, the shift."""
+    for task in range(first, last):
+        base, i, left, right = row_of(task, pointers, columns, number, width)
+        edge, stop, o = pointers[i], pointers[i + ONE], (base + i) * columns
+        if ahead:
+            look_ahead(x, members, edge, stop, ahead, base, columns, left, right)
+        cut = whole_blocks(left, right, lanes)
+        for low in range(left, cut, lanes):
+            _spread(members, shifting, weight, x, out, shifted, edge, stop, base, o, columns, low, ALL)
+        if cut < right:
+            _spread(members, shifting, weight, x, out, shifted, edge, stop, base, o, columns, cut, right - cut)
+
+
+@helper
+def _spread(
+    members: Array,
+    shifting: bool,
+    weight: Array,
+    x: Array,
+    out: Array,
+    shifted: Array,
+    edge: Size,
+    stop: Size,
+    base: Size,
+    o: Size,
+    columns: Size,
+    low: Size,
+    live: Size | None,
+) -> None:
+    own = load(x, o + low, live)
+    squares = fill(x.dtype.type(0), own)
+    total = squares
+    for e in range(edge, stop):
+        value = load(x, (base + members[e]) * columns + low, live)
+        apart = own - value
+        squares = squares + apart * apart
+        if shifting:
+            total = total + fill(weight[e], own) * value
+    store(out, o + low, live, squares)
+    if shifting:
+        store(shifted, o + low, live, total)
 
 
 @kernel
@@ -100,6 +125,8 @@ def pull(
     last: Size,
     pointers: Array,
     members: Array,
+    ahead: Size,
+    lanes: Size,
     seen_by_pointers: Array,
     seen_by: Array,
     grad: Array,
@@ -110,44 +137,47 @@ def pull(
     width: Size,
 ) -> None:
     """``out[i] = grad[i] sum_j (x[i] - x[j]) + sum_l grad[l] (x[i] - x[l])``."""
-    nodes = np.uint64(pointers.size) - ONE
-    for plane in range(first // nodes, (last + nodes - ONE) // nodes):
-        start = plane * nodes
-        base = plane // number * nodes
-        low = plane % number * width
-        size = min(width, columns - low)
-        for i in range(max(first, start) - start, min(last - start, nodes)):
-            o = (base + i) * columns + low
-            for c in range(size):
-                out[o + c] = 0
-            edge, stop = pointers[i], pointers[i + ONE]
-            for e in range(edge, edge + (stop - edge) % FOUR):
-                a = (base + members[e]) * columns + low
-                for c in range(size):
-                    out[o + c] += x[o + c] - x[a + c]
-            for e in range(edge + (stop - edge) % FOUR, stop, FOUR):
-                a0 = (base + members[e]) * columns + low
-                a1 = (base + members[e + ONE]) * columns + low
-                a2 = (base + members[e + TWO]) * columns + low
-                a3 = (base + members[e + TWO + ONE]) * columns + low
-                for c in range(size):
-                    own = x[o + c]
-                    d0, d1, d2, d3 = own - x[a0 + c], own - x[a1 + c], own - x[a2 + c], own - x[a3 + c]
-                    out[o + c] = (((out[o + c] + d0) + d1) + d2) + d3
-            for c in range(size):
-                out[o + c] *= grad[o + c]
-            edge, stop = seen_by_pointers[i], seen_by_pointers[i + ONE]
-            for e in range(edge, edge + (stop - edge) % TWO):
-                a = (base + seen_by[e]) * columns + low
-                for c in range(size):
-                    out[o + c] += grad[a + c] * (x[o + c] - x[a + c])
-            for e in range(edge + (stop - edge) % TWO, stop, TWO):
-                a0 = (base + seen_by[e]) * columns + low
-                a1 = (base + seen_by[e + ONE]) * columns + low
-                for c in range(size):
-                    own = x[o + c]
-                    s0, s1 = grad[a0 + c] * (own - x[a0 + c]), grad[a1 + c] * (own - x[a1 + c])
-                    out[o + c] = (out[o + c] + s0) + s1
+    for task in range(first, last):
+        base, i, left, right = row_of(task, pointers, columns, number, width)
+        edge, stop, o = pointers[i], pointers[i + ONE], (base + i) * columns
+        begin, end = seen_by_pointers[i], seen_by_pointers[i + ONE]
+        if ahead:
+            look_ahead(x, members, edge, stop, ahead, base, columns, left, right)
+            look_ahead(x, seen_by, begin, end, ahead, base, columns, left, right)
+            look_ahead(grad, seen_by, begin, end, ahead, base, columns, left, right)
+        cut = whole_blocks(left, right, lanes)
+        for low in range(left, cut, lanes):
+            _pull(members, seen_by, grad, x, out, edge, stop, begin, end, base, o, columns, low, ALL)
+        if cut < right:
+            _pull(members, seen_by, grad, x, out, edge, stop, begin, end, base, o, columns, cut, right - cut)
+
+
+@helper
+def _pull(
+    members: Array,
+    seen_by: Array,
+    grad: Array,
+    x: Array,
+    out: Array,
+    edge: Size,
+    stop: Size,
+    begin: Size,
+    end: Size,
+    base: Size,
+    o: Size,
+    columns: Size,
+    low: Size,
+    live: Size | None,
+) -> None:
+    own = load(x, o + low, live)
+    total = fill(x.dtype.type(0), own)
+    for e in range(edge, stop):
+        total = total + (own - load(x, (base + members[e]) * columns + low, live))
+    total = total * load(grad, o + low, live)
+    for e in range(begin, end):
+        at = (base + seen_by[e]) * columns + low
+        total = total + load(grad, at, live) * (own - load(x, at, live))
+    store(out, o + low, live, total)
 
 
 @partial(

@@ -12,17 +12,42 @@ import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
-from graphact.kernels import _cpu_median, _cpu_select, _cpu_sums, reference
+from graphact.kernels import (
+    _cpu_extreme,
+    _cpu_lanes,
+    _cpu_median,
+    _cpu_networks,
+    _cpu_select,
+    _cpu_sums,
+    _cpu_turn,
+)
 from graphact.kernels._cpu_mix import mix, mix_gradients
 from graphact.kernels._cpu_run import ranges, run, sections
-from graphact.kernels.reference import LOSES_EVERY_COMPARISON, Lists, accumulation_dtype
+from graphact.kernels.reference import LOSES_EVERY_COMPARISON, Lists, accumulation_dtype, place_dtype
 
-__all__ = ["mix", "mix_gradients", "pull", "route", "select", "shift", "shift_weight_grad", "spread", "supports"]
+__all__ = [
+    "hop",
+    "mix",
+    "mix_gradients",
+    "pull",
+    "route",
+    "select",
+    "shift",
+    "shift_weight_grad",
+    "spread",
+    "supports",
+    "turn",
+]
 
 Array = np.ndarray[Any, Any]
 PRECISIONS = (torch.float32, torch.float64, *HALF_PRECISION)
 SHORT_ROW = 64  # shorter rows of several samples are joined, see _Layout
 WIDEST = 1024  # columns in a section
+# The rows of neighbours are asked for ahead of time where they are short and the signal exceeds a cache: the processor
+# sees long rows coming by itself
+AHEAD = 16  # edges
+SHORT = 1024  # bytes of a row
+CACHE = 2**22  # bytes
 
 
 def supports(x: Tensor) -> bool:
@@ -33,8 +58,8 @@ def supports(x: Tensor) -> bool:
 def shift(x: Tensor, weight: Tensor, lists: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.shift`."""
     layout = _Layout(x)
-    values, out = layout.enter(x), layout.empty()
-    layout.run(_cpu_sums.shift, lists, _flat(weight.to(layout.dtype)), _flat(values), _flat(out))
+    out = layout.empty()
+    layout.run(_cpu_sums.shift, lists, _flat(weight.to(layout.dtype)), _flat(layout.enter(x)), _flat(out))
     return layout.leave(out)
 
 
@@ -60,17 +85,11 @@ def select(x: Tensor, labels: Tensor | None, lists: Lists, op: str, closed: bool
         values = _offers(layout, values, names, LOSES_EVERY_COMPARISON[op])
     out, chosen = layout.empty(), layout.empty(torch.int32)
     results = _flat(out), _flat(chosen)
-    if op == "median":
-        bits = values.view(np.int32 if values.itemsize == 4 else np.int64)
-        lanes = np.uint64(min(_cpu_median.LANES, -(-layout.columns // 16) * 16))
-        names = np.empty(0, np.int32) if names is None else names
-        layout.run(_cpu_median.median, lists, *_cpu_median.networks(), lanes, closed, values, bits, names, *results)
-    else:
+    if op != "median" and names is not None:
         sign = values.dtype.type(1 if op == "max" else -1)
-        if names is None:
-            layout.run(_cpu_select.extreme, lists, sign, closed, values, *results)
-        else:
-            layout.run(_cpu_select.extreme_labelled, lists, sign, closed, values, names, *results)
+        layout.run(_cpu_select.extreme_labelled, lists, sign, closed, values, names, *results)
+    else:
+        _choose(layout, lists, *layout.nothing, op, closed, True, values, names, *results, layout.nothing[1])
     return layout.leave(out), layout.leave(chosen, torch.int32)
 
 
@@ -89,15 +108,41 @@ def route(grad: Tensor, chosen: Tensor) -> Tensor:
     return layout.leave(out)
 
 
+def spread(x: Tensor, lists: Lists) -> Tensor:
+    """See :func:`graphact.kernels.reference.spread`."""
+    layout = _Layout(x)
+    out = layout.empty()
+    layout.run(_cpu_sums.spread, lists, *layout.nothing, _flat(layout.enter(x)), _flat(out), layout.nothing[1])
+    return layout.leave(out, layout.dtype)
+
+
+def pull(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lists) -> Tensor:
+    """See :func:`graphact.kernels.reference.pull`."""
+    layout = _Layout(grad)
+    signals = _flat(layout.enter(grad)), _flat(layout.enter(x))
+    out = layout.empty()
+    seen_by = _indices(outgoing.pointers), _indices(outgoing.members)
+    layout.run(_cpu_sums.pull, incoming, *seen_by, *signals, _flat(out))
+    return layout.leave(out, x.dtype)
+
+
 def hop(
     x: Tensor, weight: Tensor, lists: Lists, op: str, closed: bool, shifting: bool, longest: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`graphact.kernels.reference.hop`."""
-    shifted = shift(x, weight, lists) if shifting else x.new_empty(0)
+    layout = _Layout(x)
+    values, out = _flat(layout.enter(x)), layout.empty()
+    shifted = layout.empty() if shifting else x.new_empty(0, dtype=layout.dtype)
+    weights = (True, _flat(weight.to(layout.dtype))) if shifting else layout.nothing
     if op == "kernel":
-        return spread(x, lists), x.new_empty(0, dtype=torch.uint8), shifted
-    values, chosen = select(x, None, lists, op, closed)
-    return values, reference.places_of(chosen, lists).to(reference.place_dtype(longest)), shifted
+        layout.run(_cpu_sums.spread, lists, *weights, values, _flat(out), _flat(shifted))
+        result, places = layout.leave(out, layout.dtype), x.new_empty(0, dtype=torch.uint8)
+    else:
+        dtype = place_dtype(longest)
+        chosen = layout.empty(dtype)
+        _choose(layout, lists, *weights, op, closed, False, values, None, _flat(out), _flat(chosen), _flat(shifted))
+        result, places = layout.leave(out), layout.leave(chosen, dtype)
+    return result, places, layout.leave(shifted) if shifting else x.new_empty(0)
 
 
 def turn(
@@ -111,26 +156,44 @@ def turn(
     closed: bool,
 ) -> Tensor:
     """See :func:`graphact.kernels.reference.turn`."""
-    routed = route(grad, reference.chosen_at(places, incoming, closed))
-    return routed if grad_shifted is None else routed + shift(grad_shifted, turned_weight, outgoing)
-
-
-def spread(x: Tensor, lists: Lists) -> Tensor:
-    """See :func:`graphact.kernels.reference.spread`."""
-    layout = _Layout(x)
-    values, out = layout.enter(x), layout.empty()
-    layout.run(_cpu_sums.spread, lists, _flat(values), _flat(out))
-    return layout.leave(out, layout.dtype)
-
-
-def pull(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lists) -> Tensor:
-    """See :func:`graphact.kernels.reference.pull`."""
     layout = _Layout(grad)
-    signals = _flat(layout.enter(grad)), _flat(layout.enter(x))
     out = layout.empty()
-    seen_by = _indices(outgoing.pointers), _indices(outgoing.members)
-    layout.run(_cpu_sums.pull, incoming, *seen_by, *signals, _flat(out))
-    return layout.leave(out, x.dtype)
+    signals = _flat(layout.enter(grad)), _flat(layout.enter(places, places.dtype))
+    weights, following = layout.nothing, layout.nothing[1]
+    if grad_shifted is not None:
+        weights, following = (True, _flat(turned_weight.to(layout.dtype))), _flat(layout.enter(grad_shifted))
+    graph = _indices(incoming.pointers), *weights, _flat(positions)
+    layout.run(_cpu_turn.turn, outgoing, *graph, closed, *signals, following, _flat(out))
+    return layout.leave(out)
+
+
+def _choose(
+    layout: "_Layout",
+    lists: Lists,
+    shifting: bool,
+    weights: Array,
+    op: str,
+    closed: bool,
+    named: bool,
+    values: Array,
+    labels: Array | None,
+    out: Array,
+    chosen: Array,
+    shifted: Array,
+) -> None:
+    """Values of ``op``, those chosen (by their names, or else by their places in lists) and the shift if asked for."""
+    results = out, chosen, shifted
+    if op == "median":
+        integers = np.int32 if values.itemsize == 4 else np.int64
+        longest = np.uint64(int(lists.sizes[-1, 0]) + 1)
+        names = np.empty(0, np.int32) if labels is None else labels
+        options = *_cpu_networks.tables(), longest, closed, named
+        layout.run(
+            _cpu_median.median, lists, shifting, weights, *options, values, np.empty(0, integers), names, *results
+        )
+    else:
+        flip = None if op == "max" else values.dtype.type(-1)
+        layout.run(_cpu_extreme.extreme, lists, shifting, weights, flip, closed, named, values, *results)
 
 
 class _Layout:
@@ -148,6 +211,11 @@ class _Layout:
         self.joined = join and batch > 1 and features < SHORT_ROW
         self.split = (batch, self.nodes, features)
         self.samples, self.columns = (1, batch * features) if self.joined else (batch, features)
+
+    @property
+    def nothing(self) -> tuple[bool, Array]:
+        """No shift is wanted, so there are no weights."""
+        return False, _flat(torch.empty((0,), dtype=self.dtype, device="cpu"))
 
     def enter(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """A signal of this shape, laid out for kernels."""
@@ -175,8 +243,11 @@ class _Layout:
         number, width = sections(self.columns, WIDEST)
         planes = self.samples * number
         work = ranges(pointers, planes, (members.size + self.nodes) * self.samples * self.columns)
-        sizes = (np.uint64(size) for size in (self.columns, number, width))
-        run(kernel, work, pointers, members, *arguments, *sizes)
+        size = self.dtype.itemsize
+        scattered = self.nodes * self.columns * size > CACHE and width * size <= SHORT
+        steps = (np.uint64(AHEAD if scattered else 0), np.uint64(_cpu_lanes.block(size)))
+        sizes = (np.uint64(count) for count in (self.columns, number, width))
+        run(kernel, work, pointers, members, *steps, *arguments, *sizes)
 
 
 def _offers(layout: _Layout, values: Array, names: Array, empty: float) -> Array:

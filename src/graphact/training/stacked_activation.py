@@ -106,4 +106,4 @@ def evaluate(rows: Tensor, graph: Graph, op: str, closed: bool) -> Tensor:
     """A neighbourhood function by name; the kernel has the width 1."""
     if op == "kernel":
         return evaluate_kernel(rows, graph.incoming, graph.outgoing, 1.0)
-    return gradients.select(rows, None, graph.incoming, op, closed)[0]
+    return gradients.hop(rows, graph, op, closed, shifting=False)[0]

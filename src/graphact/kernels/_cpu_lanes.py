@@ -1,0 +1,224 @@
+"""Numbers side by side: the columns that a compiled kernel keeps in registers while it walks along a list.
+
+Numba vectorises loops, but keeps what a loop adds up in memory. Here a few columns are one value, `Lanes`, that
+compiled code adds, multiplies and compares as it does numbers: ``total = total + weight * load(x, at, live)``.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, models, overload, register_model
+
+from graphact.kernels._cpu_run import Array, Number, Size
+
+BYTES = 128  # of the signal in a block of columns
+ALL = None  # for `live`: a whole block
+
+
+class Lanes(types.Type):
+    """The type of ``count`` numbers side by side."""
+
+    def __init__(self, number: types.Type, count: int) -> None:
+        self.number, self.count = number, count
+        super().__init__(name=f"Lanes({number}, {count})")
+
+
+@register_model(Lanes)
+class LanesInRegisters(models.PrimitiveModel):
+    """How compiled code holds them."""
+
+    def __init__(self, manager: Any, lanes: Lanes) -> None:
+        one = manager.lookup(lanes.number).get_value_type()
+        super().__init__(manager, lanes, ir.VectorType(one, lanes.count))
+
+
+def block(itemsize: int) -> int:
+    """How many columns of a signal are side by side."""
+    return BYTES // itemsize
+
+
+def in_compiled_code(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A function for kernels, by the rule that gives its type and its instructions."""
+    function: Callable[..., Any] = intrinsic(rule)
+    return function
+
+
+@in_compiled_code
+def load(_: Any, array: Array, at: Size, live: Any) -> Any:
+    """A block of numbers, from ``array[at]`` on; beyond the first ``live`` none is read."""
+    lanes = Lanes(array.dtype, block(array.dtype.bitwidth // 8))
+    return lanes(array, at, live), _loading(array, live, lanes)
+
+
+@in_compiled_code
+def load_half(_: Any, array: Array, at: Size, live: Any) -> Any:
+    """The same for half a block: so many values of it may be kept in registers."""
+    lanes = Lanes(array.dtype, block(array.dtype.bitwidth // 8) // 2)
+    return lanes(array, at, live), _loading(array, live, lanes)
+
+
+@in_compiled_code
+def load_beside(_: Any, array: Array, at: Size, live: Any, others: Any) -> Any:
+    """The same for as many numbers as there are ``others``, which may be of another size."""
+    lanes = Lanes(array.dtype, others.count)
+    return lanes(array, at, live, others), _loading(array, live, lanes)
+
+
+@in_compiled_code
+def store(_: Any, array: Array, at: Size, live: Any, lanes: Any) -> Any:
+    """Write a block, its integers cut to the type of ``array``."""
+
+    def emit(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        stored = Lanes(array.dtype, lanes.count)
+        pointer = _pointer(context, builder, array, values, stored)
+        vector, value = pointer.type.pointee, values[3]
+        if array.dtype.bitwidth < lanes.number.bitwidth:
+            value = builder.trunc(value, vector)
+        size = array.dtype.bitwidth // 8
+        if live == types.none:
+            builder.store(value, pointer, align=size)
+        else:
+            arguments = [value, pointer, ir.IntType(32)(size), _mask(builder, values[2], lanes.count)]
+            _call(builder, "llvm.masked.store", ir.VoidType(), arguments, f".{_suffix(vector)}.p0")
+        return context.get_dummy_value()
+
+    return types.void(array, at, live, lanes), emit
+
+
+@in_compiled_code
+def fill(_: Any, number: Number, like: Any) -> Any:
+    """The same number in as many lanes as ``like`` has."""
+    lanes = Lanes(number, like.count)
+
+    def emit(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        vector = context.get_value_type(lanes)
+        one = builder.insert_element(vector(ir.Undefined), values[0], ir.IntType(32)(0))
+        nowhere = ir.Constant(ir.VectorType(ir.IntType(32), lanes.count), None)
+        return builder.shuffle_vector(one, vector(ir.Undefined), nowhere)
+
+    return lanes(number, like), emit
+
+
+@in_compiled_code
+def select(_: Any, mask: Any, yes: Any, no: Any) -> Any:
+    """One or the other, lane by lane."""
+    return yes(mask, yes, no), lambda _, builder, __, values: builder.select(*values)
+
+
+@in_compiled_code
+def some(_: Any, mask: Any) -> Any:
+    """Whether a lane is true."""
+
+    def emit(_: Any, builder: Any, __: Any, values: Any) -> Any:
+        bits = ir.IntType(mask.count)
+        return builder.icmp_unsigned("!=", builder.bitcast(values[0], bits), bits(0))
+
+    return types.boolean(mask), emit
+
+
+@in_compiled_code
+def prefetch(_: Any, array: Array, at: Size) -> Any:
+    """Ask for the line of memory that holds ``array[at]``, which will soon be read."""
+
+    def emit(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        i32 = ir.IntType(32)
+        pointer = _pointer(context, builder, array, values, Lanes(types.uint8, 1))
+        _call(builder, "llvm.prefetch", ir.VoidType(), [pointer, i32(0), i32(3), i32(1)], ".p0")
+        return context.get_dummy_value()
+
+    return types.void(array, at), emit
+
+
+def _binary(operation: Callable[..., Any], emit: Callable[[Any, types.Type, Any], Any], to_mask: bool = False) -> None:
+    """Teach compiled code an operation on lanes."""
+
+    @in_compiled_code
+    def apply(_: Any, left: Any, right: Any) -> Any:
+        result = Lanes(types.boolean, left.count) if to_mask else left
+        return result(left, right), lambda _, builder, __, values: emit(builder, left.number, values)
+
+    def on_lanes(left: Any, right: Any) -> Any:
+        return apply(left, right)
+
+    @overload(operation)
+    def _(left: Any, right: Any) -> Any:
+        return on_lanes if isinstance(left, Lanes) and isinstance(right, Lanes) else None
+
+
+def _arithmetic(name: str) -> Callable[[Any, types.Type, Any], Any]:
+    return lambda builder, number, values: getattr(builder, f"f{name}" if isinstance(number, types.Float) else name)(
+        *values
+    )
+
+
+def _comparison(sign: str) -> Callable[[Any, types.Type, Any], Any]:
+    def emit(builder: Any, number: types.Type, values: Any) -> Any:
+        if isinstance(number, types.Float):  # NaN differs from all numbers, and no other comparison holds
+            return (builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered)(sign, *values)
+        return builder.icmp_signed(sign, *values)
+
+    return emit
+
+
+for operation, name in ((operator.add, "add"), (operator.sub, "sub"), (operator.mul, "mul")):
+    _binary(operation, _arithmetic(name))
+for operation, sign in (
+    (operator.lt, "<"),
+    (operator.le, "<="),
+    (operator.gt, ">"),
+    (operator.ge, ">="),
+    (operator.eq, "=="),
+    (operator.ne, "!="),
+):
+    _binary(operation, _comparison(sign), to_mask=True)
+_binary(operator.and_, lambda builder, _, values: builder.and_(*values))
+_binary(operator.or_, lambda builder, _, values: builder.or_(*values))
+_binary(operator.xor, lambda builder, _, values: builder.xor(*values))
+_binary(operator.rshift, lambda builder, _, values: builder.ashr(*values))
+
+
+# What the above is made of
+
+
+def _pointer(context: Any, builder: Any, array: Any, values: Any, lanes: Lanes) -> Any:
+    """Where ``values[1]`` numbers of ``values[0]`` end, as the place of lanes."""
+    data = context.make_array(array)(context, builder, values[0]).data
+    return builder.bitcast(builder.gep(data, [values[1]]), context.get_value_type(lanes).as_pointer())
+
+
+def _loading(array: Any, live: Any, lanes: Lanes) -> Callable[..., Any]:
+    size = array.dtype.bitwidth // 8
+
+    def emit(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        pointer = _pointer(context, builder, array, values, lanes)
+        if live == types.none:
+            return builder.load(pointer, align=size)
+        vector = context.get_value_type(lanes)
+        arguments = [pointer, ir.IntType(32)(size), _mask(builder, values[2], lanes.count), vector(None)]
+        return _call(builder, "llvm.masked.load", vector, arguments, f".{_suffix(vector)}.p0")
+
+    return emit
+
+
+def _mask(builder: Any, live: Any, count: int) -> Any:
+    """True in the first lanes, ``live`` in number."""
+    numbers = ir.VectorType(live.type, count)
+    one = builder.insert_element(numbers(ir.Undefined), live, ir.IntType(32)(0))
+    nowhere = ir.Constant(ir.VectorType(ir.IntType(32), count), None)
+    every = builder.shuffle_vector(one, numbers(ir.Undefined), nowhere)
+    return builder.icmp_unsigned("<", numbers(list(range(count))), every)
+
+
+def _call(builder: Any, name: str, result: Any, arguments: list[Any], suffix: str) -> Any:
+    signature = ir.FunctionType(result, [argument.type for argument in arguments])
+    name += suffix
+    function = builder.module.globals.get(name) or ir.Function(builder.module, signature, name)
+    return builder.call(function, arguments)
+
+
+def _suffix(vector: Any) -> str:
+    kind = {"float": "f32", "double": "f64"}.get(str(vector.element), str(vector.element))
+    return f"v{vector.count}{kind}"
