@@ -23,8 +23,9 @@ types: $(READY)  ## types of the package
 imports: $(READY)  ## direction of imports between the layers
 	$(BIN)/lint-imports --no-cache
 
+# one process a core, each with one thread: more threads than cores wait for each other
 unit: $(READY)  ## tests and examples in the documentation
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadscope
 
 soak: $(READY)  ## agents for minutes: 10,000 networks with faults, a million hostile datagrams
 	$(BIN)/python tests/agents/soak.py --seeds 10000
