@@ -15,7 +15,7 @@ def run(name, own, values, beta, weights, cotangent):
 
 @pytest.mark.parametrize("terms", [1, 2, 3])
 @pytest.mark.parametrize("per_feature", [False, True])
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 5, 7, 3), (2, 40, 9, 8), (4, 1, 33, 300)])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 5, 7, 3), (2, 40, 9, 8), (4, 1, 33, 300), (2, 70, 1000)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_numba_equals_torch(shape, per_feature, terms, dtype):
     own, *values = (torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(terms + 1))

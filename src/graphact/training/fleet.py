@@ -131,7 +131,9 @@ class Fleet:
         stacked = StackedGraphs(move_graphs(graphs, self.inputs.device, self.inputs.dtype))
         taps, bias = self._bank(0)
         hops = 0
-        if isinstance(self.template, GCNN) and self.template.activation.endswith("-ga"):
+        # on a GPU, products with small matrices are cheaper than the gradients of more sums
+        cheap_shifts = stacked.dense is not None and self.inputs.is_cuda
+        if isinstance(self.template, GCNN) and self.template.activation.endswith("-ga") and not cheap_shifts:
             hops = self.template.hops
         return ShiftedInputs(self.inputs, stacked, self.owner, taps.size(1) - 1, hops, bias is not None)
 
@@ -212,7 +214,7 @@ class Fleet:
         """What the models say to samples ``(R, B)`` of their tasks, and what they should say."""
         if graphs is not None:
             return self.forward(self.inputs[self.owner.unsqueeze(1), samples], graphs), self._targets(samples)
-        signal = FilteredInputs(self.shifted_inputs, samples, *self._bank(0))
+        signal = FilteredInputs(self.shifted_inputs, samples, self.graphs, *self._bank(0))
         return self._after_first_filter(signal, self.graphs), self._targets(samples)
 
     def _targets(self, samples: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ depends on where z comes from. Shapes as in ``stacked.py``.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -65,25 +66,32 @@ class SpectralSignal:
 class FilteredInputs:
     """A filter bank on inputs whose shifts are known: its shifts are other sums of the same columns.
 
-    ``S^hop z = sum_k h_k S^(k + hop) x + b S^hop 1``, so no shift remains to be made.
+    ``S^hop z = sum_k h_k S^(k + hop) x + b S^hop 1``: no shift remains to be made, as far as the inputs were shifted.
     """
 
-    def __init__(self, inputs: "ShiftedInputs", samples: Tensor, taps: Tensor, bias: Tensor | None) -> None:
-        self.inputs, self.samples, self.taps, self.bias = inputs, samples, taps, bias
+    def __init__(
+        self, inputs: "ShiftedInputs", samples: Tensor, graphs: StackedGraphs, taps: Tensor, bias: Tensor | None
+    ) -> None:
+        self.inputs, self.samples, self.graphs, self.taps, self.bias = inputs, samples, graphs, taps, bias
+
+    @cached_property
+    def _everywhere(self) -> tuple[Tensor, KnownSignal]:
+        """What the bank sums, and the signal from the last known shift on."""
+        nodes = torch.arange(self.inputs.num_nodes, device=self.samples.device)
+        columns = self.inputs.columns(nodes.expand(len(self.samples), -1), self.samples)
+        return columns, KnownSignal(self._mix(columns, self.inputs.hops), self.graphs)
 
     def everywhere(self, hop: int) -> Tensor:
         """See :class:`StackedSignal`."""
-        return self._mix(self._columns, hop)
-
-    @property
-    def _columns(self) -> Tensor:
-        if not hasattr(self, "_everywhere"):
-            nodes = torch.arange(self.inputs.num_nodes, device=self.samples.device)
-            self._everywhere = self.inputs.columns(nodes.expand(len(self.samples), -1), self.samples)
-        return self._everywhere
+        columns, onwards = self._everywhere
+        if hop < self.inputs.hops:
+            return self._mix(columns, hop)
+        return onwards.everywhere(hop - self.inputs.hops)
 
     def around(self, stars: Stars, hops: Sequence[int]) -> Tensor:
         """See :class:`StackedSignal`."""
+        if any(hop > self.inputs.hops for hop in hops):
+            return KnownSignal(self.everywhere(0), self.graphs).around(stars, hops)
         slots = stars.slots % self.inputs.num_nodes
         columns = self.inputs.columns(slots, self.samples)
         center = self.inputs.columns((stars.nodes % self.inputs.num_nodes).unsqueeze(1), self.samples)
