@@ -7,8 +7,7 @@ With n nodes held, B nodes that boundary rows refer to, E edges, s values sent a
 - a layer keeps for its gradient K + 1 shifts of its input (where it is the narrower side), the ReLU, and for each hop
   the function's value and which neighbour attained it (the kernel: the values it came from);
 - on top comes what a hop has in hand at once on its way back: about six signals on the nodes held, four on those near
-  the boundary, what is sent and received, and the gradient of the K + 1 shifts. On the CPU, 32 bytes more for each
-  value of a graph-adaptive max or median, while chosen neighbours become places in lists.
+  the boundary, what is sent and received, and the gradient of the K + 1 shifts.
 """
 
 from dataclasses import dataclass
@@ -16,14 +15,13 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from graphact.nn import FIR, GCNN, GraphAdaptive, GraphFilter, ReLU
+from graphact.nn import FIR, GCNN, GraphFilter, ReLU
 from graphact.nn.activation import MixedActivation
 from graphact.scaleout.partitioned import PartitionedGraph
 
 INDEX = 8  # bytes of an index
 PLACE = 4  # bytes of a place in a list
 CHOICE = 1  # bytes that say which neighbour attained a maximum or median, up to 254 neighbours
-PLACING = 32  # bytes for each value while chosen neighbours become places, on the CPU
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def step_memory(
         >>> model = graphact.nn.GCNN([8, 16], order=2, activation="max-ga")
         >>> sizes = Sizes(nodes=1_000_000, near=10_000, edges=16_000_000, halo=5_000, sent=5_000)
         >>> round(step_memory(model, sizes).total / 2**30, 1)
-        2.1
+        1.6
     """
     if not isinstance(model, (GCNN, FIR)):
         raise TypeError(f"model must be a GCNN or FIR, got {type(model).__name__}")
@@ -108,8 +106,6 @@ def step_memory(
     kept += n * number * banks[-1].out_features  # what the readout reads
     in_hand = number * (widest * (6 * n + 4 * near + 2 * (sizes.sent + sizes.halo)) + shifts * n)
     on_cpu = device == "cpu"
-    if on_cpu and isinstance(model, GCNN) and any(isinstance(part, GraphAdaptive) for part in model.activations):
-        in_hand += PLACING * samples * widest * max(n, near)
     return Memory(
         graph=(4 * INDEX + PLACE + 2 * weight_bytes) * sizes.edges + 8 * INDEX * (n + near) + INDEX * sizes.sent,
         file=((4 + weight_bytes) * sizes.edges + INDEX * n + 12 * (n + sizes.halo)) * on_cpu,
