@@ -96,7 +96,7 @@ def test_datagrams_arrive_whole(line, size):
 
 
 def test_many_datagrams_arrive_both_ways(line):
-    """A transport may lose what comes faster than the other side reads, as real links do; what is sent again arrives."""
+    """A transport may lose what comes faster than it is read, as real links do; what is sent again arrives."""
     middle, end = line.open(1, 2)
     line.meet(2, 1)
     line.meet(1, 2)
