@@ -57,13 +57,17 @@ def certify(options: argparse.Namespace) -> int:
     import torch
 
     import graphact
-    from graphact._checks import check_integer
+    from graphact._checks import check_integer, check_positive
     from graphact.commands.certify_figure import draw
     from graphact.commands.certify_findings import find, table, to_json
     from graphact.files import write_atomically
     from graphact.training.memory import keep_freed_memory
 
     check_integer("--most", options.most, minimum=1)
+    for radius in options.radius:
+        check_positive("--radius", radius)
+    if options.radius and options.signals is None:
+        raise ValueError("--radius needs --signals: a radius is certified around signals")
     keep_freed_memory()
     model = graphact.load(options.model).double()
     graph = graphact.Graph.load(options.graph).to(dtype=torch.float64)
@@ -94,7 +98,7 @@ def read_signals(path: Path, num_nodes: int, most: int) -> "Tensor":
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is not a NumPy file of numbers: {error}") from error
+        raise ValueError(f"{path} is not a NumPy file of numbers, as numpy.save writes it, or is damaged") from error
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
         raise ValueError(f"{path} must hold one array of real numbers")
     if array.ndim >= 1 and array.shape[-1] == num_nodes and (array.ndim == 1 or array.shape[-2] != num_nodes):

@@ -41,10 +41,9 @@ def read_matrix(path: Path) -> "scipy.sparse.sparray | scipy.sparse.spmatrix":
 
     import scipy.sparse
 
-    try:
-        return scipy.sparse.load_npz(path)
-    except zipfile.BadZipFile as error:
-        raise ValueError(error) from error
+    if not zipfile.is_zipfile(path):
+        raise ValueError("it is not an archive as scipy.sparse.save_npz writes it, or is cut short")
+    return scipy.sparse.load_npz(path)
 
 
 def read_edges(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:

@@ -131,7 +131,7 @@ class Fleet:
         stacked = StackedGraphs(move_graphs(graphs, self.inputs.device, self.inputs.dtype))
         taps, bias = self._bank(0)
         hops = 0
-        # on a GPU, products with small matrices are cheaper than the gradients of more sums
+        # on a GPU, shifting by small matrix products was faster than summing and differentiating more columns
         cheap_shifts = stacked.dense is not None and self.inputs.is_cuda
         if isinstance(self.template, GCNN) and self.template.activation.endswith("-ga") and not cheap_shifts:
             hops = self.template.hops
