@@ -61,3 +61,11 @@ def test_an_empty_list_with_a_number_of_nodes(tmp_path):
     path = tmp_path / "g.edges"
     path.write_text("# nodes 3\n")
     assert (Graph.load(path).num_nodes, Graph.load(path).num_edges) == (3, 0)
+
+
+def test_a_broken_archive_is_named_without_advice_to_trust_it(tmp_path):
+    path = tmp_path / "g.npz"
+    path.write_text("garbage")
+    with pytest.raises(ValueError, match=r"not a graph file: it is not an archive") as caught:
+        Graph.load(path)
+    assert "pickle" not in str(caught.value)
