@@ -2,11 +2,11 @@
 
     python benchmarks/activations_gpu.py --out DIR
 
-A random graph of 1,000,000 nodes and 16,000,000 directed edges, 64 features, float32, two hops; then a power-law graph
-of the same size. A time is reported only after every hop and its way back were compared with the plain reference. Times
-are medians of the device's own clock, with the cache cleared before each call; the peak counts signals of 256 MB; the
-floor is the time in which K + 1 passes would read every neighbour's row once at the bandwidth of a plain copy,
-measured in the same run.
+A random graph of 1,000,000 nodes and 16,000,000 directed edges, 64 features, two hops, in float32 and bfloat16; then a
+power-law graph of the same size. A time is reported only after every hop and its way back were compared with the plain
+reference. Times are medians of the device's own clock, with the cache cleared before each call. The peak counts
+signals. The floor is the time in which K + 1 passes would read every neighbour's row once at the bandwidth of a plain
+copy, measured in the same run.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from graphact.kernels.reference import Lists
 NODES, EDGES, FEATURES, HOPS = 1_000_000, 16_000_000, 64, 2
 OPS = ("max", "median", "kernel")
 GAMMA = 0.5
-TOLERANCE = 1e-3  # of the root mean square
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 1e-2}  # of a number's size plus the root mean square of all
 ALLOWED = 1e-4  # share of values where nearly equal neighbours were told apart differently
 
 
@@ -69,12 +69,12 @@ def composed(x, graph, beta, weights, op):
 class Case:
     """A signal, coefficients and a gradient for one graph and operation."""
 
-    def __init__(self, graph, op):
-        self.graph, self.op = graph, op
-        self.x, self.grad = torch.randn(2, graph.num_nodes, FEATURES, device="cuda").unbind()
+    def __init__(self, graph, op, dtype):
+        self.graph, self.op = graph.to(dtype=dtype), op
+        self.x, self.grad = torch.randn(2, graph.num_nodes, FEATURES, device="cuda", dtype=dtype).unbind()
         self.x.requires_grad_()
-        self.beta = torch.tensor(0.7, device="cuda", requires_grad=True)
-        self.weights = torch.randn(HOPS, FEATURES, device="cuda", requires_grad=True)
+        self.beta = torch.tensor(0.7, device="cuda", dtype=dtype, requires_grad=True)
+        self.weights = torch.randn(HOPS, FEATURES, device="cuda", dtype=dtype, requires_grad=True)
 
     def ours(self):
         return graph_adaptive(self.x, self.graph, self.beta, self.weights, self.op, gamma=GAMMA)
@@ -88,25 +88,29 @@ class Case:
         return [value.detach(), *torch.autograd.grad(value, [self.x, self.beta, self.weights], self.grad)]
 
     def disagrees(self):
-        """What differs between the kernels and the plain reference, hop by hop on equal inputs; None if nothing does.
+        """What differs between the kernels and the reference in float64, hop by hop on equal inputs; None if nothing.
 
         Whole activations cannot be compared number by number: sums in another order let the odd comparison of nearly
         equal neighbours fall the other way in the next hop, and its gradient then goes elsewhere.
         """
         incoming, outgoing = Lists.of(self.graph.incoming), Lists.of(self.graph.outgoing)
-        arguments = (self.graph.weight, incoming, self.op, False, True, int(self.graph.degree.max()))
+        longest, exact = int(self.graph.degree.max()), self.graph.to(dtype=torch.float64)
         for y in (self.x.detach(), gpu.shift(self.x.detach(), self.graph.weight, incoming)):
-            found, expected = gpu.hop(y, *arguments), reference.hop(y, *arguments)
+            found = gpu.hop(y, self.graph.weight, incoming, self.op, False, True, longest)
+            expected = reference.hop(y.double(), exact.weight, incoming, self.op, False, True, longest)
             if not torch.equal(found[1], expected[1]):
                 return f"{(found[1] != expected[1]).sum()} choices"
             if not (close(found[0], expected[0]) and close(found[2], expected[2])):
                 return "values"
+            del expected
             if self.op == "kernel":
-                back = [module.pull(self.grad, y, incoming, outgoing) for module in (gpu, reference)]
+                back = gpu.pull(self.grad, y, incoming, outgoing)
+                right = reference.pull(self.grad.double(), y.double(), incoming, outgoing)
             else:
-                graph = (self.graph.outgoing_weight, self.graph.places, incoming, outgoing, False)
-                back = [module.turn(self.grad, found[1], y, *graph) for module in (gpu, reference)]
-            if not close(*back):
+                lists = (self.graph.places, incoming, outgoing, False)
+                back = gpu.turn(self.grad, found[1], y, self.graph.outgoing_weight, *lists)
+                right = reference.turn(self.grad.double(), found[1], y.double(), exact.outgoing_weight, *lists)
+            if not close(back, right):
                 return "gradients"
         return None
 
@@ -138,13 +142,14 @@ class Case:
         return (torch.cuda.max_memory_allocated() - before) / self.x.nbytes
 
 
-def far(a, b):
-    """Which numbers differ by more than rounding, measured by the size of all of them."""
-    return (a - b).abs() > TOLERANCE * b.square().mean().sqrt()
+def far(found, right):
+    """Which numbers differ by more than rounding."""
+    size = right.double().square().mean().sqrt()
+    return (found.double() - right).abs() > TOLERANCE[found.dtype] * (right.abs() + size)
 
 
-def close(a, b):
-    return not far(a, b).any()
+def close(found, right):
+    return not far(found, right).any()
 
 
 def milliseconds(function, leaves=None):
@@ -157,12 +162,12 @@ def copy_bandwidth():
     return 2 * source.nbytes / 1e6 / milliseconds(lambda: target.copy_(source))
 
 
-def measure(name, graph, bandwidth, peers):
+def measure(name, graph, bandwidth, peers=False, dtype=torch.float32):
     rows = []
-    floor = (HOPS + 1) * graph.num_edges * FEATURES * 4 / 1e6 / bandwidth
+    floor = (HOPS + 1) * graph.num_edges * FEATURES * dtype.itemsize / 1e6 / bandwidth
     say(f"{name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges, longest list {int(graph.degree.max()):,}")
     for op in OPS:
-        case = Case(graph, op)
+        case = Case(graph, op, dtype)
         mistake = case.disagrees()
         if mistake:
             say(f"  {op}: WRONG {mistake}, not timed")
@@ -219,9 +224,12 @@ def main():
     bandwidth = copy_bandwidth()
     device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}"
     say(f"{device}, copy {bandwidth:.0f} GB/s")
-    rows = measure("random", random_graph(NODES, EDGES), bandwidth, peers=True)
+    graph = random_graph(NODES, EDGES)
+    rows = measure("random", graph, bandwidth, peers=True)
+    rows += measure("random, bfloat16", graph, bandwidth, dtype=torch.bfloat16)
+    del graph
     torch.cuda.empty_cache()
-    rows += measure("power law", power_law_graph(NODES, EDGES), bandwidth, peers=False)
+    rows += measure("power law", power_law_graph(NODES, EDGES), bandwidth)
     say("\n" + table(rows))
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)

@@ -75,8 +75,17 @@ def test_more_numbers_than_32_bits_count():
     values, chosen = gpu.select(x, None, lists, "median", False)
     assert torch.equal(values, expected)
     assert torch.equal(chosen[:, -1].long(), ring.roll(1).cuda())
-    del values, expected
     assert torch.equal(gpu.route(x, chosen), x.roll(-1, 0))
+    del values, chosen
+    outgoing = Lists.of(graph.outgoing)
+    for op in ("max", "median"):
+        values, places, shifted = gpu.hop(x, graph.weight, lists, op, False, True, 1)
+        assert torch.equal(values, expected)
+        assert torch.equal(shifted, expected)
+        del values, shifted
+        back = gpu.turn(x, places, None, graph.outgoing_weight, graph.places, lists, outgoing, False)
+        assert torch.equal(back, x.roll(-1, 0))
+        del back, places
 
 
 @pytest.mark.parametrize("name", nn.ACTIVATIONS)

@@ -21,5 +21,6 @@ class TestInterpreted(KernelCases):
         shorten_lists(monkeypatch, gpu)
         for kernels in (_gpu_hop, _gpu_select, _gpu_sums, _gpu_turn):
             monkeypatch.setattr(kernels, "UNROLL", tl.constexpr(3))
-        monkeypatch.setattr(_gpu_median, "AHEAD", tl.constexpr(2))
+        for name in ("AHEAD", "FURTHER_AHEAD"):
+            monkeypatch.setattr(_gpu_median, name, tl.constexpr(2))
         return gpu

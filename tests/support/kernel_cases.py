@@ -69,6 +69,7 @@ def shorten_lists(monkeypatch, gpu):
     from graphact.kernels import _gpu_walk
 
     monkeypatch.setattr(gpu, "SIZES", (2, 4))
+    monkeypatch.setattr(gpu, "LAID_OUT", 64)
     monkeypatch.setattr(gpu, "RANKED", 6)
     for module in (gpu, _gpu_walk):
         monkeypatch.setattr(module, "ALONE", 8)
@@ -256,13 +257,15 @@ class KernelCases:
         assert_close(module.turn(*back), reference.turn(*back))
 
     def test_labels_that_stand_for_nothing(self, module):
-        graph, x = self.graph("complete"), signal((3, 7, 4), "special").float().to(self.device)
-        labels = torch.from_numpy(np.random.default_rng(1).integers(8, size=(3, 7, 4))).int().to(self.device)
-        lists = Lists.of(graph.incoming)
-        for some in (labels, torch.full_like(labels, 7)):
-            for op in OPS:
-                assert_same(module.select(x, some, lists, op, False), reference.select(x, some, lists, op, False))
-            assert_close(module.route(x, some), reference.route(x, some))
+        for graph in (self.graph("complete"), hub(30, 22, 9).to(dtype=torch.float32).to(self.device)):
+            nodes = graph.num_nodes
+            x = signal((2, nodes, 4), "special").float().to(self.device)
+            labels = torch.from_numpy(np.random.default_rng(1).integers(nodes + 1, size=(2, nodes, 4))).int()
+            labels, lists = labels.to(self.device), Lists.of(graph.incoming)
+            for some in (labels, torch.full_like(labels, nodes)):
+                for op in OPS:
+                    assert_same(module.select(x, some, lists, op, False), reference.select(x, some, lists, op, False))
+                assert_close(module.route(x, some), reference.route(x, some))
 
     def test_not_contiguous(self, module):
         graph = self.graph("directed")

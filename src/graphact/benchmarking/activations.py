@@ -109,22 +109,6 @@ class Bench:
             if self.device == "cuda":
                 torch.cuda.empty_cache()
 
-    def peak_memory(self, op: str) -> float:
-        """Bytes beyond graph, signal and coefficients that a training step takes at its peak; CUDA only."""
-
-        def run(x: Tensor, beta: Tensor, weights: Tensor) -> Tensor:
-            return functional.graph_adaptive(x, self.graph, beta, weights, op)  # type: ignore[arg-type]
-
-        inputs = [tensor.clone().requires_grad_() for tensor in (self.x, self.beta, self.weights)]
-        run(*inputs).backward(self.cotangent)
-        for tensor in inputs:
-            tensor.grad = None
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        run(*inputs).backward(self.cotangent)
-        return float(torch.cuda.max_memory_allocated() - before)
-
     def _times(self, function: Callable[..., Tensor], *inputs: Tensor) -> tuple[Times, Times]:
         """Of the forward pass alone, and of both passes."""
         with torch.no_grad():

@@ -8,10 +8,12 @@ With ``placing`` they return the place of the chosen neighbour in its list inste
 import triton
 import triton.language as tl
 
+from graphact.kernels._gpu_bracket import ascending_key, is_open, narrowed, number_of, pivots_inside
 from graphact.kernels._gpu_select import candidates_at, place_of, values_at
 from graphact.kernels._gpu_walk import columns_of_program, list_of_row, rows_of_program
 
 AHEAD = tl.constexpr(4)  # neighbours whose numbers are on their way at the same time
+FURTHER_AHEAD = tl.constexpr(8)  # in a search, which holds fewer numbers
 RANKED = 64  # the most candidates whose median is found by comparing all pairs
 
 
@@ -102,15 +104,6 @@ def ranked_median_kernel(
     tl.store(chosen + own, name.to(chosen.dtype.element_ty), mask=mask)
 
 
-@triton.jit
-def ascending_key(value, signed: tl.constexpr, unsigned: tl.constexpr, top):
-    """Unsigned integers in the order of the numbers, the same for both zeros; ``top`` has only the highest bit."""
-    pattern = value.to(signed, bitcast=True)
-    pattern = tl.where(value == 0.0, tl.zeros_like(pattern), pattern)
-    key = pattern.to(unsigned, bitcast=True)
-    return tl.where(pattern < 0, ~key, key | top)
-
-
 @triton.jit(do_not_specialize=["count", "last", "rows"])
 def searched_median_kernel(
     out,
@@ -136,63 +129,83 @@ def searched_median_kernel(
     labelled: tl.constexpr,
     placing: tl.constexpr,
 ):
-    """For lists of any length: the largest key that at most (d - 1) // 2 of d candidates lie below, two bits a pass."""
+    """For lists of any length, which are read once for every step that narrows a bracket around the median."""
     bits: tl.constexpr = wide.primitive_bitwidth
     signed: tl.constexpr = tl.int64 if bits == 64 else tl.int32
     unsigned: tl.constexpr = tl.uint64 if bits == 64 else tl.uint32
-    node, base, alive, writes = rows_of_program(order, count, last, rows, nodes, lanes, shared, ordered, batched)
-    column, inside = columns_of_program(columns, block)
-    begin, end, enter, steps = list_of_row(pointers, node, alive, closed, lanes, shared)
+    infinity: tl.constexpr = float("inf")
+    height: tl.constexpr = 1 if shared else lanes
     stride: tl.constexpr = lanes if shared else 1
-    first = begin
-    if closed:
-        first = begin - 1
-    smaller = ((end - first - 1) // 2).to(tl.int32)[:, None]
-    high: tl.constexpr = float("inf")
+    node, base, alive, _ = rows_of_program(order, count, last, rows, nodes, height, False, ordered, batched)
+    column, inside = columns_of_program(columns, block)
+    begin, end, enter, steps = list_of_row(pointers, node, alive, closed, height, False)
+    candidates = tl.maximum(end - enter, 0).to(tl.int32)[:, None]
+    if shared:
+        enter = enter + tl.arange(0, lanes)
+        steps = (steps + lanes - 1) // lanes
+    least = tl.full((lanes, block), infinity, dtype=wide)
+    most = -least
+    for step in range(0, steps, FURTHER_AHEAD):
+        for ahead in tl.static_range(FURTHER_AHEAD):
+            q = enter + (step + ahead) * stride
+            v = values_at(offers, members, node, base, begin, end, q, column, inside, columns, infinity, closed)
+            v = v.to(wide)
+            v = tl.where(v == v, v, infinity)
+            least = tl.minimum(least, v)
+            most = tl.maximum(most, tl.where((q < end)[:, None], v, -infinity))
+    if shared:
+        least, most = tl.min(least, 0)[None, :], tl.max(most, 0)[None, :]
     top = tl.full((1, 1), 1, dtype=unsigned) << (bits - 1)
-    size = top >> 1
-    key = tl.zeros((lanes, block), dtype=unsigned)
-    for _ in range(bits // 2):
-        below_1 = tl.zeros((lanes, block), dtype=tl.int32)
-        below_2 = tl.zeros((lanes, block), dtype=tl.int32)
-        below_3 = tl.zeros((lanes, block), dtype=tl.int32)
-        for step in range(0, steps, AHEAD):
-            for ahead in tl.static_range(AHEAD):
+    smaller = (candidates - 1) // 2
+    low = ascending_key(least, signed, unsigned, top) - 1
+    high = ascending_key(tl.where(most < least, least, most), signed, unsigned, top)
+    below = tl.zeros((height, block), dtype=tl.int32)
+    upto = below + candidates
+    halving = below
+    active = is_open(low, high, below, upto)
+    while tl.max(tl.max(active.to(tl.int32), 1), 0) > 0:
+        first, second, third = pivots_inside(low, high, below, upto, smaller, halving, wide, signed, top)
+        a, b, c = number_of(first, wide, top), number_of(second, wide, top), number_of(third, wide, top)
+        upto_a = tl.zeros((lanes, block), dtype=tl.int32)
+        upto_b = tl.zeros((lanes, block), dtype=tl.int32)
+        upto_c = tl.zeros((lanes, block), dtype=tl.int32)
+        for step in range(0, steps, FURTHER_AHEAD):
+            for ahead in tl.static_range(FURTHER_AHEAD):
                 q = enter + (step + ahead) * stride
-                v = values_at(offers, members, node, base, begin, end, q, column, inside, columns, high, closed)
-                v_key = ascending_key(v.to(wide), signed, unsigned, top)
-                below_1 += (v_key < key + size).to(tl.int32)
-                below_2 += (v_key < key + size + size).to(tl.int32)
-                below_3 += (v_key < key + size + size + size).to(tl.int32)
+                v = values_at(offers, members, node, base, begin, end, q, column, inside, columns, infinity, closed)
+                v = v.to(wide)
+                upto_a += (v <= a).to(tl.int32)
+                upto_b += (v <= b).to(tl.int32)
+                upto_c += (v <= c).to(tl.int32)
         if shared:
-            below_1 = tl.sum(below_1, 0)[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
-            below_2 = tl.sum(below_2, 0)[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
-            below_3 = tl.sum(below_3, 0)[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
-        digit = (below_1 <= smaller).to(unsigned) + (below_2 <= smaller).to(unsigned)
-        key += (digit + (below_3 <= smaller).to(unsigned)) * size
-        size = size >> 2
-    unknown = tl.zeros((lanes, block), dtype=tl.int32)
+            upto_a, upto_b, upto_c = tl.sum(upto_a, 0)[None, :], tl.sum(upto_b, 0)[None, :], tl.sum(upto_c, 0)[None, :]
+        before = upto - below
+        low, high, below, upto = narrowed(low, high, below, upto, smaller, first, upto_a, active)
+        low, high, below, upto = narrowed(low, high, below, upto, smaller, second, upto_b, active)
+        low, high, below, upto = narrowed(low, high, below, upto, smaller, third, upto_c, active)
+        halving = ((halving == 0) & (2 * (upto - below) > before)).to(tl.int32)
+        active = is_open(low, high, below, upto)
     name = tl.zeros((lanes, block), dtype=tl.int32) + nodes
     unknown_name = name
-    for step in range(0, steps, AHEAD):
-        for ahead in tl.static_range(AHEAD):
+    unknown = tl.zeros((lanes, block), dtype=tl.int32)
+    for step in range(0, steps, FURTHER_AHEAD):
+        for ahead in tl.static_range(FURTHER_AHEAD):
             q = enter + (step + ahead) * stride
             v, label, there = candidates_at(
                 offers, labels, members, node, base, begin, end, q, column, inside, nodes, columns, closed, labelled
             )
             v = v.to(wide)
+            key = ascending_key(v, signed, unsigned, top)
             is_nan = there & (v != v)
             unknown = unknown | is_nan.to(tl.int32)
             unknown_name = tl.where(is_nan, tl.minimum(unknown_name, label), unknown_name)
-            equal = there & (ascending_key(v, signed, unsigned, top) == key)
-            name = tl.where(equal, tl.minimum(name, label), name)
+            name = tl.where(there & (v == v) & (key > low) & (key <= high), tl.minimum(name, label), name)
     if shared:
-        unknown = tl.max(unknown, 0)[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
-        unknown_name = tl.min(unknown_name, 0)[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
-        name = tl.min(name, 0)[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
+        name, unknown_name = tl.min(name, 0)[None, :], tl.min(unknown_name, 0)[None, :]
+        unknown = tl.max(unknown, 0)[None, :]
     name = tl.where(unknown > 0, unknown_name, name)
     own = ((base + node) * columns)[:, None] + column[None, :]
-    mask = writes[:, None] & inside[None, :]
+    mask = alive[:, None] & inside[None, :]
     source = (base[:, None] + name) * columns + column[None, :]
     result = tl.load(x + source, mask=mask & (name < nodes), other=0.0)
     if placing:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graphact.kernels import reference
 from graphact.kernels._gpu_hop import hop_kernel, join_kernel
+from graphact.kernels._gpu_hub import POSITIONS, counting_tile, hub_median_kernel, lay_out_kernel, laying_tile
 from graphact.kernels._gpu_median import RANKED, ranked_median_kernel, searched_median_kernel
 from graphact.kernels._gpu_mix import mix, mix_gradients
 from graphact.kernels._gpu_network import SIZES, network_median_kernel, sorting_network
@@ -24,8 +25,8 @@ from graphact.kernels._gpu_walk import (
     ALONE,
     PIECE,
     THREADS,
-    WIDEST_BLOCK,
     Launch,
+    Tile,
     launches,
     limits,
     one_row,
@@ -49,7 +50,8 @@ __all__ = [
     "turn",
 ]
 
-SEARCHED_BLOCK = 8
+SEARCHED_BLOCK, SEARCHED_LANES, SEARCHED_WARPS = 8, 64, 2
+LAID_OUT = 2**24  # numbers of long lists that may always lie side by side
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTERPRETED = not isinstance(hop_kernel, triton.runtime.JITFunction)
 
@@ -167,11 +169,11 @@ def _median(
     closed: bool,
     shifting: bool,
 ) -> None:
-    """The median of all nodes: short lists by sorting networks, longer ones by other means."""
+    """The median of all nodes: of short lists by sorting networks, of longer ones by counting."""
     short = [size - closed for size in SIZES]
     read = (x, places, lists.pointers, lists.members)
     flags = {"closed": closed, "labelled": False, "placing": True}
-    for launch in launches(lists, *short, RANKED - closed, ALONE):
+    for launch in launches(lists, *short, RANKED - closed, ALONE, 2 * ALONE, *limits(lists)[1:]):
         if launch.longest <= short[-1]:
             size = next(size for size in SIZES if launch.longest <= size - closed)
             network = {"size": size, "network": sorting_network(size), "closed": closed, "shifting": shifting}
@@ -179,10 +181,28 @@ def _median(
             _walk(network_median_kernel, launch, False, x, lists, *outputs, x, weight, *read[2:], **network)
         elif launch.longest <= RANKED - closed:
             _walk(ranked_median_kernel, launch, False, x, lists, values, places, *read, **flags)
+        elif not launch.shared:
+            _walk(searched_median_kernel, launch, False, x, lists, values, places, x, *read, **flags)
         else:
-            _walk(searched_median_kernel, launch, launch.shared, x, lists, values, places, x, *read, **flags)
+            _hub_median(values, places, x, lists, launch, closed)
     if shifting and int(lists.sizes[-1, 0]) > short[-1]:
         _look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=short[-1])
+
+
+def _hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
+    """The median of long lists, as many at a time as a signal has room for."""
+    samples, columns, stride = math.prod(x.shape[:-2]), x.size(-1), launch.longest + closed
+    at_once = min(launch.rows, max(1, max(x.numel(), LAID_OUT) // (samples * columns * stride)))
+    numbers = torch.empty((samples * at_once, columns, stride), dtype=accumulation_dtype(x.dtype), device=x.device)
+    around = (lists.pointers, lists.members, stride)
+    for done in range(0, launch.rows, at_once):
+        some = launch._replace(rows=min(at_once, launch.rows - done), last=launch.last - done)
+        rows = samples * some.rows
+        pieces = {"piece": POSITIONS, "pieces": -(-stride // POSITIONS)}
+        shape = laying_tile(rows, columns)
+        _walk(lay_out_kernel, some, False, x, lists, numbers, x, *around, shape=shape, closed=closed, **pieces)
+        shape = counting_tile(rows, columns, stride)
+        _walk(hub_median_kernel, some, False, x, lists, values, places, numbers, *around, shape=shape, closed=closed)
 
 
 def _pieces(x: Tensor, launch: Launch, dtype: torch.dtype) -> Tensor:
@@ -277,21 +297,27 @@ def _walk(kernel: Any, launch: Launch, shared: bool, x: Tensor, lists: Lists, *t
     """Start the programs of one launch on signals like ``x``."""
     samples, (nodes, columns) = math.prod(x.shape[:-2]), x.shape[-2:]
     rows = samples * launch.rows
-    if "network" in flags:
-        lanes, block, warps, grid = one_row(rows, columns)
-    else:
-        # a search reads a list many times: few columns a program, and many programs
-        widest = SEARCHED_BLOCK if kernel is searched_median_kernel and shared else WIDEST_BLOCK
-        busy = kernel is hop_kernel and flags["op"] in ("max", "min") and flags["shifting"]
-        sparing = kernel is turn_kernel and not flags["shifting"]
-        threads = 32 if busy or sparing else THREADS  # as measured
-        lanes, block, warps, grid = tile(rows, columns, x.element_size(), shared, widest, threads)
-    pieces = launch.pieces if flags.get("piece") else 1
+    lanes, block, warps, grid = flags.pop("shape", None) or _tile_of(kernel, rows, x, shared, flags)
+    pieces = flags.pop("pieces", launch.pieces if flags.get("piece") else 1)
     sizes = (launch.rows, launch.last, rows, nodes, columns)
     flags |= {"shared": shared, "ordered": launch.ordered, "batched": samples > 1}
     options = {"lanes": lanes, "block": block, "wide": wide_type(x), "num_warps": warps}
     with _on_device_of(x):
         kernel[(*grid, pieces)](*tensors, lists.order, *sizes, **options, **flags)
+
+
+def _tile_of(kernel: Any, rows: int, x: Tensor, shared: bool, flags: dict[str, Any]) -> Tile:
+    """The tile that suits a kernel, as measured."""
+    columns, bytes_per_number = x.size(-1), x.element_size()
+    if "network" in flags:
+        return one_row(rows, columns)
+    if kernel is searched_median_kernel and shared:
+        # a search reads a list many times: few columns a program, few threads to agree, and many programs
+        block = min(triton.next_power_of_2(columns), SEARCHED_BLOCK)
+        return Tile(SEARCHED_LANES, block, SEARCHED_WARPS, (rows, triton.cdiv(columns, block)))
+    busy = kernel is hop_kernel and flags["op"] in ("max", "min") and flags["shifting"]
+    sparing = kernel is turn_kernel and not flags["shifting"]
+    return tile(rows, columns, bytes_per_number, shared, threads=32 if busy or sparing else THREADS)
 
 
 def _each_row(kernel: Any, x: Tensor, *tensors: Tensor, **options: Any) -> None:

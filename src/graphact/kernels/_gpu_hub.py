@@ -1,0 +1,168 @@
+"""The median of long lists: their numbers are laid out side by side, then counted as often as it takes.
+
+A search reads a list many times. Where a hub hears a hundred thousand others, following its list each time would keep
+one multiprocessor waiting for memory; side by side, many come at a time, and each column to another program.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs
+
+import triton
+import triton.language as tl
+
+from graphact.kernels._gpu_bracket import ascending_key, is_open, narrowed, number_of, pivots_inside
+from graphact.kernels._gpu_hop import place_of_own
+from graphact.kernels._gpu_walk import Tile, columns_of_program, list_of_row, rows_of_program
+
+POSITIONS = 64  # of a list that a program lays out
+HELD = (256, 512, 1024)  # numbers that one warp counts at a time, without waiting for others
+WIDTH = 2048  # numbers that a program of several warps counts at a time
+
+
+def laying_tile(rows: int, columns: int) -> Tile:
+    """A tile of neighbours and columns."""
+    block = min(triton.next_power_of_2(columns), 64)
+    return Tile(POSITIONS, block, 4, (rows, triton.cdiv(columns, block)))
+
+
+def counting_tile(rows: int, columns: int, longest: int) -> Tile:
+    """A program for each column of each row."""
+    width = next((size for size in HELD if longest <= 2 * size), WIDTH)
+    return Tile(1, width, 1 if width < WIDTH else 4, (rows, columns))
+
+
+@triton.jit(do_not_specialize=["count", "last", "rows", "stride"])
+def lay_out_kernel(
+    numbers,
+    x,
+    pointers,
+    members,
+    stride,
+    order,
+    count,
+    last,
+    rows,
+    nodes,
+    columns,
+    lanes: tl.constexpr,
+    block: tl.constexpr,
+    wide: tl.constexpr,
+    shared: tl.constexpr,
+    ordered: tl.constexpr,
+    batched: tl.constexpr,
+    closed: tl.constexpr,
+    piece: tl.constexpr,
+):
+    """Row r, column c, candidate k go to ``numbers[r, c, k]``; in a closed neighbourhood the node itself comes last."""
+    tl.static_assert(lanes == piece and not shared)
+    tl.static_assert(numbers.dtype.element_ty == wide)
+    node, base, alive, _ = rows_of_program(order, count, last, rows, nodes, 1, False, ordered, batched)
+    column, inside = columns_of_program(columns, block)
+    begin, end, _, _ = list_of_row(pointers, node, alive, False, 1, False)
+    k = tl.program_id(2) * piece + tl.arange(0, piece)
+    degree = (end - begin).to(tl.int32)
+    j = tl.load(members + begin + k, mask=k < degree, other=0).to(tl.int64)
+    candidates = degree
+    if closed:
+        j = tl.where(k == degree, node, j)
+        candidates = degree + 1
+    at = ((base + j) * columns)[:, None] + column[None, :]
+    value = tl.load(x + at, mask=(k < candidates)[:, None] & inside[None, :], other=0.0).to(wide)
+    to = (tl.program_id(0).to(tl.int64) * columns + column)[:, None] * stride + k[None, :]
+    tl.store(numbers + to, tl.trans(value), mask=inside[:, None] & (k < candidates)[None, :])
+
+
+@triton.jit(do_not_specialize=["count", "last", "rows", "stride"])
+def hub_median_kernel(
+    values,
+    places,
+    numbers,
+    pointers,
+    members,
+    stride,
+    order,
+    count,
+    last,
+    rows,
+    nodes,
+    columns,
+    lanes: tl.constexpr,
+    block: tl.constexpr,
+    wide: tl.constexpr,
+    shared: tl.constexpr,
+    ordered: tl.constexpr,
+    batched: tl.constexpr,
+    closed: tl.constexpr,
+):
+    """See :func:`graphact.kernels.reference.hop` with the median, for one column of a list that is laid out."""
+    tl.static_assert(lanes == 1 and not shared)
+    bits: tl.constexpr = wide.primitive_bitwidth
+    signed: tl.constexpr = tl.int64 if bits == 64 else tl.int32
+    unsigned: tl.constexpr = tl.uint64 if bits == 64 else tl.uint32
+    infinity: tl.constexpr = float("inf")
+    node, base, alive, _ = rows_of_program(order, count, last, rows, nodes, 1, False, ordered, batched)
+    begin, end, _, _ = list_of_row(pointers, node, alive, False, 1, False)
+    degree = (end - begin).to(tl.int32)
+    candidates = degree
+    if closed:
+        candidates = degree + 1
+    amount = tl.max(candidates, 0)
+    numbers += (tl.program_id(0).to(tl.int64) * columns + tl.program_id(1)) * stride
+    slot = tl.arange(0, block)
+    least = tl.full((block,), infinity, dtype=wide)
+    most = -least
+    unknown = tl.zeros((block,), dtype=tl.int32) + amount
+    for start in range(0, amount, block):
+        k = start + slot
+        v = tl.load(numbers + k, mask=k < amount, other=infinity)
+        unknown = tl.where(v == v, unknown, tl.minimum(unknown, k))
+        v = tl.where(v == v, v, infinity)
+        least = tl.minimum(least, v)
+        most = tl.maximum(most, tl.where(k < amount, v, -infinity))
+    top = tl.full((1,), 1, dtype=unsigned) << (bits - 1)
+    smaller = (candidates - 1) // 2
+    low = ascending_key(tl.min(least, 0) + tl.zeros((1,), dtype=wide), signed, unsigned, top) - 1
+    high = ascending_key(tl.max(most, 0) + tl.zeros((1,), dtype=wide), signed, unsigned, top)
+    below = 0 * candidates
+    upto = candidates
+    halving = below
+    active = is_open(low, high, below, upto)
+    while tl.max(active.to(tl.int32), 0) > 0:
+        first, second, third = pivots_inside(low, high, below, upto, smaller, halving, wide, signed, top)
+        a, b, c = number_of(first, wide, top), number_of(second, wide, top), number_of(third, wide, top)
+        upto_a = tl.zeros((block,), dtype=tl.int32)
+        upto_b = tl.zeros((block,), dtype=tl.int32)
+        upto_c = tl.zeros((block,), dtype=tl.int32)
+        for start in range(0, amount, block):
+            k = start + slot
+            v = tl.load(numbers + k, mask=k < amount, other=infinity)
+            upto_a += (v <= a).to(tl.int32)
+            upto_b += (v <= b).to(tl.int32)
+            upto_c += (v <= c).to(tl.int32)
+        before = upto - below
+        both = tl.sum(upto_a.to(tl.int64) + (upto_b.to(tl.int64) << 32), 0)
+        low, high, below, upto = narrowed(low, high, below, upto, smaller, first, both.to(tl.int32), active)
+        low, high, below, upto = narrowed(low, high, below, upto, smaller, second, (both >> 32).to(tl.int32), active)
+        low, high, below, upto = narrowed(low, high, below, upto, smaller, third, tl.sum(upto_c, 0), active)
+        halving = ((halving == 0) & (2 * (upto - below) > before)).to(tl.int32)
+        active = is_open(low, high, below, upto)
+    place = tl.zeros((block,), dtype=tl.int32) + amount
+    for start in range(0, amount, block):
+        k = start + slot
+        v = tl.load(numbers + k, mask=k < amount, other=0.0)
+        key = ascending_key(v, signed, unsigned, top)
+        found = (k < amount) & (v == v) & (key > low) & (key <= high)
+        place = tl.where(found & (k < degree), tl.minimum(place, k), place)
+    place = tl.min(place, 0) + 0 * degree
+    unknown = tl.min(tl.where(unknown < degree, unknown, amount), 0) + 0 * degree
+    if closed:
+        before_own = place_of_own(members, begin, end, node).to(tl.int32)
+        itself = tl.load(numbers + degree)
+        key = ascending_key(itself, signed, unsigned, top)
+        is_median = (itself == itself) & (key > low) & (key <= high)
+        place = tl.where(is_median & (place >= before_own), degree, tl.minimum(place, degree))
+        unknown = tl.where((itself != itself) & (unknown >= before_own), degree, unknown)
+    place = tl.where(unknown < candidates, unknown, place)
+    result = tl.load(numbers + place, mask=place < candidates, other=0.0)
+    own = (base + node) * columns + tl.program_id(1)
+    tl.store(values + own, result.to(values.dtype.element_ty), mask=alive)
+    tl.store(places + own, place.to(places.dtype.element_ty), mask=alive)
