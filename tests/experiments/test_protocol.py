@@ -53,6 +53,14 @@ def test_keys_depend_on_everything_that_decides_the_result():
     assert [cell.key for cell in cells_of(protocol, 0)] == [cell.key for cell in cells_of(protocol, 0)]
 
 
+def test_options_that_are_not_used_do_not_change_keys():
+    """Results of earlier versions stay valid."""
+    settings = cells_of(find_protocol("consensus", "paper"), 0)[0].settings()
+    assert not {"preparation", "task_options", "later_order", "schedule", "weight_decay"} & set(settings)
+    settings = cells_of(find_protocol("consensus", "best"), 0)[0].settings()
+    assert (settings["preparation"], settings["later_order"], settings["schedule"]) == ("by-centrality", 2, "cosine")
+
+
 def test_every_experiment_has_every_preset():
     for preset in PRESETS:
         for experiment in EXPERIMENTS:

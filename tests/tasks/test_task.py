@@ -68,8 +68,9 @@ def test_moving_keeps_everything_else():
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"inputs": torch.zeros(6, 4, 1)}, ValueError, r"inputs must have the shape \(M, 3, 1\), got \(6, 4, 1\)"),
+        ({"inputs": torch.zeros(6, 4, 1)}, ValueError, r"inputs must have the shape \(M, 3, F\), got \(6, 4, 1\)"),
         ({"inputs": torch.zeros(6, 3)}, ValueError, "inputs must have the shape"),
+        ({"inputs": torch.zeros(6, 3, 0)}, ValueError, "inputs must have the shape"),
         ({"targets": torch.zeros(6)}, ValueError, r"targets must have the shape \(6, 3, 1\), got \(6,\)"),
         ({"node": 1}, ValueError, r"targets must have the shape \(6,\)"),
         ({"node": 3, "targets": torch.zeros(6)}, ValueError, "node must be None or from 0 to 2, got 3"),

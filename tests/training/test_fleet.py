@@ -31,7 +31,7 @@ def make_models(count, **options):
     return [GCNN([1, 3, 2], **options).double() for _ in range(count)]
 
 
-def histories(trainee):
+def histories(trainee, **changes):
     """Loss of each model in every step."""
     seen = []
 
@@ -46,7 +46,7 @@ def histories(trainee):
 
         return step
 
-    train(trainee, SETTINGS.__class__(**{**dataclasses.asdict(SETTINGS), "epochs": 13}), make_step=make_step)
+    train(trainee, dataclasses.replace(SETTINGS, epochs=13, **changes), make_step=make_step)
     return torch.stack(seen)
 
 
@@ -78,6 +78,23 @@ def test_regression_at_all_nodes_with_high_order(model):
     together = histories(Fleet(models, tasks))
     for number in range(2):
         single = histories(OneModel(alone[number], tasks[number], seed=number))
+        torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("activation", ["max-ga", "kernel-ga", "relu"])
+def test_several_input_features_with_decay_and_schedule(activation):
+    tasks = tasks_with_few_samples(consensus_tasks(graphs=2, splits=1, dtype=torch.float64), 300, 30, 30)
+    tasks = [
+        dataclasses.replace(task, inputs=torch.cat([task.inputs, task.inputs.square(), task.inputs.abs()], dim=-1))
+        for task in tasks
+    ]
+    torch.manual_seed(4)
+    models = [GCNN([3, 4, 2], [3, 1], activation, bias=True, gamma=0.5).double() for _ in tasks]
+    alone = [copy.deepcopy(model) for model in models]
+    options = {"schedule": "cosine", "weight_decay": 0.3}
+    together = histories(Fleet(models, tasks), **options)
+    for number in range(2):
+        single = histories(OneModel(alone[number], tasks[number], seed=number), **options)
         torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
 
 

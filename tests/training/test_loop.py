@@ -33,7 +33,7 @@ class Scripted:
 
     def __init__(self, script, higher_is_better=True):
         self.script, self.higher_is_better = iter(script), higher_is_better
-        self.parameters = [torch.zeros(2, requires_grad=True)]
+        self.parameters, self.biases = [torch.zeros(2, requires_grad=True)], []
         self.seeds, self.num_samples = torch.tensor([0, 1]), 4
         self.calls = 0
 

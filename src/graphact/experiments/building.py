@@ -12,20 +12,32 @@ from graphact.tasks import (
     Task,
     consensus_tasks,
     denoising_tasks,
+    prepared,
     recommendation_tasks,
     source_localization_tasks,
 )
 
 
 def make_tasks(protocol: Protocol, condition: dict[str, Any], seed: int, data: Path | None) -> list[Task]:
-    """The tasks of all replicas of a cell."""
+    """The tasks of all replicas of a cell, with signals as they come."""
+    options = protocol.task_options
     if protocol.experiment == "source-localization":
-        return source_localization_tasks(protocol.graphs, protocol.splits, protocol.nodes, seed)
+        return source_localization_tasks(protocol.graphs, protocol.splits, protocol.nodes, seed, **options)
     if protocol.experiment == "consensus":
-        return consensus_tasks(protocol.graphs, protocol.splits, seed)
+        return consensus_tasks(protocol.graphs, protocol.splits, seed, **options)
     if protocol.experiment == "denoising":
-        return denoising_tasks(protocol.splits, seed, snrs_db=(condition["snr_db"],), directory=data)
-    return recommendation_tasks((condition["film"],), protocol.splits, seed, directory=data)
+        return denoising_tasks(protocol.splits, seed, snrs_db=(condition["snr_db"],), directory=data, **options)
+    return recommendation_tasks((condition["film"],), protocol.splits, seed, directory=data, **options)
+
+
+def prepare_tasks(
+    protocol: Protocol, condition: dict[str, Any], plain: list[Task], seed: int, data: Path | None
+) -> list[Task]:
+    """The same tasks as networks see them."""
+    if protocol.preparation == "fill-in":
+        options = {**protocol.task_options, "inputs": "filled in"}
+        return recommendation_tasks((condition["film"],), protocol.splits, seed, directory=data, **options)
+    return prepared(plain, protocol.preparation)
 
 
 def make_models(cell: Cell, tasks: list[Task]) -> list[GraphModule]:
@@ -34,23 +46,26 @@ def make_models(cell: Cell, tasks: list[Task]) -> list[GraphModule]:
     with torch.random.fork_rng(devices=[]):
         for replica in range(len(tasks)):
             torch.manual_seed(seed_of("replica", cell.seed, replica))
-            models.append(make_model(cell, tasks[0].out_features))
+            models.append(make_model(cell, tasks[0].inputs.size(-1), tasks[0].out_features))
     return models
 
 
-def make_model(cell: Cell, out_features: int) -> GraphModule:
+def make_model(cell: Cell, in_features: int, out_features: int) -> GraphModule:
     """A network of the shape of a cell."""
-    features = [1, *[cell.features] * cell.protocol.layers]
+    protocol = cell.protocol
+    features = [in_features, *[cell.features] * protocol.layers]
+    later = cell.order if protocol.later_order is None else protocol.later_order
+    order = [cell.order, *[later] * (protocol.layers - 1)]
     if cell.method == "fir":
-        return FIR(features, cell.order, out_features, bias=cell.protocol.bias)
+        return FIR(features, order, out_features, bias=protocol.bias)
     return GCNN(
         features,
-        cell.order,
+        order,
         cell.method,
         cell.hops or 1,
         out_features,
-        bias=cell.protocol.bias,
-        per_feature=cell.protocol.per_feature,
+        bias=protocol.bias,
+        per_feature=protocol.per_feature,
     )
 
 

@@ -37,6 +37,10 @@ class Protocol:
         training: epochs, batch size, optimizer.
         bias: constants in the filter banks.
         per_feature: activation weights for each feature, rather than shared.
+        preparation: what nodes make of their signals before the network sees them; see
+            :func:`graphact.tasks.prepared`.
+        task_options: further arguments of the function that makes the tasks.
+        later_order: filter order of all layers but the first, where it is another.
     """
 
     experiment: str
@@ -57,6 +61,9 @@ class Protocol:
     loss_realizations: int = 0
     bias: bool = False
     per_feature: bool = True
+    preparation: str = "none"
+    task_options: Mapping[str, Any] = field(default_factory=dict)
+    later_order: int | None = None
 
     def __post_init__(self) -> None:
         for method in self.methods:
@@ -96,9 +103,9 @@ class Cell:
         return " ".join(words)
 
     def settings(self) -> dict[str, Any]:
-        """Everything its result depends on, as JSON values."""
+        """Everything its result depends on, as JSON values; options that are not used are not named."""
         protocol = self.protocol
-        return {
+        settings = {
             "experiment": protocol.experiment,
             "protocol": protocol.name,
             "method": self.method,
@@ -121,6 +128,14 @@ class Cell:
             "loss_probabilities": list(protocol.loss_probabilities),
             "loss_realizations": protocol.loss_realizations,
         }
+        options = {
+            "preparation": (protocol.preparation, "none"),
+            "task_options": (dict(protocol.task_options), {}),
+            "later_order": (protocol.later_order, None),
+            "schedule": (protocol.training.schedule, "constant"),
+            "weight_decay": (protocol.training.weight_decay, 0.0),
+        }
+        return settings | {name: value for name, (value, usual) in options.items() if value != usual}
 
     @property
     def key(self) -> str:

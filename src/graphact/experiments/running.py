@@ -10,12 +10,13 @@ from typing import Protocol as Interface
 import torch
 
 import graphact
-from graphact.experiments.building import make_models, make_tasks, seed_of
+from graphact.experiments.building import make_models, make_tasks, prepare_tasks, seed_of
 from graphact.experiments.protocol import Cell, Protocol, cells_of, file_key
 from graphact.experiments.store import Row, Store
 from graphact.nn import GraphModule
 from graphact.nn.activation import MixedActivation
 from graphact.tasks import Task, baselines
+from graphact.tasks.preparation import OF_SIGNALS
 from graphact.training import Fleet, StackedGraphs
 
 CHECKPOINT_SECONDS = 20.0
@@ -78,27 +79,29 @@ def run_protocol(
     watcher = Quiet() if watcher is None else watcher
     cells = cells_of(protocol, seed)
     watcher.plan(len(cells), sum(store.is_finished(cell.key) for cell in cells))
-    tasks_for: dict[str, list[Task]] = {}
+    made_for, plain, tasks = "", list[Task](), list[Task]()
     for cell in cells:
         condition = dict(cell.condition)
         name, baseline_key = repr(sorted(condition.items())), key_of_baselines(protocol, condition, seed)
         if store.is_finished(cell.key) and store.is_finished(baseline_key):
             continue
-        if name not in tasks_for:
-            tasks_for = {name: make_tasks(protocol, condition, seed, data)}
+        if name != made_for:
+            made_for, plain = name, make_tasks(protocol, condition, seed, data)
+            tasks = prepare_tasks(protocol, condition, plain, seed, data)
         with store.claim(baseline_key) as mine:
             if mine and not store.is_finished(baseline_key):
-                store.finish(baseline_key, run_baselines(protocol, condition, tasks_for[name], seed))
+                store.finish(baseline_key, run_baselines(protocol, condition, plain, seed))
         with store.claim(cell.key) as mine:
             if mine and not store.is_finished(cell.key):
                 watcher.start(cell.title, protocol.training.epochs)
-                rows = run_cell(cell, tasks_for[name], store, device, watcher.epoch, checkpoint_seconds)
+                rows = run_cell(cell, plain, tasks, store, device, watcher.epoch, checkpoint_seconds)
                 store.finish(cell.key, rows)
                 watcher.finish(cell.title, rows)
 
 
 def run_cell(
     cell: Cell,
+    plain: list[Task],
     tasks: list[Task],
     store: Store,
     device: str,
@@ -117,7 +120,7 @@ def run_cell(
         checkpoint=store.checkpoint(cell.key),
         every=Timer(checkpoint_seconds),
     )
-    under_loss = {p: lossy_metric(fleet, tasks, p, cell) for p in cell.protocol.loss_probabilities}
+    under_loss = {p: lossy_metric(fleet, plain, p, cell) for p in cell.protocol.loss_probabilities}
     common = {
         **stamp(cell.protocol, device),
         "kind": "model",
@@ -150,17 +153,27 @@ def run_cell(
     return rows
 
 
-def lossy_metric(fleet: Fleet, tasks: list[Task], probability: float, cell: Cell) -> list[float]:
-    """The test metric of each model, averaged over graphs that lost links; models on one graph lose the same ones."""
+def lossy_metric(fleet: Fleet, plain: list[Task], probability: float, cell: Cell) -> list[float]:
+    """The test metric of each model, averaged over graphs that lost links; models on one graph lose the same ones.
+
+    What nodes make of their signals, they then make with the links that are left.
+    """
     total = torch.zeros(len(fleet), dtype=torch.float64)
-    graphs = {id(task.graph): task.graph for task in tasks}
+    graphs = {id(task.graph): task.graph for task in plain}
+    prepare = OF_SIGNALS.get(cell.protocol.preparation)
     for realization in range(cell.protocol.loss_realizations):
         thinned = {}
         for number, (key, graph) in enumerate(graphs.items()):
             generator = torch.Generator().manual_seed(seed_of("loss", cell.seed, number, realization, probability))
             thin = graph.drop_edges(probability, generator=generator)
             thinned[key] = thin.to(fleet.seeds.device, fleet.inputs.dtype)
-        total += fleet.metric("test", StackedGraphs([thinned[id(task.graph)] for task in tasks])).double().cpu()
+        stacked = StackedGraphs([thinned[id(task.graph)] for task in plain])
+        inputs = None
+        if prepare is not None:
+            owners = [plain[number] for number in fleet.first_owners()]
+            signals = [(task.inputs.to(fleet.inputs), thinned[id(task.graph)]) for task in owners]
+            inputs = torch.stack([prepare(signal, graph) for signal, graph in signals])
+        total += fleet.metric("test", stacked, inputs).double().cpu()
     return (total / cell.protocol.loss_realizations).tolist()
 
 

@@ -6,9 +6,12 @@ from graphact.tasks.data import FileStatus, check, data_directory, fetch, locate
 from graphact.tasks.datasets import DATASETS, DataError, DataFile
 from graphact.tasks.denoising import denoising, denoising_tasks
 from graphact.tasks.download import Progress, show_progress
+from graphact.tasks.fill_in import FillIn
 from graphact.tasks.film_graph import film_graph
+from graphact.tasks.local_estimate import with_local_estimate
 from graphact.tasks.molene import Temperatures, read_molene
 from graphact.tasks.movielens import Ratings, read_movielens
+from graphact.tasks.preparation import prepared
 from graphact.tasks.recommendation import FILMS, recommendation, recommendation_tasks
 from graphact.tasks.scoring import loss_of, metric_of
 from graphact.tasks.source_localization import source_localization, source_localization_tasks
@@ -21,6 +24,7 @@ __all__ = [
     "DataError",
     "DataFile",
     "FileStatus",
+    "FillIn",
     "Progress",
     "Ratings",
     "Task",
@@ -38,6 +42,7 @@ __all__ = [
     "locate",
     "loss_of",
     "metric_of",
+    "prepared",
     "read_molene",
     "read_movielens",
     "recommendation",
@@ -45,4 +50,5 @@ __all__ = [
     "show_progress",
     "source_localization",
     "source_localization_tasks",
+    "with_local_estimate",
 ]

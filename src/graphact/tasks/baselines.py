@@ -19,7 +19,7 @@ def baselines(task: Task, *, order: int = 35) -> dict[str, float]:
     - source localization: "chance";
     - consensus: "answer zero", "least-squares FIR";
     - denoising: "leave the noise in", "mean of the hour over stations + station offset", "centralised linear least
-      squares on all stations", and the same with a constant;
+      squares on all stations", the same with a constant, and "centralised Wiener filter", which knows the noise;
     - recommendation: "mean of the training ratings", "user's mean + offset", "ridge regression on the user's centred
       ratings".
 
@@ -76,11 +76,16 @@ def denoising(task: Task) -> dict[str, float]:
     with_constant = torch.cat([noisy, torch.ones_like(mean_of_hour)], dim=1)
     linear = noisy @ least_squares(noisy[task.train], clean[task.train])
     affine = with_constant @ least_squares(with_constant[task.train], clean[task.train])
+    mean, centred = clean[task.train].mean(dim=0), (clean - clean[task.train].mean(dim=0))[task.train]
+    covariance = centred.T @ centred / len(task.train)
+    noise = task.details["noise_kelvin"] ** 2 * torch.eye(len(covariance), dtype=torch.float64)
+    wiener = mean + (noisy - mean) @ torch.linalg.solve(covariance + noise, covariance)
     answers = {
         "leave the noise in": noisy,
         "mean of the hour over stations + station offset": mean_of_hour + offset,
         "centralised linear least squares on all stations": linear,
         "centralised linear least squares on all stations, with a constant": affine,
+        "centralised Wiener filter": wiener,
     }
     return {name: score_on_test(task, answer.unsqueeze(-1)) for name, answer in answers.items()}
 

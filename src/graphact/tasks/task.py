@@ -20,7 +20,7 @@ class Task:
     Attributes:
         name: "source-localization", "consensus", "denoising" or "recommendation".
         graph: the shift operator S, an adjacency matrix divided by its largest eigenvalue magnitude.
-        inputs: ``(M, N, 1)``, M signals on the N nodes.
+        inputs: ``(M, N, F)``, M signals of F features on the N nodes; a task as the paper has it has one feature.
         targets: ``(M,)`` classes (int64) or numbers where ``node`` is set, ``(M, N, 1)`` numbers otherwise.
         train: indices of the samples to learn from; the three index tensors (int64) share no sample.
         validation: indices of the samples to choose with; empty where a task has none.
@@ -51,8 +51,8 @@ class Task:
         check_choice("metric", self.metric, tuple(METRICS))
         check_integer("out_features", self.out_features, minimum=1)
         count, nodes = check_tensor("inputs", self.inputs).size(0), self.graph.num_nodes
-        if self.inputs.shape != (count, nodes, 1):
-            raise ValueError(f"inputs must have the shape (M, {nodes}, 1), got {tuple(self.inputs.shape)}")
+        if self.inputs.dim() != 3 or self.inputs.size(1) != nodes or self.inputs.size(2) == 0:
+            raise ValueError(f"inputs must have the shape (M, {nodes}, F), got {tuple(self.inputs.shape)}")
         if self.node is not None and not 0 <= check_integer("node", self.node, minimum=0) < nodes:
             raise ValueError(f"node must be None or from 0 to {nodes - 1}, got {self.node}")
         expected = (count, nodes, 1) if self.node is None else (count,)

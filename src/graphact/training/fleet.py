@@ -90,6 +90,7 @@ class Fleet:
             for name in states[0]
         }
         self.parameters = list(self.state.values())
+        self.biases = [parameter for name, parameter in self.state.items() if name.endswith("bias")]
         self.shifted_inputs = self._shift_inputs(tasks)
         self.num_samples = self.splits["train"].size(1)
         self.higher_is_better = self.task.higher_is_better
@@ -126,8 +127,7 @@ class Fleet:
 
     def _shift_inputs(self, tasks: Sequence[Task]) -> ShiftedInputs:
         """All shifts that the first filter bank and the activation after it need."""
-        first_of = {owner: number for number, owner in reversed(list(enumerate(self.owner.tolist())))}
-        graphs = [tasks[first_of[owner]].graph for owner in range(len(first_of))]
+        graphs = [tasks[number].graph for number in self.first_owners()]
         stacked = StackedGraphs(move_graphs(graphs, self.inputs.device, self.inputs.dtype))
         taps, bias = self._bank(0)
         hops = 0
@@ -136,6 +136,11 @@ class Fleet:
         if isinstance(self.template, GCNN) and self.template.activation.endswith("-ga") and not cheap_shifts:
             hops = self.template.hops
         return ShiftedInputs(self.inputs, stacked, self.owner, taps.size(1) - 1, hops, bias is not None)
+
+    def first_owners(self) -> list[int]:
+        """For each of the distinct pairs of signals and graph, the first model that has it."""
+        first = {owner: number for number, owner in reversed(list(enumerate(self.owner.tolist())))}
+        return [first[owner] for owner in range(len(first))]
 
     def write_back(self) -> None:
         """Copy the parameters to the modules the fleet was made of."""
@@ -148,7 +153,7 @@ class Fleet:
         """The answers that count: ``(R, B, out_features)`` at one node each, or ``(R, B, N, out_features)``.
 
         Args:
-            x: ``(R, B, N, 1)``.
+            x: ``(R, B, N, F)``.
             graphs: other graphs than those of the tasks, such as thinned ones.
         """
         graphs = self.graphs if graphs is None else graphs
@@ -210,10 +215,13 @@ class Fleet:
             read = read + self.state["readout.bias"].unsqueeze(1)
         return read.view(*x.shape[:-1], -1)
 
-    def answers(self, samples: Tensor, graphs: StackedGraphs | None = None) -> tuple[Tensor, Tensor]:
+    def answers(
+        self, samples: Tensor, graphs: StackedGraphs | None = None, inputs: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """What the models say to samples ``(R, B)`` of their tasks, and what they should say."""
         if graphs is not None:
-            return self.forward(self.inputs[self.owner.unsqueeze(1), samples], graphs), self._targets(samples)
+            inputs = self.inputs if inputs is None else inputs
+            return self.forward(inputs[self.owner.unsqueeze(1), samples], graphs), self._targets(samples)
         signal = FilteredInputs(self.shifted_inputs, samples, self.graphs, *self._bank(0))
         return self._after_first_filter(signal, self.graphs), self._targets(samples)
 
@@ -226,12 +234,17 @@ class Fleet:
         return loss_of(self.task.loss, *self.answers(samples), leading=1)
 
     @torch.no_grad()
-    def metric(self, split: str, graphs: StackedGraphs | None = None) -> Tensor:
+    def metric(self, split: str, graphs: StackedGraphs | None = None, inputs: Tensor | None = None) -> Tensor:
         """The metric ``(R,)`` of each model on its ``"train"``, ``"validation"`` or ``"test"`` samples.
 
         It is NaN for models whose training never gave a finite validation metric.
+
+        Args:
+            split: which samples.
+            graphs: other graphs than those of the tasks, such as thinned ones.
+            inputs: the signals on these graphs, like ``self.inputs``, where they depend on the graph.
         """
-        metric = metric_of(self.task.metric, *self.answers(self.splits[split], graphs), leading=1)
+        metric = metric_of(self.task.metric, *self.answers(self.splits[split], graphs, inputs), leading=1)
         return metric.masked_fill(self.diverged, torch.nan)
 
     def validate(self) -> Tensor | None:

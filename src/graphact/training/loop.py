@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphact.training.checkpoint import read_checkpoint, write_checkpoint
+from graphact.training.optimizer import make_optimizer, set_learning_rate
 from graphact.training.settings import TrainingSettings
 from graphact.training.shuffling import epoch_order
 
@@ -16,6 +17,7 @@ class Trainee(Protocol):
     """What the loop needs to know of the R models it trains; all are trained on equally many samples."""
 
     parameters: list[Tensor]
+    biases: list[Tensor]  # those of the parameters that do not decay
     seeds: Tensor  # (R,)
     num_samples: int
     higher_is_better: bool
@@ -83,21 +85,14 @@ def train(
         every: asked after each epoch whether to write the checkpoint now.
         make_step: how to make the function that takes positions ``(R, B)``, makes one step and returns the losses.
     """
-    on_device = trainee.seeds.is_cuda
-    optimizer = torch.optim.Adam(
-        trainee.parameters,
-        lr=settings.learning_rate,
-        betas=settings.betas,
-        foreach=not on_device,
-        fused=on_device,
-        capturable=on_device,
-    )
+    optimizer = make_optimizer(trainee.parameters, trainee.biases, settings, on_device=trainee.seeds.is_cuda)
     selection = Selection(trainee)
     done = 0
     if checkpoint is not None and checkpoint.exists():
         done = read_checkpoint(checkpoint, trainee.parameters, optimizer, selection)
     step = plain_step(trainee, optimizer) if make_step is None else make_step(trainee, optimizer)
     for epoch in range(done + 1, settings.epochs + 1):
+        set_learning_rate(optimizer, settings, epoch)
         order = epoch_order(trainee.seeds, epoch, trainee.num_samples)
         losses = [step(positions) for positions in order.split(settings.batch_size, dim=1)]
         if not selection.update(trainee, epoch, settings.patience):

@@ -78,6 +78,11 @@ class OneModel:
     def __init__(self, model: nn.Module, task: Task, seed: int) -> None:
         self.model, self.task = model, task
         self.parameters: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.biases: list[Tensor] = [
+            parameter
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad and name.endswith("bias")
+        ]
         if not self.parameters:
             raise ValueError(f"model must have parameters to train, got {type(model).__name__} with none")
         self.best: dict[str, Any] | None = None  # parameters and buffers, such as running means
