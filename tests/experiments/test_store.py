@@ -26,6 +26,43 @@ def test_rows_come_back_as_written(store):
     assert store.rows() == [{"value": 3.0}, {"value": 2.0}]
 
 
+def test_packed_rows_are_the_same_rows(store):
+    rows = {"b": [{"value": 2.0}], "a": [{"value": 1.0}, {"value": float("inf")}]}
+    for key, some in rows.items():
+        store.finish(key, some)
+    with store.claim("c"):
+        pass
+    store.pack()
+    first = {file.name: file.read_bytes() for file in (store.directory / "rows").iterdir()}
+    assert sorted(first) == ["a.json.gz", "b.json.gz"]
+    assert not (store.directory / "checkpoints").exists()
+    assert store.rows() == [*rows["a"], *rows["b"]]
+    assert store.is_finished("a")
+    assert not store.is_finished("c")
+    store.create("graphact run x")
+    store.finish("a", [{"value": 3.0}])  # newer than the packed one
+    assert store.rows() == [{"value": 3.0}, {"value": 2.0}]
+    store.finish("a", rows["a"])
+    store.pack()
+    assert {file.name: file.read_bytes() for file in (store.directory / "rows").iterdir()} == first
+
+
+def test_checkpoints_are_not_packed_away(store):
+    store.checkpoint("a").write_bytes(b"half")
+    store.pack()
+    assert store.checkpoint("a").exists()
+
+
+def test_damaged_packed_rows_are_named(store):
+    store.finish("a", [{"value": 1.0}])
+    store.pack()
+    file = store.directory / "rows" / "a.json.gz"
+    for content in (file.read_bytes()[:-9], b"no gzip"):
+        file.write_bytes(content)
+        with pytest.raises(StoreError, match="a.json.gz is damaged"):
+            store.rows()
+
+
 def test_all_commands_are_noted_once(store):
     store.create("graphact run y")
     store.create("graphact run x")

@@ -65,12 +65,19 @@ def test_denoising(molene_folder):
     affine = np.hstack([x, constant])
     linear_weights = np.linalg.lstsq(x[train], y[train], rcond=None)[0]
     affine_weights = np.linalg.lstsq(affine[train], y[train], rcond=None)[0]
+    # one station at a time: E[(x - m)(x - m)^T] w = E[(x - m) (y_i - m_i)], with the noise added to the clean moments
+    mean = y[train].mean(0)
+    clean = (y[train] - mean).T @ (y[train] - mean) / len(train)
+    noisy = clean + task.details["noise_kelvin"] ** 2 * np.eye(len(clean))
+    filters = [np.linalg.solve(noisy, clean[:, station]) for station in range(len(clean))]
+    wiener = np.stack([mean[i] + (x[test] - mean) @ filters[i] for i in range(len(clean))], axis=1)
     assert list(found.values()) == pytest.approx(
         [
             rmse(x[test] - y[test]),
             rmse(hour[test] + offset - y[test]),
             rmse(x[test] @ linear_weights - y[test]),
             rmse(affine[test] @ affine_weights - y[test]),
+            rmse(wiener - y[test]),
         ]
     )
 

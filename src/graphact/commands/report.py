@@ -13,6 +13,7 @@ def add_to(commands: Any) -> None:
         description="Write tables, figures and the HTML page again.",
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="a folder that graphact run has written")
+    parser.add_argument("--pack", action="store_true", help="compress the rows as well, to keep or to publish them")
     parser.set_defaults(command=report)
 
 
@@ -21,4 +22,7 @@ def report(options: argparse.Namespace) -> int:
     from graphact.commands.run import finish
     from graphact.experiments.store import Store
 
-    return finish(Store(options.directory))
+    store = Store(options.directory)
+    if options.pack:
+        store.pack()
+    return finish(store)

@@ -71,7 +71,7 @@ RECOMMENDATION_CONVERGED = replace(
     name="converged",
     splits=20,
     bias=True,
-    task_options={"validation_fraction": 0.0},
+    task_options={"similarity": "co-rated-variance", "validation_fraction": 0.0},
 )
 
 PAPER = {

@@ -15,7 +15,7 @@ from graphact.experiments.protocol import Cell, Protocol, cells_of, file_key
 from graphact.experiments.store import Row, Store
 from graphact.nn import GraphModule
 from graphact.nn.activation import MixedActivation
-from graphact.tasks import Task, baselines
+from graphact.tasks import Task, baselines, prepared_baselines
 from graphact.tasks.preparation import OF_SIGNALS
 from graphact.training import Fleet, StackedGraphs
 
@@ -90,7 +90,7 @@ def run_protocol(
             tasks = prepare_tasks(protocol, condition, plain, seed, data)
         with store.claim(baseline_key) as mine:
             if mine and not store.is_finished(baseline_key):
-                store.finish(baseline_key, run_baselines(protocol, condition, plain, seed))
+                store.finish(baseline_key, run_baselines(protocol, condition, plain, tasks, seed))
         with store.claim(cell.key) as mine:
             if mine and not store.is_finished(cell.key):
                 watcher.start(cell.title, protocol.training.epochs)
@@ -146,6 +146,7 @@ def run_cell(
             **learned(model),
         }
         rows.append(row)
+        row = {**row, "beta": None, "weights": None}  # said once
         rows += [
             {**row, "condition": {**cell.condition, "loss_probability": p}, "value": values[replica]}
             for p, values in under_loss.items()
@@ -192,24 +193,29 @@ def key_of_baselines(protocol: Protocol, condition: dict[str, Any], seed: int) -
     return file_key("baselines", settings)
 
 
-def run_baselines(protocol: Protocol, condition: dict[str, Any], tasks: list[Task], seed: int) -> list[Row]:
-    """The honest baselines on the same graphs and splits."""
+def run_baselines(
+    protocol: Protocol, condition: dict[str, Any], plain: list[Task], tasks: list[Task], seed: int
+) -> list[Row]:
+    """The honest baselines on the same graphs and splits, also of what nodes make of their signals."""
     begun = time.perf_counter()
-    figures = [baselines(task, order=FITTED_ORDER) for task in tasks]
-    labels = {"least-squares FIR": f"least-squares FIR of order {FITTED_ORDER}"}
+    figures = [
+        baselines(task, order=FITTED_ORDER) | prepared_baselines(prepared, protocol.preparation, FITTED_ORDER)
+        for task, prepared in zip(plain, tasks, strict=True)
+    ]
+    labels = {name: name.replace("FIR", f"FIR of order {FITTED_ORDER}") for name in figures[0]}
     common = {**stamp(protocol, "cpu"), "kind": "baseline", "hops": None, "features": None, "order": None, "seed": seed}
-    seconds = (time.perf_counter() - begun) / len(tasks)
+    seconds = (time.perf_counter() - begun) / len(plain)
     return [
         {
             **common,
             **place(task),
             "condition": condition,
-            "method": labels.get(name, name),
+            "method": labels[name],
             "metric": task.metric,
             "value": value,
         }
         | {"validation": None, "best_epoch": None, "epochs": None, "beta": None, "weights": None, "seconds": seconds}
-        for task, figure in zip(tasks, figures, strict=True)
+        for task, figure in zip(plain, figures, strict=True)
         for name, value in figure.items()
     ]
 

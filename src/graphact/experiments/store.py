@@ -1,8 +1,10 @@
 """Results on disk. A cell is one file, written whole or not at all, so a killed run loses at most a running cell."""
 
 import fcntl
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +14,18 @@ from graphact.files import write_atomically
 
 Row = dict[str, Any]
 
+PACKED = ".json.gz"
+
 
 class StoreError(RuntimeError):
     """The folder of results cannot be used; the message says why in one line."""
 
 
 class Store:
-    """A folder of results: ``rows/`` (a JSON file a cell), ``checkpoints/`` (half-finished cells), ``run.json``."""
+    """A folder of results: ``rows/`` (a JSON file a cell), ``checkpoints/`` (half-finished cells), ``run.json``.
+
+    Packed results have compressed rows and no checkpoints; they are read, and gone on with, like others.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -49,7 +56,7 @@ class Store:
 
     def is_finished(self, key: str) -> bool:
         """Whether a cell has its rows."""
-        return self._rows_file(key).exists()
+        return self._rows_file(key).exists() or self._rows_file(key).with_suffix(PACKED).exists()
 
     def finish(self, key: str, rows: list[Row]) -> None:
         """Write the rows of a cell; its checkpoint is of no more use."""
@@ -62,10 +69,22 @@ class Store:
 
     def rows(self) -> list[Row]:
         """All rows of all finished cells, in the order of their keys."""
-        files = sorted((self.directory / "rows").glob("*.json"))
+        found = {file.name.split(".")[0]: file for suffix in (PACKED, ".json") for file in self._files(suffix)}
+        files = [found[key] for key in sorted(found)]
         if not files:
             raise StoreError(f"no results in {self.directory}: expected files under {self.directory / 'rows'}")
         return [row for file in files for row in _read_rows(file)]
+
+    def pack(self) -> None:
+        """Compress the rows, always to the same bytes, and remove what only an unfinished run needs."""
+        for file in self._files(".json"):
+            rows = json.dumps(_read_rows(file), separators=(",", ":")).encode()
+            write_atomically(file.with_suffix(PACKED), gzip.compress(rows, mtime=0))
+            file.unlink()
+        for lock in (self.directory / "checkpoints").glob("*.lock"):
+            lock.unlink()
+        if (self.directory / "checkpoints").is_dir() and not any((self.directory / "checkpoints").iterdir()):
+            (self.directory / "checkpoints").rmdir()
 
     @contextmanager
     def claim(self, key: str) -> Iterator[bool]:
@@ -83,6 +102,9 @@ class Store:
         finally:
             os.close(handle)
 
+    def _files(self, suffix: str) -> list[Path]:
+        return sorted((self.directory / "rows").glob(f"*{suffix}"))
+
     def _rows_file(self, key: str) -> Path:
         return self.directory / "rows" / f"{key}.json"
 
@@ -96,8 +118,9 @@ def _read_rows(path: Path) -> list[Row]:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
+        content = path.read_bytes()
+        return json.loads(gzip.decompress(content) if path.name.endswith(PACKED) else content)
     except FileNotFoundError as error:
         raise StoreError(f"{path.parent} is no folder of results: {path.name} is missing") from error
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise StoreError(f"{path} is damaged ({error}); delete it and run again") from error

@@ -1,6 +1,6 @@
 """The paper's four problems, as data: graph, signals, targets, splits, metric; and what simple methods make of them."""
 
-from graphact.tasks.baselines import baselines
+from graphact.tasks.baselines import baselines, prepared_baselines
 from graphact.tasks.consensus import consensus, consensus_tasks
 from graphact.tasks.data import FileStatus, check, data_directory, fetch, locate
 from graphact.tasks.datasets import DATASETS, DataError, DataFile
@@ -43,6 +43,7 @@ __all__ = [
     "loss_of",
     "metric_of",
     "prepared",
+    "prepared_baselines",
     "read_molene",
     "read_movielens",
     "recommendation",

@@ -40,6 +40,29 @@ def baselines(task: Task, *, order: int = 35) -> dict[str, float]:
     return BASELINES[task.name](exact)
 
 
+def prepared_baselines(task: Task, preparation: str, order: int = 35) -> dict[str, float]:
+    """What the signals that nodes prepare are worth without a network: the test metric by name.
+
+    - "by-centrality": the best linear filter of them;
+    - "local-estimate" and "fill-in", whose targets are what an estimate leaves over: the estimate with a constant;
+    - others have none.
+
+    Args:
+        task: the prepared task.
+        preparation: what prepared it.
+        order: order of the linear filter.
+    """
+    exact = task.to("cpu", torch.float64)
+    if preparation == "by-centrality":
+        return {"least-squares FIR of the prepared signals": score_on_test(exact, least_squares_fir(exact, order))}
+    names = {"local-estimate": "local estimate alone", "fill-in": "fill-in alone"}
+    if preparation not in names:
+        return {}
+    constant = exact.targets[exact.train].mean()
+    answers = constant.expand_as(exact.targets)
+    return {names[preparation]: score_on_test(exact, answers if exact.node is None else answers.unsqueeze(-1))}
+
+
 def source_localization(task: Task) -> dict[str, float]:
     """Guessing among equally frequent classes."""
     return {"chance": 100 / task.out_features}

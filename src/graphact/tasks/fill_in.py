@@ -10,9 +10,6 @@ from graphact.graph import Graph
 from graphact.tasks.film_graph import DIGITS, Matrix, largest_of_each_row
 from graphact.tasks.rating_biases import Residuals, film_biases, residuals
 
-# Sums of squared residuals below this are what rounding leaves of ratings that their biases explain.
-ROUNDING = 1e-9
-
 
 @dataclass(frozen=True)
 class FillIn:
@@ -111,7 +108,7 @@ def similar_films(known: Residuals, settings: FillIn) -> Matrix:
     count = rated.T @ rated
     energy = (residual**2).T @ rated
     scale = np.sqrt(energy * energy.T)
-    usable = (count >= settings.min_co_raters) & (scale > ROUNDING)
+    usable = (count >= settings.min_co_raters) & (scale > 0)
     correlation = np.divide(residual.T @ residual, scale, out=np.zeros_like(scale), where=usable)
     shrunk = correlation * count / (count + settings.similarity_shrinkage)
     np.fill_diagonal(shrunk, 0.0)

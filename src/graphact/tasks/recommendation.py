@@ -237,7 +237,7 @@ def with_gaps_filled(
             "min_co_raters": settings.min_co_raters,
         },
         # Targets are relative to the user's bias: what needs ratings as they are must refuse them.
-        input_details={"inputs": "filled in", "fill_in": asdict(settings), "centered_by_user": True},
+        input_details={"inputs": "filled in", "fill_in": asdict(settings)},
     )
 
 

@@ -21,6 +21,8 @@ def centered_by_user(task: Task) -> Task:
         raise ValueError(f"task must be a recommendation task, got {task.name!r}")
     if task.details.get("centered_by_user"):
         raise ValueError("task must hold ratings as the users gave them, got one that is centred by user already")
+    if task.details.get("inputs", "as rated") != "as rated":
+        raise ValueError(f"task must hold ratings as the users gave them, got inputs {task.details['inputs']!r}")
     mean = user_means(task)
     rated = task.inputs != 0
     return replace(

@@ -204,6 +204,17 @@ def test_repetitions_on_lossy_graphs_are_complete():
     assert block(rows).progress.sentence == "Complete: 10 runs of networks in 3 cells."
 
 
+def test_films_that_are_read_at_different_nodes_are_complete():
+    rows = [
+        row("recommendation", split=split, graph=None, node=node, condition={"film": film})
+        for film, node in (("toy-story", 0), ("contact", 257), ("return-of-the-jedi", 180))
+        for split in range(5)
+    ]
+    assert "15 of 90 runs" in block(rows).progress.sentence  # of the six activations that the paper has
+    rows = [made | {"method": method, "hops": hops} for made in rows for method, hops in PUBLISHED]
+    assert block(rows).progress.sentence == "Complete: 90 runs of networks in 18 cells."
+
+
 def test_runs_that_diverged_are_counted():
     found = block([denoising(value=float("nan")), denoising(value=1.0, split=1)])
     assert "1 of them did not end in a finite number" in found.progress.sentence

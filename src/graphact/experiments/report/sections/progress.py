@@ -14,7 +14,7 @@ class Progress(NamedTuple):
     Attributes:
         cells: places for networks in the tables.
         filled: those with at least one run.
-        expected: runs, if every place had each replica that occurs in its grid.
+        expected: runs, if every place had as many replicas as occur in the fullest column of its grid.
         done: runs that there are.
         not_finite: those of them that diverged.
     """
@@ -57,14 +57,15 @@ def progress_of(grid: Grid) -> Progress:
     ours = {line.variant.method for line in grid.models if line.variant and line.cells}
     lines = [line for line in grid.models if line.cells or (line.variant and line.variant.method not in ours)]
     columns = [[line.cells.get(key) for line in lines] for key, _ in grid.columns]
-    replicas: dict[bool, set[object]] = {False: set(), True: set()}
-    for column in columns:
-        replicas[is_repeated(column)] |= {run.replica for cell in column if cell for run in cell.runs}
+    replicas = {False: 0, True: 0}
+    for column in columns:  # each counts its own: films are read at different nodes
+        count = len({run.replica for cell in column if cell for run in cell.runs})
+        replicas[is_repeated(column)] = max(replicas[is_repeated(column)], count)
     cells = [cell for column in columns for cell in column if cell]
     return Progress(
         cells=sum(len(column) for column in columns),
         filled=len(cells),
-        expected=sum(len(column) * len(replicas[is_repeated(column)]) for column in columns),
+        expected=sum(len(column) * replicas[is_repeated(column)] for column in columns),
         done=sum(len(cell.runs) for cell in cells),
         not_finite=sum(cell.summary.not_finite for cell in cells),
     )

@@ -1,0 +1,123 @@
+"""Paired comparisons: by how much one method differs from another on the same graphs, splits and nodes."""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+
+PLACE = ("graph", "split", "node", "realization", "seed")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first method minus the second, or a method minus a number.
+
+    Attributes:
+        mean: mean difference.
+        margin: half the width of its 95 % confidence interval; infinite for a single unit.
+        effect: mean over standard deviation of the units' differences (Cohen's d of pairs).
+        wins: share of the runs in which the first has the larger value, ties counted by half.
+        runs: number of pairs.
+        units: number of independent units: graphs, or splits where there is one graph.
+    """
+
+    mean: float
+    margin: float
+    effect: float
+    wins: float
+    runs: int
+    units: int
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the interval excludes no difference."""
+        return abs(self.mean) > self.margin
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.4g} ± {self.margin:.2g}"
+
+
+def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: float = 1 / 9) -> Difference:
+    r"""Compare two methods run by run, or one method with a number.
+
+    Runs on one graph are not independent: where graphs were drawn, differences are averaged over each graph, and the
+    interval is Student's over the graphs. Splits of one data set share samples; there the variance of the mean is
+    :math:`s^2 (1/n + n_{test} / n_{train})`, as Nadeau and Bengio (2003) correct it.
+
+    Args:
+        first: rows of a method in one setting.
+        second: rows of another one on the same graphs, splits and nodes; or a number.
+        overlap: test samples over training samples of a split.
+
+    Raises:
+        ValueError: the methods were not run on the same graphs, splits and nodes.
+
+    Example:
+        >>> rows = [{"graph": graph, "split": 0, "value": 70.0 + graph} for graph in range(5)]
+        >>> print(difference(rows, 70.0))
+        +2 ± 2
+    """
+    ours = by_place(first)
+    if isinstance(second, (int, float)):
+        pairs = {place: value - second for place, value in ours.items()}
+    else:
+        theirs = by_place(second)
+        if ours.keys() != theirs.keys():
+            raise ValueError(
+                f"both methods must have the same graphs, splits and nodes, got {len(ours)} and {len(theirs)} runs of "
+                f"which {len(ours.keys() & theirs.keys())} are common"
+            )
+        pairs = {place: ours[place] - theirs[place] for place in ours}
+    if not pairs:
+        raise ValueError("first must have rows, got none")
+    graph, split = PLACE.index("graph"), PLACE.index("split")
+    drawn = all(place[graph] is not None for place in pairs)
+    units: dict[object, list[float]] = defaultdict(list)
+    for place, value in pairs.items():
+        seed = place[PLACE.index("seed")]
+        units[seed, place[graph] if drawn else place[split]].append(value)
+    means = [statistics.fmean(values) for values in units.values()]
+    spread = statistics.stdev(means) if len(means) > 1 else math.nan
+    return Difference(
+        mean=statistics.fmean(means),
+        margin=margin_of(spread, len(means), 0.0 if drawn else overlap),
+        effect=statistics.fmean(means) / spread if spread else math.inf,
+        wins=statistics.fmean((value > 0) + 0.5 * (value == 0) for value in pairs.values()),
+        runs=len(pairs),
+        units=len(means),
+    )
+
+
+def margin_of(spread: float, units: int, overlap: float) -> float:
+    """Half the width of the 95 % confidence interval of a mean."""
+    from scipy.stats import t
+
+    if units < 2:
+        return math.inf
+    return float(t.ppf(0.975, units - 1)) * spread * math.sqrt(1 / units + overlap)
+
+
+def by_place(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
+    """The value at each graph, split and node."""
+    found: dict[tuple[Any, ...], float] = {}
+    for row in rows:
+        place = tuple(row.get(name) for name in PLACE)
+        if place in found:
+            raise ValueError(
+                f"rows must be of one method in one setting, got two at {dict(zip(PLACE, place, strict=True))}"
+            )
+        found[place] = float(row["value"])
+    return found
+
+
+def choose(rows: Iterable[Row], where: Callable[[Row], bool] | None = None, **values: Any) -> list[Row]:
+    """The rows with the given values, such as ``method="relu", features=8``; a condition is given as a dictionary."""
+    return [
+        row
+        for row in rows
+        if all(row.get(name) == value for name, value in values.items()) and (where is None or where(row))
+    ]
