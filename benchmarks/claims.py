@@ -1,0 +1,188 @@
+"""The claims of the paper and ours as paired differences, from stored results.
+
+    python benchmarks/claims.py [results]
+
+Reads the folders of results that are there and prints Markdown. A difference is a mean over runs on the same graphs,
+splits and nodes with its 95 % interval: over graphs where graphs were drawn, corrected for overlapping splits where one
+data set was split again and again (see graphact.experiments.pairing). Bold differences exclude 0.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from graphact.experiments.pairing import choose, difference
+from graphact.experiments.store import Store
+
+NETWORKS = ("relu", "max-l", "max-ga", "median-l", "median-ga", "kernel-ga", "fir")
+FILMS = {"toy-story": 0.968, "contact": 1.018, "return-of-the-jedi": 0.998}
+PUBLISHED_ACCURACY = 73.9
+LEAST_SQUARES = "centralised linear least squares on all stations"
+FIR = "least-squares FIR of order 35"
+RATINGS = ("mean of the training ratings", "user's mean + offset", "ridge regression on the user's centred ratings")
+
+
+def best_source_localization(rows):
+    """Accuracy of the best preset."""
+
+    def line(name):
+        ours = choose(rows, kind="model", method=name)
+        return [mean(ours, 1), shown(ours, PUBLISHED_ACCURACY, 1), shown(ours, choose(rows, method="relu"), 1)]
+
+    yield "Source localization, preset best: accuracy (%)"
+    yield from table(["network", "accuracy", "minus the paper's 73.9", "minus ReLU"], line)
+
+
+def best_consensus(rows):
+    """Error of the best preset, and under link loss."""
+
+    def line(name):
+        ours = choose(rows, kind="model", method=name, condition={})
+        lossy = [
+            mean(choose(rows, kind="model", method=name, condition={"loss_probability": p}), 4) for p in (0.05, 0.15)
+        ]
+        others = [choose(rows, method=FIR), choose(rows, method=f"{FIR} of the prepared signals")]
+        return [mean(ours, 4), *(shown(ours, other, 4) for other in others), *lossy]
+
+    yield "Consensus, preset best: RMSE"
+    heads = [
+        "network",
+        "RMSE",
+        "minus least-squares FIR",
+        "minus the same of prepared signals",
+        "5 % lost",
+        "15 % lost",
+    ]
+    yield from table(heads, line)
+
+
+def best_denoising(rows):
+    """Error of the best preset at 3 dB."""
+    at = {"snr_db": 3.0}
+    names = [LEAST_SQUARES, f"{LEAST_SQUARES}, with a constant", "centralised Wiener filter", "relu"]
+    others = [choose(rows, method=name, condition=at) for name in names]
+
+    def line(name):
+        ours = choose(rows, kind="model", method=name, condition=at)
+        return [mean(ours, 3), *(shown(ours, other, 3) for other in others)]
+
+    yield "Denoising, preset best: RMSE (K) at 3 dB"
+    yield from table(["network", "RMSE", "minus linear", "minus affine", "minus Wiener", "minus ReLU"], line)
+
+
+def best_recommendation(rows):
+    """Error of the best preset for each film."""
+    for film, published in FILMS.items():
+        at = {"film": film}
+        others = [choose(rows, method=name, condition=at) for name in (*RATINGS, "fill-in alone", "relu")]
+
+        def line(name, at=at, published=published, others=others):
+            ours = choose(rows, kind="model", method=name, condition=at)
+            return [mean(ours, 3), shown(ours, published, 3), *(shown(ours, other, 3) for other in others)]
+
+        yield f"Recommendation, preset best, {film}: RMSE"
+        heads = ["network", "RMSE", f"minus the paper's {published}", "minus a constant", "minus the user's mean"]
+        yield from table([*heads, "minus ridge", "minus fill-in alone", "minus ReLU"], line)
+
+
+def paper_denoising(rows):
+    """Networks against FIR at the paper's settings."""
+
+    def setting(name, order):
+        return choose(rows, kind="model", method=name, features=4, order=order, condition={"snr_db": 3.0})
+
+    def line(name):
+        return [shown(setting(name, order), setting("fir", order), 3) for order in (1, 2, 4, 8)]
+
+    yield "Denoising, preset paper, F = 4: RMSE (K) minus that of FIR"
+    yield from table(["network", "K = 1", "K = 2", "K = 4", "K = 8"], line, NETWORKS[:-1])
+
+
+def paper_consensus(rows):
+    """Networks against FIR at the paper's settings."""
+
+    def setting(name, order):
+        return choose(rows, kind="model", method=name, order=order, condition={})
+
+    def line(name):
+        return [shown(setting(name, order), setting("fir", order), 4) for order in (20, 25, 30, 35)]
+
+    yield "Consensus, preset paper: RMSE minus that of FIR"
+    yield from table(["network", "K = 20", "K = 25", "K = 30", "K = 35"], line, NETWORKS[:-1])
+
+
+def converged_source_localization(rows):
+    """Networks against ReLU in the setting that fits the paper."""
+
+    def line(name):
+        hops = 1 if name in ("max-l", "median-l", "kernel-ga") else 2
+        cells = []
+        for features in (2, 4, 8):
+            ours = choose(rows, kind="model", method=name, features=features, hops=hops)
+            cells.append(shown(ours, choose(rows, kind="model", method="relu", features=features), 1))
+        return cells
+
+    yield "Source localization, protocol converged: accuracy minus that of ReLU (%)"
+    yield from table(["network", "F = 2", "F = 4", "F = 8"], line, NETWORKS[1:-1])
+
+
+def converged_recommendation(rows):
+    """Networks against ReLU and a constant in the setting that fits the paper."""
+
+    def line(name):
+        cells = []
+        for film in FILMS:
+            ours = choose(rows, method=name, condition={"film": film})
+            for other in ("relu", RATINGS[0]):
+                cells.append(shown(ours, choose(rows, method=other, condition={"film": film}), 3))
+        return cells
+
+    yield "Recommendation, protocol converged: RMSE minus that of ReLU, and minus that of a constant"
+    heads = [f"{film}, minus {other}" for film in FILMS for other in ("ReLU", "constant")]
+    yield from table(["network", *heads], line, NETWORKS[:-1])
+
+
+SECTIONS = {
+    "source-localization-converged": converged_source_localization,
+    "consensus-paper": paper_consensus,
+    "denoising-paper": paper_denoising,
+    "recommendation-converged": converged_recommendation,
+    "source-localization-best": best_source_localization,
+    "consensus-best": best_consensus,
+    "denoising-best": best_denoising,
+    "recommendation-best": best_recommendation,
+}
+
+
+def table(heads, line, names=NETWORKS):
+    """One line for each network that was run."""
+    yield ""
+    yield f"| {' | '.join(heads)} |"
+    yield "|---" * len(heads) + "|"
+    for name in names:
+        yield f"| {name} | {' | '.join(line(name))} |"
+    yield ""
+
+
+def mean(rows, digits):
+    return f"{sum(row['value'] for row in rows) / len(rows):.{digits}f}"
+
+
+def shown(ours, other, digits):
+    """A difference with its interval, bold if it excludes 0."""
+    found = difference(ours, other)
+    text = f"{found.mean:+.{digits}f} ± {found.margin:.{digits}f}"
+    return f"**{text}**" if found.is_certain else text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", nargs="?", type=Path, default=Path("results"))
+    options = parser.parse_args()
+    for name, section in SECTIONS.items():
+        if (options.directory / name / "rows").is_dir():
+            sys.stdout.writelines(f"{line}\n" for line in section(Store(options.directory / name).rows()))
+
+
+if __name__ == "__main__":
+    main()
