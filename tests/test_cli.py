@@ -64,6 +64,27 @@ def test_every_experiment_from_data_to_report(experiment, tmp_path, capsys):
     assert main(["report", str(out)]) == 0
 
 
+PREPARED = {
+    "source-localization": None,
+    "consensus": "least-squares FIR of order 35 of the prepared signals",
+    "denoising": "local estimate alone",
+    "recommendation": "fill-in alone",
+}
+
+
+@pytest.mark.parametrize(("experiment", "baseline"), PREPARED.items())
+def test_best_settings_show_what_prepared_signals_are_worth(experiment, baseline, tmp_path, capsys):
+    needs_data(experiment)
+    arguments = ["run", experiment, "--preset", "smoke", "--protocol", "best", "--device", "cpu"]
+    assert main([*arguments, "--activation", "max-ga", "--out", str(tmp_path)]) == 0
+    assert baseline is None or baseline in (tmp_path / "report.html").read_text()
+    printed = capsys.readouterr().out
+    assert main(["report", str(tmp_path), "--pack"]) == 0
+    assert capsys.readouterr().out.strip() in printed
+    assert main([*arguments, "--activation", "max-ga", "--out", str(tmp_path)]) == 0
+    assert "finished already" in capsys.readouterr().out
+
+
 def test_only_some_activations_and_another_seed(tmp_path, capsys):
     arguments = ["run", "source-localization", "--preset", "smoke", "--device", "cpu", "--activation", "relu"]
     values = []
