@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -199,6 +200,21 @@ def test_lost_baselines_come_back(tmp_path, capsys):
     lost.unlink()
     assert main(arguments) == 0
     assert lost.exists()
+
+
+def test_results_of_other_settings_are_not_mixed(tmp_path, capsys, monkeypatch):
+    from graphact.experiments import presets
+
+    arguments = ["run", "source-localization", "--preset", "smoke", "--activation", "relu", "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    key = ("source-localization", "converged")
+    changed = replace(presets.SMOKE[key], training=replace(presets.SMOKE[key].training, epochs=3))
+    monkeypatch.setitem(presets.SMOKE, key, changed)
+    before = sorted((tmp_path / "rows").iterdir())
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "holds results of other settings (relu F=2 K=4: epochs 2 instead of 3); choose another --out" in error
+    assert sorted((tmp_path / "rows").iterdir()) == before
 
 
 @pytest.mark.parametrize("name", ["figures", "run.json"])

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the protocol, then report."""
     from graphact._checks import check_integer
     from graphact.experiments.progress import watcher
-    from graphact.experiments.running import Quiet, run_protocol
+    from graphact.experiments.running import Quiet, check_settings, run_protocol
     from graphact.experiments.store import Store
     from graphact.training.memory import keep_freed_memory
 
@@ -71,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
     if options.worker:
         run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=Quiet())
         return 0
+    check_settings(protocol, store, options.seed)
     workers = [start_worker(options, directory) for _ in range(options.jobs - 1)]
     signal.signal(signal.SIGTERM, stop)
     try:

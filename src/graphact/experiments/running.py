@@ -12,7 +12,7 @@ import torch
 import graphact
 from graphact.experiments.building import make_models, make_tasks, prepare_tasks, seed_of
 from graphact.experiments.protocol import Cell, Protocol, cells_of, file_key
-from graphact.experiments.store import Row, Store
+from graphact.experiments.store import Row, Store, StoreError
 from graphact.nn import GraphModule
 from graphact.nn.activation import MixedActivation
 from graphact.tasks import Task, baselines, prepared_baselines
@@ -97,6 +97,30 @@ def run_protocol(
                 rows = run_cell(cell, plain, tasks, store, device, watcher.epoch, checkpoint_seconds)
                 store.finish(cell.key, rows)
                 watcher.finish(cell.title, rows)
+
+
+def check_settings(protocol: Protocol, store: Store, seed: int) -> None:
+    """Say so if the store holds a cell of this protocol that was run with other settings, by an older version perhaps.
+
+    Raises:
+        StoreError: it does; a report could not tell the two apart.
+    """
+    place = ("experiment", "protocol", "method", "hops", "features", "order", "condition", "seed")
+    wanted = {
+        tuple(str(cell.settings()[name]) for name in place): (cell.title, cell.settings())
+        for cell in cells_of(protocol, seed)
+    }
+    for row in store.first_rows():
+        settings = row.get("settings")
+        if settings is None or row.get("preset") != protocol.preset:
+            continue
+        title, new = wanted.get(tuple(str(settings.get(name)) for name in place), ("", settings))
+        for name in sorted(new.keys() | settings.keys()):
+            if new.get(name) != settings.get(name):
+                change = f"{name} {settings.get(name)} instead of {new.get(name)}"
+                raise StoreError(
+                    f"{store.directory} holds results of other settings ({title}: {change}); choose another --out"
+                )
 
 
 def run_cell(

@@ -69,11 +69,14 @@ class Store:
 
     def rows(self) -> list[Row]:
         """All rows of all finished cells, in the order of their keys."""
-        found = {file.name.split(".")[0]: file for suffix in (PACKED, ".json") for file in self._files(suffix)}
-        files = [found[key] for key in sorted(found)]
+        files = self._finished()
         if not files:
             raise StoreError(f"no results in {self.directory}: expected files under {self.directory / 'rows'}")
         return [row for file in files for row in _read_rows(file)]
+
+    def first_rows(self) -> list[Row]:
+        """One row of each finished cell; none where there is no cell yet."""
+        return [_read_rows(file)[0] for file in self._finished()]
 
     def pack(self) -> None:
         """Compress the rows, always to the same bytes, and remove what only an unfinished run needs."""
@@ -101,6 +104,10 @@ class Store:
             path.unlink(missing_ok=True)
         finally:
             os.close(handle)
+
+    def _finished(self) -> list[Path]:
+        found = {file.name.split(".")[0]: file for suffix in (PACKED, ".json") for file in self._files(suffix)}
+        return [found[key] for key in sorted(found)]
 
     def _files(self, suffix: str) -> list[Path]:
         return sorted((self.directory / "rows").glob(f"*{suffix}"))

@@ -19,6 +19,7 @@ from graphact.kernels._gpu_median import RANKED, ranked_median_kernel, searched_
 from graphact.kernels._gpu_mix import mix, mix_gradients
 from graphact.kernels._gpu_network import SIZES, network_median_kernel, sorting_network
 from graphact.kernels._gpu_select import extreme_kernel, take_kernel
+from graphact.kernels._gpu_streams import Beside
 from graphact.kernels._gpu_sums import pull_kernel, route_kernel, weight_grad_kernel
 from graphact.kernels._gpu_turn import turn_kernel
 from graphact.kernels._gpu_walk import (
@@ -173,20 +174,25 @@ def _median(
     short = [size - closed for size in SIZES]
     read = (x, places, lists.pointers, lists.members)
     flags = {"closed": closed, "labelled": False, "placing": True}
+    beside = Beside(x.device)
     for launch in launches(lists, *short, RANKED - closed, ALONE, 2 * ALONE, *limits(lists)[1:]):
         if launch.longest <= short[-1]:
             size = next(size for size in SIZES if launch.longest <= size - closed)
             network = {"size": size, "network": sorting_network(size), "closed": closed, "shifting": shifting}
             outputs = (values, places, shifted)
             _walk(network_median_kernel, launch, False, x, lists, *outputs, x, weight, *read[2:], **network)
-        elif launch.longest <= RANKED - closed:
-            _walk(ranked_median_kernel, launch, False, x, lists, values, places, *read, **flags)
-        elif not launch.shared:
-            _walk(searched_median_kernel, launch, False, x, lists, values, places, x, *read, **flags)
-        else:
-            _hub_median(values, places, x, lists, launch, closed)
+            continue
+        with beside:
+            if launch.longest <= RANKED - closed:
+                _walk(ranked_median_kernel, launch, False, x, lists, values, places, *read, **flags)
+            elif not launch.shared:
+                _walk(searched_median_kernel, launch, False, x, lists, values, places, x, *read, **flags)
+            else:
+                _hub_median(values, places, x, lists, launch, closed)
     if shifting and int(lists.sizes[-1, 0]) > short[-1]:
-        _look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=short[-1])
+        with beside:
+            _look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=short[-1])
+    beside.join()
 
 
 def _hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
