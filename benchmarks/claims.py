@@ -4,7 +4,8 @@
 
 Reads the folders of results that are there and prints Markdown. A difference is a mean over runs on the same graphs,
 splits and nodes with its 95 % interval: over graphs where graphs were drawn, corrected for overlapping splits where one
-data set was split again and again (see graphact.experiments.pairing). Bold differences exclude 0.
+data set was split again and again (see graphact.experiments.pairing). Bold differences exclude 0; d is the effect size,
+mean over standard deviation of the independent units. Figures of the paper are taken as exact numbers.
 """
 
 import argparse
@@ -19,6 +20,7 @@ FILMS = {"toy-story": 0.968, "contact": 1.018, "return-of-the-jedi": 0.998}
 PUBLISHED_ACCURACY = 73.9
 LEAST_SQUARES = "centralised linear least squares on all stations"
 FIR = "least-squares FIR of order 35"
+OVERLAP = {"denoising": 1 / 8, "recommendation": 1 / 9}  # test samples over training samples of a split
 RATINGS = ("mean of the training ratings", "user's mean + offset", "ridge regression on the user's centred ratings")
 
 
@@ -169,10 +171,12 @@ def mean(rows, digits):
 
 
 def shown(ours, other, digits):
-    """A difference with its interval, bold if it excludes 0."""
-    found = difference(ours, other)
+    """A difference with its interval, bold if it excludes 0, and its effect size."""
+    found = difference(ours, other, overlap=OVERLAP.get(ours[0]["experiment"]))
+    if found.mean == found.margin == 0:
+        return "0"
     text = f"{found.mean:+.{digits}f} ± {found.margin:.{digits}f}"
-    return f"**{text}**" if found.is_certain else text
+    return f"{f'**{text}**' if found.is_certain else text} (d {found.effect:+.1f})"
 
 
 def main():

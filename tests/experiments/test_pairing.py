@@ -32,8 +32,8 @@ def test_interval_over_graphs_is_students_on_their_means():
 def test_interval_over_splits_of_one_data_set_is_wider():
     values = [0.9, 1.0, 1.1, 0.8]
     place = {"graph": [None] * 4, "split": range(4)}
-    found = difference(rows(values, **place), 0.0)
-    expected = scipy.stats.t.ppf(0.975, 3) * np.std(values, ddof=1) * math.sqrt(1 / 4 + 1 / 9)
+    found = difference(rows(values, **place), 0.0, overlap=1 / 8)
+    expected = scipy.stats.t.ppf(0.975, 3) * np.std(values, ddof=1) * math.sqrt(1 / 4 + 1 / 8)
     assert found.margin == pytest.approx(expected)
     assert found.is_certain
 
@@ -62,9 +62,11 @@ def test_other_places_and_doubles_are_refused():
         difference(rows([1.0, 2.0], graph=[0, 0]), 0.0)
     with pytest.raises(ValueError, match="first must have rows, got none"):
         difference([], 0.0)
+    with pytest.raises(ValueError, match="overlap must be given for splits of one data set"):
+        difference(rows([1.0, 2.0], graph=[None, None], split=[0, 1]), 0.0)
 
 
 def test_choose():
     table = [{"method": "relu", "features": 8}, {"method": "relu", "features": 2}, {"method": "max-ga", "features": 8}]
     assert choose(table, method="relu", features=8) == table[:1]
-    assert choose(table, lambda row: row["features"] > 2) == [table[0], table[2]]
+    assert choose(table, features=8) == [table[0], table[2]]

@@ -61,6 +61,13 @@ def test_options_that_are_not_used_do_not_change_keys():
     assert (settings["preparation"], settings["later_order"], settings["schedule"]) == ("by-centrality", 2, "cosine")
 
 
+def test_preparations_are_checked():
+    with pytest.raises(ValueError, match="preparation must be one of .* got 'magic'"):
+        replace(find_protocol("consensus", "best"), preparation="magic")
+    with pytest.raises(ValueError, match="can repeat when links are lost, got 'local-estimate' together with"):
+        replace(find_protocol("consensus", "best"), preparation="local-estimate")
+
+
 def test_every_experiment_has_every_preset():
     for preset in PRESETS:
         for experiment in EXPERIMENTS:

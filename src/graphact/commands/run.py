@@ -28,11 +28,12 @@ def add_to(commands: Any) -> None:
         "--preset",
         choices=tuple(PRESETS),
         default="quick",
-        metavar="{quick,paper}",
-        help="quick: about a minute on a CPU (default); paper: all of it",
+        metavar="{quick,paper,best}",
+        help="quick: about a minute on a CPU (default); paper: all of it; best: better settings, found on seed 0",
     )
     parser.add_argument(
-        "--protocol", help="paper: the paper's text, literally; converged (source localization): trained to the end"
+        "--protocol",
+        help="paper: its text, literally; converged (source localization, recommendation): what fits its tables",
     )
     parser.add_argument(
         "--activation",
@@ -65,13 +66,14 @@ def run(options: argparse.Namespace) -> int:
     device = pick_device(options.device)
     directory = options.out or Path("out") / f"{options.experiment}-{options.preset}"
     store = Store(directory)
+    if not options.worker:
+        check_settings(protocol, store, check_integer("--seed", options.seed, minimum=0))
     store.create(command_line(options))
     keep_freed_memory()
     share_cores(options.jobs)
     if options.worker:
         run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=Quiet())
         return 0
-    check_settings(protocol, store, options.seed)
     workers = [start_worker(options, directory) for _ in range(options.jobs - 1)]
     signal.signal(signal.SIGTERM, stop)
     try:

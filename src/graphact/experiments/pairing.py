@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ class Difference:
         return f"{self.mean:+.4g} ± {self.margin:.2g}"
 
 
-def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: float = 1 / 9) -> Difference:
+def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: float | None = None) -> Difference:
     r"""Compare two methods run by run, or one method with a number.
 
     Runs on one graph are not independent: where graphs were drawn, differences are averaged over each graph, and the
@@ -51,10 +51,10 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
     Args:
         first: rows of a method in one setting.
         second: rows of another one on the same graphs, splits and nodes; or a number.
-        overlap: test samples over training samples of a split.
+        overlap: test samples over training samples of a split; needed where one data set was split.
 
     Raises:
-        ValueError: the methods were not run on the same graphs, splits and nodes.
+        ValueError: the methods were not run on the same graphs, splits and nodes; or overlap is missing.
 
     Example:
         >>> rows = [{"graph": graph, "split": 0, "value": 70.0 + graph} for graph in range(5)]
@@ -76,6 +76,8 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
         raise ValueError("first must have rows, got none")
     graph, split = PLACE.index("graph"), PLACE.index("split")
     drawn = all(place[graph] is not None for place in pairs)
+    if not drawn and overlap is None:
+        raise ValueError("overlap must be given for splits of one data set: test samples over training samples")
     units: dict[object, list[float]] = defaultdict(list)
     for place, value in pairs.items():
         seed = place[PLACE.index("seed")]
@@ -84,8 +86,8 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
     spread = statistics.stdev(means) if len(means) > 1 else math.nan
     return Difference(
         mean=statistics.fmean(means),
-        margin=margin_of(spread, len(means), 0.0 if drawn else overlap),
-        effect=statistics.fmean(means) / spread if spread else math.inf,
+        margin=margin_of(spread, len(means), 0.0 if drawn or overlap is None else overlap),
+        effect=statistics.fmean(means) / spread if spread else math.copysign(math.inf, statistics.fmean(means)),
         wins=statistics.fmean((value > 0) + 0.5 * (value == 0) for value in pairs.values()),
         runs=len(pairs),
         units=len(means),
@@ -114,10 +116,6 @@ def by_place(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
     return found
 
 
-def choose(rows: Iterable[Row], where: Callable[[Row], bool] | None = None, **values: Any) -> list[Row]:
+def choose(rows: Iterable[Row], **values: Any) -> list[Row]:
     """The rows with the given values, such as ``method="relu", features=8``; a condition is given as a dictionary."""
-    return [
-        row
-        for row in rows
-        if all(row.get(name) == value for name, value in values.items()) and (where is None or where(row))
-    ]
+    return [row for row in rows if all(row.get(name) == value for name, value in values.items())]

@@ -8,6 +8,7 @@ from typing import Any
 
 from graphact._checks import check_choice
 from graphact.nn import ACTIVATIONS
+from graphact.tasks.preparation import OF_SIGNALS, PREPARATIONS
 from graphact.training import TrainingSettings
 
 METHODS = (*ACTIVATIONS, "fir")
@@ -68,6 +69,12 @@ class Protocol:
     def __post_init__(self) -> None:
         for method in self.methods:
             check_choice("activation", method, METHODS)
+        check_choice("preparation", self.preparation, (*PREPARATIONS, "fill-in"))
+        if self.loss_probabilities and self.preparation not in ("none", *OF_SIGNALS):
+            raise ValueError(
+                f"preparation must be one that nodes can repeat when links are lost, got {self.preparation!r} together "
+                f"with loss_probabilities {self.loss_probabilities}"
+            )
 
 
 @dataclass(frozen=True)

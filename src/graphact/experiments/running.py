@@ -214,6 +214,8 @@ def key_of_baselines(protocol: Protocol, condition: dict[str, Any], seed: int) -
         "splits": protocol.splits,
         "nodes": protocol.nodes,
     }
+    options = {"preparation": (protocol.preparation, "none"), "task_options": (dict(protocol.task_options), {})}
+    settings |= {name: value for name, (value, usual) in options.items() if value != usual}
     return file_key("baselines", settings)
 
 

@@ -24,7 +24,7 @@ class StoreError(RuntimeError):
 class Store:
     """A folder of results: ``rows/`` (a JSON file a cell), ``checkpoints/`` (half-finished cells), ``run.json``.
 
-    Packed results have compressed rows and no checkpoints; they are read, and gone on with, like others.
+    Packed results have compressed rows; they are read, and gone on with, like others.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -79,13 +79,14 @@ class Store:
         return [_read_rows(file)[0] for file in self._finished()]
 
     def pack(self) -> None:
-        """Compress the rows, always to the same bytes, and remove what only an unfinished run needs."""
+        """Compress the rows, always to the same bytes, and remove the folder of checkpoints if it holds none."""
         for file in self._files(".json"):
             rows = json.dumps(_read_rows(file), separators=(",", ":")).encode()
             write_atomically(file.with_suffix(PACKED), gzip.compress(rows, mtime=0))
             file.unlink()
         for lock in (self.directory / "checkpoints").glob("*.lock"):
-            lock.unlink()
+            with self.claim(lock.stem):
+                pass  # one that nobody holds is removed
         if (self.directory / "checkpoints").is_dir() and not any((self.directory / "checkpoints").iterdir()):
             (self.directory / "checkpoints").rmdir()
 

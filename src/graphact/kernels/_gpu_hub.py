@@ -30,13 +30,14 @@ def counting_tile(rows: int, columns: int, longest: int) -> Tile:
     return Tile(1, width, 1 if width < WIDTH else 4, (rows, columns))
 
 
-@triton.jit(do_not_specialize=["count", "last", "rows", "stride"])
+@triton.jit(do_not_specialize=["count", "last", "rows", "stride", "each"])
 def lay_out_kernel(
     numbers,
     x,
     pointers,
     members,
     stride,
+    each,
     order,
     count,
     last,
@@ -58,17 +59,20 @@ def lay_out_kernel(
     node, base, alive, _ = rows_of_program(order, count, last, rows, nodes, 1, False, ordered, batched)
     column, inside = columns_of_program(columns, block)
     begin, end, _, _ = list_of_row(pointers, node, alive, False, 1, False)
-    k = tl.program_id(2) * piece + tl.arange(0, piece)
     degree = (end - begin).to(tl.int32)
-    j = tl.load(members + begin + k, mask=k < degree, other=0).to(tl.int64)
     candidates = degree
     if closed:
-        j = tl.where(k == degree, node, j)
         candidates = degree + 1
-    at = ((base + j) * columns)[:, None] + column[None, :]
-    value = tl.load(x + at, mask=(k < candidates)[:, None] & inside[None, :], other=0.0).to(wide)
-    to = (tl.program_id(0).to(tl.int64) * columns + column)[:, None] * stride + k[None, :]
-    tl.store(numbers + to, tl.trans(value), mask=inside[:, None] & (k < candidates)[None, :])
+    to_column = (tl.program_id(0).to(tl.int64) * columns + column) * stride
+    for tile in range(each):
+        k = (tl.program_id(2) * each + tile) * piece + tl.arange(0, piece)
+        j = tl.load(members + begin + k, mask=k < degree, other=0).to(tl.int64)
+        if closed:
+            j = tl.where(k == degree, node, j)
+        at = ((base + j) * columns)[:, None] + column[None, :]
+        value = tl.load(x + at, mask=(k < candidates)[:, None] & inside[None, :], other=0.0).to(wide)
+        to = to_column[:, None] + k[None, :]
+        tl.store(numbers + to, tl.trans(value), mask=inside[:, None] & (k < candidates)[None, :])
 
 
 @triton.jit(do_not_specialize=["count", "last", "rows", "stride"])

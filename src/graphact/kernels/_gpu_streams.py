@@ -1,6 +1,8 @@
 """Kernels side by side."""
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -8,32 +10,35 @@ import torch
 class Beside:
     """A second stream for few programs that wait for memory, while the many of the first stream work.
 
-    What is started within it waits for what the first stream had been given before; :meth:`join` lets the first stream
-    wait in turn. Recorded steps stay on one stream, and so does everything that is not on a GPU.
+    What is started within :meth:`second` waits for what the first stream had been given before; at the end of it all
+    the first stream waits in turn. Recorded steps stay on one stream, and so does everything that is not on a GPU.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.stream: torch.cuda.Stream | None = None
-        self.usable = device.type == "cuda" and not torch.cuda.is_current_stream_capturing()
 
-    def __enter__(self) -> None:
-        if not self.usable:
-            return
-        if self.stream is None:
-            self.stream = second_stream(self.device)
-            self.stream.wait_stream(torch.cuda.current_stream(self.device))
-        self.within = torch.cuda.stream(self.stream)
-        self.within.__enter__()
+    def __enter__(self) -> "Beside":
+        return self
 
     def __exit__(self, *error: object) -> None:
-        if self.usable:
-            self.within.__exit__(*error)
-
-    def join(self) -> None:
-        """Let the first stream wait for the second."""
         if self.stream is not None:
             torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
+    def second(self) -> AbstractContextManager[Any]:
+        """Within it, kernels go to the second stream."""
+        if self.stream is None:
+            if self.device.type != "cuda" or is_recording(self.device):
+                return nullcontext()
+            self.stream = second_stream(self.device)
+            self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        return torch.cuda.stream(self.stream)
+
+
+def is_recording(device: torch.device) -> bool:
+    """Whether the current stream of a device is being recorded."""
+    with torch.cuda.device(device):
+        return torch.cuda.is_current_stream_capturing()
 
 
 @cache

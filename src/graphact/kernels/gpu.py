@@ -52,6 +52,7 @@ __all__ = [
 ]
 
 SEARCHED_BLOCK, SEARCHED_LANES, SEARCHED_WARPS = 8, 64, 2
+MOST_PROGRAMS = 65_535  # in the second and third direction of a launch
 LAID_OUT = 2**24  # numbers of long lists that may always lie side by side
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTERPRETED = not isinstance(hop_kernel, triton.runtime.JITFunction)
@@ -174,25 +175,24 @@ def _median(
     short = [size - closed for size in SIZES]
     read = (x, places, lists.pointers, lists.members)
     flags = {"closed": closed, "labelled": False, "placing": True}
-    beside = Beside(x.device)
-    for launch in launches(lists, *short, RANKED - closed, ALONE, 2 * ALONE, *limits(lists)[1:]):
-        if launch.longest <= short[-1]:
-            size = next(size for size in SIZES if launch.longest <= size - closed)
-            network = {"size": size, "network": sorting_network(size), "closed": closed, "shifting": shifting}
-            outputs = (values, places, shifted)
-            _walk(network_median_kernel, launch, False, x, lists, *outputs, x, weight, *read[2:], **network)
-            continue
-        with beside:
-            if launch.longest <= RANKED - closed:
-                _walk(ranked_median_kernel, launch, False, x, lists, values, places, *read, **flags)
-            elif not launch.shared:
-                _walk(searched_median_kernel, launch, False, x, lists, values, places, x, *read, **flags)
-            else:
-                _hub_median(values, places, x, lists, launch, closed)
-    if shifting and int(lists.sizes[-1, 0]) > short[-1]:
-        with beside:
-            _look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=short[-1])
-    beside.join()
+    with Beside(x.device) as beside:
+        for launch in launches(lists, *short, RANKED - closed, ALONE, 2 * ALONE, *limits(lists)[1:]):
+            if launch.longest <= short[-1]:
+                size = next(size for size in SIZES if launch.longest <= size - closed)
+                network = {"size": size, "network": sorting_network(size), "closed": closed, "shifting": shifting}
+                outputs = (values, places, shifted)
+                _walk(network_median_kernel, launch, False, x, lists, *outputs, x, weight, *read[2:], **network)
+                continue
+            with beside.second():
+                if launch.longest <= RANKED - closed:
+                    _walk(ranked_median_kernel, launch, False, x, lists, values, places, *read, **flags)
+                elif launch.shared and x.size(-1) <= MOST_PROGRAMS:
+                    _hub_median(values, places, x, lists, launch, closed)
+                else:
+                    _walk(searched_median_kernel, launch, launch.shared, x, lists, values, places, x, *read, **flags)
+        if shifting and int(lists.sizes[-1, 0]) > short[-1]:
+            with beside.second():
+                _look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=short[-1])
 
 
 def _hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
@@ -204,9 +204,11 @@ def _hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch:
     for done in range(0, launch.rows, at_once):
         some = launch._replace(rows=min(at_once, launch.rows - done), last=launch.last - done)
         rows = samples * some.rows
-        pieces = {"piece": POSITIONS, "pieces": -(-stride // POSITIONS)}
+        tiles = -(-stride // POSITIONS)
+        each = -(-tiles // MOST_PROGRAMS)  # tiles that a program lays out
+        pieces = {"piece": POSITIONS, "pieces": -(-tiles // each)}
         shape = laying_tile(rows, columns)
-        _walk(lay_out_kernel, some, False, x, lists, numbers, x, *around, shape=shape, closed=closed, **pieces)
+        _walk(lay_out_kernel, some, False, x, lists, numbers, x, *around, each, shape=shape, closed=closed, **pieces)
         shape = counting_tile(rows, columns, stride)
         _walk(hub_median_kernel, some, False, x, lists, values, places, numbers, *around, shape=shape, closed=closed)
 
