@@ -83,6 +83,19 @@ def test_headline_says_whether_a_baseline_is_beaten(best, verdict):
     )
 
 
+def test_headline_does_not_call_noise_a_victory():
+    noise = [0.02, -0.03, 0.01, -0.01, 0.005]
+    for shift, verdict in (
+        (0.0, "from which the best network does not clearly differ."),
+        (0.1, "the best network beats."),
+    ):
+        rows = [baseline("recommendation", "constant", 0.95, split=split) for split in range(5)]
+        rows += [baseline("recommendation", "ridge", 0.90, split=split) for split in range(5)]
+        rows += [row("recommendation", value=0.90 - shift + noise[split], split=split) for split in range(5)]
+        ((_, sentence),) = block(rows).headlines
+        assert sentence.endswith(verdict)
+
+
 def test_headline_of_sweeps_is_about_the_lowest_order_and_names_fir():
     found = block([denoising(value=1.0), denoising(order=8, value=0.5), denoising("fir", 1.5)])
     assert found.headlines == (("K = 1, F = 4", "ReLU 1.000, FIR (no nonlinearity) 1.500."),)

@@ -12,8 +12,9 @@ FILMS = {"toy-story": "Toy Story", "contact": "Contact", "return-of-the-jedi": "
 EXPLANATION = (
     "MovieLens 100K: what will a user think of a film, from the user's ratings of other films? The ratings of a user "
     "are a signal on a graph of films that are rated alike. The error is in stars.",
-    "The baselines know no graph: a constant, the user's own mean with a constant, and ridge regression. An activation "
-    "is worth its cost where its network is better than the best of them. L.: localized. G.A.: graph-adaptive.",
+    "The baselines need no network: a constant, the user's own mean with a constant, ridge regression, and what is "
+    "filled in from similar films where networks start from that. An activation is worth its cost where its network is "
+    "better than the best of them. L.: localized. G.A.: graph-adaptive.",
 )
 
 

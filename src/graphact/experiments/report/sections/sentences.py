@@ -1,5 +1,7 @@
 """A column of a grid in a sentence."""
 
+import math
+import statistics
 from collections.abc import Hashable
 
 from graphact.experiments.report.grid import Grid, GridLine
@@ -24,6 +26,8 @@ def headline(grid: Grid, column: Hashable) -> str:
     if len(grid.baselines) == 1 and beats(best, simple, column, measure):
         return f"{sentence}; {name_and_value(simple, column, measure)}."
     verdict = "which the best network beats" if beats(best, simple, column, measure) else "which no network beats"
+    if are_alike(best, simple, column):
+        verdict = "from which the best network does not clearly differ"
     return f"{sentence}; the best simple baseline is {name_and_value(simple, column, measure)}, {verdict}."
 
 
@@ -36,6 +40,16 @@ def beats(one: GridLine, other: GridLine, column: Hashable, measure: Measure) ->
     """Whether one line has the better mean in a column."""
     ours, theirs = one.mean(column), other.mean(column)
     return ours is not None and theirs is not None and cost(measure, ours) < cost(measure, theirs)
+
+
+def are_alike(one: GridLine, other: GridLine, column: Hashable) -> bool:
+    """Whether two lines differ, run by run, by less than two standard errors."""
+    ours, theirs = ({run.replica: run.value for run in line.cells[column].runs} for line in (one, other))
+    found = [ours[place] - theirs[place] for place in ours.keys() & theirs.keys()]
+    finite = [value for value in found if math.isfinite(value)]
+    if len(finite) < 3:
+        return False
+    return abs(statistics.fmean(finite)) < 2 * statistics.stdev(finite) / math.sqrt(len(finite))
 
 
 def name_and_value(line: GridLine, column: Hashable, measure: Measure) -> str:
