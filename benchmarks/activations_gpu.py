@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 import triton
+from arguments import need_cuda
 
 from graphact import Graph
 from graphact.functional import graph_adaptive
@@ -220,6 +221,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="write activations-gpu.json and .md here")
     options = parser.parse_args()
+    need_cuda()
     torch.manual_seed(0)
     bandwidth = copy_bandwidth()
     device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}"

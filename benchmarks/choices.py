@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from arguments import count, need_cuda
 
 from graphact.experiments.building import make_tasks, seed_of
 from graphact.experiments.pairing import difference
@@ -103,11 +104,13 @@ def say(line):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--graphs", type=int, default=10)
-    parser.add_argument("--splits", type=int, default=10)
-    parser.add_argument("--epochs", type=int, default=400)
+    parser.add_argument("--graphs", type=count, default=10)
+    parser.add_argument("--splits", type=count, default=10)
+    parser.add_argument("--epochs", type=count, default=400)
     parser.add_argument("--out", type=Path, help="write choices.json and choices.md here")
     options = parser.parse_args()
+    if options.device == "cuda":
+        need_cuda()
     protocol = find_protocol("source-localization", "paper", "converged")
     protocol = replace(protocol, graphs=options.graphs, splits=options.splits)
     settings = replace(protocol.training, epochs=options.epochs)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from graphact.experiments.pairing import choose, difference
-from graphact.experiments.store import Store
+from graphact.experiments.store import Store, StoreError
 
 NETWORKS = ("relu", "max-l", "max-ga", "median-l", "median-ga", "kernel-ga", "fir")
 FILMS = {"toy-story": 0.968, "contact": 1.018, "return-of-the-jedi": 0.998}
@@ -183,9 +183,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", nargs="?", type=Path, default=Path("results"))
     options = parser.parse_args()
-    for name, section in SECTIONS.items():
-        if (options.directory / name / "rows").is_dir():
-            sys.stdout.writelines(f"{line}\n" for line in section(Store(options.directory / name).rows()))
+    there = {name: SECTIONS[name] for name in SECTIONS if (options.directory / name / "rows").is_dir()}
+    if not there:
+        sys.exit(f"no results in {options.directory}: expected folders such as {next(iter(SECTIONS))} with rows")
+    for name, section in there.items():
+        try:
+            rows = Store(options.directory / name).rows()
+        except StoreError as error:
+            sys.exit(str(error))
+        sys.stdout.writelines(f"{line}\n" for line in section(rows))
 
 
 if __name__ == "__main__":

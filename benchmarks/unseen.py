@@ -20,12 +20,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from arguments import count, need_cuda
 
 from graphact.experiments.building import make_models, make_tasks, seed_of
 from graphact.experiments.pairing import choose, difference
 from graphact.experiments.presets import find_protocol
 from graphact.experiments.protocol import cells_of
-from graphact.tasks import baselines, prepared, prepared_baselines
+from graphact.tasks import DataError, baselines, locate, prepared, prepared_baselines
 from graphact.tasks.randomness import generator_for
 from graphact.tasks.source_localization import COMMUNITIES, COMMUNITY_SIZE, STEPS
 from graphact.tasks.splits import random_split
@@ -214,16 +215,24 @@ def main():
     parser.add_argument("--experiment", choices=tuple(EXPERIMENTS), help="only this one")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--graphs", type=int, default=10)
-    parser.add_argument("--source-splits", type=int, default=1, help="draws of held-out sources for each graph")
-    parser.add_argument("--nodes", type=int, default=2)
-    parser.add_argument("--epochs", type=int, help="of source localization; those of the preset otherwise")
-    parser.add_argument("--splits", type=int, default=10, help="draws of held-out days")
-    parser.add_argument("--denoising-epochs", type=int, help="of denoising; those of the preset otherwise")
+    parser.add_argument("--graphs", type=count, default=10)
+    parser.add_argument("--source-splits", type=count, default=1, help="draws of held-out sources for each graph")
+    parser.add_argument("--nodes", type=count, default=2)
+    parser.add_argument("--epochs", type=count, help="of source localization; those of the preset otherwise")
+    parser.add_argument("--splits", type=count, default=10, help="draws of held-out days")
+    parser.add_argument("--denoising-epochs", type=count, help="of denoising; those of the preset otherwise")
     parser.add_argument("--data", type=Path, help="folder with molene/")
     parser.add_argument("--out", type=Path, help="write unseen-EXPERIMENT.json and .md here")
     options = parser.parse_args()
-    for name in [options.experiment] if options.experiment else EXPERIMENTS:
+    chosen = [options.experiment] if options.experiment else list(EXPERIMENTS)
+    if options.device == "cuda":
+        need_cuda()
+    if "denoising" in chosen:
+        try:
+            locate("molene", options.data)
+        except DataError as error:
+            sys.exit(str(error))
+    for name in chosen:
         run, what, digits = EXPERIMENTS[name]
         rows, begun = [], time.perf_counter()
         for kind, method, tasks, values in run(options):

@@ -134,6 +134,14 @@ def test_a_mistake_is_one_line(arguments, message, capsys, tmp_path, monkeypatch
     assert "Traceback" not in printed.err
 
 
+def test_a_refused_run_leaves_nothing(tmp_path, capsys):
+    for wrong in (["--seed", "-1"], ["--data", "/nowhere"]):
+        out = tmp_path / "results"
+        assert main(["run", "denoising", "--preset", "smoke", "--out", str(out), *wrong]) == 2
+        assert len(capsys.readouterr().err.strip().splitlines()) == 1
+        assert not out.exists()
+
+
 def test_cuda_without_a_device(monkeypatch, capsys):
     import torch
 

@@ -56,6 +56,7 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the protocol, then report."""
     from graphact._checks import check_integer
+    from graphact.experiments.building import find_data
     from graphact.experiments.progress import watcher
     from graphact.experiments.running import Quiet, check_settings, run_protocol
     from graphact.experiments.store import Store
@@ -68,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
     store = Store(directory)
     if not options.worker:
         check_settings(protocol, store, check_integer("--seed", options.seed, minimum=0))
+        find_data(protocol, options.data)
     store.create(command_line(options))
     keep_freed_memory()
     share_cores(options.jobs)

@@ -12,10 +12,22 @@ from graphact.tasks import (
     Task,
     consensus_tasks,
     denoising_tasks,
+    locate,
     prepared,
     recommendation_tasks,
     source_localization_tasks,
 )
+
+
+def find_data(protocol: Protocol, data: Path | None) -> None:
+    """Find, or download, the data set of an experiment that has one.
+
+    Raises:
+        DataError: it is missing or damaged.
+    """
+    needed = {"denoising": "molene", "recommendation": "ml-100k"}.get(protocol.experiment)
+    if needed:
+        locate(needed, data)
 
 
 def make_tasks(protocol: Protocol, condition: dict[str, Any], seed: int, data: Path | None) -> list[Task]:

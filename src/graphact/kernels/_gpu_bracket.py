@@ -69,3 +69,17 @@ def narrowed(low, high, below, upto, smaller, pivot, count, active):
     high = tl.where(not_above, tl.minimum(high, pivot), high)
     upto = tl.where(not_above, tl.minimum(upto, count), upto)
     return low, high, below, upto
+
+
+@triton.jit
+def after_counts(low, high, below, upto, smaller, halving, active, first, a, second, b, third, c):
+    """The bracket after the numbers up to three pivots were counted: ``a``, ``b`` and ``c``; and how to go on.
+
+    Returns the bracket, whether the next pivots are to halve the keys, and whether the bracket is still open.
+    """
+    before = upto - below
+    low, high, below, upto = narrowed(low, high, below, upto, smaller, first, a, active)
+    low, high, below, upto = narrowed(low, high, below, upto, smaller, second, b, active)
+    low, high, below, upto = narrowed(low, high, below, upto, smaller, third, c, active)
+    halving = ((halving == 0) & (2 * (upto - below) > before)).to(tl.int32)
+    return low, high, below, upto, halving, is_open(low, high, below, upto)

@@ -9,7 +9,7 @@ one multiprocessor waiting for memory; side by side, many come at a time, and ea
 import triton
 import triton.language as tl
 
-from graphact.kernels._gpu_bracket import ascending_key, is_open, narrowed, number_of, pivots_inside
+from graphact.kernels._gpu_bracket import after_counts, ascending_key, is_open, number_of, pivots_inside
 from graphact.kernels._gpu_hop import place_of_own
 from graphact.kernels._gpu_walk import Tile, columns_of_program, list_of_row, rows_of_program
 
@@ -142,13 +142,11 @@ def hub_median_kernel(
             upto_a += (v <= a).to(tl.int32)
             upto_b += (v <= b).to(tl.int32)
             upto_c += (v <= c).to(tl.int32)
-        before = upto - below
         both = tl.sum(upto_a.to(tl.int64) + (upto_b.to(tl.int64) << 32), 0)
-        low, high, below, upto = narrowed(low, high, below, upto, smaller, first, both.to(tl.int32), active)
-        low, high, below, upto = narrowed(low, high, below, upto, smaller, second, (both >> 32).to(tl.int32), active)
-        low, high, below, upto = narrowed(low, high, below, upto, smaller, third, tl.sum(upto_c, 0), active)
-        halving = ((halving == 0) & (2 * (upto - below) > before)).to(tl.int32)
-        active = is_open(low, high, below, upto)
+        a_count, b_count, c_count = both.to(tl.int32), (both >> 32).to(tl.int32), tl.sum(upto_c, 0)
+        low, high, below, upto, halving, active = after_counts(
+            low, high, below, upto, smaller, halving, active, first, a_count, second, b_count, third, c_count
+        )
     place = tl.zeros((block,), dtype=tl.int32) + amount
     for start in range(0, amount, block):
         k = start + slot

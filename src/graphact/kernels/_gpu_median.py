@@ -8,7 +8,7 @@ With ``placing`` they return the place of the chosen neighbour in its list inste
 import triton
 import triton.language as tl
 
-from graphact.kernels._gpu_bracket import ascending_key, is_open, narrowed, number_of, pivots_inside
+from graphact.kernels._gpu_bracket import after_counts, ascending_key, is_open, number_of, pivots_inside
 from graphact.kernels._gpu_select import candidates_at, place_of, values_at
 from graphact.kernels._gpu_walk import columns_of_program, list_of_row, rows_of_program
 
@@ -179,12 +179,9 @@ def searched_median_kernel(
                 upto_c += (v <= c).to(tl.int32)
         if shared:
             upto_a, upto_b, upto_c = tl.sum(upto_a, 0)[None, :], tl.sum(upto_b, 0)[None, :], tl.sum(upto_c, 0)[None, :]
-        before = upto - below
-        low, high, below, upto = narrowed(low, high, below, upto, smaller, first, upto_a, active)
-        low, high, below, upto = narrowed(low, high, below, upto, smaller, second, upto_b, active)
-        low, high, below, upto = narrowed(low, high, below, upto, smaller, third, upto_c, active)
-        halving = ((halving == 0) & (2 * (upto - below) > before)).to(tl.int32)
-        active = is_open(low, high, below, upto)
+        low, high, below, upto, halving, active = after_counts(
+            low, high, below, upto, smaller, halving, active, first, upto_a, second, upto_b, third, upto_c
+        )
     name = tl.zeros((lanes, block), dtype=tl.int32) + nodes
     unknown_name = name
     unknown = tl.zeros((lanes, block), dtype=tl.int32)

@@ -89,11 +89,10 @@ def tile(
     columns: int,
     bytes_per_number: int,
     shared: bool,
-    widest: int = WIDEST_BLOCK,
     threads: int = THREADS,
 ) -> Tile:
     """A tile for ``rows`` rows (over all samples): every thread loads 16 bytes at once where the columns allow it."""
-    block = min(triton.next_power_of_2(columns), widest)
+    block = min(triton.next_power_of_2(columns), WIDEST_BLOCK)
     if shared:
         lanes = max(1, THREADS * BYTES_PER_THREAD // bytes_per_number // block) * SHARED_LANES
         return Tile(lanes, block, 8, (rows, triton.cdiv(columns, block)))
