@@ -25,13 +25,25 @@ def draw_lines(chart: LineChart) -> Any:
     sheet = new_sheet(PLOT_HEIGHT + legend_height(labels, texts))
     axes = sheet.subplots()
     prepare_axes(axes, chart, scale)
-    handles = [draw_series(axes, series, is_main(series, chart.series)) for series in chart.series]
+    shifts = side_by_side(chart)
+    handles = [
+        draw_series(axes, series, is_main(series, chart.series), shift)
+        for series, shift in zip(chart.series, shifts, strict=True)
+    ]
     for reference in chart.references:
         draw_reference(axes, reference)
     ends = [(reference.points[-1].mean, text.tag) for reference, text in zip(chart.references, texts, strict=True)]
     write_tags(axes, ends, scale, vertical=True)
     add_legends(sheet, handles, labels, texts)
     return sheet
+
+
+def side_by_side(chart: LineChart) -> list[float | None]:
+    """Where there is one place on the axis, how far each network stands from it, so that none hides another."""
+    count = len(chart.series)
+    if len(chart.xs) != 1:
+        return [None] * count
+    return [(number - (count - 1) / 2) / max(count, 1) for number in range(count)]
 
 
 def prepare_axes(axes: Any, chart: LineChart, scale: Scale) -> None:
@@ -45,6 +57,8 @@ def prepare_axes(axes: Any, chart: LineChart, scale: Scale) -> None:
     axes.set_xticks(xs, [f"{x:g}" for x in xs])
     axes.set_xticks([], minor=True)
     axes.margins(x=0.04)
+    if len(xs) == 1:
+        axes.set_xlim(xs[0] - 0.55, xs[0] + 0.55)
     set_scale(axes.yaxis, scale)
 
 
@@ -60,13 +74,16 @@ def is_main(series: Series, every: Sequence[Series]) -> bool:
     return (series.variant.hops or 0) == max(same)
 
 
-def draw_series(axes: Any, series: Series, main: bool) -> Any:
-    """One network; the line is what the legend shows."""
-    xs, means = [point.x for point in series.points], [point.mean for point in series.points]
+def draw_series(axes: Any, series: Series, main: bool, shift: float | None = None) -> Any:
+    """One network; the line is what the legend shows. A single place has a bar instead of a band."""
+    xs, means = [point.x + (shift or 0.0) for point in series.points], [point.mean for point in series.points]
     style = series.variant.style
     lower = [point.mean - point.std for point in series.points]
     upper = [point.mean + point.std for point in series.points]
-    axes.fill_between(xs, lower, upper, color=style.color, alpha=BAND_OPACITY, linewidth=0)
+    if shift is None:
+        axes.fill_between(xs, lower, upper, color=style.color, alpha=BAND_OPACITY, linewidth=0)
+    else:
+        axes.vlines(xs, lower, upper, color=style.color, linewidth=1.5)
     (line,) = axes.plot(
         xs,
         means,

@@ -1,0 +1,40 @@
+"""Trained networks on graphs that lost links."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphact.experiments.building import make_models, make_tasks, prepare_tasks, seed_of
+from graphact.experiments.presets import find_protocol
+from graphact.experiments.protocol import cells_of
+from graphact.experiments.running import lossy_metric
+from graphact.tasks import metric_of
+from graphact.tasks.own_inputs import by_centrality
+from graphact.training import Fleet
+
+
+@pytest.mark.parametrize("preparation", ["none", "by-centrality"])
+def test_nodes_prepare_their_signals_with_the_links_that_are_left(preparation):
+    protocol = replace(find_protocol("consensus", "smoke", "best"), preparation=preparation, loss_realizations=1)
+    cell = next(cell for cell in cells_of(protocol, 3) if cell.method == "max-ga")
+    plain = make_tasks(protocol, {}, 3, None)
+    tasks = prepare_tasks(protocol, {}, plain, 3, None)
+    models = make_models(cell, tasks)
+    found = lossy_metric(Fleet(models, tasks), plain, 0.15, cell)
+    generator = torch.Generator().manual_seed(seed_of("loss", 3, 0, 0, 0.15))
+    thin = plain[0].graph.drop_edges(0.15, generator=generator)
+    for model, task, metric in zip(models, plain, found, strict=True):
+        signals = task.inputs if preparation == "none" else by_centrality(task.inputs, thin)
+        with torch.no_grad():
+            answers = model(signals[task.test], thin)
+        assert metric == pytest.approx(metric_of("rmse", answers, task.targets[task.test]).item(), rel=1e-4)
+
+
+def test_without_loss_nothing_changes():
+    protocol = replace(find_protocol("consensus", "smoke", "best"), loss_realizations=1)
+    cell = cells_of(protocol, 0)[0]
+    plain = make_tasks(protocol, {}, 0, None)
+    tasks = prepare_tasks(protocol, {}, plain, 0, None)
+    fleet = Fleet(make_models(cell, tasks), tasks)
+    assert lossy_metric(fleet, plain, 0.0, cell) == pytest.approx(fleet.metric("test").tolist(), rel=1e-4)
