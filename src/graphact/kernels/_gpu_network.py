@@ -7,9 +7,9 @@ import triton
 import triton.language as tl
 
 from graphact.kernels._gpu_hop import place_of_own
-from graphact.kernels._gpu_walk import columns_of_program, list_of_row, rows_of_program
+from graphact.kernels._gpu_walk import columns_of_program, row_of_program
 
-SIZES = (8, 16, 24, 32)  # of the networks; a list takes the smallest one that holds it
+SIZES = (8, 12, 16, 20, 24, 28, 32, 48, 64)  # of the networks; a list takes the smallest one that holds it
 
 
 def sorting_network(size: int) -> tuple[tuple[int, int], ...]:
@@ -24,14 +24,6 @@ def sorting_network(size: int) -> tuple[tuple[int, int], ...]:
             distance, reach, rest = reach - width, reach // 2, width
         width //= 2
     return tuple(pairs)
-
-
-@triton.jit
-def exchange(values, a: tl.constexpr, b: tl.constexpr):
-    """Put two of the values in order."""
-    low = tl.minimum(values[a], values[b])
-    high = tl.maximum(values[a], values[b])
-    return values[:a] + (low,) + values[a + 1 : b] + (high,) + values[b + 1 :]
 
 
 @triton.jit(do_not_specialize=["count", "last", "rows"])
@@ -62,58 +54,67 @@ def network_median_kernel(
 ):
     """See :func:`graphact.kernels.reference.hop` with the median, for lists of at most ``size`` candidates.
 
-    Places left over in the network are filled from both ends, so that the median always comes out in the middle.
+    A program has one row, and so nothing to agree on: compiling many values of several rows takes minutes. Places left
+    over in the network are filled with the lowest and the highest number in turn, so that the median always comes out
+    in the middle. NaN is contagious: where a list has one, the middle becomes it.
     """
-    tl.static_assert(not shared)
+    tl.static_assert(lanes == 1 and not shared and size % 2 == 0)
+    both: tl.constexpr = tl.PropagateNan.ALL
     middle: tl.constexpr = (size - 1) // 2
-    node, base, alive, writes = rows_of_program(order, count, last, rows, nodes, lanes, False, ordered, batched)
+    node, base = row_of_program(order, count, last, nodes, ordered, batched)
     column, inside = columns_of_program(columns, block)
-    begin, end, _, _ = list_of_row(pointers, node, alive, False, lanes, False)
-    own = ((base + node) * columns)[:, None] + column[None, :]
-    mask_own = alive[:, None] & inside[None, :]
-    degree = tl.where(alive, end - begin, 0).to(tl.int32)
+    begin = tl.load(pointers + node).to(tl.int64)
+    degree = (tl.load(pointers + node + 1).to(tl.int64) - begin).to(tl.int32)
+    own = (base + node) * columns + column
     candidates = degree
-    itself = tl.zeros((lanes, block), dtype=wide)
+    itself = tl.zeros((block,), dtype=wide)
     if closed:
         candidates = degree + 1
-        itself = tl.load(x + own, mask=mask_own, other=0.0).to(wide)
-    fill_low = candidates + middle - (candidates - 1) // 2
-    total = tl.zeros((lanes, block), dtype=wide)
-    unknown = tl.full((lanes, block), -1, dtype=tl.int32)
+        itself = tl.load(x + own, mask=inside, other=0.0).to(wide)
+    total = tl.zeros((block,), dtype=wide)
     listed = ()
     for k in tl.static_range(size):
         there = k < degree
+        filling = float("inf") if k % 2 == 1 else float("-inf")
         j = tl.load(members + begin + k, mask=there, other=0).to(tl.int64)
-        at = ((base + j) * columns)[:, None] + column[None, :]
-        value = tl.load(x + at, mask=there[:, None] & inside[None, :], other=0.0).to(wide)
+        heard = column < tl.where(there, columns, 0)
+        value = tl.load(x + (base + j) * columns + column, mask=heard, other=filling).to(wide)
         if shifting:
             factor = tl.load(weight + begin + k, mask=there, other=0.0).to(wide)
-            total += factor[:, None] * value
+            total += factor * tl.where(heard, value, 0.0)
         if closed:
-            value = tl.where((degree == k)[:, None], itself, value)
-        unknown = tl.where((value != value) & (unknown < 0), k, unknown)
-        filling = tl.where(k < fill_low, float("-inf"), float("inf"))
-        listed = listed + (tl.where((k < candidates)[:, None], value, filling[:, None]),)
-    ordered_values = listed
+            value = tl.where(degree == k, itself, value)
+        listed = listed + (value,)
+    ascending = listed
     for pair in tl.static_range(len(network)):
-        ordered_values = exchange(ordered_values, network[pair][0], network[pair][1])
-    median = ordered_values[middle]
-    result = tl.zeros((lanes, block), dtype=wide)
-    place = tl.zeros((lanes, block), dtype=tl.int32) + degree[:, None]
+        # written out here: compiling a function of so many values for every pair takes long
+        low = tl.minimum(ascending[network[pair][0]], ascending[network[pair][1]], propagate_nan=both)
+        high = tl.maximum(ascending[network[pair][0]], ascending[network[pair][1]], propagate_nan=both)
+        ascending = (
+            ascending[: network[pair][0]]
+            + (low,)
+            + ascending[network[pair][0] + 1 : network[pair][1]]
+            + (high,)
+            + ascending[network[pair][1] + 1 :]
+        )
+    median = ascending[middle]
+    unknown = median != median
+    place = tl.zeros((block,), dtype=tl.int32) + degree
     for k in tl.static_range(size):
         value = listed[size - 1 - k]
-        found = (value == median) & (size - 1 - k < candidates)[:, None]
-        result = tl.where(found, value, result)
-        place = tl.where(found, size - 1 - k, place)
+        place = tl.where((value == median) | (unknown & (value != value)), size - 1 - k, place)
     if closed:
-        before = place_of_own(members, begin, end, node)[:, None]
-        result = tl.where((itself == median) & (place >= before), itself, result)
-        place = tl.where((itself == median) & (place >= before), degree[:, None], place)
-        unknown = tl.where((itself != itself) & (unknown >= before), degree[:, None], unknown)
-    result = tl.where(unknown >= 0, float("nan"), result)
-    place = tl.where(unknown >= 0, unknown, place)
-    mask = writes[:, None] & inside[None, :]
-    tl.store(values + own, result.to(values.dtype.element_ty), mask=mask)
-    tl.store(places + own, place.to(places.dtype.element_ty), mask=mask)
+        alone = tl.zeros((1,), dtype=tl.int64)
+        before = place_of_own(members, begin + alone, begin + degree + alone, node)
+        is_median = (itself == median) | (unknown & (itself != itself))
+        place = tl.where(is_median & (place >= before), degree, place)
+    place = tl.where(candidates == 0, 0, place)
+    result = tl.where(candidates == 0, 0.0, median)
+    zero = inside & (median == 0.0)  # one of both zeros: the chosen one knows which
+    j = tl.load(members + begin + place, mask=zero & (place < degree), other=0).to(tl.int64)
+    j = tl.where(place < degree, j, node)
+    result = tl.where(zero, tl.load(x + (base + j) * columns + column, mask=zero, other=0.0).to(wide), result)
+    tl.store(values + own, result.to(values.dtype.element_ty), mask=inside)
+    tl.store(places + own, place.to(places.dtype.element_ty), mask=inside)
     if shifting:
-        tl.store(shifted + own, total.to(shifted.dtype.element_ty), mask=mask)
+        tl.store(shifted + own, total.to(shifted.dtype.element_ty), mask=inside)

@@ -144,6 +144,20 @@ def rows_of_program(
 
 
 @triton.jit
+def row_of_program(order, count, last, nodes, ordered: tl.constexpr, batched: tl.constexpr):
+    """For a program that has one row, its node and the number of its sample times ``nodes``."""
+    row = tl.program_id(0).to(tl.int64)
+    base = row * 0
+    if batched:
+        base = row // count * nodes
+        row = row % count
+    node = row
+    if ordered:
+        node = tl.load(order + (last - row)).to(tl.int64)
+    return node, base
+
+
+@triton.jit
 def list_of_row(pointers, node, alive, closed: tl.constexpr, lanes: tl.constexpr, shared: tl.constexpr):
     """Where the list of each lane's row begins and ends, where the lane enters it, and the most steps of any lane.
 

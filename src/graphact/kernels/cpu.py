@@ -23,7 +23,7 @@ from graphact.kernels import (
 )
 from graphact.kernels._cpu_mix import mix, mix_gradients
 from graphact.kernels._cpu_run import ranges, run, sections
-from graphact.kernels.reference import LOSES_EVERY_COMPARISON, Lists, accumulation_dtype, place_dtype
+from graphact.kernels.reference import LOSES_EVERY_COMPARISON, Lists, accumulation_dtype, place_dtype, take_rows
 
 __all__ = [
     "hop",
@@ -36,6 +36,7 @@ __all__ = [
     "shift_weight_grad",
     "spread",
     "supports",
+    "take_rows",
     "turn",
 ]
 

@@ -18,6 +18,7 @@ from graphact.kernels._gpu_hub import POSITIONS, counting_tile, hub_median_kerne
 from graphact.kernels._gpu_median import RANKED, ranked_median_kernel, searched_median_kernel
 from graphact.kernels._gpu_mix import mix, mix_gradients
 from graphact.kernels._gpu_network import SIZES, network_median_kernel, sorting_network
+from graphact.kernels._gpu_rows import take_rows
 from graphact.kernels._gpu_select import extreme_kernel, take_kernel
 from graphact.kernels._gpu_streams import Beside
 from graphact.kernels._gpu_sums import pull_kernel, route_kernel, weight_grad_kernel
@@ -48,12 +49,15 @@ __all__ = [
     "spread",
     "supports",
     "take",
+    "take_rows",
     "turn",
 ]
 
 SEARCHED_BLOCK, SEARCHED_LANES, SEARCHED_WARPS = 8, 64, 2
+ALONE_BLOCK = 8
+NETWORK_BLOCK, NETWORK_COLUMNS = 256, 2
 MOST_PROGRAMS = 65_535  # in the second and third direction of a launch
-LAID_OUT = 2**24  # numbers of long lists that may always lie side by side
+LAID_OUT = 2**23  # numbers of long lists that lie side by side at a time, to stay in the cache
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTERPRETED = not isinstance(hop_kernel, triton.runtime.JITFunction)
 
@@ -176,7 +180,7 @@ def _median(
     read = (x, places, lists.pointers, lists.members)
     flags = {"closed": closed, "labelled": False, "placing": True}
     with Beside(x.device) as beside:
-        for launch in launches(lists, *short, RANKED - closed, ALONE, 2 * ALONE, *limits(lists)[1:]):
+        for launch in launches(lists, *short, ALONE, 2 * ALONE, *limits(lists)[1:]):
             if launch.longest <= short[-1]:
                 size = next(size for size in SIZES if launch.longest <= size - closed)
                 network = {"size": size, "network": sorting_network(size), "closed": closed, "shifting": shifting}
@@ -184,9 +188,7 @@ def _median(
                 _walk(network_median_kernel, launch, False, x, lists, *outputs, x, weight, *read[2:], **network)
                 continue
             with beside.second():
-                if launch.longest <= RANKED - closed:
-                    _walk(ranked_median_kernel, launch, False, x, lists, values, places, *read, **flags)
-                elif launch.shared and x.size(-1) <= MOST_PROGRAMS:
+                if launch.shared and x.size(-1) <= MOST_PROGRAMS:
                     _hub_median(values, places, x, lists, launch, closed)
                 else:
                     _walk(searched_median_kernel, launch, launch.shared, x, lists, values, places, x, *read, **flags)
@@ -196,9 +198,9 @@ def _median(
 
 
 def _hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
-    """The median of long lists, as many at a time as a signal has room for."""
+    """The median of long lists, as many at a time as the cache holds."""
     samples, columns, stride = math.prod(x.shape[:-2]), x.size(-1), launch.longest + closed
-    at_once = min(launch.rows, max(1, max(x.numel(), LAID_OUT) // (samples * columns * stride)))
+    at_once = min(launch.rows, max(1, LAID_OUT // (samples * columns * stride)))
     numbers = torch.empty((samples * at_once, columns, stride), dtype=accumulation_dtype(x.dtype), device=x.device)
     around = (lists.pointers, lists.members, stride)
     for done in range(0, launch.rows, at_once):
@@ -318,11 +320,17 @@ def _tile_of(kernel: Any, rows: int, x: Tensor, shared: bool, flags: dict[str, A
     """The tile that suits a kernel, as measured."""
     columns, bytes_per_number = x.size(-1), x.element_size()
     if "network" in flags:
-        return one_row(rows, columns)
+        block = min(triton.next_power_of_2(columns), NETWORK_BLOCK)
+        per_thread = NETWORK_COLUMNS if flags["size"] <= 32 else 1
+        return Tile(1, block, max(1, block // 32 // per_thread), (rows, triton.cdiv(columns, block)))
     if kernel is searched_median_kernel and shared:
         # a search reads a list many times: few columns a program, few threads to agree, and many programs
         block = min(triton.next_power_of_2(columns), SEARCHED_BLOCK)
         return Tile(SEARCHED_LANES, block, SEARCHED_WARPS, (rows, triton.cdiv(columns, block)))
+    if kernel is searched_median_kernel:
+        block = min(triton.next_power_of_2(columns), ALONE_BLOCK)
+        lanes = min(triton.next_power_of_2(rows), 256 // block)
+        return Tile(lanes, block, 2, (triton.cdiv(rows, lanes), triton.cdiv(columns, block)))
     busy = kernel is hop_kernel and flags["op"] in ("max", "min") and flags["shifting"]
     sparing = kernel is turn_kernel and not flags["shifting"]
     return tile(rows, columns, bytes_per_number, shared, threads=32 if busy or sparing else THREADS)

@@ -115,6 +115,11 @@ def take(x: Tensor, chosen: Tensor, empty: float) -> Tensor:
     return torch.where(chosen <= last, x.gather(-2, chosen.clamp(max=last).long()), empty)
 
 
+def take_rows(table: Tensor, index: Tensor) -> Tensor:
+    """``table[index]``, for constant tables: no gradient."""
+    return table.index_select(0, index.flatten()).view(*index.shape, table.size(1))
+
+
 def route(grad: Tensor, chosen: Tensor) -> Tensor:
     """The adjoint of :func:`take` with 0 for empty: send each value to the node it was taken from."""
     last = grad.size(-2) - 1

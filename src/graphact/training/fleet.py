@@ -173,7 +173,8 @@ class Fleet:
             x = self._activate(signal, where, layer) if isinstance(self.template, GCNN) else where.own(signal)
             if layer + 1 < depth:
                 signal = stacked_filter(x, graphs, *self._bank(layer + 1))
-        return self._read_out(x.transpose(1, 2) if self.nodes is None else x.squeeze(1))
+        answers = self._read_out(x)
+        return answers.transpose(1, 2) if self.nodes is None else answers.squeeze(1)
 
     def _where(self, graphs: StackedGraphs, is_last: bool) -> Everywhere | AtOneNode:
         """The nodes whose values the next step needs."""

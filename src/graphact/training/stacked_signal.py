@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphact.kernels.backends import implementation
 from graphact.training.stacked import StackedGraphs, all_shifts
 from graphact.training.stars import Stars
 
@@ -132,7 +133,7 @@ class ShiftedInputs:
         """What a filter bank sums, at the given nodes ``(R, n)`` for the given samples ``(R, B)``: ``(R, n, B, C)``."""
         rows = self.owner.unsqueeze(1) * self.num_nodes + nodes
         index = rows.unsqueeze(2) * self.num_samples + samples.unsqueeze(1)
-        return self.table.index_select(0, index.flatten()).view(*index.shape, -1)
+        return implementation(self.table).take_rows(self.table, index)
 
     def bank(self, taps: Tensor, bias: Tensor | None, hop: int) -> Tensor:
         """The weights of the columns for ``S^hop z``, ``(R, C, F_out)``."""
