@@ -69,6 +69,7 @@ def shorten_lists(monkeypatch, gpu):
     from graphact.kernels import _gpu_walk
 
     monkeypatch.setattr(gpu, "SIZES", (2, 4))
+    monkeypatch.setattr(gpu, "HELD", (8,))
     monkeypatch.setattr(gpu, "LAID_OUT", 64)
     monkeypatch.setattr(gpu, "RANKED", 6)
     for module in (gpu, _gpu_walk):

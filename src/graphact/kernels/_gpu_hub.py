@@ -14,8 +14,8 @@ from graphact.kernels._gpu_hop import place_of_own
 from graphact.kernels._gpu_walk import Tile, columns_of_program, list_of_row, rows_of_program
 
 POSITIONS = 64  # of a list that a program lays out
-HELD = (256, 512, 1024)  # numbers that one warp counts at a time, without waiting for others
-WIDTH = 2048  # numbers that a program of several warps counts at a time
+# lists up to a length, the numbers of them that a program counts at a time, and its warps: one does not wait for others
+WIDTHS = ((2048, 1024, 1), (8192, 2048, 4), (None, 8192, 16))
 
 
 def laying_tile(rows: int, columns: int) -> Tile:
@@ -26,8 +26,8 @@ def laying_tile(rows: int, columns: int) -> Tile:
 
 def counting_tile(rows: int, columns: int, longest: int) -> Tile:
     """A program for each column of each row."""
-    width = next((size for size in HELD if longest <= 2 * size), WIDTH)
-    return Tile(1, width, 1 if width < WIDTH else 4, (rows, columns))
+    width, warps = next((width, warps) for most, width, warps in WIDTHS if most is None or longest <= most)
+    return Tile(1, width, warps, (rows, columns))
 
 
 @triton.jit(do_not_specialize=["count", "last", "rows", "stride", "each"])

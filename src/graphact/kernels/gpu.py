@@ -13,11 +13,12 @@ import triton
 from torch import Tensor
 
 from graphact.kernels import reference
+from graphact.kernels._gpu_held import HELD, held_median_kernel, holding_tile
 from graphact.kernels._gpu_hop import hop_kernel, join_kernel
 from graphact.kernels._gpu_hub import POSITIONS, counting_tile, hub_median_kernel, lay_out_kernel, laying_tile
 from graphact.kernels._gpu_median import RANKED, ranked_median_kernel, searched_median_kernel
 from graphact.kernels._gpu_mix import mix, mix_gradients
-from graphact.kernels._gpu_network import SIZES, network_median_kernel, sorting_network
+from graphact.kernels._gpu_network import FUSED, SIZES, network_median_kernel, sorting_network
 from graphact.kernels._gpu_rows import take_rows
 from graphact.kernels._gpu_select import extreme_kernel, take_kernel
 from graphact.kernels._gpu_streams import Beside
@@ -54,10 +55,9 @@ __all__ = [
 ]
 
 SEARCHED_BLOCK, SEARCHED_LANES, SEARCHED_WARPS = 8, 64, 2
-ALONE_BLOCK = 8
 NETWORK_BLOCK, NETWORK_COLUMNS = 256, 2
 MOST_PROGRAMS = 65_535  # in the second and third direction of a launch
-LAID_OUT = 2**23  # numbers of long lists that lie side by side at a time, to stay in the cache
+LAID_OUT = 2**24  # numbers of long lists that may always lie side by side
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTERPRETED = not isinstance(hop_kernel, triton.runtime.JITFunction)
 
@@ -175,32 +175,38 @@ def _median(
     closed: bool,
     shifting: bool,
 ) -> None:
-    """The median of all nodes: of short lists by sorting networks, of longer ones by counting."""
-    short = [size - closed for size in SIZES]
-    read = (x, places, lists.pointers, lists.members)
-    flags = {"closed": closed, "labelled": False, "placing": True}
+    """The median of all nodes: of short lists by sorting, of longer ones by counting numbers that are held or laid out."""
+    short, held = [size - closed for size in SIZES], [size - closed for size in HELD]
+    read = (x, lists.pointers, lists.members)
+    fused = max(size for size in SIZES if size <= FUSED) - closed
     with Beside(x.device) as beside:
-        for launch in launches(lists, *short, ALONE, 2 * ALONE, *limits(lists)[1:]):
+        for launch in launches(lists, *short, *held, *limits(lists)[1:]):
             if launch.longest <= short[-1]:
                 size = next(size for size in SIZES if launch.longest <= size - closed)
-                network = {"size": size, "network": sorting_network(size), "closed": closed, "shifting": shifting}
+                flags = {"size": size, "network": sorting_network(size), "closed": closed}
+                flags["shifting"] = shifting and launch.longest <= fused
                 outputs = (values, places, shifted)
-                _walk(network_median_kernel, launch, False, x, lists, *outputs, x, weight, *read[2:], **network)
+                _walk(network_median_kernel, launch, False, x, lists, *outputs, x, weight, *read[1:], **flags)
                 continue
             with beside.second():
-                if launch.shared and x.size(-1) <= MOST_PROGRAMS:
+                if launch.longest <= held[-1]:
+                    size = next(size for size in HELD if launch.longest <= size - closed)
+                    shape = holding_tile(_rows(x, launch), x.size(-1), size, wide_type(x).primitive_bitwidth // 8)
+                    _walk(held_median_kernel, launch, False, x, lists, values, places, *read, shape=shape, closed=closed)
+                elif x.size(-1) <= MOST_PROGRAMS:
                     _hub_median(values, places, x, lists, launch, closed)
                 else:
-                    _walk(searched_median_kernel, launch, launch.shared, x, lists, values, places, x, *read, **flags)
-        if shifting and int(lists.sizes[-1, 0]) > short[-1]:
+                    flags = {"closed": closed, "labelled": False, "placing": True}
+                    _walk(searched_median_kernel, launch, True, x, lists, values, places, x, x, places, *read[1:], **flags)
+        if shifting and int(lists.sizes[-1, 0]) > fused:
             with beside.second():
-                _look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=short[-1])
+                _look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=fused)
 
 
 def _hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
-    """The median of long lists, as many at a time as the cache holds."""
+    """The median of long lists, as many at a time as a signal has room for."""
     samples, columns, stride = math.prod(x.shape[:-2]), x.size(-1), launch.longest + closed
-    at_once = min(launch.rows, max(1, LAID_OUT // (samples * columns * stride)))
+    at_once = min(launch.rows, max(1, max(x.numel(), LAID_OUT) // (samples * columns * stride)))
     numbers = torch.empty((samples * at_once, columns, stride), dtype=accumulation_dtype(x.dtype), device=x.device)
     around = (lists.pointers, lists.members, stride)
     for done in range(0, launch.rows, at_once):
@@ -217,8 +223,12 @@ def _hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch:
 
 def _pieces(x: Tensor, launch: Launch, dtype: torch.dtype) -> Tensor:
     """Room for what is found piece by piece."""
-    rows = math.prod(x.shape[:-2]) * launch.rows
-    return torch.empty((launch.pieces, rows, x.size(-1)), dtype=dtype, device=x.device)
+    return torch.empty((launch.pieces, _rows(x, launch), x.size(-1)), dtype=dtype, device=x.device)
+
+
+def _rows(x: Tensor, launch: Launch) -> int:
+    """The rows of a launch over all samples."""
+    return math.prod(x.shape[:-2]) * launch.rows
 
 
 def shift_weight_grad(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
@@ -327,10 +337,6 @@ def _tile_of(kernel: Any, rows: int, x: Tensor, shared: bool, flags: dict[str, A
         # a search reads a list many times: few columns a program, few threads to agree, and many programs
         block = min(triton.next_power_of_2(columns), SEARCHED_BLOCK)
         return Tile(SEARCHED_LANES, block, SEARCHED_WARPS, (rows, triton.cdiv(columns, block)))
-    if kernel is searched_median_kernel:
-        block = min(triton.next_power_of_2(columns), ALONE_BLOCK)
-        lanes = min(triton.next_power_of_2(rows), 256 // block)
-        return Tile(lanes, block, 2, (triton.cdiv(rows, lanes), triton.cdiv(columns, block)))
     busy = kernel is hop_kernel and flags["op"] in ("max", "min") and flags["shifting"]
     sparing = kernel is turn_kernel and not flags["shifting"]
     return tile(rows, columns, bytes_per_number, shared, threads=32 if busy or sparing else THREADS)
