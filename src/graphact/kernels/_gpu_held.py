@@ -1,7 +1,7 @@
 """The median of lists that are too long to sort but short enough to hold: read once, then counted as often as it takes.
 
-A warp holds some columns of one list in its registers. Its threads share the neighbours, so that a count is a sum within
-each thread and over a few of them.
+A warp holds some columns of one list in its registers. Its threads share the neighbours, so that a count is a sum
+within each thread and over a few of them.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -23,6 +23,18 @@ def holding_tile(rows: int, columns: int, size: int, bytes_per_number: int) -> T
     return Tile(size, block, 1, (rows, triton.cdiv(columns, block)))
 
 
+@triton.jit
+def lower_number(a, b):
+    """The lower of two numbers; NaN is none."""
+    return tl.minimum(a, b)
+
+
+@triton.jit
+def higher_number(a, b):
+    """The higher of two numbers; NaN is none."""
+    return tl.maximum(a, b)
+
+
 @triton.jit(do_not_specialize=["count", "last", "rows"])
 def held_median_kernel(
     values,
@@ -33,7 +45,7 @@ def held_median_kernel(
     order,
     count,
     last,
-    rows,
+    rows,  # noqa: ARG001 (as all kernels)
     nodes,
     columns,
     lanes: tl.constexpr,
@@ -49,7 +61,6 @@ def held_median_kernel(
     bits: tl.constexpr = wide.primitive_bitwidth
     signed: tl.constexpr = tl.int64 if bits == 64 else tl.int32
     unsigned: tl.constexpr = tl.uint64 if bits == 64 else tl.uint32
-    infinity: tl.constexpr = float("inf")
     node, base = row_of_program(order, count, last, nodes, ordered, batched)
     column, inside = columns_of_program(columns, block)
     begin = tl.load(pointers + node).to(tl.int64)
@@ -63,11 +74,10 @@ def held_median_kernel(
         candidates = degree + 1
         j = tl.where(k == degree, node, j)
     at = ((base + j) * columns)[:, None] + column[None, :]
-    v = tl.load(x + at, mask=(k < candidates)[:, None] & inside[None, :], other=infinity).to(wide)
-    unknown = tl.min(tl.where(v != v, k[:, None], lanes), 0)
-    v = tl.where(v == v, v, infinity)
-    least = tl.min(v, 0)
-    most = tl.maximum(least, tl.max(tl.where((k < candidates)[:, None], v, -infinity), 0))
+    there = (k < candidates)[:, None] & inside[None, :]
+    v = tl.load(x + at, mask=there, other=float("nan")).to(wide)  # which no comparison finds
+    known = tl.sum((v == v).to(tl.float32), 0).to(tl.int32)
+    least, most = tl.reduce(v, 0, lower_number), tl.reduce(v, 0, higher_number)
     top = tl.full((1,), 1, dtype=unsigned) << (bits - 1)
     smaller = (candidates - 1) // 2 + tl.zeros((block,), dtype=tl.int32)
     low = ascending_key(least, signed, unsigned, top) - 1
@@ -79,28 +89,30 @@ def held_median_kernel(
     while tl.max(active.to(tl.int32), 0) > 0:
         first, second, third = pivots_inside(low, high, below, upto, smaller, halving, wide, signed, top)
         a, b, c = number_of(first, wide, top), number_of(second, wide, top), number_of(third, wide, top)
-        # three counts in one number: each pivot lies below the largest candidate, so no count reaches 1024
-        counts = tl.where(v <= a[None, :], 1, 0)
-        counts += tl.where(v <= b[None, :], 1 << 10, 0)
-        counts += tl.where(v <= c[None, :], 1 << 20, 0)
-        counts = tl.sum(counts, 0)
-        upto_a, upto_b, upto_c = counts & 1023, (counts >> 10) & 1023, counts >> 20
+        # sums of floating point are faster than those of integers, and exact; two counts share one
+        both = (v <= a[None, :]).to(tl.float32) + (v <= b[None, :]).to(tl.float32) * 4096.0
+        both, upto_c = tl.sum(both, 0).to(tl.int32), tl.sum((v <= c[None, :]).to(tl.float32), 0).to(tl.int32)
+        upto_a, upto_b = both & 4095, both >> 12
         low, high, below, upto, halving, active = after_counts(
             low, high, below, upto, smaller, halving, active, first, upto_a, second, upto_b, third, upto_c
         )
     lowest, highest = number_of(low, wide, top), number_of(high, wide, top)
     # not "v > lowest": below the smallest number of all stands no number
-    found = (v <= highest[None, :]) & ~(v <= lowest[None, :]) & (k < degree)[:, None]
-    place = tl.min(tl.where(found, k[:, None], lanes), 0)
+    found = (v <= highest[None, :]) & ~(v <= lowest[None, :])
+    place = tl.minimum(tl.min(tl.where(found, k[:, None], lanes), 0), degree)
+    before = degree
+    itself = tl.zeros((block,), dtype=wide)
     if closed:
         alone = tl.zeros((1,), dtype=tl.int64)
         before = place_of_own(members, begin + alone, end + alone, node)
         itself = tl.load(x + own, mask=inside, other=0.0).to(wide)
         is_median = (itself <= highest) & ~(itself <= lowest)
-        unknown = tl.where(unknown < degree, unknown, lanes)
-        unknown = tl.where((itself != itself) & (unknown >= before), degree, unknown)
-        place = tl.where(is_median & (place >= before), degree, tl.minimum(place, degree))
-    place = tl.where(unknown < candidates, unknown, place)
+        place = tl.where(is_median & (place >= before), degree, place)
+    unknown = inside & (known < candidates)
+    if tl.max(unknown.to(tl.int32), 0) > 0:
+        nan = tl.min(tl.where((v != v) & (k < degree)[:, None], k[:, None], lanes), 0)
+        nan = tl.where((itself != itself) & (nan >= before), degree, nan)
+        place = tl.where(unknown, nan, place)
     chosen = tl.load(members + begin + place, mask=inside & (place < degree), other=0).to(tl.int64)
     if closed:
         chosen = tl.where(place < degree, chosen, node)

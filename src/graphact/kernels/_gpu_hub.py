@@ -133,17 +133,18 @@ def hub_median_kernel(
     while tl.max(active.to(tl.int32), 0) > 0:
         first, second, third = pivots_inside(low, high, below, upto, smaller, halving, wide, signed, top)
         a, b, c = number_of(first, wide, top), number_of(second, wide, top), number_of(third, wide, top)
-        upto_a = tl.zeros((block,), dtype=tl.int32)
-        upto_b = tl.zeros((block,), dtype=tl.int32)
-        upto_c = tl.zeros((block,), dtype=tl.int32)
+        # sums of floating point are faster than those of integers; a slot counts too little for it to matter
+        upto_a = tl.zeros((block,), dtype=tl.float32)
+        upto_b = tl.zeros((block,), dtype=tl.float32)
+        upto_c = tl.zeros((block,), dtype=tl.float32)
         for start in range(0, amount, block):
             k = start + slot
             v = tl.load(numbers + k, mask=k < amount, other=infinity)
-            upto_a += (v <= a).to(tl.int32)
-            upto_b += (v <= b).to(tl.int32)
-            upto_c += (v <= c).to(tl.int32)
+            upto_a += (v <= a).to(tl.float32)
+            upto_b += (v <= b).to(tl.float32)
+            upto_c += (v <= c).to(tl.float32)
         both = tl.sum(upto_a.to(tl.int64) + (upto_b.to(tl.int64) << 32), 0)
-        a_count, b_count, c_count = both.to(tl.int32), (both >> 32).to(tl.int32), tl.sum(upto_c, 0)
+        a_count, b_count, c_count = both.to(tl.int32), (both >> 32).to(tl.int32), tl.sum(upto_c.to(tl.int32), 0)
         low, high, below, upto, halving, active = after_counts(
             low, high, below, upto, smaller, halving, active, first, a_count, second, b_count, third, c_count
         )

@@ -7,10 +7,16 @@ import triton
 import triton.language as tl
 
 from graphact.kernels._gpu_hop import place_of_own
-from graphact.kernels._gpu_walk import columns_of_program, row_of_program
+from graphact.kernels._gpu_walk import Tile, columns_of_program, row_of_program
 
 FUSED = 32  # the largest network that also sums; larger ones take long to compile as it is
 SIZES = (8, 12, 16, 20, 24, 28, 32, 48, 64)  # of the networks; a list takes the smallest one that holds it
+
+
+def network_tile(rows: int, columns: int, size: int) -> Tile:
+    """One row, and as many columns a thread as its registers hold."""
+    block = min(triton.next_power_of_2(columns), 256)
+    return Tile(1, block, max(1, block // (64 if size <= 32 else 32)), (rows, triton.cdiv(columns, block)))
 
 
 def sorting_network(size: int) -> tuple[tuple[int, int], ...]:
@@ -39,7 +45,7 @@ def network_median_kernel(
     order,
     count,
     last,
-    rows,
+    rows,  # noqa: ARG001 (as all kernels)
     nodes,
     columns,
     lanes: tl.constexpr,

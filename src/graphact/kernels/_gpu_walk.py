@@ -101,12 +101,6 @@ def tile(
     return Tile(lanes, block, threads // 32, (triton.cdiv(rows, lanes), triton.cdiv(columns, block)))
 
 
-def one_row(rows: int, columns: int) -> Tile:
-    """A tile of one row with a thread for each column, for kernels that hold many numbers for each."""
-    block = min(triton.next_power_of_2(columns), WIDEST_BLOCK)
-    return Tile(1, block, max(1, block // 32), (rows, triton.cdiv(columns, block)))
-
-
 def wide_type(signal: Tensor) -> Any:
     """The type to sum numbers of a signal in."""
     return tl.float64 if signal.element_size() == 8 else tl.float32

@@ -18,7 +18,7 @@ from graphact.kernels._gpu_hop import hop_kernel, join_kernel
 from graphact.kernels._gpu_hub import POSITIONS, counting_tile, hub_median_kernel, lay_out_kernel, laying_tile
 from graphact.kernels._gpu_median import RANKED, ranked_median_kernel, searched_median_kernel
 from graphact.kernels._gpu_mix import mix, mix_gradients
-from graphact.kernels._gpu_network import FUSED, SIZES, network_median_kernel, sorting_network
+from graphact.kernels._gpu_network import FUSED, SIZES, network_median_kernel, network_tile, sorting_network
 from graphact.kernels._gpu_rows import take_rows
 from graphact.kernels._gpu_select import extreme_kernel, take_kernel
 from graphact.kernels._gpu_streams import Beside
@@ -32,7 +32,6 @@ from graphact.kernels._gpu_walk import (
     Tile,
     launches,
     limits,
-    one_row,
     tile,
     wide_type,
 )
@@ -55,7 +54,6 @@ __all__ = [
 ]
 
 SEARCHED_BLOCK, SEARCHED_LANES, SEARCHED_WARPS = 8, 64, 2
-NETWORK_BLOCK, NETWORK_COLUMNS = 256, 2
 MOST_PROGRAMS = 65_535  # in the second and third direction of a launch
 LAID_OUT = 2**24  # numbers of long lists that may always lie side by side
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -175,32 +173,52 @@ def _median(
     closed: bool,
     shifting: bool,
 ) -> None:
-    """The median of all nodes: of short lists by sorting, of longer ones by counting numbers that are held or laid out."""
-    short, held = [size - closed for size in SIZES], [size - closed for size in HELD]
-    read = (x, lists.pointers, lists.members)
+    """The median of all nodes: of short lists by sorting them, of longer ones by counting."""
     fused = max(size for size in SIZES if size <= FUSED) - closed
     with Beside(x.device) as beside:
-        for launch in launches(lists, *short, *held, *limits(lists)[1:]):
-            if launch.longest <= short[-1]:
-                size = next(size for size in SIZES if launch.longest <= size - closed)
-                flags = {"size": size, "network": sorting_network(size), "closed": closed}
-                flags["shifting"] = shifting and launch.longest <= fused
-                outputs = (values, places, shifted)
-                _walk(network_median_kernel, launch, False, x, lists, *outputs, x, weight, *read[1:], **flags)
+        for launch in launches(lists, *(size - closed for size in (*SIZES, *HELD)), *limits(lists)[1:]):
+            if launch.longest + closed <= SIZES[-1]:
+                along = shifting and launch.longest <= fused
+                _short_median(values, places, shifted, x, weight, lists, launch, closed, along)
                 continue
             with beside.second():
-                if launch.longest <= held[-1]:
-                    size = next(size for size in HELD if launch.longest <= size - closed)
-                    shape = holding_tile(_rows(x, launch), x.size(-1), size, wide_type(x).primitive_bitwidth // 8)
-                    _walk(held_median_kernel, launch, False, x, lists, values, places, *read, shape=shape, closed=closed)
-                elif x.size(-1) <= MOST_PROGRAMS:
-                    _hub_median(values, places, x, lists, launch, closed)
-                else:
-                    flags = {"closed": closed, "labelled": False, "placing": True}
-                    _walk(searched_median_kernel, launch, True, x, lists, values, places, x, x, places, *read[1:], **flags)
+                _long_median(values, places, x, lists, launch, closed)
         if shifting and int(lists.sizes[-1, 0]) > fused:
             with beside.second():
                 _look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=fused)
+
+
+def _short_median(
+    values: Tensor,
+    places: Tensor,
+    shifted: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    lists: Lists,
+    launch: Launch,
+    closed: bool,
+    shifting: bool,
+) -> None:
+    """The median of short lists, and the shift where wanted."""
+    size = next(size for size in SIZES if launch.longest + closed <= size)
+    flags = {"size": size, "network": sorting_network(size), "closed": closed, "shifting": shifting}
+    tensors = (values, places, shifted, x, weight, lists.pointers, lists.members)
+    shape = network_tile(_rows(x, launch), x.size(-1), size)
+    _walk(network_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
+
+
+def _long_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
+    """The median of longer lists: held where they fit, laid out where they do not."""
+    around = (lists.pointers, lists.members)
+    if launch.longest + closed <= HELD[-1]:
+        size = next(size for size in HELD if launch.longest + closed <= size)
+        shape = holding_tile(_rows(x, launch), x.size(-1), size, wide_type(x).primitive_bitwidth // 8)
+        _walk(held_median_kernel, launch, False, x, lists, values, places, x, *around, shape=shape, closed=closed)
+    elif x.size(-1) <= MOST_PROGRAMS:
+        _hub_median(values, places, x, lists, launch, closed)
+    else:
+        flags = {"closed": closed, "labelled": False, "placing": True}
+        _walk(searched_median_kernel, launch, True, x, lists, values, places, x, x, places, *around, **flags)
 
 
 def _hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
@@ -329,10 +347,6 @@ def _walk(kernel: Any, launch: Launch, shared: bool, x: Tensor, lists: Lists, *t
 def _tile_of(kernel: Any, rows: int, x: Tensor, shared: bool, flags: dict[str, Any]) -> Tile:
     """The tile that suits a kernel, as measured."""
     columns, bytes_per_number = x.size(-1), x.element_size()
-    if "network" in flags:
-        block = min(triton.next_power_of_2(columns), NETWORK_BLOCK)
-        per_thread = NETWORK_COLUMNS if flags["size"] <= 32 else 1
-        return Tile(1, block, max(1, block // 32 // per_thread), (rows, triton.cdiv(columns, block)))
     if kernel is searched_median_kernel and shared:
         # a search reads a list many times: few columns a program, few threads to agree, and many programs
         block = min(triton.next_power_of_2(columns), SEARCHED_BLOCK)
