@@ -1,0 +1,100 @@
+"""Run cells of published results again, drawn at random, and compare them with what is kept, run by run.
+
+    python benchmarks/repeat.py results/recommendation-best                     one cell, on the device of the results
+    python benchmarks/repeat.py results/source-localization-best --cells 3 --draw 7
+
+The protocol, preset and seed are those of the command kept with the results.
+"""
+
+import argparse
+import random
+import shlex
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from arguments import count, need_cuda
+
+from graphact.experiments.presets import find_protocol
+from graphact.experiments.protocol import cells_of
+from graphact.experiments.running import run_protocol
+from graphact.experiments.store import Store, StoreError
+from graphact.tasks import DataError
+
+
+def published(store):
+    """The protocol, seed and device of the one command that made a store."""
+    (command,) = store.commands()
+    words = shlex.split(command)
+    if words[:2] != ["graphact", "run"]:
+        sys.exit(f"results must come from graphact run, got {command!r}")
+    options = dict(zip(words[3::2], words[4::2], strict=True))
+    protocol = find_protocol(words[2], options.get("--preset", "quick"), options.get("--protocol"))
+    return protocol, int(options.get("--seed", 0)), options.get("--device", "cpu")
+
+
+def alone(protocol, cell):
+    """The protocol with one cell only, which keeps its key."""
+    protocol = replace(protocol, methods=(cell.method,), features=(cell.features,), orders=(cell.order,))
+    if cell.hops is not None:
+        protocol = replace(protocol, hops=(cell.hops,))
+    if "film" in cell.condition:
+        return replace(protocol, films=(cell.condition["film"],))
+    if "snr_db" in cell.condition:
+        return replace(protocol, snrs_db=(cell.condition["snr_db"],))
+    return protocol
+
+
+def values(rows, cell):
+    """What each run of a cell reached, by where it ran."""
+    place = ("graph", "split", "node")
+    return {
+        (tuple(row.get(name) for name in place), str(sorted(row["condition"].items()))): row["value"]
+        for row in rows
+        if row.get("settings") == cell.settings()
+    }
+
+
+def repeat(store, cell, protocol, seed, device, data):
+    """Run a cell again, and say how its runs differ."""
+    with tempfile.TemporaryDirectory() as folder:
+        again = Store(Path(folder))
+        again.create("")
+        run_protocol(alone(protocol, cell), again, seed=seed, device=device, data=data)
+        before, after = values(store.rows(), cell), values(again.rows(), cell)
+    if not before or before.keys() != after.keys():
+        sys.exit(f"{cell.title}: {len(before)} runs are kept, {len(after)} were made")
+    same = sum(before[key] == after[key] for key in before)
+    means = [sum(some.values()) / len(some) for some in (before, after)]
+    far = max(abs(before[key] - after[key]) for key in before)
+    return (
+        f"{cell.title}: {same} of {len(before)} figures equal to the last bit; mean {means[0]:.6g}, now {means[1]:.6g}; "
+        f"largest difference of one {far:.3g}"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, help="folder of results")
+    parser.add_argument("--cells", type=count, default=1, help="how many cells (default: 1)")
+    parser.add_argument("--draw", type=int, default=0, help="seed of the draw (default: 0)")
+    parser.add_argument("--data", type=Path, help="folder of the data sets (default: as graphact run)")
+    options = parser.parse_args()
+    store = Store(options.results)
+    try:
+        protocol, seed, device = published(store)
+    except StoreError as problem:
+        sys.exit(str(problem))
+    if device == "cuda":
+        need_cuda()
+    cells = [cell for cell in cells_of(protocol, seed) if store.is_finished(cell.key)]
+    for cell in random.Random(options.draw).sample(cells, min(options.cells, len(cells))):
+        try:
+            print(repeat(store, cell, protocol, seed, device, options.data), flush=True)
+        except DataError as problem:
+            sys.exit(str(problem))
+
+
+if __name__ == "__main__":
+    main()
