@@ -12,12 +12,12 @@ compulsory traffic moves every number once. Times are medians (fastest..slowest)
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 
 import torch
 from limits import copy_bandwidth
+from saying import say
 
 import graphact
 from graphact import Graph
@@ -74,11 +74,6 @@ def describe(case):
     return (
         f"### {case['case']}: {sizes}, {case['features']} features, {case['hops']} hops\n\n{markdown(case['rows'])}\n"
     )
-
-
-def say(line):
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def main():

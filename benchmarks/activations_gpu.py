@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 import triton
 from arguments import need_cuda
+from saying import say
 
 from graphact import Graph
 from graphact.functional import graph_adaptive
@@ -210,11 +211,6 @@ def table(rows):
             f"{row['of the floor']:.0%} | {row['peak']:.1f} |"
         )
     return "\n".join(lines) + "\n"
-
-
-def say(line):
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def main():

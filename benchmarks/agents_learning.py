@@ -8,11 +8,11 @@ All agents run in the simulator, on the real node code; the faults are those of 
 
 import argparse
 import copy
-import sys
 import time
 
 import numpy as np
 import torch
+from saying import say
 
 from graphact import Graph, nn
 from graphact.agents import Faults, Timing, deploy
@@ -23,11 +23,6 @@ ALGORITHMS = ("d-psgd", "gradient-tracking", "push-pull")
 NO_TIME_TO_REPEAT = Timing(
     slot=0.0015
 )  # a datagram travels for 1 ms and is asked for after 20 ms: what is lost is lost
-
-
-def say(line):
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def least_squares(num_nodes=12):

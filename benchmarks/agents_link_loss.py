@@ -9,12 +9,12 @@ and a figure.
 """
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import torch
+from saying import say
 from scipy.stats import ks_2samp
 
 from graphact.agents import Faults, Timing, deploy, simulate_inference
@@ -23,11 +23,6 @@ from graphact.tasks import consensus
 from graphact.training import TrainingSettings, fit
 
 LOSSES = (0.025, 0.05, 0.075, 0.1, 0.125, 0.15)
-
-
-def say(line):
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def train(name, task, options):

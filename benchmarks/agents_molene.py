@@ -12,6 +12,7 @@ import tempfile
 
 import numpy as np
 import torch
+from saying import say
 
 from graphact import agents, nn
 from graphact.agents.addresses import free_addresses
@@ -62,10 +63,6 @@ def on_processes(model, graph, hours, transport):
 
 def rmse(values, truth):
     return (values - truth).square().mean().sqrt().item()
-
-
-def say(line):
-    sys.stdout.write(line + "\n")
 
 
 if __name__ == "__main__":

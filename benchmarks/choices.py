@@ -10,13 +10,13 @@ nodes; differences are paired, with 95 % intervals over the graphs.
 
 import argparse
 import json
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from arguments import count, need_cuda
+from saying import say
 
 from graphact.experiments.building import make_tasks, seed_of
 from graphact.experiments.pairing import difference
@@ -94,11 +94,6 @@ def table(results, activations):
 def paired(rows, others):
     found = difference(rows, others)
     return f"{found.mean:+.1f} ± {found.margin:.1f}"
-
-
-def say(line):
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def main():

@@ -9,13 +9,13 @@ A speed is reported only for right results: losses of the fleet are first compar
 import argparse
 import copy
 import json
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from limits import copy_bandwidth, demands, matrix_rate
+from saying import say
 
 import graphact
 from graphact.experiments.building import make_models, make_tasks
@@ -110,11 +110,6 @@ def shares(fleet, training, device):
     positions = torch.arange(training.batch_size, device=device).expand(len(fleet), -1)
     operations, moved = demands(lambda: fleet.losses(positions).sum().backward())
     return operations / matrix_rate(device), moved / copy_bandwidth(device)
-
-
-def say(line):
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def main():

@@ -11,12 +11,12 @@ import argparse
 import itertools
 import json
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from guarantees_figures import topology_figure, tradeoff_figure
+from saying import say
 
 import graphact
 from graphact.analysis import (
@@ -181,11 +181,6 @@ def kept(model, task, perturbation, draws=10):
     before = task.read(model(x, task.graph)).argmax(-1)
     after = [task.read(model(x, perturbation.draw(task.graph, generator))).argmax(-1) for _ in range(draws)]
     return (torch.stack(after) == before).double().mean().item()
-
-
-def say(line):
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def main():

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from arguments import count, need_cuda
+from saying import say
 
 from graphact.experiments.presets import find_protocol
 from graphact.experiments.protocol import cells_of
@@ -69,8 +70,8 @@ def repeat(store, cell, protocol, seed, device, data):
     means = [sum(some.values()) / len(some) for some in (before, after)]
     far = max(abs(before[key] - after[key]) for key in before)
     return (
-        f"{cell.title}: {same} of {len(before)} figures equal to the last bit; mean {means[0]:.6g}, now {means[1]:.6g}; "
-        f"largest difference of one {far:.3g}"
+        f"{cell.title}: {same} of {len(before)} figures equal to the last bit; mean {means[0]:.6g}, "
+        f"now {means[1]:.6g}; largest difference of one {far:.3g}"
     )
 
 
@@ -91,7 +92,7 @@ def main():
     cells = [cell for cell in cells_of(protocol, seed) if store.is_finished(cell.key)]
     for cell in random.Random(options.draw).sample(cells, min(options.cells, len(cells))):
         try:
-            print(repeat(store, cell, protocol, seed, device, options.data), flush=True)
+            say(repeat(store, cell, protocol, seed, device, options.data))
         except DataError as problem:
             sys.exit(str(problem))
 

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 import torch
+from saying import say
 
 import graphact
 from graphact.graph import Neighborhoods
@@ -40,11 +41,6 @@ from graphact.scaleout import (
 
 GIB = 2**30
 MODEL = {"features": [8, 16, 16], "order": 2, "activation": "max-ga", "hops": 1}
-
-
-def say(line):
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 # Graphs

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import torch
 from arguments import count, need_cuda
+from saying import say
 
 from graphact.experiments.building import make_models, make_tasks, seed_of
 from graphact.experiments.pairing import choose, difference
@@ -200,11 +201,6 @@ def paired(rows, others, digits):
     found = difference(rows, others, overlap=rows[0]["overlap"])
     text = f"{found.mean:+.{digits}f} ± {found.margin:.{digits}f}"
     return f"**{text}**" if found.is_certain else text
-
-
-def say(line):
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 EXPERIMENTS = {"source-localization": (source_localization, "sources", 1), "denoising": (denoising, "days", 3)}

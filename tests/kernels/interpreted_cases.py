@@ -1,7 +1,12 @@
 """The Triton kernels on the CPU, in Triton's interpreter; started by `test_gpu_interpreted.py`."""
 
+import numpy as np
 import pytest
-from support.kernel_cases import KernelCases, shorten_lists
+import torch
+from support.kernel_cases import KernelCases, graph_of, poisoned, shorten_lists, signal
+
+from graphact.kernels import reference
+from graphact.kernels.reference import Lists
 
 # NumPy, which computes in place of the GPU, warns of what torch does silently
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning")
@@ -24,3 +29,30 @@ class TestInterpreted(KernelCases):
         for name in ("AHEAD", "FURTHER_AHEAD"):
             monkeypatch.setattr(_gpu_median, name, tl.constexpr(2))
         return gpu
+
+
+@pytest.mark.parametrize("length", [8, 11, 15, 20, 24, 27, 32, 47, 64, 101, 200, 300])
+def test_medians_of_every_size(length):
+    """One node that hears so many: what is meant for each length, as it is."""
+    from graphact.kernels import gpu
+
+    graph = graph_of(length + 1, [(j, 0) for j in range(length + 1)])
+    x = signal((length + 1, 2), "ties" if length % 2 else "normal").to(torch.float32)
+    arguments = (x, graph.weight, Lists.of(graph.incoming), "median", length % 3 == 0, False, length)
+    with poisoned():
+        values, places, _ = gpu.hop(*arguments)
+    expected = reference.hop(*arguments)
+    assert torch.equal(values, expected[0])
+    assert torch.equal(places, expected[1])
+
+
+def test_networks_sort():
+    """Numbers that are 0 or 1, by all thresholds of random orders."""
+    from graphact.kernels._gpu_network import SIZES, sorting_network
+
+    for size in SIZES:
+        orders = np.random.default_rng(0).random((200, size)).argsort(1)
+        values = (orders[:, None] < np.arange(size + 1)[:, None]).reshape(-1, size)
+        for low, high in sorting_network(size):
+            values[:, low], values[:, high] = values[:, [low, high]].min(1), values[:, [low, high]].max(1)
+        assert (np.sort(values, 1) == values).all(), size

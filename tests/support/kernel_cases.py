@@ -307,6 +307,15 @@ class KernelCases:
         finally:
             torch.use_deterministic_algorithms(before)
 
+    @pytest.mark.parametrize("shape", [(7, 3), (2, 5, 200), (0, 4)])
+    def test_rows_of_a_table(self, module, shape):
+        table = signal((11, shape[-1])).to(torch.float32)
+        index = torch.from_numpy(np.random.default_rng(1).integers(11, size=shape[:-1]))
+        table, index = table.to(self.device), index.to(self.device)
+        with poisoned():
+            actual = module.take_rows(table, index)
+        assert torch.equal(actual, reference.take_rows(table, index))
+
     def test_supports(self, module):
         for dtype in DTYPES:
             assert module.supports(torch.zeros(2, 1, dtype=dtype, device=self.device))
