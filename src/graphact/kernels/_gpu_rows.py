@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphact.kernels._gpu_launch import on_device_of
+
 NUMBERS = 2048  # that a program copies
 
 
@@ -30,5 +32,6 @@ def take_rows(table: Tensor, index: Tensor) -> Tensor:
         block = min(triton.next_power_of_2(width), 128)
         lanes = max(1, NUMBERS // block)
         grid = (triton.cdiv(rows, lanes), triton.cdiv(width, block))
-        take_rows_kernel[grid](out, table, index, rows, width, lanes=lanes, block=block)
+        with on_device_of(table):
+            take_rows_kernel[grid](out, table, index, rows, width, lanes=lanes, block=block)
     return out.view(*index.shape, table.size(1))

@@ -1,0 +1,99 @@
+"""The median of all nodes by Triton kernels: of short lists by sorting them, of longer ones by counting."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphact.kernels._gpu_held import HELD, held_median_kernel, holding_tile
+from graphact.kernels._gpu_hub import POSITIONS, counting_tile, hub_median_kernel, lay_out_kernel, laying_tile
+from graphact.kernels._gpu_launch import rows_of, walk
+from graphact.kernels._gpu_look import look
+from graphact.kernels._gpu_median import searched_median_kernel, searching_tile
+from graphact.kernels._gpu_network import FUSED, SIZES, network_median_kernel, network_tile, sorting_network
+from graphact.kernels._gpu_streams import Beside
+from graphact.kernels._gpu_walk import Launch, launches, limits, wide_type
+from graphact.kernels.reference import Lists, accumulation_dtype
+
+MOST_PROGRAMS = 65_535  # in the second and third direction of a launch
+LAID_OUT = 2**24  # numbers of long lists that may always lie side by side
+
+
+def median(
+    values: Tensor,
+    places: Tensor,
+    shifted: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    lists: Lists,
+    closed: bool,
+    shifting: bool,
+) -> None:
+    """The median of all nodes: of short lists by sorting them, of longer ones by counting."""
+    fused = max(size for size in SIZES if size <= FUSED) - closed
+    with Beside(x.device) as beside:
+        for launch in launches(lists, *(size - closed for size in (*SIZES, *HELD)), *limits(lists)[1:]):
+            if launch.longest + closed <= SIZES[-1]:
+                along = shifting and launch.longest <= fused
+                short_median(values, places, shifted, x, weight, lists, launch, closed, along)
+                continue
+            with beside.second():
+                long_median(values, places, x, lists, launch, closed)
+        if shifting and int(lists.sizes[-1, 0]) > fused:
+            with beside.second():
+                look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=fused)
+
+
+def short_median(
+    values: Tensor,
+    places: Tensor,
+    shifted: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    lists: Lists,
+    launch: Launch,
+    closed: bool,
+    shifting: bool,
+) -> None:
+    """The median of short lists, and the shift where wanted."""
+    size = next(size for size in SIZES if launch.longest + closed <= size)
+    flags: dict[str, Any] = {"size": size, "network": sorting_network(size), "closed": closed, "shifting": shifting}
+    tensors = (values, places, shifted, x, weight, lists.pointers, lists.members)
+    shape = network_tile(rows_of(x, launch), x.size(-1), size)
+    walk(network_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
+
+
+def long_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
+    """The median of longer lists: held where they fit, laid out where they do not."""
+    around = (lists.pointers, lists.members)
+    if launch.longest + closed <= HELD[-1]:
+        size = next(size for size in HELD if launch.longest + closed <= size)
+        shape = holding_tile(rows_of(x, launch), x.size(-1), size, wide_type(x).primitive_bitwidth // 8)
+        walk(held_median_kernel, launch, False, x, lists, values, places, x, *around, shape=shape, closed=closed)
+    elif x.size(-1) <= MOST_PROGRAMS:
+        hub_median(values, places, x, lists, launch, closed)
+    else:
+        flags: dict[str, Any] = {"closed": closed, "labelled": False, "placing": True}
+        shape = searching_tile(rows_of(x, launch), x.size(-1))
+        walk(
+            searched_median_kernel, launch, True, x, lists, values, places, x, x, places, *around, shape=shape, **flags
+        )
+
+
+def hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
+    """The median of long lists, as many at a time as a signal has room for."""
+    samples, columns, stride = math.prod(x.shape[:-2]), x.size(-1), launch.longest + closed
+    at_once = min(launch.rows, max(1, max(x.numel(), LAID_OUT) // (samples * columns * stride)))
+    numbers = torch.empty((samples * at_once, columns, stride), dtype=accumulation_dtype(x.dtype), device=x.device)
+    around = (lists.pointers, lists.members, stride)
+    for done in range(0, launch.rows, at_once):
+        some = launch._replace(rows=min(at_once, launch.rows - done), last=launch.last - done)
+        rows = samples * some.rows
+        tiles = -(-stride // POSITIONS)
+        each = -(-tiles // MOST_PROGRAMS)  # tiles that a program lays out
+        pieces: dict[str, Any] = {"piece": POSITIONS, "pieces": -(-tiles // each)}
+        shape = laying_tile(rows, columns)
+        walk(lay_out_kernel, some, False, x, lists, numbers, x, *around, each, shape=shape, closed=closed, **pieces)
+        shape = counting_tile(rows, columns, stride)
+        walk(hub_median_kernel, some, False, x, lists, values, places, numbers, *around, shape=shape, closed=closed)
