@@ -83,7 +83,7 @@ def held_median_kernel(
     low = ascending_key(least, signed, unsigned, top) - 1
     high = ascending_key(most, signed, unsigned, top)
     below = tl.zeros((block,), dtype=tl.int32)
-    upto = below + candidates
+    upto = tl.where(known < candidates, 0, candidates)  # NaN, which threads need not see alike, ends the search at once
     halving = below
     active = is_open(low, high, below, upto)
     while tl.max(active.to(tl.int32), 0) > 0:

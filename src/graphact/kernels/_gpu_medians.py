@@ -67,15 +67,16 @@ def short_median(
 def long_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
     """The median of longer lists: held where they fit, laid out where they do not."""
     around = (lists.pointers, lists.members)
-    if launch.longest + closed <= HELD[-1]:
-        size = next(size for size in HELD if launch.longest + closed <= size)
-        shape = holding_tile(rows_of(x, launch), x.size(-1), size, wide_type(x).primitive_bitwidth // 8)
+    rows, columns = rows_of(x, launch), x.size(-1)
+    size = next((size for size in HELD if launch.longest + closed <= size), None)
+    shape = None if size is None else holding_tile(rows, columns, size, wide_type(x).primitive_bitwidth // 8)
+    if shape is not None and shape.grid[1] <= MOST_PROGRAMS:
         walk(held_median_kernel, launch, False, x, lists, values, places, x, *around, shape=shape, closed=closed)
-    elif x.size(-1) <= MOST_PROGRAMS:
+    elif columns <= MOST_PROGRAMS:
         hub_median(values, places, x, lists, launch, closed)
     else:
         flags: dict[str, Any] = {"closed": closed, "labelled": False, "placing": True}
-        shape = searching_tile(rows_of(x, launch), x.size(-1))
+        shape = searching_tile(rows, columns)
         walk(
             searched_median_kernel, launch, True, x, lists, values, places, x, x, places, *around, shape=shape, **flags
         )

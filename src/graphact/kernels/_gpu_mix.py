@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphact.kernels._gpu_launch import on_device_of
+
 TILE = 2048
 
 
@@ -69,9 +71,9 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
     own, first, second = own.contiguous(), values[0].contiguous(), values[-1].contiguous()
     out = torch.empty_like(own)
     shape = _Shape(own, weights)
-    mix_kernel[shape.grid](
-        own, first, second, beta.contiguous(), weights.contiguous(), out, shape.rows, shape.features, **shape.constants
-    )
+    read = (own, first, second, beta.contiguous(), weights.contiguous())
+    with on_device_of(own):
+        mix_kernel[shape.grid](*read, out, shape.rows, shape.features, **shape.constants)
     return out
 
 
@@ -84,10 +86,10 @@ def mix_gradients(
     grad_own = torch.empty_like(own)
     grad_values = [torch.empty_like(own) for _ in values]
     partial = own.new_empty(len(beta), shape.grid[0], len(values) + 1, shape.features)
-    mix_gradients_kernel[shape.grid](
-        grad, own, first, second, beta.contiguous(), weights.contiguous(), grad_own, grad_values[0], grad_values[-1],
-        partial, shape.rows, shape.features, shape.grid[0], **shape.constants,
-    )  # fmt: skip
+    read = (grad, own, first, second, beta.contiguous(), weights.contiguous())
+    written = (grad_own, grad_values[0], grad_values[-1], partial)
+    with on_device_of(own):
+        mix_gradients_kernel[shape.grid](*read, *written, shape.rows, shape.features, shape.grid[0], **shape.constants)
     sums = partial.sum(1)
     of_weights = sums[:, 1:] if weights.dim() == 3 else sums[:, 1:].sum(-1)
     return grad_own, grad_values, sums[:, 0].sum(-1), of_weights

@@ -17,7 +17,7 @@ def take_rows_kernel(out, table, index, rows, width, lanes: tl.constexpr, block:
     """``out[r] = table[index[r]]``."""
     row = tl.program_id(0).to(tl.int64) * lanes + tl.arange(0, lanes)
     column = tl.program_id(1) * block + tl.arange(0, block)
-    source = tl.load(index + row, mask=row < rows, other=0)
+    source = tl.load(index + row, mask=row < rows, other=0).to(tl.int64)
     mask = (row < rows)[:, None] & (column < width)[None, :]
     value = tl.load(table + source[:, None] * width + column[None, :], mask=mask)
     tl.store(out + row[:, None] * width + column[None, :], value, mask=mask)

@@ -1,7 +1,7 @@
 """The passes over the neighbours as Triton kernels, with the names, signatures and results of `reference.py`.
 
 Signals are read as contiguous ``(B, N, F)``. Nothing waits for the device, and the memory used beyond the results is at
-most one more signal.
+most one more signal in the type that sums are taken in.
 """
 
 import math
