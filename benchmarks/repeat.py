@@ -14,9 +14,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from arguments import count, need_cuda
+from arguments import count
 from saying import say
 
+from graphact.cli import make_parser
+from graphact.commands.run import pick_device
 from graphact.experiments.presets import find_protocol
 from graphact.experiments.protocol import cells_of
 from graphact.experiments.running import run_protocol
@@ -26,13 +28,13 @@ from graphact.tasks import DataError
 
 def published(store):
     """The protocol, seed and device of the one command that made a store."""
-    (command,) = store.commands()
-    words = shlex.split(command)
+    commands = store.commands()
+    words = shlex.split(commands[0]) if len(commands) == 1 else []
     if words[:2] != ["graphact", "run"]:
-        sys.exit(f"results must come from graphact run, got {command!r}")
-    options = dict(zip(words[3::2], words[4::2], strict=True))
-    protocol = find_protocol(words[2], options.get("--preset", "quick"), options.get("--protocol"))
-    return protocol, int(options.get("--seed", 0)), options.get("--device", "cpu")
+        sys.exit(f"{store.directory} must come from one call of graphact run, got {commands}")
+    options = make_parser().parse_args(words[1:])
+    protocol = find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation))
+    return protocol, options.seed, pick_device(options.device)
 
 
 def alone(protocol, cell):
@@ -59,11 +61,12 @@ def values(rows, cell):
 
 def repeat(store, cell, protocol, seed, device, data):
     """Run a cell again, and say how its runs differ."""
+    before = values(store.rows(), cell)
     with tempfile.TemporaryDirectory() as folder:
         again = Store(Path(folder))
         again.create("")
         run_protocol(alone(protocol, cell), again, seed=seed, device=device, data=data)
-        before, after = values(store.rows(), cell), values(again.rows(), cell)
+        after = values(again.rows(), cell)
     if not before or before.keys() != after.keys():
         sys.exit(f"{cell.title}: {len(before)} runs are kept, {len(after)} were made")
     same = sum(before[key] == after[key] for key in before)
@@ -85,16 +88,11 @@ def main():
     store = Store(options.results)
     try:
         protocol, seed, device = published(store)
-    except StoreError as problem:
-        sys.exit(str(problem))
-    if device == "cuda":
-        need_cuda()
-    cells = [cell for cell in cells_of(protocol, seed) if store.is_finished(cell.key)]
-    for cell in random.Random(options.draw).sample(cells, min(options.cells, len(cells))):
-        try:
+        cells = [cell for cell in cells_of(protocol, seed) if store.is_finished(cell.key)]
+        for cell in random.Random(options.draw).sample(cells, min(options.cells, len(cells))):
             say(repeat(store, cell, protocol, seed, device, options.data))
-        except DataError as problem:
-            sys.exit(str(problem))
+    except (StoreError, DataError, ValueError) as problem:
+        sys.exit(str(problem))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support.kernel_cases import KernelCases, graph_of, poisoned, shorten_lists, signal
+from support.kernel_cases import KernelCases, check_hop, graph_of, poisoned, shorten_lists, signal
 
 from graphact.kernels import reference
 from graphact.kernels.reference import Lists
@@ -29,6 +29,14 @@ class TestInterpreted(KernelCases):
         for name in ("AHEAD", "FURTHER_AHEAD"):
             monkeypatch.setattr(_gpu_median, name, tl.constexpr(2))
         return gpu
+
+    def test_more_columns_than_programs(self, module, monkeypatch):
+        from graphact.kernels import _gpu_medians
+
+        monkeypatch.setattr(_gpu_medians, "MOST_PROGRAMS", 2)
+        monkeypatch.setattr(_gpu_medians, "HELD", ())
+        graph = self.graph("longer hubs")
+        check_hop(module, graph, signal((graph.num_nodes, 3)).float(), ["median"])
 
 
 @pytest.mark.parametrize("length", [8, 11, 15, 20, 24, 27, 32, 47, 64, 101, 200, 300])

@@ -1,6 +1,6 @@
 """Triton kernels that choose the lower median of long lists; `_gpu_network.py` has short ones.
 
-With ``placing`` they return the place of the chosen neighbour in its list instead of its number.
+With ``placing`` a search returns the place of the chosen neighbour in its list instead of its number.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -46,7 +46,6 @@ def ranked_median_kernel(
     batched: tl.constexpr,
     closed: tl.constexpr,
     labelled: tl.constexpr,
-    placing: tl.constexpr,
 ):
     """For short lists: of d candidates, the largest one that has at most (d - 1) // 2 smaller ones."""
     tl.static_assert(not shared)
@@ -105,8 +104,6 @@ def ranked_median_kernel(
     result = tl.where(name < nodes, result, 0.0)
     own = ((base + node) * columns)[:, None] + column[None, :]
     mask = writes[:, None] & inside[None, :]
-    if placing:
-        name = place_of(name, members, begin, end, node, mask, nodes)
     tl.store(out + own, result.to(out.dtype.element_ty), mask=mask)
     tl.store(chosen + own, name.to(chosen.dtype.element_ty), mask=mask)
 

@@ -139,14 +139,26 @@ def select(x: Tensor, labels: Tensor | None, lists: Lists, op: str, closed: bool
     read = (offers, names, lists.pointers, lists.members)
     flags: dict[str, Any] = {"closed": closed, "labelled": labels is not None}
     if op == "median":
-        flags["placing"] = False
         for launch in launches(lists, RANKED - closed, ALONE):
             if launch.group == 0:
                 walk(ranked_median_kernel, launch, False, x, lists, out, chosen, *read, **flags)
                 continue
             shared = launch.group == 2
             shape = searching_tile(rows_of(x, launch), x.size(-1)) if shared else None
-            walk(searched_median_kernel, launch, shared, x, lists, out, chosen, x, *read, shape=shape, **flags)
+            walk(
+                searched_median_kernel,
+                launch,
+                shared,
+                x,
+                lists,
+                out,
+                chosen,
+                x,
+                *read,
+                shape=shape,
+                placing=False,
+                **flags,
+            )
     else:
         flags["largest"] = op == "max"
         for launch in launches(lists, ALONE):
