@@ -2,14 +2,29 @@
 
 Numbers are held as keys, unsigned integers in the same order. The median m of a list lies in ``low < m <= high``; of
 its numbers, ``below`` are at most ``low`` and ``upto`` at most ``high``. A step counts the numbers up to three pivots
-inside the bracket. They are put where the ranks let expect the median; after a step that told little, they halve the
-keys, so that no list takes long.
+inside the bracket. They are put around a first guess, then where the ranks let expect the median; after a step that
+told little, they halve the keys, so that no list takes long. The search may end as soon as the median is the first or
+the last number inside the bracket, which one more look finds.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
 import triton
 import triton.language as tl
+
+BY_RANK, HALVING, GUESSED = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)  # where the next pivots come from
+
+
+@triton.jit
+def lower_number(a, b):
+    """The lower of two numbers; NaN is none."""
+    return tl.minimum(a, b)
+
+
+@triton.jit
+def higher_number(a, b):
+    """The higher of two numbers; NaN is none."""
+    return tl.maximum(a, b)
 
 
 @triton.jit
@@ -35,7 +50,21 @@ def is_open(low, high, below, upto):
 
 
 @triton.jit
-def pivots_inside(low, high, below, upto, smaller, halving, wide: tl.constexpr, signed: tl.constexpr, top):
+def is_within(low, high, below, upto, smaller):
+    """Whether the median may be neither the first nor the last number in the bracket."""
+    return (smaller > below) & (smaller < upto - 1) & (high - low > 1)
+
+
+@triton.jit
+def guess_of(total, squares, amount, wide: tl.constexpr):
+    """The mean of some numbers, and how far from it their median may be expected."""
+    count = tl.maximum(amount, 1).to(wide)
+    mean = total / count
+    return mean, 1.5 * tl.sqrt(tl.maximum(squares / count - mean * mean, 0.0) / count)
+
+
+@triton.jit
+def pivots_inside(low, high, below, upto, smaller, source, guess, reach, wide: tl.constexpr, signed: tl.constexpr, top):
     """Three ascending keys strictly inside a bracket that is open."""
     unsigned: tl.constexpr = low.dtype
     inside = tl.maximum(upto - below, 1).to(wide)
@@ -43,15 +72,18 @@ def pivots_inside(low, high, below, upto, smaller, halving, wide: tl.constexpr, 
     spread = 1.2 * tl.sqrt(expected * (1.0 - expected) / inside) + 0.3 / inside
     bottom, top_number = number_of(low, wide, top), number_of(high, wide, top)
     span = top_number - bottom
-    by_rank = (span < float("inf")) & (halving == 0)  # not so for NaN
-    start, reach = tl.where(by_rank, bottom, 0.0), tl.where(by_rank, span, 0.0)
-    first = ascending_key(start + (expected - spread) * reach, signed, unsigned, top)
-    second = ascending_key(start + expected * reach, signed, unsigned, top)
-    third = ascending_key(start + (expected + spread) * reach, signed, unsigned, top)
+    by_rank = (span < float("inf")) & (source == BY_RANK)  # not so for NaN
+    span = tl.where(by_rank, span, 0.0)
+    center = tl.where(by_rank, bottom + expected * span, guess)
+    reach = tl.where(by_rank, spread * span, reach)
+    first = ascending_key(center - reach, signed, unsigned, top)
+    second = ascending_key(center, signed, unsigned, top)
+    third = ascending_key(center + reach, signed, unsigned, top)
     half = (high - low) >> 1
-    first = tl.where(by_rank, first, low + (half >> 1))
-    second = tl.where(by_rank, second, low + half)
-    third = tl.where(by_rank, third, low + half + (half >> 1))
+    by_number = by_rank | (source == GUESSED)
+    first = tl.where(by_number, first, low + (half >> 1))
+    second = tl.where(by_number, second, low + half)
+    third = tl.where(by_number, third, low + half + (half >> 1))
     least, most = low + 1, high - 1
     first = tl.minimum(tl.maximum(first, least), most)
     second = tl.minimum(tl.maximum(second, least), most)
@@ -72,14 +104,24 @@ def narrowed(low, high, below, upto, smaller, pivot, count, active):
 
 
 @triton.jit
-def after_counts(low, high, below, upto, smaller, halving, active, first, a, second, b, third, c):
-    """The bracket after the numbers up to three pivots were counted: ``a``, ``b`` and ``c``; and how to go on.
-
-    Returns the bracket, whether the next pivots are to halve the keys, and whether the bracket is still open.
-    """
+def after_counts(low, high, below, upto, smaller, source, active, first, a, second, b, third, c):
+    """The bracket after the numbers up to three pivots were counted: ``a``, ``b`` and ``c``; and the next source."""
     before = upto - below
     low, high, below, upto = narrowed(low, high, below, upto, smaller, first, a, active)
     low, high, below, upto = narrowed(low, high, below, upto, smaller, second, b, active)
     low, high, below, upto = narrowed(low, high, below, upto, smaller, third, c, active)
-    halving = ((halving == 0) & (2 * (upto - below) > before)).to(tl.int32)
-    return low, high, below, upto, halving, is_open(low, high, below, upto)
+    told_little = (source != HALVING) & (2 * (upto - below) > before)
+    return low, high, below, upto, tl.where(told_little, HALVING, BY_RANK)
+
+
+@triton.jit
+def end_of_bracket(low, high, below, smaller, wide: tl.constexpr, signed: tl.constexpr, top):
+    """A sign and a bound: times that sign, the median is the lowest number that is not up to the bound.
+
+    The bound is NaN where all numbers are beyond it.
+    """
+    unsigned: tl.constexpr = low.dtype
+    is_first = smaller == below
+    mirrored = ascending_key(-number_of(high, wide, top), signed, unsigned, top) - 1
+    bound = tl.where(is_first, number_of(low, wide, top), number_of(mirrored, wide, top))
+    return tl.where(is_first, 1.0, -1.0).to(wide), bound

@@ -9,7 +9,18 @@ within each thread and over a few of them.
 import triton
 import triton.language as tl
 
-from graphact.kernels._gpu_bracket import after_counts, ascending_key, is_open, number_of, pivots_inside
+from graphact.kernels._gpu_bracket import (
+    GUESSED,
+    after_counts,
+    ascending_key,
+    end_of_bracket,
+    guess_of,
+    higher_number,
+    is_within,
+    lower_number,
+    number_of,
+    pivots_inside,
+)
 from graphact.kernels._gpu_hop import place_of_own
 from graphact.kernels._gpu_walk import Tile, columns_of_program, row_of_program
 
@@ -21,18 +32,6 @@ def holding_tile(rows: int, columns: int, size: int, bytes_per_number: int) -> T
     """One warp for a row and as many columns as it can hold."""
     block = min(triton.next_power_of_2(columns), max(1, BYTES // bytes_per_number // size))
     return Tile(size, block, 1, (rows, triton.cdiv(columns, block)))
-
-
-@triton.jit
-def lower_number(a, b):
-    """The lower of two numbers; NaN is none."""
-    return tl.minimum(a, b)
-
-
-@triton.jit
-def higher_number(a, b):
-    """The higher of two numbers; NaN is none."""
-    return tl.maximum(a, b)
 
 
 @triton.jit(do_not_specialize=["count", "last", "rows"])
@@ -68,47 +67,58 @@ def held_median_kernel(
     degree = (end - begin).to(tl.int32)
     own = (base + node) * columns + column
     k = tl.arange(0, lanes)
-    j = tl.load(members + begin + k, mask=k < degree, other=0).to(tl.int64)
+    # what is left over of the lanes holds the first candidate once more: fewer masks
+    j = tl.load(members + begin + tl.where(k < degree, k, 0)).to(tl.int64)
     candidates = degree
     if closed:
         candidates = degree + 1
         j = tl.where(k == degree, node, j)
     at = ((base + j) * columns)[:, None] + column[None, :]
-    there = (k < candidates)[:, None] & inside[None, :]
-    v = tl.load(x + at, mask=there, other=float("nan")).to(wide)  # which no comparison finds
+    v = tl.load(x + at, mask=inside[None, :], other=0.0).to(wide)
+    again = tl.load(x + (base + tl.load(members + begin)) * columns + column, mask=inside, other=0.0).to(wide)
+    surplus = lanes - candidates
     known = tl.sum((v == v).to(tl.float32), 0).to(tl.int32)
     least, most = tl.reduce(v, 0, lower_number), tl.reduce(v, 0, higher_number)
+    square = v * v
+    if lanes * block < 64:
+        # a number a thread: what is multiplied as it is added would differ between threads
+        square = tl.where(v == v, square, 0.0)
+    total, squares = tl.sum(v, 0) - surplus * again, tl.sum(square, 0) - surplus * again * again
+    guess, reach = guess_of(total, squares, candidates, wide)
     top = tl.full((1,), 1, dtype=unsigned) << (bits - 1)
     smaller = (candidates - 1) // 2 + tl.zeros((block,), dtype=tl.int32)
     low = ascending_key(least, signed, unsigned, top) - 1
     high = ascending_key(most, signed, unsigned, top)
     below = tl.zeros((block,), dtype=tl.int32)
-    upto = tl.where(known < candidates, 0, candidates)  # NaN, which threads need not see alike, ends the search at once
-    halving = below
-    active = is_open(low, high, below, upto)
+    upto = tl.where(known < lanes, 0, candidates)  # NaN, which threads need not see alike, ends the search at once
+    source = below + GUESSED
+    active = is_within(low, high, below, upto, smaller)
     while tl.max(active.to(tl.int32), 0) > 0:
-        first, second, third = pivots_inside(low, high, below, upto, smaller, halving, wide, signed, top)
+        first, second, third = pivots_inside(low, high, below, upto, smaller, source, guess, reach, wide, signed, top)
         a, b, c = number_of(first, wide, top), number_of(second, wide, top), number_of(third, wide, top)
         # sums of floating point are faster than those of integers, and exact; two counts share one
         both = (v <= a[None, :]).to(tl.float32) + (v <= b[None, :]).to(tl.float32) * 4096.0
         both, upto_c = tl.sum(both, 0).to(tl.int32), tl.sum((v <= c[None, :]).to(tl.float32), 0).to(tl.int32)
-        upto_a, upto_b = both & 4095, both >> 12
-        low, high, below, upto, halving, active = after_counts(
-            low, high, below, upto, smaller, halving, active, first, upto_a, second, upto_b, third, upto_c
+        upto_a = (both & 4095) - tl.where(again <= a, surplus, 0)
+        upto_b = (both >> 12) - tl.where(again <= b, surplus, 0)
+        upto_c -= tl.where(again <= c, surplus, 0)
+        low, high, below, upto, source = after_counts(
+            low, high, below, upto, smaller, source, active, first, upto_a, second, upto_b, third, upto_c
         )
-    lowest, highest = number_of(low, wide, top), number_of(high, wide, top)
-    # not "v > lowest": below the smallest number of all stands no number
-    found = (v <= highest[None, :]) & ~(v <= lowest[None, :])
-    place = tl.minimum(tl.min(tl.where(found, k[:, None], lanes), 0), degree)
+        active = is_within(low, high, below, upto, smaller)
+    sign, bound = end_of_bracket(low, high, below, smaller, wide, signed, top)
+    # NaN, as bound, stops nobody
+    beyond = tl.where(v * sign[None, :] <= bound[None, :], float("inf"), v * sign[None, :])
+    median = tl.reduce(beyond, 0, lower_number) * sign
+    place = tl.minimum(tl.min(tl.where(v == median[None, :], k[:, None], lanes), 0), degree)
     before = degree
     itself = tl.zeros((block,), dtype=wide)
     if closed:
         alone = tl.zeros((1,), dtype=tl.int64)
         before = place_of_own(members, begin + alone, end + alone, node)
         itself = tl.load(x + own, mask=inside, other=0.0).to(wide)
-        is_median = (itself <= highest) & ~(itself <= lowest)
-        place = tl.where(is_median & (place >= before), degree, place)
-    unknown = inside & (known < candidates)
+        place = tl.where((itself == median) & (place >= before), degree, place)
+    unknown = known < lanes
     if tl.max(unknown.to(tl.int32), 0) > 0:
         nan = tl.min(tl.where((v != v) & (k < degree)[:, None], k[:, None], lanes), 0)
         nan = tl.where((itself != itself) & (nan >= before), degree, nan)

@@ -9,7 +9,17 @@ one multiprocessor waiting for memory; side by side, many come at a time, and ea
 import triton
 import triton.language as tl
 
-from graphact.kernels._gpu_bracket import after_counts, ascending_key, is_open, number_of, pivots_inside
+from graphact.kernels._gpu_bracket import (
+    GUESSED,
+    after_counts,
+    ascending_key,
+    end_of_bracket,
+    guess_of,
+    is_within,
+    lower_number,
+    number_of,
+    pivots_inside,
+)
 from graphact.kernels._gpu_hop import place_of_own
 from graphact.kernels._gpu_walk import Tile, columns_of_program, list_of_row, rows_of_program
 
@@ -115,6 +125,8 @@ def hub_median_kernel(
     least = tl.full((block,), infinity, dtype=wide)
     most = -least
     unknown = tl.zeros((block,), dtype=tl.int32) + amount
+    total = tl.zeros((block,), dtype=wide)
+    squares = tl.zeros((block,), dtype=wide)
     for start in range(0, amount, block):
         k = start + slot
         v = tl.load(numbers + k, mask=k < amount, other=infinity)
@@ -122,16 +134,20 @@ def hub_median_kernel(
         v = tl.where(v == v, v, infinity)
         least = tl.minimum(least, v)
         most = tl.maximum(most, tl.where(k < amount, v, -infinity))
+        number = tl.where(k < amount, v, 0.0)
+        total += number
+        squares += number * number
     top = tl.full((1,), 1, dtype=unsigned) << (bits - 1)
     smaller = (candidates - 1) // 2
     low = ascending_key(tl.min(least, 0) + tl.zeros((1,), dtype=wide), signed, unsigned, top) - 1
     high = ascending_key(tl.max(most, 0) + tl.zeros((1,), dtype=wide), signed, unsigned, top)
     below = 0 * candidates
     upto = candidates
-    halving = below
-    active = is_open(low, high, below, upto)
+    source = below + GUESSED
+    guess, reach = guess_of(tl.sum(total, 0), tl.sum(squares, 0), candidates, wide)
+    active = is_within(low, high, below, upto, smaller)
     while tl.max(active.to(tl.int32), 0) > 0:
-        first, second, third = pivots_inside(low, high, below, upto, smaller, halving, wide, signed, top)
+        first, second, third = pivots_inside(low, high, below, upto, smaller, source, guess, reach, wide, signed, top)
         a, b, c = number_of(first, wide, top), number_of(second, wide, top), number_of(third, wide, top)
         # sums of floating point are faster than those of integers; a slot counts too little for it to matter
         upto_a = tl.zeros((block,), dtype=tl.float32)
@@ -145,24 +161,27 @@ def hub_median_kernel(
             upto_c += (v <= c).to(tl.float32)
         both = tl.sum(upto_a.to(tl.int64) + (upto_b.to(tl.int64) << 32), 0)
         a_count, b_count, c_count = both.to(tl.int32), (both >> 32).to(tl.int32), tl.sum(upto_c.to(tl.int32), 0)
-        low, high, below, upto, halving, active = after_counts(
-            low, high, below, upto, smaller, halving, active, first, a_count, second, b_count, third, c_count
+        low, high, below, upto, source = after_counts(
+            low, high, below, upto, smaller, source, active, first, a_count, second, b_count, third, c_count
         )
+        active = is_within(low, high, below, upto, smaller)
+    sign, bound = end_of_bracket(low, high, below, smaller, wide, signed, top)
+    best = tl.full((block,), float("nan"), dtype=wide)
     place = tl.zeros((block,), dtype=tl.int32) + amount
     for start in range(0, amount, block):
         k = start + slot
-        v = tl.load(numbers + k, mask=k < amount, other=0.0)
-        key = ascending_key(v, signed, unsigned, top)
-        found = (k < amount) & (v == v) & (key > low) & (key <= high)
-        place = tl.where(found & (k < degree), tl.minimum(place, k), place)
-    place = tl.min(place, 0) + 0 * degree
+        beyond = tl.load(numbers + k, mask=k < amount, other=0.0) * sign
+        ahead = (k < amount) & ~(beyond <= bound) & ~(beyond >= best)  # NaN, as bound and as best, stops nobody
+        best = tl.where(ahead, beyond, best)
+        place = tl.where(ahead, k, place)
+    lowest = tl.reduce(best, 0, lower_number)
+    place = tl.min(tl.where(best == lowest, place, amount), 0) + 0 * degree
+    median = lowest * sign
     unknown = tl.min(tl.where(unknown < degree, unknown, amount), 0) + 0 * degree
     if closed:
         before_own = place_of_own(members, begin, end, node).to(tl.int32)
         itself = tl.load(numbers + degree)
-        key = ascending_key(itself, signed, unsigned, top)
-        is_median = (itself == itself) & (key > low) & (key <= high)
-        place = tl.where(is_median & (place >= before_own), degree, tl.minimum(place, degree))
+        place = tl.where((itself == median) & (place >= before_own), degree, tl.minimum(place, degree))
         unknown = tl.where((itself != itself) & (unknown >= before_own), degree, unknown)
     place = tl.where(unknown < candidates, unknown, place)
     result = tl.load(numbers + place, mask=place < candidates, other=0.0)

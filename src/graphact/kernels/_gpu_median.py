@@ -165,10 +165,13 @@ def searched_median_kernel(
     high = ascending_key(tl.where(most < least, least, most), signed, unsigned, top)
     below = tl.zeros((height, block), dtype=tl.int32)
     upto = below + candidates
-    halving = below
+    source = below
+    nowhere = tl.zeros((height, block), dtype=wide)
     active = is_open(low, high, below, upto)
     while tl.max(tl.max(active.to(tl.int32), 1), 0) > 0:
-        first, second, third = pivots_inside(low, high, below, upto, smaller, halving, wide, signed, top)
+        first, second, third = pivots_inside(
+            low, high, below, upto, smaller, source, nowhere, nowhere, wide, signed, top
+        )
         a, b, c = number_of(first, wide, top), number_of(second, wide, top), number_of(third, wide, top)
         upto_a = tl.zeros((lanes, block), dtype=tl.int32)
         upto_b = tl.zeros((lanes, block), dtype=tl.int32)
@@ -183,9 +186,10 @@ def searched_median_kernel(
                 upto_c += (v <= c).to(tl.int32)
         if shared:
             upto_a, upto_b, upto_c = tl.sum(upto_a, 0)[None, :], tl.sum(upto_b, 0)[None, :], tl.sum(upto_c, 0)[None, :]
-        low, high, below, upto, halving, active = after_counts(
-            low, high, below, upto, smaller, halving, active, first, upto_a, second, upto_b, third, upto_c
+        low, high, below, upto, source = after_counts(
+            low, high, below, upto, smaller, source, active, first, upto_a, second, upto_b, third, upto_c
         )
+        active = is_open(low, high, below, upto)
     name = tl.zeros((lanes, block), dtype=tl.int32) + nodes
     unknown_name = name
     unknown = tl.zeros((lanes, block), dtype=tl.int32)
@@ -207,8 +211,8 @@ def searched_median_kernel(
     name = tl.where(unknown > 0, unknown_name, name)
     own = ((base + node) * columns)[:, None] + column[None, :]
     mask = alive[:, None] & inside[None, :]
-    source = (base[:, None] + name) * columns + column[None, :]
-    result = tl.load(x + source, mask=mask & (name < nodes), other=0.0)
+    at = (base[:, None] + name) * columns + column[None, :]
+    result = tl.load(x + at, mask=mask & (name < nodes), other=0.0)
     if placing:
         name = place_of(name, members, begin, end, node, mask, nodes)
     tl.store(out + own, result, mask=mask)
