@@ -69,7 +69,7 @@ def pivots_inside(low, high, below, upto, smaller, source, guess, reach, wide: t
     unsigned: tl.constexpr = low.dtype
     inside = tl.maximum(upto - below, 1).to(wide)
     expected = (smaller - below + 0.5).to(wide) / inside
-    spread = 1.2 * tl.sqrt(expected * (1.0 - expected) / inside) + 0.3 / inside
+    spread = 0.8 * tl.sqrt(expected * (1.0 - expected) / inside) + 0.3 / inside
     bottom, top_number = number_of(low, wide, top), number_of(high, wide, top)
     span = top_number - bottom
     by_rank = (span < float("inf")) & (source == BY_RANK)  # not so for NaN
