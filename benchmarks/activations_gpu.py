@@ -46,7 +46,7 @@ def random_graph(nodes, edges):
 def power_law_graph(nodes, edges):
     """One end of each link is drawn with probability proportional to its rank to the power of -3/4."""
     mass = torch.arange(1, nodes + 1, device="cuda", dtype=torch.float64).pow(-0.75).cumsum(0)
-    draws = torch.rand(edges // 2 + edges // 40, device="cuda", dtype=torch.float64) * mass[-1]
+    draws = torch.rand(edges // 2, device="cuda", dtype=torch.float64) * mass[-1]
     popular = torch.randperm(nodes, device="cuda")[torch.searchsorted(mass, draws).clamp(max=nodes - 1)]
     return graph_of(torch.stack([popular, torch.randint_like(popular, nodes)]), nodes)
 

@@ -39,7 +39,7 @@ class TestInterpreted(KernelCases):
         check_hop(module, graph, signal((graph.num_nodes, 3)).float(), ["median"])
 
 
-@pytest.mark.parametrize("length", [8, 11, 15, 20, 24, 27, 32, 47, 64, 101, 200, 300])
+@pytest.mark.parametrize("length", [8, 11, 15, 20, 24, 27, 32, 47, 64, 101, 200, 300, 1100, 2049])
 def test_medians_of_every_size(length):
     """One node that hears so many: what is meant for each length, as it is."""
     from graphact.kernels import gpu

@@ -66,10 +66,10 @@ def signal(shape, kind="normal", seed=0):
 
 def shorten_lists(monkeypatch, gpu):
     """Let short lists take the ways that Triton kernels keep for long ones."""
-    from graphact.kernels import _gpu_look, _gpu_medians, _gpu_walk
+    from graphact.kernels import _gpu_held, _gpu_look, _gpu_medians, _gpu_walk
 
-    shorter = {"SIZES": (2, 4), "HELD": (8,), "LAID_OUT": 64, "RANKED": 6, "ALONE": 8, "PIECE": 10}
-    for module in (gpu, _gpu_look, _gpu_medians, _gpu_walk):
+    shorter = {"SIZES": (2, 4), "HELD": (8,), "LAID": {16: 1}, "LAID_OUT": 64, "RANKED": 6, "ALONE": 8, "PIECE": 10}
+    for module in (gpu, _gpu_held, _gpu_look, _gpu_medians, _gpu_walk):
         for name, value in shorter.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)

@@ -24,8 +24,7 @@ from graphact.kernels._gpu_hop import place_of_own
 from graphact.kernels._gpu_walk import Tile, columns_of_program, list_of_row, rows_of_program
 
 POSITIONS = 64  # of a list that a program lays out
-# lists up to a length, the numbers of them that a program counts at a time, and its warps: one does not wait for others
-WIDTHS = ((2048, 1024, 1), (8192, 2048, 4), (None, 8192, 16))
+COUNTED, WARPS = 8192, 16  # numbers of a list that a program counts at a time, and its warps
 
 
 def laying_tile(rows: int, columns: int) -> Tile:
@@ -34,10 +33,9 @@ def laying_tile(rows: int, columns: int) -> Tile:
     return Tile(POSITIONS, block, 4, (rows, triton.cdiv(columns, block)))
 
 
-def counting_tile(rows: int, columns: int, longest: int) -> Tile:
+def counting_tile(rows: int, columns: int) -> Tile:
     """A program for each column of each row."""
-    width, warps = next((width, warps) for most, width, warps in WIDTHS if most is None or longest <= most)
-    return Tile(1, width, warps, (rows, columns))
+    return Tile(1, COUNTED, WARPS, (rows, columns))
 
 
 @triton.jit(do_not_specialize=["count", "last", "rows", "stride", "each"])
@@ -107,7 +105,7 @@ def hub_median_kernel(
     batched: tl.constexpr,
     closed: tl.constexpr,
 ):
-    """See :func:`graphact.kernels.reference.hop` with the median, for one column of a list that is laid out."""
+    """See :func:`graphact.kernels.reference.hop` with the median, for a list that is laid out and too long to hold."""
     tl.static_assert(lanes == 1 and not shared)
     bits: tl.constexpr = wide.primitive_bitwidth
     signed: tl.constexpr = tl.int64 if bits == 64 else tl.int32

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphact.kernels._gpu_held import HELD, held_median_kernel, holding_tile
+from graphact.kernels._gpu_held import HELD, LAID, held_median_kernel, holding_tile, laid_tile
 from graphact.kernels._gpu_hub import POSITIONS, counting_tile, hub_median_kernel, lay_out_kernel, laying_tile
 from graphact.kernels._gpu_launch import rows_of, walk
 from graphact.kernels._gpu_look import look
 from graphact.kernels._gpu_median import searched_median_kernel, searching_tile
-from graphact.kernels._gpu_network import FUSED, SIZES, network_median_kernel, network_tile, sorting_network
+from graphact.kernels._gpu_network import SIZES, network_median_kernel, network_tile, sorting_network
 from graphact.kernels._gpu_streams import Beside
 from graphact.kernels._gpu_walk import Launch, launches, limits, wide_type
 from graphact.kernels.reference import Lists, accumulation_dtype
@@ -31,15 +31,22 @@ def median(
     shifting: bool,
 ) -> None:
     """The median of all nodes: of short lists by sorting them, of longer ones by counting."""
-    fused = max(size for size in SIZES if size <= FUSED) - closed
+    sizes = [size - closed for size in (*SIZES, *HELD, *LAID)]
+    shared = x.size(-1) <= MOST_PROGRAMS  # columns of long lists, among programs
+    fused = ((*SIZES, *HELD) if shared else SIZES)[-1] - closed
     with Beside(x.device) as beside:
-        for launch in launches(lists, *(size - closed for size in (*SIZES, *HELD)), *limits(lists)[1:]):
+        for launch in launches(lists, *sizes, *(limit for limit in limits(lists) if limit > sizes[-1])):
+            given = (values, places, shifted, x, weight, lists, launch, closed, shifting and launch.longest <= fused)
             if launch.longest + closed <= SIZES[-1]:
-                along = shifting and launch.longest <= fused
-                short_median(values, places, shifted, x, weight, lists, launch, closed, along)
+                short_median(*given)
                 continue
             with beside.second():
-                long_median(values, places, x, lists, launch, closed)
+                if not shared:
+                    searched_median(values, places, x, lists, launch, closed)
+                elif launch.longest <= fused:
+                    held_median(*given)
+                else:
+                    hub_median(values, places, x, lists, launch, closed)
         if shifting and int(lists.sizes[-1, 0]) > fused:
             with beside.second():
                 look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=fused)
@@ -64,22 +71,23 @@ def short_median(
     walk(network_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
 
 
-def long_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
-    """The median of longer lists: held where they fit, laid out where they do not."""
-    around = (lists.pointers, lists.members)
-    rows, columns = rows_of(x, launch), x.size(-1)
-    size = next((size for size in HELD if launch.longest + closed <= size), None)
-    shape = None if size is None else holding_tile(rows, columns, size, wide_type(x).primitive_bitwidth // 8)
-    if shape is not None and shape.grid[1] <= MOST_PROGRAMS:
-        walk(held_median_kernel, launch, False, x, lists, values, places, x, *around, shape=shape, closed=closed)
-    elif columns <= MOST_PROGRAMS:
-        hub_median(values, places, x, lists, launch, closed)
-    else:
-        flags: dict[str, Any] = {"closed": closed, "labelled": False, "placing": True}
-        shape = searching_tile(rows, columns)
-        walk(
-            searched_median_kernel, launch, True, x, lists, values, places, x, x, places, *around, shape=shape, **flags
-        )
+def held_median(
+    values: Tensor,
+    places: Tensor,
+    shifted: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    lists: Lists,
+    launch: Launch,
+    closed: bool,
+    shifting: bool,
+) -> None:
+    """The median of longer lists, each held by a few threads, and the shift where wanted."""
+    size = next(size for size in HELD if launch.longest + closed <= size)
+    shape = holding_tile(rows_of(x, launch), x.size(-1), size, bytes_held(x))
+    flags: dict[str, Any] = {"closed": closed, "shifting": shifting, "laid": False}
+    tensors = (values, places, shifted, x, weight, lists.pointers, lists.members, 0)
+    walk(held_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
 
 
 def hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
@@ -96,5 +104,23 @@ def hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: 
         pieces: dict[str, Any] = {"piece": POSITIONS, "pieces": -(-tiles // each)}
         shape = laying_tile(rows, columns)
         walk(lay_out_kernel, some, False, x, lists, numbers, x, *around, each, shape=shape, closed=closed, **pieces)
-        shape = counting_tile(rows, columns, stride)
-        walk(hub_median_kernel, some, False, x, lists, values, places, numbers, *around, shape=shape, closed=closed)
+        shape = laid_tile(rows, columns, stride, bytes_held(x))
+        if shape is None:
+            shape = counting_tile(rows, columns)
+            walk(hub_median_kernel, some, False, x, lists, values, places, numbers, *around, shape=shape, closed=closed)
+            continue
+        tensors = (values, places, x, numbers, x, *around)
+        walk(held_median_kernel, some, False, x, lists, *tensors, shape=shape, closed=closed, shifting=False, laid=True)
+
+
+def searched_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
+    """The median of long lists of more columns than programs can be started for."""
+    flags: dict[str, Any] = {"closed": closed, "labelled": False, "placing": True}
+    tensors = (values, places, x, x, places, lists.pointers, lists.members)
+    shape = searching_tile(rows_of(x, launch), x.size(-1))
+    walk(searched_median_kernel, launch, True, x, lists, *tensors, shape=shape, **flags)
+
+
+def bytes_held(x: Tensor) -> int:
+    """Of a number, in registers."""
+    return int(wide_type(x).primitive_bitwidth) // 8
