@@ -24,7 +24,8 @@ from graphact.kernels._gpu_hop import place_of_own
 from graphact.kernels._gpu_walk import Tile, columns_of_program, row_of_program
 
 HELD = (128, 256, 512, 1024)  # candidates; a list takes the smallest of them that holds it
-LAID = {2048: 1, 8192: 8, 32768: 16}  # the same for one column of lists that are laid out, and the warps that share it
+# the same for one column of lists that are laid out, and the warps that share it
+LAID = {2048: 1, 4096: 4, 8192: 8, 16384: 16, 32768: 16}
 BYTES, LEAST_BYTES = 8192, 16  # that a warp holds, and that are read of a neighbour
 MOST_WARPS = 16  # that hold one list
 
@@ -36,11 +37,20 @@ def holding_tile(rows: int, columns: int, size: int, bytes_per_number: int) -> T
     return Tile(size, block, warps, (rows, triton.cdiv(columns, block)))
 
 
-def laid_tile(rows: int, columns: int, candidates: int, bytes_per_number: int) -> Tile | None:
-    """The warps that hold one column of a row; None where it is too long for that."""
-    size = next((size for size in LAID if candidates <= size), None)
-    warps = LAID[size] * bytes_per_number // 4 if size else MOST_WARPS + 1
-    return Tile(size, 1, warps, (rows, columns)) if size and warps <= MOST_WARPS else None
+def laid_warps(size: int, bytes_per_number: int) -> int:
+    """The warps that hold one column of a list that is laid out."""
+    return LAID[size] * max(1, bytes_per_number // 4)
+
+
+def longest_laid(bytes_per_number: int) -> int:
+    """The most candidates that a program can hold."""
+    return max(size for size in LAID if laid_warps(size, bytes_per_number) <= MOST_WARPS)
+
+
+def laid_tile(rows: int, columns: int, candidates: int, bytes_per_number: int) -> Tile:
+    """A program for each column of each row."""
+    size = next(size for size in LAID if candidates <= size)
+    return Tile(size, 1, laid_warps(size, bytes_per_number), (rows, columns))
 
 
 @triton.jit
@@ -86,7 +96,7 @@ def held_median_kernel(
 
     Where they are laid out, ``x`` is what they were laid to, and the columns of a row are ``stride`` apart.
     """
-    tl.static_assert(not shared and not (laid and shifting))
+    tl.static_assert(not shared)
     bits: tl.constexpr = wide.primitive_bitwidth
     signed: tl.constexpr = tl.int64 if bits == 64 else tl.int32
     unsigned: tl.constexpr = tl.uint64 if bits == 64 else tl.uint32
@@ -178,6 +188,7 @@ def held_median_kernel(
     tl.store(values + own, result.to(values.dtype.element_ty), mask=inside)
     tl.store(places + own, place.to(places.dtype.element_ty), mask=inside)
     if shifting:
-        factor = tl.load(weight + begin + k, mask=k < degree, other=0.0).to(wide)
-        moved = tl.sum(tl.where((k < degree)[:, None], factor[:, None] * v, 0.0), 0)
-        tl.store(shifted + own, moved.to(shifted.dtype.element_ty), mask=inside)
+        if degree >= 0:  # always: a branch, so that what comes here takes no registers before
+            factor = tl.load(weight + begin + k, mask=k < degree, other=0.0).to(wide)
+            moved = tl.sum(tl.where((k < degree)[:, None], factor[:, None] * v, 0.0), 0)
+            tl.store(shifted + own, moved.to(shifted.dtype.element_ty), mask=inside)

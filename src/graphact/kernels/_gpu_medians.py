@@ -6,13 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphact.kernels._gpu_held import HELD, LAID, held_median_kernel, holding_tile, laid_tile
+from graphact.kernels._gpu_held import HELD, LAID, held_median_kernel, holding_tile, laid_tile, longest_laid
 from graphact.kernels._gpu_hub import POSITIONS, counting_tile, hub_median_kernel, lay_out_kernel, laying_tile
 from graphact.kernels._gpu_launch import rows_of, walk
 from graphact.kernels._gpu_look import look
 from graphact.kernels._gpu_median import searched_median_kernel, searching_tile
 from graphact.kernels._gpu_network import SIZES, network_median_kernel, network_tile, sorting_network
-from graphact.kernels._gpu_streams import Beside
 from graphact.kernels._gpu_walk import Launch, launches, limits, wide_type
 from graphact.kernels.reference import Lists, accumulation_dtype
 
@@ -33,23 +32,19 @@ def median(
     """The median of all nodes: of short lists by sorting them, of longer ones by counting."""
     sizes = [size - closed for size in (*SIZES, *HELD, *LAID)]
     shared = x.size(-1) <= MOST_PROGRAMS  # columns of long lists, among programs
-    fused = ((*SIZES, *HELD) if shared else SIZES)[-1] - closed
-    with Beside(x.device) as beside:
-        for launch in launches(lists, *sizes, *(limit for limit in limits(lists) if limit > sizes[-1])):
-            given = (values, places, shifted, x, weight, lists, launch, closed, shifting and launch.longest <= fused)
-            if launch.longest + closed <= SIZES[-1]:
-                short_median(*given)
-                continue
-            with beside.second():
-                if not shared:
-                    searched_median(values, places, x, lists, launch, closed)
-                elif launch.longest <= fused:
-                    held_median(*given)
-                else:
-                    hub_median(values, places, x, lists, launch, closed)
-        if shifting and int(lists.sizes[-1, 0]) > fused:
-            with beside.second():
-                look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=fused)
+    fused = (longest_laid(bytes_held(x)) if shared else SIZES[-1]) - closed
+    for launch in launches(lists, *sizes, *(limit for limit in limits(lists) if limit > sizes[-1])):
+        given = (values, places, shifted, x, weight, lists, launch, closed, shifting and launch.longest <= fused)
+        if launch.longest + closed <= SIZES[-1]:
+            short_median(*given)
+        elif not shared:
+            searched_median(values, places, x, lists, launch, closed)
+        elif launch.longest + closed <= HELD[-1]:
+            held_median(*given)
+        else:
+            hub_median(*given)
+    if shifting and int(lists.sizes[-1, 0]) > fused:
+        look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=fused)
 
 
 def short_median(
@@ -90,8 +85,18 @@ def held_median(
     walk(held_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
 
 
-def hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
-    """The median of long lists, as many at a time as a signal has room for."""
+def hub_median(
+    values: Tensor,
+    places: Tensor,
+    shifted: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    lists: Lists,
+    launch: Launch,
+    closed: bool,
+    shifting: bool,
+) -> None:
+    """The median of long lists, as many at a time as a signal has room for, and the shift where wanted."""
     samples, columns, stride = math.prod(x.shape[:-2]), x.size(-1), launch.longest + closed
     at_once = min(launch.rows, max(1, max(x.numel(), LAID_OUT) // (samples * columns * stride)))
     numbers = torch.empty((samples * at_once, columns, stride), dtype=accumulation_dtype(x.dtype), device=x.device)
@@ -104,13 +109,14 @@ def hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: 
         pieces: dict[str, Any] = {"piece": POSITIONS, "pieces": -(-tiles // each)}
         shape = laying_tile(rows, columns)
         walk(lay_out_kernel, some, False, x, lists, numbers, x, *around, each, shape=shape, closed=closed, **pieces)
-        shape = laid_tile(rows, columns, stride, bytes_held(x))
-        if shape is None:
+        if stride > longest_laid(bytes_held(x)):
             shape = counting_tile(rows, columns)
             walk(hub_median_kernel, some, False, x, lists, values, places, numbers, *around, shape=shape, closed=closed)
             continue
-        tensors = (values, places, x, numbers, x, *around)
-        walk(held_median_kernel, some, False, x, lists, *tensors, shape=shape, closed=closed, shifting=False, laid=True)
+        shape = laid_tile(rows, columns, stride, bytes_held(x))
+        flags: dict[str, Any] = {"closed": closed, "shifting": shifting, "laid": True}
+        tensors = (values, places, shifted, numbers, weight, *around)
+        walk(held_median_kernel, some, False, x, lists, *tensors, shape=shape, **flags)
 
 
 def searched_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:

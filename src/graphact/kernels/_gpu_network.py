@@ -77,7 +77,6 @@ def network_median_kernel(
     if closed:
         candidates = degree + 1
         itself = tl.load(x + own, mask=inside, other=0.0).to(wide)
-    total = tl.zeros((block,), dtype=wide)
     listed = ()
     for k in tl.static_range(size):
         there = k < degree
@@ -85,9 +84,6 @@ def network_median_kernel(
         j = tl.load(members + begin + k, mask=there, other=0).to(tl.int64)
         heard = column < tl.where(there, columns, 0)
         value = tl.load(x + (base + j) * columns + column, mask=heard, other=filling).to(wide)
-        if shifting:
-            factor = tl.load(weight + begin + k, mask=there, other=0.0).to(wide)
-            total += factor * tl.where(heard, value, 0.0)
         if closed:
             value = tl.where(degree == k, itself, value)
         listed = listed + (value,)
@@ -123,4 +119,9 @@ def network_median_kernel(
     tl.store(values + own, result.to(values.dtype.element_ty), mask=inside)
     tl.store(places + own, place.to(places.dtype.element_ty), mask=inside)
     if shifting:
-        tl.store(shifted + own, total.to(shifted.dtype.element_ty), mask=inside)
+        if degree >= 0:  # always: a branch, so that what comes here takes no registers before
+            total = tl.zeros((block,), dtype=wide)
+            for k in tl.static_range(size):
+                factor = tl.load(weight + begin + k, mask=k < degree, other=0.0).to(wide)
+                total += factor * tl.where(k < degree, listed[k], 0.0)
+            tl.store(shifted + own, total.to(shifted.dtype.element_ty), mask=inside)

@@ -6,11 +6,12 @@ depends on where z comes from. Shapes as in ``stacked.py``.
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from graphact.kernels.backends import implementation
 from graphact.training.stacked import StackedGraphs, all_shifts
@@ -99,9 +100,28 @@ class FilteredInputs:
         return torch.cat([*(self._mix(columns, hop) for hop in hops), self._mix(center, 0)], dim=1)
 
     def _mix(self, columns: Tensor, hop: int) -> Tensor:
-        replicas, nodes, samples, width = columns.shape
-        bank = self.inputs.bank(self.taps, self.bias, hop)
-        return torch.bmm(columns.view(replicas, nodes * samples, width), bank).view(replicas, nodes, samples, -1)
+        return _FilterBank.apply(columns, self.inputs.bank(self.taps, self.bias, hop))
+
+
+class _FilterBank(torch.autograd.Function):
+    """Columns ``(R, n, B, C)``, which are given, times a bank ``(R, C, F)``.
+
+    Its gradient sums over all nodes and samples. On a GPU that is one product for each node and then a sum over them:
+    a product for each replica alone keeps few programs busy for long.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, columns: Tensor, bank: Tensor) -> Tensor:
+        ctx.save_for_backward(columns)
+        return torch.bmm(columns.flatten(1, 2), bank).view(*columns.shape[:3], -1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        (columns,) = ctx.saved_tensors
+        joined = (0, 1) if grad.is_cuda else (1, 2)
+        parts = torch.bmm(columns.flatten(*joined).transpose(1, 2), grad.flatten(*joined))
+        return None, parts.unflatten(0, grad.shape[:2]).sum(1) if grad.is_cuda else parts
 
 
 class ShiftedInputs:
