@@ -25,7 +25,7 @@ from graphact.kernels._gpu_walk import Tile, columns_of_program, row_of_program
 
 HELD = (128, 256, 512, 1024)  # candidates; a list takes the smallest of them that holds it
 # the same for one column of lists that are laid out, and the warps that share it
-LAID = {2048: 1, 4096: 4, 8192: 8, 16384: 16, 32768: 16}
+LAID = {2048: 1, 8192: 8, 32768: 16}
 BYTES, LEAST_BYTES = 8192, 16  # that a warp holds, and that are read of a neighbour
 MOST_WARPS = 16  # that hold one list
 
@@ -70,9 +70,7 @@ def ends_and_sums(least, most, total, squares, least_too, most_too, total_too, s
 def held_median_kernel(
     values,
     places,
-    shifted,
     x,
-    weight,
     pointers,
     members,
     stride,
@@ -89,7 +87,6 @@ def held_median_kernel(
     ordered: tl.constexpr,
     batched: tl.constexpr,
     closed: tl.constexpr,
-    shifting: tl.constexpr,
     laid: tl.constexpr,
 ):
     """See :func:`graphact.kernels.reference.hop` with the median, for lists of at most ``lanes`` candidates.
@@ -187,8 +184,3 @@ def held_median_kernel(
         result = tl.load(x + (base + chosen) * columns + column, mask=inside, other=0.0)
     tl.store(values + own, result.to(values.dtype.element_ty), mask=inside)
     tl.store(places + own, place.to(places.dtype.element_ty), mask=inside)
-    if shifting:
-        if degree >= 0:  # always: a branch, so that what comes here takes no registers before
-            factor = tl.load(weight + begin + k, mask=k < degree, other=0.0).to(wide)
-            moved = tl.sum(tl.where((k < degree)[:, None], factor[:, None] * v, 0.0), 0)
-            tl.store(shifted + own, moved.to(shifted.dtype.element_ty), mask=inside)

@@ -31,20 +31,18 @@ def median(
 ) -> None:
     """The median of all nodes: of short lists by sorting them, of longer ones by counting."""
     sizes = [size - closed for size in (*SIZES, *HELD, *LAID)]
-    shared = x.size(-1) <= MOST_PROGRAMS  # columns of long lists, among programs
-    fused = (longest_laid(bytes_held(x)) if shared else SIZES[-1]) - closed
+    sorted_up_to = SIZES[-1] - closed
     for launch in launches(lists, *sizes, *(limit for limit in limits(lists) if limit > sizes[-1])):
-        given = (values, places, shifted, x, weight, lists, launch, closed, shifting and launch.longest <= fused)
-        if launch.longest + closed <= SIZES[-1]:
-            short_median(*given)
-        elif not shared:
+        if launch.longest <= sorted_up_to:
+            short_median(values, places, shifted, x, weight, lists, launch, closed, shifting)
+        elif x.size(-1) > MOST_PROGRAMS:
             searched_median(values, places, x, lists, launch, closed)
-        elif launch.longest + closed <= HELD[-1]:
-            held_median(*given)
+        elif launch.longest + closed <= (*SIZES, *HELD)[-1]:
+            held_median(values, places, x, lists, launch, closed)
         else:
-            hub_median(*given)
-    if shifting and int(lists.sizes[-1, 0]) > fused:
-        look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=fused)
+            hub_median(values, places, x, lists, launch, closed)
+    if shifting and int(lists.sizes[-1, 0]) > sorted_up_to:
+        look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=sorted_up_to)
 
 
 def short_median(
@@ -66,37 +64,16 @@ def short_median(
     walk(network_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
 
 
-def held_median(
-    values: Tensor,
-    places: Tensor,
-    shifted: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    lists: Lists,
-    launch: Launch,
-    closed: bool,
-    shifting: bool,
-) -> None:
-    """The median of longer lists, each held by a few threads, and the shift where wanted."""
+def held_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
+    """The median of longer lists, each held by a few threads."""
     size = next(size for size in HELD if launch.longest + closed <= size)
     shape = holding_tile(rows_of(x, launch), x.size(-1), size, bytes_held(x))
-    flags: dict[str, Any] = {"closed": closed, "shifting": shifting, "laid": False}
-    tensors = (values, places, shifted, x, weight, lists.pointers, lists.members, 0)
-    walk(held_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
+    tensors = (values, places, x, lists.pointers, lists.members, 0)
+    walk(held_median_kernel, launch, False, x, lists, *tensors, shape=shape, closed=closed, laid=False)
 
 
-def hub_median(
-    values: Tensor,
-    places: Tensor,
-    shifted: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    lists: Lists,
-    launch: Launch,
-    closed: bool,
-    shifting: bool,
-) -> None:
-    """The median of long lists, as many at a time as a signal has room for, and the shift where wanted."""
+def hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
+    """The median of long lists, as many at a time as a signal has room for."""
     samples, columns, stride = math.prod(x.shape[:-2]), x.size(-1), launch.longest + closed
     at_once = min(launch.rows, max(1, max(x.numel(), LAID_OUT) // (samples * columns * stride)))
     numbers = torch.empty((samples * at_once, columns, stride), dtype=accumulation_dtype(x.dtype), device=x.device)
@@ -109,14 +86,13 @@ def hub_median(
         pieces: dict[str, Any] = {"piece": POSITIONS, "pieces": -(-tiles // each)}
         shape = laying_tile(rows, columns)
         walk(lay_out_kernel, some, False, x, lists, numbers, x, *around, each, shape=shape, closed=closed, **pieces)
-        if stride > longest_laid(bytes_held(x)):
+        tensors = (values, places, numbers, *around)
+        if stride <= longest_laid(bytes_held(x)):
+            shape = laid_tile(rows, columns, stride, bytes_held(x))
+            walk(held_median_kernel, some, False, x, lists, *tensors, shape=shape, closed=closed, laid=True)
+        else:
             shape = counting_tile(rows, columns)
-            walk(hub_median_kernel, some, False, x, lists, values, places, numbers, *around, shape=shape, closed=closed)
-            continue
-        shape = laid_tile(rows, columns, stride, bytes_held(x))
-        flags: dict[str, Any] = {"closed": closed, "shifting": shifting, "laid": True}
-        tensors = (values, places, shifted, numbers, weight, *around)
-        walk(held_median_kernel, some, False, x, lists, *tensors, shape=shape, **flags)
+            walk(hub_median_kernel, some, False, x, lists, *tensors, shape=shape, closed=closed)
 
 
 def searched_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:

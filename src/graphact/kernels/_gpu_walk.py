@@ -11,6 +11,7 @@ at one time read the same few columns, which fit in the cache.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -54,7 +55,7 @@ def limits(lists: Lists) -> tuple[int, ...]:
     """Where walks change: lists that a lane walks alone, that a program shares, and that more and more programs do."""
     longest, bounds = int(lists.sizes[-1, 0]), [ALONE, PIECE]
     while bounds[-1] < longest:
-        bounds.append(4 * bounds[-1])
+        bounds.append(8 * bounds[-1])
     return tuple(bounds)
 
 
@@ -68,17 +69,19 @@ class Tile(NamedTuple):
 
 
 def launches(lists: Lists, *limits: int) -> Iterator[Launch]:
-    """Split the rows where the degree exceeds each of the limits: group 0 up to the first, and so on, longest first.
+    """Split the rows where the degree exceeds each of the limits: group 0 up to the first, and so on, shortest first.
 
-    Read from the sizes on the CPU: nothing waits for the device.
+    The many short lists keep the device busy while the few launches for hubs are prepared. Read from the sizes on the
+    CPU: nothing waits for the device.
     """
     degrees, counts = lists.sizes.numpy().T
     rows, longest = lists.order.numel(), int(degrees[-1])
     if longest <= limits[0] and longest * rows <= BALANCED * (lists.members.numel() + rows):
         yield Launch(0, rows, 0, False, longest)
         return
-    ends = [0, *(int(counts[degrees <= limit].sum()) for limit in limits), rows]
-    for group in reversed(range(len(limits) + 1)):
+    up_to = np.concatenate([[0], counts.cumsum()])
+    ends = [0, *up_to[np.searchsorted(degrees, limits, side="right")].tolist(), rows]
+    for group in range(len(limits) + 1):
         if ends[group + 1] > ends[group]:
             bound = longest if group == len(limits) else min(limits[group], longest)
             yield Launch(group, ends[group + 1] - ends[group], ends[group + 1] - 1, True, bound)
