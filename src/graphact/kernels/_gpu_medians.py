@@ -11,7 +11,7 @@ from graphact.kernels._gpu_hub import POSITIONS, counting_tile, hub_median_kerne
 from graphact.kernels._gpu_launch import rows_of, walk
 from graphact.kernels._gpu_look import look
 from graphact.kernels._gpu_median import searched_median_kernel, searching_tile
-from graphact.kernels._gpu_network import SIZES, network_median_kernel, network_tile, sorting_network
+from graphact.kernels._gpu_network import FUSED, SIZES, network_median_kernel, network_tile, sorting_network
 from graphact.kernels._gpu_walk import Launch, launches, limits, wide_type
 from graphact.kernels.reference import Lists, accumulation_dtype
 
@@ -32,17 +32,19 @@ def median(
     """The median of all nodes: of short lists by sorting them, of longer ones by counting."""
     sizes = [size - closed for size in (*SIZES, *HELD, *LAID)]
     sorted_up_to = SIZES[-1] - closed
+    fused = max(size for size in SIZES if size <= FUSED) - closed
     for launch in launches(lists, *sizes, *(limit for limit in limits(lists) if limit > sizes[-1])):
         if launch.longest <= sorted_up_to:
-            short_median(values, places, shifted, x, weight, lists, launch, closed, shifting)
+            along = shifting and launch.longest <= fused
+            short_median(values, places, shifted, x, weight, lists, launch, closed, along)
         elif x.size(-1) > MOST_PROGRAMS:
             searched_median(values, places, x, lists, launch, closed)
         elif launch.longest + closed <= (*SIZES, *HELD)[-1]:
             held_median(values, places, x, lists, launch, closed)
         else:
             hub_median(values, places, x, lists, launch, closed)
-    if shifting and int(lists.sizes[-1, 0]) > sorted_up_to:
-        look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=sorted_up_to)
+    if shifting and int(lists.sizes[-1, 0]) > fused:
+        look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=fused)
 
 
 def short_median(

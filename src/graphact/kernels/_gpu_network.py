@@ -9,6 +9,7 @@ import triton.language as tl
 from graphact.kernels._gpu_hop import place_of_own
 from graphact.kernels._gpu_walk import Tile, columns_of_program, row_of_program
 
+FUSED = 32  # the largest network that also sums: more would take registers that sorting needs
 SIZES = (8, 12, 16, 20, 24, 28, 32, 48, 64)  # of the networks; a list takes the smallest one that holds it
 
 
