@@ -27,6 +27,7 @@ HELD = (128, 256, 512, 1024)  # candidates; a list takes the smallest of them th
 # the same for one column of lists that are laid out, and the warps that share it
 LAID = {2048: 1, 8192: 8, 32768: 16}
 BYTES, LEAST_BYTES = 8192, 16  # that a warp holds, and that are read of a neighbour
+REGISTERS = 168  # of a thread: more of them would leave room for fewer threads
 MOST_WARPS = 16  # that hold one list
 
 

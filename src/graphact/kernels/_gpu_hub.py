@@ -23,7 +23,7 @@ from graphact.kernels._gpu_bracket import (
 from graphact.kernels._gpu_hop import place_of_own
 from graphact.kernels._gpu_walk import Tile, columns_of_program, list_of_row, rows_of_program
 
-POSITIONS = 64  # of a list that a program lays out
+POSITIONS = 32  # of a list that a program lays out
 COUNTED, WARPS = 8192, 32  # numbers of a list that a program counts at a time, and its warps
 
 

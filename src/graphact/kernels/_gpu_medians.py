@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphact.kernels._gpu_held import HELD, LAID, held_median_kernel, holding_tile, laid_tile, longest_laid
+from graphact.kernels._gpu_held import HELD, LAID, REGISTERS, held_median_kernel, holding_tile, laid_tile, longest_laid
 from graphact.kernels._gpu_hub import POSITIONS, counting_tile, hub_median_kernel, lay_out_kernel, laying_tile
 from graphact.kernels._gpu_launch import rows_of, walk
 from graphact.kernels._gpu_look import look
@@ -71,7 +71,8 @@ def held_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch:
     size = next(size for size in HELD if launch.longest + closed <= size)
     shape = holding_tile(rows_of(x, launch), x.size(-1), size, bytes_held(x))
     tensors = (values, places, x, lists.pointers, lists.members, 0)
-    walk(held_median_kernel, launch, False, x, lists, *tensors, shape=shape, closed=closed, laid=False)
+    flags: dict[str, Any] = {"closed": closed, "laid": False, "maxnreg": REGISTERS}
+    walk(held_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
 
 
 def hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:

@@ -3,6 +3,8 @@
 # mypy: ignore-errors
 # ruff: noqa: RUF005 (Triton adds tuples)
 
+from functools import cache
+
 import triton
 import triton.language as tl
 
@@ -19,6 +21,7 @@ def network_tile(rows: int, columns: int, size: int) -> Tile:
     return Tile(1, block, max(1, block // (64 if size <= 32 else 32)), (rows, triton.cdiv(columns, block)))
 
 
+@cache
 def sorting_network(size: int) -> tuple[tuple[int, int], ...]:
     """The comparisons of Batcher's merge exchange, after which any ``size`` numbers are in ascending order."""
     pairs: list[tuple[int, int]] = []
