@@ -21,7 +21,7 @@ from graphact.kernels._gpu_bracket import (
     pivots_inside,
 )
 from graphact.kernels._gpu_hop import place_of_own
-from graphact.kernels._gpu_walk import Tile, columns_of_program, row_of_program
+from graphact.kernels._gpu_walk import Tile, ceil_div, columns_of_program, padded_size, row_of_program
 
 HELD = (128, 256, 512, 1024)  # candidates; a list takes the smallest of them that holds it
 # the same for one column of lists that are laid out, and the warps that share it
@@ -33,9 +33,9 @@ MOST_WARPS = 16  # that hold one list
 
 def holding_tile(rows: int, columns: int, size: int, bytes_per_number: int) -> Tile:
     """As many columns of a row as a warp can hold; more warps where that is too few."""
-    block = min(triton.next_power_of_2(columns), max(LEAST_BYTES, BYTES // size) // bytes_per_number)
+    block = min(padded_size(columns), max(LEAST_BYTES, BYTES // size) // bytes_per_number)
     warps = max(1, size * block * bytes_per_number // BYTES)
-    return Tile(size, block, warps, (rows, triton.cdiv(columns, block)))
+    return Tile(size, block, warps, (rows, ceil_div(columns, block)))
 
 
 def laid_warps(size: int, bytes_per_number: int) -> int:

@@ -21,7 +21,7 @@ from graphact.kernels._gpu_bracket import (
     pivots_inside,
 )
 from graphact.kernels._gpu_hop import place_of_own
-from graphact.kernels._gpu_walk import Tile, columns_of_program, list_of_row, rows_of_program
+from graphact.kernels._gpu_walk import Tile, ceil_div, columns_of_program, list_of_row, padded_size, rows_of_program
 
 POSITIONS = 32  # of a list that a program lays out
 COUNTED, WARPS = 8192, 32  # numbers of a list that a program counts at a time, and its warps
@@ -29,8 +29,8 @@ COUNTED, WARPS = 8192, 32  # numbers of a list that a program counts at a time, 
 
 def laying_tile(rows: int, columns: int) -> Tile:
     """A tile of neighbours and columns."""
-    block = min(triton.next_power_of_2(columns), 64)
-    return Tile(POSITIONS, block, 4, (rows, triton.cdiv(columns, block)))
+    block = min(padded_size(columns), 64)
+    return Tile(POSITIONS, block, 4, (rows, ceil_div(columns, block)))
 
 
 def counting_tile(rows: int, columns: int) -> Tile:

@@ -1,14 +1,19 @@
 """Starting Triton kernels on signals, which are read as contiguous ``(B, N, F)``."""
 
 import math
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from graphact.kernels._gpu_walk import THREADS, Launch, Tile, tile, wide_type
 from graphact.kernels.reference import Lists
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def walk(
@@ -45,8 +50,7 @@ def walk(
     sizes = (launch.rows, launch.last, rows, nodes, columns)
     flags |= {"shared": shared, "ordered": launch.ordered, "batched": samples > 1}
     options = {"lanes": lanes, "block": block, "wide": wide_type(x), "num_warps": warps}
-    with on_device_of(x):
-        kernel[(*grid, pieces)](*tensors, lists.order, *sizes, **options, **flags)
+    kernel[(*grid, pieces)](*tensors, lists.order, *sizes, **options, **flags)
 
 
 def each_row(kernel: Any, x: Tensor, *tensors: Tensor, **options: Any) -> None:
@@ -55,8 +59,7 @@ def each_row(kernel: Any, x: Tensor, *tensors: Tensor, **options: Any) -> None:
     rows = samples * nodes
     lanes, block, warps, grid = tile(rows, columns, x.element_size(), False)
     options |= {"lanes": lanes, "block": block, "batched": samples > 1, "num_warps": warps}
-    with on_device_of(x):
-        kernel[grid](*tensors, rows=rows, nodes=nodes, columns=columns, **options)
+    kernel[grid](*tensors, rows=rows, nodes=nodes, columns=columns, **options)
 
 
 def rows_of(x: Tensor, launch: Launch) -> int:
@@ -64,6 +67,12 @@ def rows_of(x: Tensor, launch: Launch) -> int:
     return math.prod(x.shape[:-2]) * launch.rows
 
 
-def on_device_of(x: Tensor) -> AbstractContextManager[Any]:
-    """Triton launches on the current device."""
-    return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
+def on_its_device(function: Callable[Concatenate[Tensor, P], T]) -> Callable[Concatenate[Tensor, P], T]:
+    """Let Triton, which launches on the current device, launch on that of the first tensor."""
+
+    @wraps(function)
+    def launching(x: Tensor, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
+            return function(x, *args, **kwargs)
+
+    return launching

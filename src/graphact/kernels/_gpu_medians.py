@@ -12,7 +12,7 @@ from graphact.kernels._gpu_launch import rows_of, walk
 from graphact.kernels._gpu_look import look
 from graphact.kernels._gpu_median import searched_median_kernel, searching_tile
 from graphact.kernels._gpu_network import FUSED, SIZES, network_median_kernel, network_tile, sorting_network
-from graphact.kernels._gpu_walk import Launch, launches, limits, wide_type
+from graphact.kernels._gpu_walk import Launch, ceil_div, launches, limits, wide_type
 from graphact.kernels.reference import Lists, accumulation_dtype
 
 MOST_PROGRAMS = 65_535  # in the second and third direction of a launch
@@ -84,9 +84,9 @@ def hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: 
     for done in range(0, launch.rows, at_once):
         some = launch._replace(rows=min(at_once, launch.rows - done), last=launch.last - done)
         rows = samples * some.rows
-        tiles = -(-stride // POSITIONS)
-        each = -(-tiles // MOST_PROGRAMS)  # tiles that a program lays out
-        pieces: dict[str, Any] = {"piece": POSITIONS, "pieces": -(-tiles // each)}
+        tiles = ceil_div(stride, POSITIONS)
+        each = ceil_div(tiles, MOST_PROGRAMS)  # tiles that a program lays out
+        pieces: dict[str, Any] = {"piece": POSITIONS, "pieces": ceil_div(tiles, each)}
         shape = laying_tile(rows, columns)
         walk(lay_out_kernel, some, False, x, lists, numbers, x, *around, each, shape=shape, closed=closed, **pieces)
         tensors = (values, places, numbers, *around)

@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphact.kernels._gpu_launch import on_device_of
+from graphact.kernels._gpu_launch import on_its_device
+from graphact.kernels._gpu_walk import ceil_div, padded_size
 
 TILE = 2048
 
@@ -66,17 +67,18 @@ def mix_gradients_kernel(
         tl.store(share + 2 * features, tl.sum(g * v, axis=0), mask=feature < features)
 
 
+@on_its_device
 def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> Tensor:
     """See :func:`graphact.kernels.mixing.mix_terms`."""
     own, first, second = own.contiguous(), values[0].contiguous(), values[-1].contiguous()
     out = torch.empty_like(own)
     shape = _Shape(own, weights)
     read = (own, first, second, beta.contiguous(), weights.contiguous())
-    with on_device_of(own):
-        mix_kernel[shape.grid](*read, out, shape.rows, shape.features, **shape.constants)
+    mix_kernel[shape.grid](*read, out, shape.rows, shape.features, **shape.constants)
     return out
 
 
+@on_its_device
 def mix_gradients(
     grad: Tensor, own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor
 ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
@@ -88,8 +90,7 @@ def mix_gradients(
     partial = own.new_empty(len(beta), shape.grid[0], len(values) + 1, shape.features)
     read = (grad, own, first, second, beta.contiguous(), weights.contiguous())
     written = (grad_own, grad_values[0], grad_values[-1], partial)
-    with on_device_of(own):
-        mix_gradients_kernel[shape.grid](*read, *written, shape.rows, shape.features, shape.grid[0], **shape.constants)
+    mix_gradients_kernel[shape.grid](*read, *written, shape.rows, shape.features, shape.grid[0], **shape.constants)
     sums = partial.sum(1)
     of_weights = sums[:, 1:] if weights.dim() == 3 else sums[:, 1:].sum(-1)
     return grad_own, grad_values, sums[:, 0].sum(-1), of_weights
@@ -101,9 +102,9 @@ class _Shape:
     def __init__(self, own: Tensor, weights: Tensor) -> None:
         self.features = own.size(-1)
         self.rows = own.numel() // (len(weights) * self.features) if own.numel() else 0
-        padded = triton.next_power_of_2(self.features)
+        padded = padded_size(self.features)
         tile = max(1, TILE // padded)
-        self.grid = (triton.cdiv(self.rows, tile), len(weights))
+        self.grid = (ceil_div(self.rows, tile), len(weights))
         self.constants: dict[str, Any] = {
             "per_feature": weights.dim() == 3,
             "terms": weights.size(1),

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from graphact.kernels._gpu_hop import place_of_own
-from graphact.kernels._gpu_walk import Tile, columns_of_program, row_of_program
+from graphact.kernels._gpu_walk import Tile, ceil_div, columns_of_program, padded_size, row_of_program
 
 FUSED = 32  # the largest network that also sums: more would take registers that sorting needs
 SIZES = (8, 12, 16, 20, 24, 28, 32, 48, 64)  # of the networks; a list takes the smallest one that holds it
@@ -17,8 +17,8 @@ SIZES = (8, 12, 16, 20, 24, 28, 32, 48, 64)  # of the networks; a list takes the
 
 def network_tile(rows: int, columns: int, size: int) -> Tile:
     """One row, and as many columns a thread as its registers hold."""
-    block = min(triton.next_power_of_2(columns), 256)
-    return Tile(1, block, max(1, block // (64 if size <= 32 else 32)), (rows, triton.cdiv(columns, block)))
+    block = min(padded_size(columns), 256)
+    return Tile(1, block, max(1, block // (64 if size <= 32 else 32)), (rows, ceil_div(columns, block)))
 
 
 @cache

@@ -7,7 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphact.kernels._gpu_launch import on_device_of
+from graphact.kernels._gpu_launch import on_its_device
+from graphact.kernels._gpu_walk import ceil_div, padded_size
 
 NUMBERS = 2048  # that a program copies
 
@@ -23,15 +24,15 @@ def take_rows_kernel(out, table, index, rows, width, lanes: tl.constexpr, block:
     tl.store(out + row[:, None] * width + column[None, :], value, mask=mask)
 
 
+@on_its_device
 def take_rows(table: Tensor, index: Tensor) -> Tensor:
     """See :func:`graphact.kernels.reference.take_rows`."""
     table, index = table.contiguous(), index.contiguous()
     out = torch.empty((index.numel(), table.size(1)), dtype=table.dtype, device=table.device)
     if out.numel():
         rows, width = out.shape
-        block = min(triton.next_power_of_2(width), 128)
+        block = min(padded_size(width), 128)
         lanes = max(1, NUMBERS // block)
-        grid = (triton.cdiv(rows, lanes), triton.cdiv(width, block))
-        with on_device_of(table):
-            take_rows_kernel[grid](out, table, index, rows, width, lanes=lanes, block=block)
+        grid = (ceil_div(rows, lanes), ceil_div(width, block))
+        take_rows_kernel[grid](out, table, index, rows, width, lanes=lanes, block=block)
     return out.view(*index.shape, table.size(1))

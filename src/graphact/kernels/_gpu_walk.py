@@ -28,6 +28,16 @@ PIECE = 2048  # the most neighbours that the lanes of one program share
 BALANCED = 4  # longest row over the mean, up to which rows keep their own order, which is the kindest to the cache
 
 
+def ceil_div(a: int, b: int) -> int:
+    """Rounded up; Triton's own takes longer than the rest of a launch."""
+    return -(-a // b)
+
+
+def padded_size(size: int) -> int:
+    """The next power of two."""
+    return 1 << (size - 1).bit_length()
+
+
 class Launch(NamedTuple):
     """Rows ``order[last]``, ``order[last - 1]``, ... of every sample, or all rows in their own order.
 
@@ -48,7 +58,7 @@ class Launch(NamedTuple):
     @property
     def pieces(self) -> int:
         """The number of programs that share a list."""
-        return -(-self.longest // PIECE) if self.longest > PIECE else 1
+        return max(1, ceil_div(self.longest, PIECE))
 
 
 def limits(lists: Lists) -> tuple[int, ...]:
@@ -95,13 +105,13 @@ def tile(
     threads: int = THREADS,
 ) -> Tile:
     """A tile for ``rows`` rows (over all samples): every thread loads 16 bytes at once where the columns allow it."""
-    block = min(triton.next_power_of_2(columns), WIDEST_BLOCK)
+    block = min(padded_size(columns), WIDEST_BLOCK)
     if shared:
         lanes = max(1, THREADS * BYTES_PER_THREAD // bytes_per_number // block) * SHARED_LANES
-        return Tile(lanes, block, 8, (rows, triton.cdiv(columns, block)))
+        return Tile(lanes, block, 8, (rows, ceil_div(columns, block)))
     lanes = max(1, threads * BYTES_PER_THREAD // bytes_per_number // block)
-    lanes = min(lanes, triton.next_power_of_2(rows))
-    return Tile(lanes, block, threads // 32, (triton.cdiv(rows, lanes), triton.cdiv(columns, block)))
+    lanes = min(lanes, padded_size(rows))
+    return Tile(lanes, block, threads // 32, (ceil_div(rows, lanes), ceil_div(columns, block)))
 
 
 def wide_type(signal: Tensor) -> Any:

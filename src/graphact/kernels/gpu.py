@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphact.kernels import reference
 from graphact.kernels._gpu_hop import hop_kernel
-from graphact.kernels._gpu_launch import each_row, on_device_of, rows_of, walk
+from graphact.kernels._gpu_launch import each_row, on_its_device, rows_of, walk
 from graphact.kernels._gpu_look import join_sums, look, pieces_of
 from graphact.kernels._gpu_median import RANKED, ranked_median_kernel, searched_median_kernel, searching_tile
 from graphact.kernels._gpu_medians import median
@@ -22,7 +22,7 @@ from graphact.kernels._gpu_rows import take_rows
 from graphact.kernels._gpu_select import extreme_kernel, take_kernel
 from graphact.kernels._gpu_sums import pull_kernel, route_kernel, weight_grad_kernel
 from graphact.kernels._gpu_turn import turn_kernel
-from graphact.kernels._gpu_walk import ALONE, PIECE, THREADS, launches, limits, wide_type
+from graphact.kernels._gpu_walk import ALONE, PIECE, THREADS, launches, limits, padded_size, wide_type
 from graphact.kernels.reference import LOSES_EVERY_COMPARISON, Lists, accumulation_dtype, place_dtype, take
 
 __all__ = [
@@ -50,6 +50,7 @@ def supports(x: Tensor) -> bool:
     return x.dtype in DTYPES and (x.is_cuda or INTERPRETED)
 
 
+@on_its_device
 def hop(
     x: Tensor, weight: Tensor, lists: Lists, op: str, closed: bool, shifting: bool, longest: int
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -68,6 +69,7 @@ def hop(
     return values, places, shifted
 
 
+@on_its_device
 def shift(x: Tensor, weight: Tensor, lists: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.shift`."""
     x, weight, out = x.contiguous(), weight.contiguous(), torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -76,6 +78,7 @@ def shift(x: Tensor, weight: Tensor, lists: Lists) -> Tensor:
     return out
 
 
+@on_its_device
 def spread(x: Tensor, lists: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.spread`."""
     x, out = x.contiguous(), torch.empty(x.shape, dtype=accumulation_dtype(x.dtype), device=x.device)
@@ -84,6 +87,7 @@ def spread(x: Tensor, lists: Lists) -> Tensor:
     return out
 
 
+@on_its_device
 def turn(
     grad: Tensor,
     places: Tensor,
@@ -113,19 +117,20 @@ def turn(
     return out
 
 
+@on_its_device
 def shift_weight_grad(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.shift_weight_grad`."""
     grad, x = grad.contiguous(), x.contiguous()
     out = torch.zeros(lists.members.shape, dtype=accumulation_dtype(x.dtype), device=x.device)
     if out.numel() and x.numel():
         nodes, columns = x.shape[-2:]
-        sizes = {"lanes": 16, "block": min(triton.next_power_of_2(columns), 128), "wide": wide_type(x)}
+        sizes = {"lanes": 16, "block": min(padded_size(columns), 128), "wide": wide_type(x)}
         samples = math.prod(x.shape[:-2])
-        with on_device_of(x):
-            weight_grad_kernel[(nodes,)](out, grad, x, lists.pointers, lists.members, samples, nodes, columns, **sizes)
+        weight_grad_kernel[(nodes,)](out, grad, x, lists.pointers, lists.members, samples, nodes, columns, **sizes)
     return out
 
 
+@on_its_device
 def select(x: Tensor, labels: Tensor | None, lists: Lists, op: str, closed: bool) -> tuple[Tensor, Tensor]:
     """See :func:`graphact.kernels.reference.select`."""
     x = x.contiguous()
@@ -166,6 +171,7 @@ def select(x: Tensor, labels: Tensor | None, lists: Lists, op: str, closed: bool
     return out, chosen
 
 
+@on_its_device
 def route(grad: Tensor, chosen: Tensor) -> Tensor:
     """See :func:`graphact.kernels.reference.route`; adds in no particular order, unless torch is told otherwise."""
     if torch.are_deterministic_algorithms_enabled() or not grad.numel():
@@ -176,6 +182,7 @@ def route(grad: Tensor, chosen: Tensor) -> Tensor:
     return out.to(grad.dtype)
 
 
+@on_its_device
 def pull(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.pull`."""
     grad, x = grad.contiguous(), x.contiguous()
