@@ -206,7 +206,7 @@ def test_partial_results_say_their_share():
     rows = [denoising(order=order, split=split) for order in (1, 2) for split in range(4)][:-1]
     rows += [denoising("fir", split=split) for split in range(4)]
     sentence = block(rows).progress.sentence
-    assert sentence.startswith("Partial, 68 % done: 11 of 16 runs of networks, in 3 of 4 cells; ")
+    assert sentence.startswith("Partial, 68 % of what is shown: 11 of 16 runs of networks, in 3 of 4 cells; ")
 
 
 def test_repetitions_on_lossy_graphs_are_complete():

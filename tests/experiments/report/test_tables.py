@@ -165,7 +165,7 @@ def test_terminal_table_is_aligned():
     assert body[2].split() == ["Max", "G.A.", "(2)", "30.0", "(1)", "under", "73.9", "±", "6.8"]
     assert all(len(text) == ends[-1] for text in body[:-1])
     assert [text.strip() for text in body[-2:]][1] == "two lines"
-    assert lines[-1].startswith("Partial, 25 % done: 3 of 12 runs")
+    assert lines[-1].startswith("Partial, 25 % of what is shown: 3 of 12 runs")
 
 
 def test_terminal_table_says_once_how_many_runs_there_are():
