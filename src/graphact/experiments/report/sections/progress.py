@@ -44,8 +44,8 @@ class Progress(NamedTuple):
                 f"Complete: {self.done:,} runs of networks in {self.cells} cell{'' if self.cells == 1 else 's'}.{lost}"
             )
         return (
-            f"Partial, {self.percent} % of what is shown: {self.done:,} of {self.expected:,} runs of networks, in {self.filled} of "
-            f"{self.cells} cells; a cell without result shows {MISSING}.{lost}"
+            f"Partial, {self.percent} % of what is shown: {self.done:,} of {self.expected:,} runs of networks, in "
+            f"{self.filled} of {self.cells} cells; a cell without result shows {MISSING}.{lost}"
         )
 
 
