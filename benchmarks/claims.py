@@ -113,6 +113,17 @@ def paper_consensus(rows):
     yield "Consensus, preset paper: RMSE minus that of FIR"
     yield from table(["network", "K = 20", "K = 25", "K = 30", "K = 35"], line, NETWORKS[:-1])
 
+    def increase(name, probability):
+        lossy = choose(rows, kind="model", method=name, order=20, condition={"loss_probability": probability})
+        whole = {(row["graph"], row["split"]): row["value"] for row in setting(name, 20)}
+        return [{**row, "value": row["value"] - whole[row["graph"], row["split"]]} for row in lossy]
+
+    def degrading(name):
+        return [shown(increase(name, p), increase("fir", p), 4) for p in (0.025, 0.05, 0.1, 0.15)]
+
+    yield "Consensus, preset paper, K = 20: what lost links add to the RMSE, minus the same of FIR"
+    yield from table(["network", "2.5 % lost", "5 %", "10 %", "15 %"], degrading, NETWORKS[:-1])
+
 
 def source_localization_table(protocol):
     """Networks against ReLU, and the paper's best one against all others."""
@@ -191,6 +202,8 @@ def mean(rows, digits):
 
 def shown(ours, other, digits):
     """A difference with its interval, bold if it excludes 0, and its effect size."""
+    if not ours or not other:
+        return "not run"
     found = difference(ours, other, overlap=OVERLAP.get(ours[0]["experiment"]))
     if found.mean == found.margin == 0:
         return "0"
