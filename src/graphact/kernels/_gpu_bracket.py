@@ -22,12 +22,6 @@ def lower_number(a, b):
 
 
 @triton.jit
-def higher_number(a, b):
-    """The higher of two numbers; NaN is none."""
-    return tl.maximum(a, b)
-
-
-@triton.jit
 def ascending_key(value, signed: tl.constexpr, unsigned: tl.constexpr, top):
     """Unsigned integers in the order of the numbers, the same for both zeros; ``top`` has only the highest bit."""
     pattern = value.to(signed, bitcast=True)
@@ -65,7 +59,7 @@ def guess_of(total, squares, amount, wide: tl.constexpr):
 
 @triton.jit
 def pivots_inside(low, high, below, upto, smaller, source, guess, reach, wide: tl.constexpr, signed: tl.constexpr, top):
-    """Three ascending keys strictly inside a bracket that is open."""
+    """Three keys strictly inside a bracket that is open, ascending where the guess is a number."""
     unsigned: tl.constexpr = low.dtype
     inside = tl.maximum(upto - below, 1).to(wide)
     expected = (smaller - below + 0.5).to(wide) / inside

@@ -1,7 +1,8 @@
 """The median of lists that are too long to sort but short enough to hold: read once, then counted as often as it takes.
 
 A program holds some columns of one list in its registers. Its threads share the neighbours, so that a count is a sum
-within each thread and over a few of them. Lists of hubs are laid out first (`_gpu_hub.py`).
+within each thread and over a few of them. Lists of more than 1,024 candidates are first laid out, column by column
+(`_gpu_hub.py`, which also counts those that are too long to hold).
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -124,7 +125,7 @@ def held_median_kernel(
     surplus = lanes - candidates
     square = v * v
     if lanes * block < 64:
-        # a number a thread: what is multiplied as it is added would differ between threads
+        # a number a thread (in tests alone): what is multiplied as it is added would differ between threads
         square = tl.where(v == v, square, 0.0)
     least, most, total, squares = tl.reduce((v, v, v, square), 0, ends_and_sums)
     known = tl.full((block,), lanes, dtype=tl.int32)

@@ -1,7 +1,8 @@
 """The median of long lists: their numbers are laid out side by side, then counted as often as it takes.
 
 A search reads a list many times. Where a hub hears a hundred thousand others, following its list each time would keep
-one multiprocessor waiting for memory; side by side, many come at a time, and each column to another program.
+one multiprocessor waiting for memory; side by side, many come at a time, and each column to another program. Lists of
+up to 32,768 candidates are then held (`_gpu_held.py`), longer ones are read again for every count.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs

@@ -48,7 +48,9 @@ def look(
             )
             continue
         wide = accumulation_dtype(x.dtype)
-        found = [pieces_of(x, launch, dtype) for dtype in (wide, torch.int32, wide)]
+        wanted = (op != "none", op in ("max", "min"), shifting)
+        kinds = zip(wanted, (wide, torch.int32, wide), strict=True)
+        found = [pieces_of(x, launch, dtype) if some else x for some, dtype in kinds]
         walk(hop_kernel, launch, True, x, lists, *found, x, weight, *lists_read, threads=threads, **flags, piece=PIECE)
         rest = (values, places, shifted, *found, x, launch.pieces, *lists_read)
         walk(join_kernel, launch, False, x, lists, *rest, **flags, adding=False)

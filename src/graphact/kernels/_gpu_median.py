@@ -10,7 +10,15 @@ import triton.language as tl
 
 from graphact.kernels._gpu_bracket import after_counts, ascending_key, is_open, number_of, pivots_inside
 from graphact.kernels._gpu_select import candidates_at, place_of, values_at
-from graphact.kernels._gpu_walk import Tile, ceil_div, columns_of_program, list_of_row, padded_size, rows_of_program
+from graphact.kernels._gpu_walk import (
+    MOST_PROGRAMS,
+    Tile,
+    ceil_div,
+    columns_of_program,
+    list_of_row,
+    padded_size,
+    rows_of_program,
+)
 
 AHEAD = tl.constexpr(4)  # neighbours whose numbers are on their way at the same time
 FURTHER_AHEAD = tl.constexpr(8)  # in a search, which holds fewer numbers
@@ -20,7 +28,7 @@ SEARCHED_BLOCK, SEARCHED_LANES, SEARCHED_WARPS = 8, 64, 2
 
 def searching_tile(rows: int, columns: int) -> Tile:
     """For a list that all lanes share: few columns, few threads to agree, and so many programs."""
-    block = min(padded_size(columns), SEARCHED_BLOCK)
+    block = max(min(padded_size(columns), SEARCHED_BLOCK), padded_size(ceil_div(columns, MOST_PROGRAMS)))
     return Tile(SEARCHED_LANES, block, SEARCHED_WARPS, (rows, ceil_div(columns, block)))
 
 

@@ -12,10 +12,9 @@ from graphact.kernels._gpu_launch import rows_of, walk
 from graphact.kernels._gpu_look import look
 from graphact.kernels._gpu_median import searched_median_kernel, searching_tile
 from graphact.kernels._gpu_network import FUSED, SIZES, network_median_kernel, network_tile, sorting_network
-from graphact.kernels._gpu_walk import Launch, ceil_div, launches, limits, wide_type
+from graphact.kernels._gpu_walk import MOST_PROGRAMS, Launch, ceil_div, launches, limits, wide_type
 from graphact.kernels.reference import Lists, accumulation_dtype
 
-MOST_PROGRAMS = 65_535  # in the second and third direction of a launch
 LAID_OUT = 2**24  # numbers of long lists that may always lie side by side
 
 
@@ -37,12 +36,8 @@ def median(
         if launch.longest <= sorted_up_to:
             along = shifting and launch.longest <= fused
             short_median(values, places, shifted, x, weight, lists, launch, closed, along)
-        elif x.size(-1) > MOST_PROGRAMS:
-            searched_median(values, places, x, lists, launch, closed)
-        elif launch.longest + closed <= (*SIZES, *HELD)[-1]:
-            held_median(values, places, x, lists, launch, closed)
         else:
-            hub_median(values, places, x, lists, launch, closed)
+            long_median(values, places, x, lists, launch, closed)
     if shifting and int(lists.sizes[-1, 0]) > fused:
         look(values, places, shifted, x, weight, lists, "none", False, True, longer_than=fused)
 
@@ -66,13 +61,19 @@ def short_median(
     walk(network_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
 
 
-def held_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
-    """The median of longer lists, each held by a few threads."""
-    size = next(size for size in HELD if launch.longest + closed <= size)
-    shape = holding_tile(rows_of(x, launch), x.size(-1), size, bytes_held(x))
-    tensors = (values, places, x, lists.pointers, lists.members, 0)
-    flags: dict[str, Any] = {"closed": closed, "laid": False, "maxnreg": REGISTERS}
-    walk(held_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
+def long_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
+    """The median of longer lists: held where they fit, laid out first where they do not."""
+    rows, columns = rows_of(x, launch), x.size(-1)
+    size = next((size for size in HELD if launch.longest + closed <= size), None)
+    shape = None if size is None else holding_tile(rows, columns, size, bytes_held(x))
+    if shape is not None and shape.grid[1] <= MOST_PROGRAMS:
+        flags: dict[str, Any] = {"closed": closed, "laid": False, "maxnreg": REGISTERS}
+        tensors = (values, places, x, lists.pointers, lists.members, 0)
+        walk(held_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
+    elif columns <= MOST_PROGRAMS:
+        hub_median(values, places, x, lists, launch, closed)
+    else:
+        searched_median(values, places, x, lists, launch, closed)
 
 
 def hub_median(values: Tensor, places: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:

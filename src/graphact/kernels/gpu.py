@@ -1,7 +1,8 @@
 """The passes over the neighbours as Triton kernels, with the names, signatures and results of `reference.py`.
 
-Signals are read as contiguous ``(B, N, F)``. Nothing waits for the device, and the memory used beyond the results is at
-most one more signal in the type that sums are taken in.
+Signals are read as contiguous ``(B, N, F)``. Nothing waits for the device. The memory used beyond the results is at
+most one more signal in the type that sums are taken in, or 2^24 numbers, and for lists of more than 2,048 neighbours
+what is found piece by piece: far fewer numbers than those lists have.
 """
 
 import math
