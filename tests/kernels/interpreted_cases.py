@@ -37,8 +37,17 @@ class TestInterpreted(KernelCases):
             monkeypatch.setattr(kernels, "MOST_PROGRAMS", 2)
         monkeypatch.setattr(_gpu_held, "BYTES", 8 * 4)  # one column at a time, so that there are too many of them
         monkeypatch.setattr(_gpu_held, "LEAST_BYTES", 4)
+        grids = []
+
+        def recorded(*arguments, shape, **options):
+            grids.append(shape.grid)
+            walk(*arguments, shape=shape, **options)
+
+        walk = _gpu_medians.walk
+        monkeypatch.setattr(_gpu_medians, "walk", recorded)
         graph = self.graph("longer hubs")
         check_hop(module, graph, signal((graph.num_nodes, 37)).float(), ["median"])
+        assert max(columns for _, columns in grids) == 2  # the interpreter would start more
 
 
 @pytest.mark.parametrize("length", [8, 11, 15, 20, 24, 27, 32, 47, 64, 101, 200, 300, 1100])

@@ -122,10 +122,9 @@ def network_median_kernel(
     result = tl.where(zero, tl.load(x + (base + j) * columns + column, mask=zero, other=0.0).to(wide), result)
     tl.store(values + own, result.to(values.dtype.element_ty), mask=inside)
     tl.store(places + own, place.to(places.dtype.element_ty), mask=inside)
-    if shifting:  # noqa: SIM102 (the condition below always holds: nothing behind a branch takes registers before)
-        if degree >= 0:
-            total = tl.zeros((block,), dtype=wide)
-            for k in tl.static_range(size):
-                factor = tl.load(weight + begin + k, mask=k < degree, other=0.0).to(wide)
-                total += factor * tl.where(k < degree, listed[k], 0.0)
-            tl.store(shifted + own, total.to(shifted.dtype.element_ty), mask=inside)
+    if shifting:  # after the sort: sums from the first loop on would take registers that sorting needs
+        total = tl.zeros((block,), dtype=wide)
+        for k in tl.static_range(size):
+            factor = tl.load(weight + begin + k, mask=k < degree, other=0.0).to(wide)
+            total += factor * tl.where(k < degree, listed[k], 0.0)
+        tl.store(shifted + own, total.to(shifted.dtype.element_ty), mask=inside)

@@ -30,7 +30,7 @@ BALANCED = 4  # longest row over the mean, up to which rows keep their own order
 
 
 def ceil_div(a: int, b: int) -> int:
-    """Rounded up; Triton's own takes longer than the rest of a launch."""
+    """Rounded up; Triton's own, which also serves kernels, takes microseconds, several times a launch."""
     return -(-a // b)
 
 
