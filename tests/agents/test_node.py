@@ -3,37 +3,11 @@
 import numpy as np
 import pytest
 from agents.networks import links_of, pair, pass_on
+from agents.one_node import lone_node, result_of, said, talk
 
-from graphact.agents import Direction, Exchange, Limits, MemoryLog, Node, Timing
+from graphact.agents import Direction, Exchange, MemoryLog, Node, Timing
 from graphact.agents.log import Began, RoundClosed
-from graphact.agents.messages import Kind, Message, Payload, decode, encode
-
-
-def talk(value, rounds=1, direction=Direction.FORWARD):
-    """A program that says value + round in every round, and returns what it heard."""
-    heard = []
-    for r in range(rounds):
-        heard.append(dict((yield Exchange(np.array([value + float(r)]), direction))))
-    return [{j: x.item() for j, x in said.items()} for said in heard]
-
-
-def result_of(node):
-    (result,) = node.take_results()
-    return result
-
-
-def said(node, sender, run=0, round_=0, value=5.0, program=1, kind=Kind.DATA, **changes):
-    """A datagram for a node, as its neighbour would send it."""
-    payload = {"payload": Payload.of(np.array([value]))} if kind == Kind.DATA else {}
-    fields = dict(sender=sender, recipient=node.links.node, epoch=node.links.epoch, run=run, round=round_)
-    message = Message(kind=kind, program=program, **(fields | payload | changes))
-    return encode(message, node.links.keys.get(sender, bytes(32)))
-
-
-def lone_node(hears=(1,), **options):
-    """Node 0 alone, without anybody to answer."""
-    place = links_of([(0, j) for j in hears] + [(j, 0) for j in hears], max(hears) + 1)[0]
-    return Node(place, MemoryLog(), Timing(slot=1.0, request_after=0.1, backoff=1.5, jitter=1e-9), seed=0, **options)
+from graphact.agents.messages import Kind, decode
 
 
 def test_two_nodes_exchange_and_log_before_they_go_on():
@@ -173,108 +147,6 @@ def test_a_request_is_answered_with_the_same_bytes_but_not_at_once_again():
     assert (node.counters.resent, node.counters.unanswered) == (1, 101)
 
 
-def test_requests_reach_back_to_the_run_before_and_no_further():
-    node = lone_node()
-    for run in range(3):
-        node.begin(run, talk(float(run)), now=run)
-        node.receive(said(node, 1, run=run), now=run)
-        node.take_outgoing()
-    for run, answers in ((0, 0), (1, 1), (2, 1), (3, 0)):
-        node.receive(said(node, 1, run=run, kind=Kind.REQUEST), now=9.0)
-        assert len(node.take_outgoing()) == answers
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (dict(run=3), "stale"),
-        (dict(run=4, round_=0), "stale"),
-        (dict(run=4, round_=1, program=2), "misfit"),
-        (dict(run=4, round_=1, payload=Payload.of(np.zeros(2))), "misfit"),
-        (dict(run=4, round_=1, payload=Payload.of(np.zeros(1, "f4"))), "misfit"),
-        (dict(run=4, round_=1, epoch=2), "other_epoch"),
-        (dict(run=4, round_=1, sender=3), "foreign"),
-        (dict(run=4, round_=1, recipient=2), "foreign"),
-    ],
-)
-def test_what_does_not_belong_here_is_counted_and_dropped(change, reason):
-    node = lone_node((1, 2))
-    node.begin(3, talk(1.0), now=0.0)
-    for j in (1, 2):
-        node.receive(said(node, j, run=3), now=0.0)
-    node.begin(4, talk(1.0, rounds=2), now=1.0)
-    for j in (1, 2):
-        node.receive(said(node, j, run=4), now=1.0)
-    before = node.counters.received
-    sender = change.pop("sender", 1)
-    node.receive(said(node, sender, **change), now=1.1)
-    assert getattr(node.counters, reason) == 1
-    assert node.counters.received == before
-    node.receive(said(node, 2, run=4, round_=1), now=1.2)
-    node.advance(5.0)
-    assert node.take_results()[-1].used[-1] == (2,)
-
-
-def test_duplicates_are_dropped_and_the_first_value_stays():
-    node = lone_node((1, 2))
-    node.receive(said(node, 1, value=1.0), now=0.0)  # before the run began
-    node.receive(said(node, 1, value=2.0), now=0.0)
-    node.begin(0, talk(9.0), now=0.0)
-    node.receive(said(node, 1, value=3.0), now=0.0)
-    node.receive(said(node, 2, value=4.0), now=0.0)
-    node.receive(said(node, 2, value=5.0), now=0.0)  # its round is over
-    assert result_of(node).output == [{1: 1.0, 2: 4.0}]
-    assert (node.counters.duplicate, node.counters.stale) == (2, 1)
-
-
-def test_early_values_wait_for_their_round_and_run():
-    node = lone_node()
-    for run, r in ((1, 1), (1, 0), (0, 0)):
-        node.receive(said(node, 1, run=run, round_=r, value=10.0 * run + r), now=0.0)
-    node.begin(0, talk(0.0), now=0.0)
-    assert result_of(node).output == [{1: 0.0}]
-    node.begin(1, talk(0.0, rounds=2), now=1.0)
-    assert result_of(node).output == [{1: 10.0}, {1: 11.0}]
-    assert node.pending_bytes == 0
-
-
-def test_queues_are_bounded_for_each_neighbor():
-    node = lone_node((1, 2), limits=Limits(pending_messages=10, pending_bytes=1000))
-    for r in range(1000):
-        node.receive(said(node, 1, round_=r), now=0.0)
-    assert node.pending_bytes == 80
-    assert node.counters.overflow == 990
-    node.receive(said(node, 2), now=0.0)
-    assert node.pending_bytes == 88
-    for run in range(1, 1000):
-        node.receive(said(node, 1, run=run), now=0.0)
-    assert node.pending_bytes <= 8 * 4  # the latest runs of 1, and what 2 said
-    node.receive(said(node, 1, run=5), now=0.0)
-    assert node.counters.stale == 1
-    node.begin(0, talk(0.0), now=0.0)
-    assert node.log.records == [Began(0, 1)]  # waits for 1, whose early value was forgotten
-    node.receive(said(node, 1), now=0.1)
-    assert result_of(node).output == [{1: 5.0, 2: 5.0}]
-
-
-def test_bytes_of_queues_are_bounded():
-    node = lone_node(limits=Limits(pending_bytes=20))
-    for r in range(10):
-        node.receive(said(node, 1, round_=r), now=0.0)
-    assert node.pending_bytes == 16
-
-
-def test_the_archive_is_bounded():
-    node = lone_node(limits=Limits(archive_bytes=20))
-    node.begin(0, talk(1.0, rounds=5), now=0.0)
-    for r in range(4):
-        node.receive(said(node, 1, round_=r), now=0.0)
-    node.take_outgoing()
-    for r in range(5):
-        node.receive(said(node, 1, round_=r, kind=Kind.REQUEST), now=0.5)
-    assert node.counters.resent == 2
-
-
 def test_run_numbers_are_never_used_twice():
     node = lone_node()
     node.begin(5, talk(1.0), now=0.0)
@@ -287,21 +159,6 @@ def test_run_numbers_are_never_used_twice():
     reborn.receive(said(reborn, 1, run=5), now=1.0)
     assert reborn.counters.stale == 1
     reborn.begin(6, talk(2.0), now=1.0)
-
-
-def test_greetings_tell_the_run_and_a_recorded_answer_is_refused():
-    nodes = pair()
-    nodes[0].begin(7, talk(1.0), now=0.0)
-    nodes[0].take_outgoing()
-    nodes[1].greet()
-    delivered = pass_on(nodes, 0.0)
-    assert nodes[1].welcomed_by == {0}
-    assert nodes[1].latest_heard == 7
-    welcome = delivered[-1][2]
-    nodes[1].greet()
-    nodes[1].receive(welcome, 0.0)
-    assert nodes[1].welcomed_by == set()
-    assert nodes[1].counters.stale == 1
 
 
 def test_directions():
@@ -331,24 +188,6 @@ def test_one_value_for_each_neighbor():
     assert result_of(nodes[1]).output == {0: np.array([1.0]), 2: np.array([21.0])}
 
 
-@pytest.mark.parametrize(
-    ("exchange", "message"),
-    [
-        (Exchange({}, shape=(1,), dtype=float), "one array for each of \\(1,\\), got \\(\\)"),
-        (Exchange({1: np.zeros(1)}), "must say the shape and dtype it expects"),
-        (Exchange(np.zeros(10**6)), "use smaller batches"),
-    ],
-)
-def test_exchanges_that_make_no_sense(exchange, message):
-    def program():
-        yield exchange
-
-    node = lone_node()
-    with pytest.raises(ValueError, match=message):
-        node.begin(0, program(), now=0.0)
-    assert not node.busy
-
-
 def test_a_program_without_exchanges_ends_at_once():
     node = lone_node()
     node.begin(0, talk(1.0, rounds=0), now=3.0)
@@ -367,24 +206,6 @@ def test_a_value_changed_after_it_was_sent_is_sent_again_unchanged():
     value[:] = 2.0
     node.receive(said(node, 1, kind=Kind.REQUEST), now=0.5)
     assert node.take_outgoing() == [(1, first)]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("slot", 0.0), ("request_after", -1.0), ("backoff", 0.5), ("patience", 0), ("jitter", 0)]
-)
-def test_bad_timing(name, value):
-    with pytest.raises(ValueError, match=f"{name} must be"):
-        Timing(**{name: value})
-
-
-def test_bad_links():
-    place = links_of([(0, 1), (1, 0)], 2)[0]
-    with pytest.raises(ValueError, match="hears must be other nodes than 0, ascending, each once"):
-        type(place)(0, 1, (1, 0), (), {})
-    with pytest.raises(ValueError, match="keys must be those of the neighbours"):
-        type(place)(0, 1, (1,), (), {})
-    with pytest.raises(ValueError, match="keys must have 32 bytes"):
-        type(place)(0, 1, (1,), (), {1: b"short"})
 
 
 def test_a_late_joiner_takes_part_in_the_run_that_begins_next():
