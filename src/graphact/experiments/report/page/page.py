@@ -97,7 +97,7 @@ def setting_of(block: Block) -> str:
 def described(section: Section, block: Block) -> str:
     """What is measured, in which setting, and how much of it is done where that is not all."""
     measured = uncapitalized(MEASURES[section.experiment].axis)
-    share = "" if block.progress.percent == 100 else f", {block.progress.percent} % of what is shown"
+    share = "" if block.progress.percent == 100 else f", partial ({block.progress.percent} % of what is shown)"
     return f"{measured}, {setting_of(block)}{share}"
 
 
