@@ -16,6 +16,13 @@ def is_ahead(value, best, largest: tl.constexpr):
 
 
 @triton.jit
+def more_extreme(a, b, largest: tl.constexpr):
+    """The larger or the smaller of two numbers; NaN where one of them is."""
+    both: tl.constexpr = tl.PropagateNan.ALL
+    return tl.maximum(a, b, propagate_nan=both) if largest else tl.minimum(a, b, propagate_nan=both)
+
+
+@triton.jit
 def place_of_own(members, begin, end, node):
     """How many neighbours have a lower number than the node itself."""
     low = begin
@@ -94,17 +101,35 @@ def hop_kernel(
             j = tl.load(members + position, mask=there, other=0).to(tl.int64)
             at = ((base + j) * columns)[:, None] + column[None, :]
             mask = there[:, None] & inside[None, :]
-            value = tl.load(x + at, mask=mask, other=0.0).to(wide)
+            value = tl.load(x + at, mask=mask, other=loser if choosing and not shifting else 0.0).to(wide)
             if shifting:
                 factor = tl.load(weight + position, mask=there, other=0.0).to(wide)
                 total += factor[:, None] * value
             if choosing:
-                wins = mask & is_ahead(value, best, largest)
-                best = tl.where(wins, value, best)
-                place = tl.where(wins, (position - begin).to(tl.int32)[:, None], place)
+                if shifting:
+                    value = tl.where(mask, value, loser)
+                ahead = value > best if largest else value < best
+                place = tl.where(ahead, (position - begin).to(tl.int32)[:, None], place)
+                best = more_extreme(best, value, largest)
             if op == "kernel":
                 distance = tl.where(mask, center - value, 0.0)
                 best += distance * distance
+    if choosing:
+        # NaN has come through, but not its place, and of both zeros the sign of either
+        unknown = best != best
+        if tl.max(tl.max(unknown.to(tl.int32), 1), 0) > 0:
+            for step in range(0, steps):
+                position = enter + (steps - 1 - step) * stride
+                there = position < stop
+                j = tl.load(members + position, mask=there, other=0).to(tl.int64)
+                at = ((base + j) * columns)[:, None] + column[None, :]
+                value = tl.load(x + at, mask=there[:, None] & inside[None, :], other=0.0).to(wide)
+                place = tl.where(unknown & (value != value), (position - begin).to(tl.int32)[:, None], place)
+        zero = mask_own & (best == 0.0)
+        if tl.max(tl.max(zero.to(tl.int32), 1), 0) > 0:
+            source = tl.load(members + begin[:, None] + place, mask=zero, other=0).to(tl.int64)
+            at = (base[:, None] + source) * columns + column[None, :]
+            best = tl.where(zero, tl.load(x + at, mask=zero, other=0.0).to(wide), best)
     if shared:
         if shifting:
             total = tl.sum(total, 0)[None, :] + tl.zeros((lanes, block), dtype=wide)
