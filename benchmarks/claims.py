@@ -10,14 +10,17 @@ mean over standard deviation of the independent units. Figures of the paper are 
 
 import argparse
 import sys
+from collections import defaultdict
 from pathlib import Path
+from statistics import fmean
 
-from graphact.experiments.pairing import choose, difference
+from graphact.experiments.pairing import by_place, choose, difference, place_of
 from graphact.experiments.store import Store, StoreError
 
 NETWORKS = ("relu", "max-l", "max-ga", "median-l", "median-ga", "kernel-ga", "fir")
 FILMS = {"toy-story": 0.968, "contact": 1.018, "return-of-the-jedi": 0.998}
 PUBLISHED_ACCURACY = 73.9
+ORDERS = (20, 25, 30, 35)  # of the filters in consensus
 NEAR_CHANCE = 30.0  # %, where chance is 25
 LEAST_SQUARES = "centralised linear least squares on all stations"
 FIR = "least-squares FIR of order 35"
@@ -74,18 +77,30 @@ def best_denoising(rows):
 
 
 def best_recommendation(rows):
-    """Error of the best preset for each film."""
+    """Error of the best preset for each film, and for the three together."""
     for film, published in FILMS.items():
-        at = {"film": film}
-        others = [choose(rows, method=name, condition=at) for name in (*RATINGS, "fill-in alone", "relu")]
+        yield from recommendation_of(choose(rows, condition={"film": film}), film, published)
+    yield from recommendation_of(over_films(rows), "mean of the three films", round(fmean(FILMS.values()), 3))
 
-        def line(name, at=at, published=published, others=others):
-            ours = choose(rows, kind="model", method=name, condition=at)
-            return [mean(ours, 3), shown(ours, published, 3), *(shown(ours, other, 3) for other in others)]
 
-        yield f"Recommendation, preset best, {film}: RMSE"
-        heads = ["network", "RMSE", f"minus the paper's {published}", "minus a constant", "minus the user's mean"]
-        yield from table([*heads, "minus ridge", "minus fill-in alone", "minus ReLU"], line)
+def recommendation_of(rows, films, published):
+    others = [choose(rows, method=name) for name in (*RATINGS, "fill-in alone", "relu")]
+
+    def line(name):
+        ours = choose(rows, kind="model", method=name)
+        return [mean(ours, 3), shown(ours, published, 3), *(shown(ours, other, 3) for other in others)]
+
+    yield f"Recommendation, preset best, {films}: RMSE"
+    heads = ["network", "RMSE", f"minus the paper's {published}", "minus a constant", "minus the user's mean"]
+    yield from table([*heads, "minus ridge", "minus fill-in alone", "minus ReLU"], line)
+
+
+def over_films(rows):
+    """One row for each method and split: the mean of its films."""
+    splits = defaultdict(list)
+    for row in rows:
+        splits[row["kind"], row["method"], row["split"]].append(row)
+    return [{**films[0], "node": None, "value": fmean(row["value"] for row in films)} for films in splits.values()]
 
 
 def paper_denoising(rows):
@@ -108,21 +123,26 @@ def paper_consensus(rows):
         return choose(rows, kind="model", method=name, order=order, condition={})
 
     def line(name):
-        return [shown(setting(name, order), setting("fir", order), 4) for order in (20, 25, 30, 35)]
+        return [shown(setting(name, order), setting("fir", order), 4) for order in ORDERS]
 
     yield "Consensus, preset paper: RMSE minus that of FIR"
-    yield from table(["network", "K = 20", "K = 25", "K = 30", "K = 35"], line, NETWORKS[:-1])
+    yield from table(["network", *(f"K = {order}" for order in ORDERS)], line, NETWORKS[:-1])
 
-    def increase(name, probability):
-        lossy = choose(rows, kind="model", method=name, order=20, condition={"loss_probability": probability})
-        whole = {(row["graph"], row["split"]): row["value"] for row in setting(name, 20)}
-        return [{**row, "value": row["value"] - whole[row["graph"], row["split"]]} for row in lossy]
+    for order in ORDERS:
+        yield f"Consensus, preset paper, K = {order}: what lost links add to the RMSE, minus the same of FIR"
 
-    def degrading(name):
-        return [shown(increase(name, p), increase("fir", p), 4) for p in (0.025, 0.05, 0.1, 0.15)]
+        def degrading(name, order=order):
+            losses = [{"loss_probability": probability} for probability in (0.025, 0.05, 0.1, 0.15)]
+            return [shown(added(rows, name, order, loss), added(rows, "fir", order, loss), 4) for loss in losses]
 
-    yield "Consensus, preset paper, K = 20: what lost links add to the RMSE, minus the same of FIR"
-    yield from table(["network", "2.5 % lost", "5 %", "10 %", "15 %"], degrading, NETWORKS[:-1])
+        yield from table(["network", "2.5 % lost", "5 %", "10 %", "15 %"], degrading, NETWORKS[:-1])
+
+
+def added(rows, name, order, condition):
+    """What a condition adds to the values of a network."""
+    whole = by_place(choose(rows, kind="model", method=name, order=order, condition={}))
+    under = choose(rows, kind="model", method=name, order=order, condition=condition)
+    return [{**row, "value": row["value"] - whole[place_of(row)]} for row in under]
 
 
 def source_localization_table(protocol):
@@ -197,7 +217,7 @@ def table(heads, line, names=NETWORKS):
 
 
 def mean(rows, digits):
-    return f"{sum(row['value'] for row in rows) / len(rows):.{digits}f}"
+    return f"{fmean(row['value'] for row in rows):.{digits}f}"
 
 
 def shown(ours, other, digits):

@@ -103,11 +103,16 @@ def margin_of(spread: float, units: int, overlap: float) -> float:
     return float(t.ppf(0.975, units - 1)) * spread * math.sqrt(1 / units + overlap)
 
 
+def place_of(row: Row) -> tuple[Any, ...]:
+    """Graph, split, node, realization and seed of a run."""
+    return tuple(row.get(name) for name in PLACE)
+
+
 def by_place(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
     """The value at each graph, split and node."""
     found: dict[tuple[Any, ...], float] = {}
     for row in rows:
-        place = tuple(row.get(name) for name in PLACE)
+        place = place_of(row)
         if place in found:
             raise ValueError(
                 f"rows must be of one method in one setting, got two at {dict(zip(PLACE, place, strict=True))}"
