@@ -18,9 +18,11 @@ from graphact.experiments.pairing import by_place, choose, difference, place_of
 from graphact.experiments.store import Store, StoreError
 
 NETWORKS = ("relu", "max-l", "max-ga", "median-l", "median-ga", "kernel-ga", "fir")
+LOCALIZED = {"max-ga": "max-l", "median-ga": "median-l"}
 FILMS = {"toy-story": 0.968, "contact": 1.018, "return-of-the-jedi": 0.998}
 PUBLISHED_ACCURACY = 73.9
 ORDERS = (20, 25, 30, 35)  # of the filters in consensus
+LOSSES = (0.025, 0.05, 0.075, 0.1, 0.125, 0.15)
 NEAR_CHANCE = 30.0  # %, where chance is 25
 LEAST_SQUARES = "centralised linear least squares on all stations"
 FIR = "least-squares FIR of order 35"
@@ -104,38 +106,44 @@ def over_films(rows):
 
 
 def paper_denoising(rows):
-    """Networks against FIR at the paper's settings."""
+    """Networks at the paper's settings."""
 
     def setting(name, order):
         return choose(rows, kind="model", method=name, features=4, order=order, condition={"snr_db": 3.0})
 
-    def line(name):
-        return [shown(setting(name, order), setting("fir", order), 3) for order in (1, 2, 4, 8)]
-
-    yield "Denoising, preset paper, F = 4: RMSE (K) minus that of FIR"
-    yield from table(["network", "K = 1", "K = 2", "K = 4", "K = 8"], line, NETWORKS[:-1])
+    yield from compared("Denoising, preset paper, F = 4: RMSE (K)", setting, (1, 2, 4, 8), 3)
 
 
 def paper_consensus(rows):
-    """Networks against FIR at the paper's settings."""
+    """Networks at the paper's settings, with all links and without some."""
 
     def setting(name, order):
         return choose(rows, kind="model", method=name, order=order, condition={})
 
-    def line(name):
-        return [shown(setting(name, order), setting("fir", order), 4) for order in ORDERS]
-
-    yield "Consensus, preset paper: RMSE minus that of FIR"
-    yield from table(["network", *(f"K = {order}" for order in ORDERS)], line, NETWORKS[:-1])
-
+    yield from compared("Consensus, preset paper: RMSE", setting, ORDERS, 4)
     for order in ORDERS:
         yield f"Consensus, preset paper, K = {order}: what lost links add to the RMSE, minus the same of FIR"
 
         def degrading(name, order=order):
-            losses = [{"loss_probability": probability} for probability in (0.025, 0.05, 0.1, 0.15)]
+            losses = [{"loss_probability": probability} for probability in LOSSES]
             return [shown(added(rows, name, order, loss), added(rows, "fir", order, loss), 4) for loss in losses]
 
-        yield from table(["network", "2.5 % lost", "5 %", "10 %", "15 %"], degrading, NETWORKS[:-1])
+        yield from table(["network", *(f"{100 * p:g} % lost" for p in LOSSES)], degrading, NETWORKS[:-1])
+
+
+def compared(title, setting, orders, digits):
+    """Networks against FIR, against ReLU, and graph-adaptive ones against localized ones, at every order."""
+
+    def minus(other_than):
+        return lambda name: [shown(setting(name, k), setting(other_than(name), k), digits) for k in orders]
+
+    heads = ["network", *(f"K = {order}" for order in orders)]
+    yield f"{title} minus that of FIR"
+    yield from table(heads, minus(lambda _: "fir"), NETWORKS[:-1])
+    yield f"{title} minus that of ReLU"
+    yield from table(heads, minus(lambda _: "relu"), NETWORKS[1:-1])
+    yield f"{title} minus that of the localized version"
+    yield from table(heads, minus(LOCALIZED.__getitem__), LOCALIZED)
 
 
 def added(rows, name, order, condition):
@@ -159,12 +167,17 @@ def source_localization_table(protocol):
         def of_the_best(name):
             return [shown(cell("max-ga", f, 2), cell(name, f, paper_hops(name)), 1) for f in (2, 4, 8)]
 
+        def against_localized(name):
+            return [shown(cell(name, f, 2), cell(LOCALIZED[name], f, 1), 1) for f in (2, 4, 8)]
+
         heads = ["F = 2", "F = 4", "F = 8"]
         yield f"Source localization, protocol {protocol}: accuracy minus that of ReLU (%)"
         yield from table(["network", *heads], against_relu, NETWORKS[1:-1])
         yield f"Source localization, protocol {protocol}: accuracy of max-ga (2 hops) minus that of each network (%)"
         others = [name for name in NETWORKS[:-1] if name != "max-ga"]
         yield from table(["minus", *heads], of_the_best, others)
+        yield f"Source localization, protocol {protocol}: accuracy minus that of the localized version (%)"
+        yield from table(["network", *heads], against_localized, LOCALIZED)
         dead = [sum(row["value"] < NEAR_CHANCE for row in cell("relu", f, None)) for f in (2, 4, 8)]
         yield f"ReLU networks below {NEAR_CHANCE} % at F = 2, 4, 8: {dead[0]}, {dead[1]}, {dead[2]}"
         yield ""
