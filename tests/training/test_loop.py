@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -100,6 +101,34 @@ def test_a_resumed_fleet_equals_an_undisturbed_one(tmp_path):
             )
     resumed = Fleet(copy.deepcopy(models), tasks).train(settings, checkpoint=path)
     assert resumed == undisturbed
+    assert undisturbed.seconds_before == 0 < resumed.seconds_before
+
+
+@pytest.mark.parametrize("change", [{"learning_rate": 0.5}, {"batch_size": 100}, {"weight_decay": 0.1}])
+def test_a_checkpoint_of_other_settings_is_ignored(change, tmp_path):
+    tasks = source_localization_tasks(graphs=1, splits=1, nodes=1)
+    model = GCNN([1, 3], out_features=4)
+    settings = TrainingSettings(epochs=2, batch_size=500)
+    path = tmp_path / "checkpoint.safetensors"
+    Fleet([copy.deepcopy(model)], tasks).train(replace(settings, **change), checkpoint=path, every=lambda: True)
+    expected = Fleet([copy.deepcopy(model)], tasks).train(settings)
+    assert Fleet([copy.deepcopy(model)], tasks).train(settings, checkpoint=path) == expected
+
+
+@pytest.mark.parametrize(("schedule", "goes_on"), [("constant", True), ("cosine", False)])
+def test_a_checkpoint_goes_on_to_more_epochs_where_they_do_not_change_the_steps(schedule, goes_on, tmp_path):
+    tasks = source_localization_tasks(graphs=1, splits=1, nodes=1)
+    model = GCNN([1, 3], out_features=4)
+    settings = TrainingSettings(epochs=2, batch_size=500, schedule=schedule)
+    path = tmp_path / "checkpoint.safetensors"
+    Fleet([copy.deepcopy(model)], tasks).train(settings, checkpoint=path, every=lambda: True)
+    seen = []
+    longer = replace(settings, epochs=3)
+    result = Fleet([copy.deepcopy(model)], tasks).train(
+        longer, checkpoint=path, progress=lambda epoch, *_: seen.append(epoch)
+    )
+    assert seen == ([3] if goes_on else [1, 2, 3])
+    assert result == Fleet([copy.deepcopy(model)], tasks).train(longer)
 
 
 def test_a_damaged_or_foreign_checkpoint_is_ignored(tmp_path):

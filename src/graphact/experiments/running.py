@@ -155,7 +155,7 @@ def run_cell(
         "seed": cell.seed,
         "epochs": cell.protocol.training.epochs,
         "settings": cell.settings(),
-        "seconds": (time.perf_counter() - begun) / len(tasks),
+        "seconds": (result.seconds_before + time.perf_counter() - begun) / len(tasks),
     }
     rows = []
     for replica, (model, task) in enumerate(zip(models, tasks, strict=True)):

@@ -1,5 +1,10 @@
-"""Half-finished training on disk: parameters, state of Adam, best parameters so far. One safetensors file, atomic."""
+"""Half-finished training on disk: parameters, state of Adam, best parameters so far. One safetensors file, atomic.
 
+A checkpoint belongs to the settings it was made with; only the number of epochs may be another, as long as the learning
+rate does not depend on it.
+"""
+
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,6 +12,7 @@ import torch
 from torch import Tensor
 
 from graphact.files import write_atomically
+from graphact.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from graphact.training.loop import Selection
@@ -15,13 +21,20 @@ ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")
 
 
 def write_checkpoint(
-    path: Path, parameters: list[Tensor], optimizer: torch.optim.Optimizer, selection: "Selection", epoch: int
+    path: Path,
+    settings: TrainingSettings,
+    parameters: list[Tensor],
+    optimizer: torch.optim.Optimizer,
+    selection: "Selection",
+    epoch: int,
+    seconds: float,
 ) -> None:
-    """Write everything that the next epoch depends on."""
+    """Write everything that the next epoch depends on, and the seconds spent so far."""
     from safetensors.torch import save
 
     tensors = {
         "epoch": torch.tensor(epoch),
+        "seconds": torch.tensor(seconds, dtype=torch.float64),
         "selection.metric": selection.metric,
         "selection.epoch": selection.epoch,
     }
@@ -30,29 +43,41 @@ def write_checkpoint(
         tensors[f"{number}.best"] = best
         for name in ADAM_STATE:
             tensors[f"{number}.{name}"] = torch.as_tensor(optimizer.state[parameter][name])
-    write_atomically(path, save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}))
+    on_cpu = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, save(on_cpu, metadata={"settings": described(settings)}))
 
 
 def read_checkpoint(
-    path: Path, parameters: list[Tensor], optimizer: torch.optim.Optimizer, selection: "Selection"
+    path: Path,
+    settings: TrainingSettings,
+    parameters: list[Tensor],
+    optimizer: torch.optim.Optimizer,
+    selection: "Selection",
 ) -> int:
     """Restore what :func:`write_checkpoint` wrote; return the number of epochs done. A file that does not fit is 0."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors import SafetensorError, safe_open
 
     try:
-        tensors = load_file(path)
+        with safe_open(path, framework="pt") as file:
+            if (file.metadata() or {}).get("settings") != described(settings):
+                return 0
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         _restore(tensors, parameters, optimizer, selection)
     except (SafetensorError, KeyError, RuntimeError):
         return 0
     return int(tensors["epoch"])
 
 
+def described(settings: TrainingSettings) -> str:
+    """What a checkpoint depends on."""
+    return repr(replace(settings, epochs=1) if settings.schedule == "constant" else settings)
+
+
 def _restore(
     tensors: dict[str, Tensor], parameters: list[Tensor], optimizer: torch.optim.Optimizer, selection: "Selection"
 ) -> None:
     expected = {f"{number}.{name}" for number in range(len(parameters)) for name in ("value", "best", *ADAM_STATE)}
-    missing = (expected | {"epoch", "selection.metric", "selection.epoch"}) - tensors.keys()
+    missing = (expected | {"epoch", "seconds", "selection.metric", "selection.epoch"}) - tensors.keys()
     if missing or any(
         tensors[f"{number}.value"].shape != parameter.shape for number, parameter in enumerate(parameters)
     ):
@@ -68,3 +93,4 @@ def _restore(
         }
     selection.metric = tensors["selection.metric"].to(selection.metric.device)
     selection.epoch = tensors["selection.epoch"].to(selection.epoch.device)
+    selection.seconds_before = float(tensors["seconds"])

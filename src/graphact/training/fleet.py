@@ -1,7 +1,7 @@
 """Training many models of one shape as one batch."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -30,11 +30,13 @@ class FleetResult:
         test: the metric on the test samples, with the parameters that validated best; NaN if training diverged.
         validation: the best validation metric; NaN without validation samples.
         best_epoch: the epoch that reached it; 0 if training diverged from the first epoch on.
+        seconds_before: spent on all models before training was interrupted and taken up again.
     """
 
     test: list[float]
     validation: list[float]
     best_epoch: list[int]
+    seconds_before: float = field(default=0.0, compare=False)
 
 
 class Fleet:
@@ -123,6 +125,7 @@ class Fleet:
             test=self.metric("test").tolist(),
             validation=selection.metric.tolist(),
             best_epoch=selection.epoch.tolist(),
+            seconds_before=selection.seconds_before,
         )
 
     def _shift_inputs(self, tasks: Sequence[Task]) -> ShiftedInputs:

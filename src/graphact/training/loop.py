@@ -1,5 +1,6 @@
 """The training loop, for one model or many: epochs of Adam, and of each model the parameters that validated best."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -40,12 +41,16 @@ class Progress(Protocol):
 
 
 class Selection:
-    """The best validation metric of each model so far, when it was reached, and the parameters then."""
+    """The best validation metric of each model so far, when it was reached, and the parameters then.
+
+    ``seconds_before`` were spent before training was interrupted and taken up again.
+    """
 
     def __init__(self, trainee: Trainee) -> None:
         self.metric = torch.full(trainee.seeds.shape, torch.nan, dtype=torch.float64, device=trainee.seeds.device)
         self.epoch = torch.zeros_like(trainee.seeds)
         self.parameters = [parameter.detach().clone() for parameter in trainee.parameters]
+        self.seconds_before = 0.0
 
     def update(self, trainee: Trainee, epoch: int, patience: int | None) -> bool:
         """Look at the models after ``epoch`` epochs; say whether any of them may still improve."""
@@ -85,11 +90,12 @@ def train(
         every: asked after each epoch whether to write the checkpoint now.
         make_step: how to make the function that takes positions ``(R, B)``, makes one step and returns the losses.
     """
+    begun = time.perf_counter()
     optimizer = make_optimizer(trainee.parameters, trainee.biases, settings, on_device=trainee.seeds.is_cuda)
     selection = Selection(trainee)
     done = 0
     if checkpoint is not None and checkpoint.exists():
-        done = read_checkpoint(checkpoint, trainee.parameters, optimizer, selection)
+        done = read_checkpoint(checkpoint, settings, trainee.parameters, optimizer, selection)
     step = plain_step(trainee, optimizer) if make_step is None else make_step(trainee, optimizer)
     for epoch in range(done + 1, settings.epochs + 1):
         set_learning_rate(optimizer, settings, epoch)
@@ -100,7 +106,8 @@ def train(
         if progress is not None:
             progress(epoch, settings.epochs, torch.stack(losses).mean().item())
         if checkpoint is not None and every():
-            write_checkpoint(checkpoint, trainee.parameters, optimizer, selection, epoch)
+            seconds = selection.seconds_before + time.perf_counter() - begun
+            write_checkpoint(checkpoint, settings, trainee.parameters, optimizer, selection, epoch, seconds)
     return selection
 
 
