@@ -198,7 +198,7 @@ def test_complete_results():
 def test_methods_run_with_other_hops_are_complete_too():
     methods = [(method, None if hops is None else 1) for method, hops in PUBLISHED]
     found = block([row(method=method, hops=hops) for method, hops in methods])
-    assert found.progress.sentence == "Complete: 6 runs of networks in 6 cells."
+    assert found.progress.sentence == "Complete: 6 results of networks in 6 cells of the tables."
     assert len(found.tables[0].lines) == 8
 
 
@@ -206,7 +206,9 @@ def test_partial_results_say_their_share():
     rows = [denoising(order=order, split=split) for order in (1, 2) for split in range(4)][:-1]
     rows += [denoising("fir", split=split) for split in range(4)]
     sentence = block(rows).progress.sentence
-    assert sentence.startswith("Partial, 68 % of what is shown: 11 of 16 runs of networks, in 3 of 4 cells; ")
+    assert sentence.startswith(
+        "Partial, 68 % of what is shown: 11 of 16 results of networks, in 3 of 4 cells of the tables; "
+    )
 
 
 def test_repetitions_on_lossy_graphs_are_complete():
@@ -214,7 +216,7 @@ def test_repetitions_on_lossy_graphs_are_complete():
     rows += [
         consensus(split=split, loss=0.1, realization=realization) for split in range(2) for realization in range(3)
     ]
-    assert block(rows).progress.sentence == "Complete: 10 runs of networks in 3 cells."
+    assert block(rows).progress.sentence == "Complete: 10 results of networks in 3 cells of the tables."
 
 
 def test_films_that_are_read_at_different_nodes_are_complete():
@@ -223,9 +225,9 @@ def test_films_that_are_read_at_different_nodes_are_complete():
         for film, node in (("toy-story", 0), ("contact", 257), ("return-of-the-jedi", 180))
         for split in range(5)
     ]
-    assert "15 of 90 runs" in block(rows).progress.sentence  # of the six activations that the paper has
+    assert "15 of 90 results" in block(rows).progress.sentence  # of the six activations that the paper has
     rows = [made | {"method": method, "hops": hops} for made in rows for method, hops in PUBLISHED]
-    assert block(rows).progress.sentence == "Complete: 90 runs of networks in 18 cells."
+    assert block(rows).progress.sentence == "Complete: 90 results of networks in 18 cells of the tables."
 
 
 def test_runs_that_diverged_are_counted():
@@ -242,14 +244,14 @@ def test_settings():
     assert facts["Learning rate"] == "0.001"
     assert facts["Bias"] == "yes"
     assert facts["Trained networks"] == "8"
-    assert facts["Computing time"] == "12.0 s"
+    assert facts["Computing time, added up"] == "12.0 s"
 
 
 def test_time_of_a_network_counts_once():
     rows = [consensus(seconds=60.0), *(consensus(loss=loss, seconds=60.0) for loss in (0.05, 0.1))]
     rows += [baseline("consensus", name, 0.1, seconds=15.0) for name in ("answer zero", "least-squares FIR")]
     facts = dict(provenance(read_rows(rows)))
-    assert facts["Computing time"] == "1 min 15 s"
+    assert facts["Computing time, added up"] == "1 min 15 s"
     assert facts["Results"] == "5 (3 of networks, 2 of baselines)"
     assert facts["Finished"] == "2026-11-15T10:00:00Z"
 

@@ -165,11 +165,11 @@ def test_terminal_table_is_aligned():
     assert body[2].split() == ["Max", "G.A.", "(2)", "30.0", "(1)", "under", "73.9", "±", "6.8"]
     assert all(len(text) == ends[-1] for text in body[:-1])
     assert [text.strip() for text in body[-2:]][1] == "two lines"
-    assert lines[-1].startswith("Partial, 25 % of what is shown: 3 of 12 runs")
+    assert lines[-1].startswith("Partial, 25 % of what is shown: 3 of 12 results")
 
 
 def test_terminal_table_says_once_how_many_runs_there_are():
     text = terminal_table([row("denoising", "relu", 1.0, order=1, split=split) for split in range(3)])
     assert "1.000 ± 0.000\n" in text
     assert "3 runs of each network" in text
-    assert "Complete: 3 runs of networks in 1 cell." in text
+    assert "Complete: 3 results of networks in 1 cell of the tables." in text

@@ -13,7 +13,7 @@ def provenance(runs: Sequence[Run]) -> tuple[tuple[str, str], ...]:
     models = sum(run.kind == "model" for run in runs)
     found = [
         ("Results", f"{len(runs):,} ({models:,} of networks, {len(runs) - models:,} of baselines)"),
-        ("Computing time", duration(computing_time(runs))),
+        ("Computing time, added up", duration(computing_time(runs))),
         ("graphact", listed(run.graphact for run in runs)),
         ("torch", listed(run.torch for run in runs)),
         ("Device", listed(run.device for run in runs)),

@@ -44,8 +44,8 @@ def write_tags(axes: Any, tags: Sequence[tuple[float, str]], scale: Scale, *, ve
 
 
 def together(tags: Sequence[str]) -> str:
-    """Tags that share a place; of many, the first ones."""
-    return ", ".join(tags if len(tags) <= MANY else [*tags[:MANY], "…"])
+    """Tags that share a place; of many, the first ones and dots for at least two."""
+    return ", ".join(tags if len(tags) <= MANY + 1 else [*tags[:MANY], "…"])
 
 
 def share(value: float, scale: Scale) -> float:

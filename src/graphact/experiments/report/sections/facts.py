@@ -29,7 +29,7 @@ def facts_of(cells: Sequence[Cell]) -> tuple[tuple[str, str], ...]:
         ("Seed", listed(run.seed for run in every)),
         ("Trained networks", f"{networks:,}"),
         ("Results", f"{len(models):,} of networks, {len(every) - len(models):,} of baselines"),
-        ("Computing time", duration(computing_time(every))),
+        ("Computing time, added up", duration(computing_time(every))),
     ]
     return tuple((name, value) for name, value in found if value)
 

@@ -41,11 +41,12 @@ class Progress(NamedTuple):
         lost = f" {self.not_finite:,} of them{left_out}" if self.not_finite else ""
         if self.percent == 100:
             return (
-                f"Complete: {self.done:,} runs of networks in {self.cells} cell{'' if self.cells == 1 else 's'}.{lost}"
+                f"Complete: {self.done:,} results of networks in {self.cells} "
+                f"cell{'' if self.cells == 1 else 's'} of the tables.{lost}"
             )
         return (
-            f"Partial, {self.percent} % of what is shown: {self.done:,} of {self.expected:,} runs of networks, in "
-            f"{self.filled} of {self.cells} cells; a cell without result shows {MISSING}.{lost}"
+            f"Partial, {self.percent} % of what is shown: {self.done:,} of {self.expected:,} results of networks, in "
+            f"{self.filled} of {self.cells} cells of the tables; a cell without result shows {MISSING}.{lost}"
         )
 
 
