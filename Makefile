@@ -41,5 +41,5 @@ bench: $(READY)  ## speed of activations and of fleets on the CPU
 	$(BIN)/python benchmarks/activations.py --out out/bench
 	$(BIN)/python benchmarks/fleet.py
 
-clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis out
+clean:  ## remove the virtual environment and caches; results in out/ stay
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

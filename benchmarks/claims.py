@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 
-from graphact.experiments.pairing import by_place, choose, difference, place_of
+from graphact.experiments.pairing import OVERLAP, by_place, choose, difference, place_of
 from graphact.experiments.store import Store, StoreError
 
 NETWORKS = ("relu", "max-l", "max-ga", "median-l", "median-ga", "kernel-ga", "fir")
@@ -26,7 +26,6 @@ LOSSES = (0.025, 0.05, 0.075, 0.1, 0.125, 0.15)
 NEAR_CHANCE = 30.0  # %, where chance is 25
 LEAST_SQUARES = "centralised linear least squares on all stations"
 FIR = "least-squares FIR of order 35"
-OVERLAP = {"denoising": 1 / 8, "recommendation": 1 / 9}  # test samples over training samples of a split
 RATINGS = ("mean of the training ratings", "user's mean + offset", "ridge regression on the user's centred ratings")
 
 

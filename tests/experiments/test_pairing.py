@@ -66,6 +66,28 @@ def test_other_places_and_doubles_are_refused():
         difference(rows([1.0, 2.0], graph=[None, None], split=[0, 1]), 0.0)
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_diverged_runs_are_refused(value):
+    with pytest.raises(ValueError, match="values must be finite numbers, got 1 of 3 pairs"):
+        difference(rows([1.0, value, 2.0], graph=[0, 1, 2]), 0.0)
+
+
+def test_a_negative_overlap_is_refused():
+    with pytest.raises(ValueError, match="overlap must be a number from 0, got -0.1"):
+        difference(rows([1.0, 2.0], graph=[None, None], split=[0, 1]), 0.0, overlap=-0.1)
+
+
+def test_equal_methods_have_no_effect():
+    ours = rows([1.0, 2.0], graph=[0, 1])
+    assert difference(ours, ours).effect == 0
+    assert difference(ours, rows([0.0, 1.0], graph=[0, 1])).effect == math.inf
+
+
+def test_seeds_are_units_of_their_own():
+    ours = [{**row, "seed": seed} for seed in (0, 1) for row in rows([1.0 + seed, 2.0], graph=[0, 1])]
+    assert difference(ours, 0.0).units == 4
+
+
 def test_choose():
     table = [{"method": "relu", "features": 8}, {"method": "relu", "features": 2}, {"method": "max-ga", "features": 8}]
     assert choose(table, method="relu", features=8) == table[:1]

@@ -25,6 +25,17 @@ def test_numba_equals_torch(shape, per_feature, terms, dtype):
     torch.testing.assert_close(run("numba", *arguments), run("reference", *arguments), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("special", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("at", ["own", "beta", "grad"])
+def test_special_values_do_what_they_do_in_torch(at, special):
+    own = torch.tensor([[[[-2.0, 1.0, 0.0, 3.0]]], [[[-2.0, 1.0, 0.0, 3.0]]]])
+    beta, cotangent = torch.tensor([0.5, 2.0]), torch.ones_like(own)
+    {"own": own[0, 0, 0], "beta": beta, "grad": cotangent[0, 0, 0]}[at][0] = special
+    values = [torch.ones_like(own).requires_grad_()]
+    arguments = own.requires_grad_(), values, beta.requires_grad_(), torch.ones(2, 1, requires_grad=True), cotangent
+    torch.testing.assert_close(run("numba", *arguments), run("reference", *arguments), equal_nan=True)
+
+
 def test_nan_stays_nan():
     own = torch.tensor([[[[float("nan"), -1.0]]]])
     with backend("numba"):

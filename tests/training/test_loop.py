@@ -1,6 +1,7 @@
 """Selection, early stopping, checkpoints, shuffling."""
 
 import copy
+import itertools
 import math
 from dataclasses import replace
 
@@ -113,6 +114,59 @@ def test_a_checkpoint_of_other_settings_is_ignored(change, tmp_path):
     Fleet([copy.deepcopy(model)], tasks).train(replace(settings, **change), checkpoint=path, every=lambda: True)
     expected = Fleet([copy.deepcopy(model)], tasks).train(settings)
     assert Fleet([copy.deepcopy(model)], tasks).train(settings, checkpoint=path) == expected
+
+
+@pytest.mark.parametrize("change", ["seeds", "activation", "samples", "graph", "fewer epochs", "damaged"])
+def test_a_checkpoint_of_another_run_changes_nothing(change, tmp_path):
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    tasks = source_localization_tasks(graphs=1, splits=2, nodes=1)
+    torch.manual_seed(0)
+    models = [GCNN([1, 3], out_features=4, activation="max-ga") for _ in tasks]
+    settings, path = TrainingSettings(epochs=3, batch_size=500), tmp_path / "checkpoint.safetensors"
+    Fleet(copy.deepcopy(models), tasks, [5, 6]).train(settings, checkpoint=path, every=lambda: True)
+    seeds = [5, 6]
+    if change == "seeds":
+        seeds = [6, 5]
+    elif change == "activation":
+        others = [GCNN([1, 3], out_features=4, activation="median-ga") for _ in tasks]
+        for other, model in zip(others, models, strict=True):
+            other.load_state_dict(model.state_dict())
+        models = others
+    elif change == "samples":
+        tasks = [replace(task, train=task.train.flip(0)) for task in tasks]
+    elif change == "graph":
+        graph = tasks[0].graph.drop_edges(0.1, generator=torch.Generator().manual_seed(0))
+        tasks = [replace(task, graph=graph) for task in tasks]
+    elif change == "fewer epochs":
+        settings = replace(settings, epochs=2)
+    else:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata()
+        save_file({**load_file(path), "2.best": torch.zeros(7)}, path, metadata)
+    expected = Fleet(copy.deepcopy(models), tasks, seeds).train(settings)
+    found = Fleet(copy.deepcopy(models), tasks, seeds).train(settings, checkpoint=path)
+    assert found == expected
+    assert found.seconds_before == 0
+
+
+def test_the_time_before_interruptions_adds_up(tmp_path, monkeypatch):
+    tasks = source_localization_tasks(graphs=1, splits=1, nodes=1)
+    model, path = GCNN([1, 3], out_features=4), tmp_path / "checkpoint.safetensors"
+    clock = itertools.count(0.0, 10.0)  # ten seconds from each look to the next
+    monkeypatch.setattr("graphact.training.loop.time.perf_counter", lambda: next(clock))
+    for epochs, before in ((1, 0.0), (2, 10.0), (3, 20.0)):
+        settings = TrainingSettings(epochs=epochs, batch_size=500)
+        found = Fleet([copy.deepcopy(model)], tasks).train(settings, checkpoint=path, every=lambda: True)
+        assert found.seconds_before == before
+
+
+@pytest.mark.parametrize("seeds", [[3], [1, 2, 3]])
+def test_a_fleet_needs_a_seed_for_each_model(seeds):
+    tasks = source_localization_tasks(graphs=1, splits=2, nodes=1)
+    with pytest.raises(ValueError, match=f"seeds must have one number for each of the 2 models, got {len(seeds)}"):
+        Fleet([GCNN([1, 3], out_features=4) for _ in tasks], tasks, seeds)
 
 
 @pytest.mark.parametrize(("schedule", "goes_on"), [("constant", True), ("cosine", False)])

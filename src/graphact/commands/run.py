@@ -81,14 +81,14 @@ def run(options: argparse.Namespace) -> int:
     try:
         with watcher() as watching:
             run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=watching)
+        failed = [worker for worker in workers if worker.wait()]
     except BaseException:
         for worker in workers:
             worker.terminate()
         raise
-    for worker in workers:
-        if worker.wait():
-            sys.stderr.write("graphact: a worker process failed; run the same command again to finish its cells\n")
-            return 1
+    if failed:
+        sys.stderr.write("graphact: a worker process failed; run the same command again to finish its cells\n")
+        return 1
     left = [cell.title for cell in cells_of(protocol, options.seed) if not store.is_finished(cell.key)]
     if left:
         sys.stderr.write(f"graphact: another process is still working on {len(left)} cells, such as {left[0]}\n")

@@ -9,6 +9,7 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
+OVERLAP = {"denoising": 1 / 8, "recommendation": 1 / 9}  # where one data set is split: test over training samples
 PLACE = ("graph", "split", "node", "realization", "seed")
 
 
@@ -54,7 +55,8 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
         overlap: test samples over training samples of a split; needed where one data set was split.
 
     Raises:
-        ValueError: the methods were not run on the same graphs, splits and nodes; or overlap is missing.
+        ValueError: the methods were not run on the same graphs, splits and nodes; a run diverged; or overlap
+            is missing.
 
     Example:
         >>> rows = [{"graph": graph, "split": 0, "value": 70.0 + graph} for graph in range(5)]
@@ -74,6 +76,10 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
         pairs = {place: ours[place] - theirs[place] for place in ours}
     if not pairs:
         raise ValueError("first must have rows, got none")
+    if lost := sum(not math.isfinite(value) for value in pairs.values()):
+        raise ValueError(f"values must be finite numbers, got {lost} of {len(pairs)} pairs with one that is not")
+    if overlap is not None and not overlap >= 0:
+        raise ValueError(f"overlap must be a number from 0, got {overlap}")
     graph, split = PLACE.index("graph"), PLACE.index("split")
     drawn = all(place[graph] is not None for place in pairs)
     if not drawn and overlap is None:
@@ -87,11 +93,18 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
     return Difference(
         mean=statistics.fmean(means),
         margin=margin_of(spread, len(means), 0.0 if drawn or overlap is None else overlap),
-        effect=statistics.fmean(means) / spread if spread else math.copysign(math.inf, statistics.fmean(means)),
+        effect=effect_of(statistics.fmean(means), spread),
         wins=statistics.fmean((value > 0) + 0.5 * (value == 0) for value in pairs.values()),
         runs=len(pairs),
         units=len(means),
     )
+
+
+def effect_of(mean: float, spread: float) -> float:
+    """Cohen's d of pairs; where all units differ by the same, infinite, or 0 if that is 0."""
+    if spread:
+        return mean / spread
+    return math.copysign(math.inf, mean) if mean else 0.0
 
 
 def margin_of(spread: float, units: int, overlap: float) -> float:

@@ -83,7 +83,7 @@ class Store:
         for file in self._files(".json"):
             rows = json.dumps(_read_rows(file), separators=(",", ":")).encode()
             write_atomically(file.with_suffix(PACKED), gzip.compress(rows, mtime=0))
-            file.unlink()
+            file.unlink(missing_ok=True)
         for lock in (self.directory / "checkpoints").glob("*.lock"):
             with self.claim(lock.stem):
                 pass  # one that nobody holds is removed
@@ -94,6 +94,7 @@ class Store:
     def claim(self, key: str) -> Iterator[bool]:
         """Hold a cell while working on it; yields False if another process holds it. Death releases it."""
         path = self.directory / "checkpoints" / f"{key}.lock"
+        path.parent.mkdir(exist_ok=True)  # packing may have removed it
         handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
         try:
             try:

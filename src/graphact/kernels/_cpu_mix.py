@@ -46,12 +46,12 @@ def mix_kernel(
     """``out = beta ReLU(own) + w_1 term + w_2 second``; the range counts the parts of all replicas."""
     for task in range(first, last):
         replica, begin, end = _part(task, length, parts, part)
-        b = beta[replica]
+        b, zero = beta[replica], own.dtype.type(0)
         for start in range(begin, end, period):
             size = min(period, end - start)
             for c in range(size):
                 x = own[start + c]
-                out[start + c] = (b * x if x > 0 else x * 0) + weights[replica, 0, c] * term[start + c]
+                out[start + c] = b * (zero if x <= 0 else x) + weights[replica, 0, c] * term[start + c]
             if two:
                 for c in range(size):
                     out[start + c] += weights[replica, 1, c] * second[start + c]
@@ -80,13 +80,13 @@ def mix_gradients_kernel(
     """Gradients of the signals, and of the coefficients as sums over the columns of the period, part by part."""
     for task in range(first, last):
         replica, begin, end = _part(task, length, parts, part)
-        b = beta[replica]
+        b, zero = beta[replica], own.dtype.type(0)
         for start in range(begin, end, period):
             size = min(period, end - start)
             for c in range(size):
                 g, x = grad[start + c], own[start + c]
-                grad_own[start + c] = b * g if x > 0 else g * 0
-                sums[task, 0, c] += g * x if x > 0 else g * 0
+                grad_own[start + c] = zero if x <= 0 else b * g
+                sums[task, 0, c] += g * (zero if x <= 0 else x)
             for c in range(size):
                 g = grad[start + c]
                 grad_term[start + c] = weights[replica, 0, c] * g

@@ -29,7 +29,7 @@ def mix_kernel(
     stride = features if per_feature else 1
     column = feature if per_feature else feature * 0
     x = tl.load(own + place, mask=inside, other=0.0)
-    result = tl.load(beta + replica) * tl.where(x > 0, x, x * 0)
+    result = tl.load(beta + replica) * tl.where(x <= 0, 0.0, x)
     w = tl.load(weights + replica * terms * stride + column, mask=feature < features, other=0.0)
     result += w[None, :] * tl.load(first + place, mask=inside, other=0.0)
     if terms == 2:
@@ -54,8 +54,8 @@ def mix_gradients_kernel(
     share = partial + (replica * tiles + tile) * (terms + 1) * features + feature
     g = tl.load(grad + place, mask=inside, other=0.0)
     x = tl.load(own + place, mask=inside, other=0.0)
-    tl.store(grad_own + place, tl.where(x > 0, g * tl.load(beta + replica), 0.0), mask=inside)
-    tl.store(share, tl.sum(g * tl.where(x > 0, x, 0.0), axis=0), mask=feature < features)
+    tl.store(grad_own + place, tl.where(x <= 0, 0.0, g * tl.load(beta + replica)), mask=inside)
+    tl.store(share, tl.sum(g * tl.where(x <= 0, 0.0, x), axis=0), mask=feature < features)
     w = tl.load(weights + replica * terms * stride + column, mask=feature < features, other=0.0)
     v = tl.load(first + place, mask=inside, other=0.0)
     tl.store(grad_first + place, w[None, :] * g, mask=inside)

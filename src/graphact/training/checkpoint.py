@@ -1,7 +1,7 @@
 """Half-finished training on disk: parameters, state of Adam, best parameters so far. One safetensors file, atomic.
 
-A checkpoint belongs to the settings it was made with; only the number of epochs may be another, as long as the learning
-rate does not depend on it.
+A checkpoint belongs to the models, samples, seeds and settings it was made with; only the number of epochs may grow, as
+long as the learning rate does not depend on it.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")
 
 def write_checkpoint(
     path: Path,
-    settings: TrainingSettings,
+    origin: str,
     parameters: list[Tensor],
     optimizer: torch.optim.Optimizer,
     selection: "Selection",
@@ -44,44 +44,56 @@ def write_checkpoint(
         for name in ADAM_STATE:
             tensors[f"{number}.{name}"] = torch.as_tensor(optimizer.state[parameter][name])
     on_cpu = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, save(on_cpu, metadata={"settings": described(settings)}))
+    write_atomically(path, save(on_cpu, metadata={"origin": origin}))
 
 
 def read_checkpoint(
     path: Path,
-    settings: TrainingSettings,
+    origin: str,
+    epochs: int,
     parameters: list[Tensor],
     optimizer: torch.optim.Optimizer,
     selection: "Selection",
 ) -> int:
-    """Restore what :func:`write_checkpoint` wrote; return the number of epochs done. A file that does not fit is 0."""
+    """Restore what :func:`write_checkpoint` wrote; return the number of epochs done, at most ``epochs``.
+
+    A file that does not fit changes nothing, and 0 is returned.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
-            if (file.metadata() or {}).get("settings") != described(settings):
+            if (file.metadata() or {}).get("origin") != origin:
                 return 0
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        _restore(tensors, parameters, optimizer, selection)
-    except (SafetensorError, KeyError, RuntimeError):
+    except SafetensorError:
         return 0
+    if not fits(tensors, parameters, selection) or tensors["epoch"] > epochs:
+        return 0
+    _restore(tensors, parameters, optimizer, selection)
     return int(tensors["epoch"])
 
 
-def described(settings: TrainingSettings) -> str:
+def origin_of(settings: TrainingSettings, identity: str) -> str:
     """What a checkpoint depends on."""
-    return repr(replace(settings, epochs=1) if settings.schedule == "constant" else settings)
+    return f"{identity} {replace(settings, epochs=1) if settings.schedule == 'constant' else settings}"
+
+
+def fits(tensors: dict[str, Tensor], parameters: list[Tensor], selection: "Selection") -> bool:
+    """Whether all tensors of a checkpoint are there, in the shapes and types of what they are to replace."""
+    expected = {"epoch": torch.tensor(0), "seconds": torch.tensor(0.0, dtype=torch.float64)}
+    expected |= {"selection.metric": selection.metric, "selection.epoch": selection.epoch}
+    for number, parameter in enumerate(parameters):
+        expected |= {f"{number}.{name}": parameter for name in ("value", "best", "exp_avg", "exp_avg_sq")}
+        expected[f"{number}.step"] = torch.tensor(0.0)
+    return tensors.keys() == expected.keys() and all(
+        tensors[name].shape == tensor.shape and tensors[name].dtype == tensor.dtype for name, tensor in expected.items()
+    )
 
 
 def _restore(
     tensors: dict[str, Tensor], parameters: list[Tensor], optimizer: torch.optim.Optimizer, selection: "Selection"
 ) -> None:
-    expected = {f"{number}.{name}" for number in range(len(parameters)) for name in ("value", "best", *ADAM_STATE)}
-    missing = (expected | {"epoch", "seconds", "selection.metric", "selection.epoch"}) - tensors.keys()
-    if missing or any(
-        tensors[f"{number}.value"].shape != parameter.shape for number, parameter in enumerate(parameters)
-    ):
-        raise KeyError("the checkpoint belongs to another run")
     for number, (parameter, best) in enumerate(zip(parameters, selection.parameters, strict=True)):
         with torch.no_grad():
             parameter.copy_(tensors[f"{number}.value"])

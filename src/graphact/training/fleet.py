@@ -1,5 +1,6 @@
 """Training many models of one shape as one batch."""
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +73,8 @@ class Fleet:
         dtype: torch.dtype | None = None,
     ) -> None:
         check_alike(models, tasks)
+        if seeds is not None and len(seeds) != len(models):
+            raise ValueError(f"seeds must have one number for each of the {len(models)} models, got {len(seeds)}")
         self.template, self.task, self.models = models[0], tasks[0], list(models)
         dtype = tasks[0].inputs.dtype if dtype is None else dtype
         self.seeds = torch.tensor(range(len(models)) if seeds is None else list(seeds), device=device)
@@ -127,6 +130,15 @@ class Fleet:
             best_epoch=selection.epoch.tolist(),
             seconds_before=selection.seconds_before,
         )
+
+    def identity(self) -> str:
+        """See :class:`~graphact.training.loop.Trainee`."""
+        tensors = [self.inputs, self.targets, self.owner, self.seeds, *self.splits.values()]
+        tensors += [*self.graphs.union.to_edge_index(), *([] if self.nodes is None else [self.nodes])]
+        digest = 0
+        for tensor in tensors:
+            digest = zlib.crc32(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes(), digest)
+        return f"{type(self.template).__name__} {self.template.config()} {self.inputs.dtype} {digest:08x}"
 
     def _shift_inputs(self, tasks: Sequence[Task]) -> ShiftedInputs:
         """All shifts that the first filter bank and the activation after it need."""

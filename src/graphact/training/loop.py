@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from graphact.training.checkpoint import read_checkpoint, write_checkpoint
+from graphact.training.checkpoint import origin_of, read_checkpoint, write_checkpoint
 from graphact.training.optimizer import make_optimizer, set_learning_rate
 from graphact.training.settings import TrainingSettings
 from graphact.training.shuffling import epoch_order
@@ -22,6 +22,9 @@ class Trainee(Protocol):
     seeds: Tensor  # (R,)
     num_samples: int
     higher_is_better: bool
+
+    def identity(self) -> str:
+        """What tells these models, samples and seeds from others, for checkpoints."""
 
     def losses(self, positions: Tensor) -> Tensor:
         """The loss ``(R,)`` of each model on the training samples at ``positions`` ``(R, B)``."""
@@ -93,9 +96,11 @@ def train(
     begun = time.perf_counter()
     optimizer = make_optimizer(trainee.parameters, trainee.biases, settings, on_device=trainee.seeds.is_cuda)
     selection = Selection(trainee)
-    done = 0
-    if checkpoint is not None and checkpoint.exists():
-        done = read_checkpoint(checkpoint, settings, trainee.parameters, optimizer, selection)
+    done, origin = 0, ""
+    if checkpoint is not None:
+        origin = origin_of(settings, trainee.identity())
+        if checkpoint.exists():
+            done = read_checkpoint(checkpoint, origin, settings.epochs, trainee.parameters, optimizer, selection)
     step = plain_step(trainee, optimizer) if make_step is None else make_step(trainee, optimizer)
     for epoch in range(done + 1, settings.epochs + 1):
         set_learning_rate(optimizer, settings, epoch)
@@ -107,7 +112,7 @@ def train(
             progress(epoch, settings.epochs, torch.stack(losses).mean().item())
         if checkpoint is not None and every():
             seconds = selection.seconds_before + time.perf_counter() - begun
-            write_checkpoint(checkpoint, settings, trainee.parameters, optimizer, selection, epoch, seconds)
+            write_checkpoint(checkpoint, origin, trainee.parameters, optimizer, selection, epoch, seconds)
     return selection
 
 

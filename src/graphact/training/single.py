@@ -90,6 +90,10 @@ class OneModel:
         self.num_samples = task.train.numel()
         self.higher_is_better = task.higher_is_better
 
+    def identity(self) -> str:
+        """See :class:`~graphact.training.loop.Trainee`."""
+        return type(self.model).__name__
+
     def answers(self, samples: Tensor) -> tuple[Tensor, Tensor]:
         """What the model says to the samples, and what it should say."""
         outputs: Any = self.model(self.task.inputs[samples], self.task.graph)

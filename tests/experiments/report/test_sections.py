@@ -89,11 +89,23 @@ def test_headline_does_not_call_noise_a_victory():
         (0.0, "from which the best network does not clearly differ."),
         (0.1, "the best network beats."),
     ):
-        rows = [baseline("recommendation", "constant", 0.95, split=split) for split in range(5)]
-        rows += [baseline("recommendation", "ridge", 0.90, split=split) for split in range(5)]
-        rows += [row("recommendation", value=0.90 - shift + noise[split], split=split) for split in range(5)]
+        places = [{"graph": None, "split": split} for split in range(5)]
+        rows = [baseline("recommendation", "constant", 0.95, **place) for place in places]
+        rows += [baseline("recommendation", "ridge", 0.90, **place) for place in places]
+        rows += [row("recommendation", value=0.90 - shift + noise[place["split"]], **place) for place in places]
         ((_, sentence),) = block(rows).headlines
         assert sentence.endswith(verdict)
+
+
+@pytest.mark.parametrize(("sign", "certain"), [(-1, False), (1, True)])
+def test_headline_counts_graphs_not_their_splits(sign, certain):
+    places = [{"graph": graph, "split": split} for graph in range(3) for split in range(10)]
+    gains = {0: 0.010, 1: 0.012, 2: sign * 0.011}  # splits of one graph tell nothing new
+    rows = [baseline("consensus", "answer zero", 0.1, **place) for place in places]
+    rows += [baseline("consensus", "least squares", 0.05, **place) for place in places]
+    rows += [row("consensus", value=0.05 - gains[place["graph"]], **place) for place in places]
+    sentence = block(rows).headlines[0][1]
+    assert sentence.endswith("which the best network beats." if certain else "does not clearly differ.")
 
 
 def test_headline_of_sweeps_is_about_the_lowest_order_and_names_fir():

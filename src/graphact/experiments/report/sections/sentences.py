@@ -1,11 +1,12 @@
 """A column of a grid in a sentence."""
 
 import math
-import statistics
 from collections.abc import Hashable
 
+from graphact.experiments.pairing import OVERLAP, difference
 from graphact.experiments.report.grid import Grid, GridLine
 from graphact.experiments.report.measures import Measure, cost
+from graphact.experiments.report.rows import Run
 from graphact.experiments.report.summary import Summary, number
 
 
@@ -43,13 +44,19 @@ def beats(one: GridLine, other: GridLine, column: Hashable, measure: Measure) ->
 
 
 def are_alike(one: GridLine, other: GridLine, column: Hashable) -> bool:
-    """Whether two lines differ, run by run, by less than two standard errors."""
-    ours, theirs = ({run.replica: run.value for run in line.cells[column].runs} for line in (one, other))
-    found = [ours[place] - theirs[place] for place in ours.keys() & theirs.keys()]
-    finite = [value for value in found if math.isfinite(value)]
-    if len(finite) < 3:
+    """Whether the 95 % interval of the difference of two lines, run by run, holds 0."""
+    ours, theirs = ({run.replica: run for run in line.cells[column].runs if is_finite(run)} for line in (one, other))
+    places = ours.keys() & theirs.keys()
+    if len(places) < 3:
         return False
-    return abs(statistics.fmean(finite)) < 2 * statistics.stdev(finite) / math.sqrt(len(finite))
+    overlap = OVERLAP.get(next(iter(ours.values())).experiment)
+    pairs = ([vars(runs[place]) for place in places] for runs in (ours, theirs))
+    return not difference(*pairs, overlap=overlap).is_certain
+
+
+def is_finite(run: Run) -> bool:
+    """Whether a run ended in a number."""
+    return run.value is not None and math.isfinite(run.value)
 
 
 def name_and_value(line: GridLine, column: Hashable, measure: Measure) -> str:
