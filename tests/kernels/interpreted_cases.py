@@ -75,3 +75,26 @@ def test_networks_sort():
         for low, high in sorting_network(size):
             values[:, low], values[:, high] = values[:, [low, high]].min(1), values[:, [low, high]].max(1)
         assert (np.sort(values, 1) == values).all(), size
+
+
+@pytest.mark.parametrize("terms", [1, 2])
+@pytest.mark.parametrize("per_feature", [False, True])
+@pytest.mark.parametrize("special", [None, float("nan"), float("-inf"), float("inf")])
+def test_mixing_equals_torch(special, per_feature, terms):
+    from graphact.kernels import _gpu_mix
+    from graphact.kernels.mixing import mix_plainly
+
+    own, *values = (torch.randn(2, 5, 3).requires_grad_() for _ in range(terms + 1))
+    beta, weights = torch.randn(2), torch.randn((2, terms, 3)[: 3 if per_feature else 2])
+    if special is not None:
+        beta[1] = own.data[0, 2, 1] = special
+    beta.requires_grad_()
+    weights.requires_grad_()
+    grad = torch.randn(2, 5, 3)
+    expected = mix_plainly(own, values, beta, weights)
+    gradients = torch.autograd.grad(expected, [own, *values, beta, weights], grad)
+    with torch.no_grad():
+        found = _gpu_mix.mix(own, values, beta, weights)
+        of_own, of_values, of_beta, of_weights = _gpu_mix.mix_gradients(grad, own, values, beta, weights)
+    torch.testing.assert_close(found, expected.detach(), equal_nan=True)
+    torch.testing.assert_close([of_own, *of_values, of_beta, of_weights], list(gradients), equal_nan=True)

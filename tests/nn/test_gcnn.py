@@ -8,7 +8,8 @@ from support import oracle
 from support.graphs import random_case, random_graph
 from support.tolerances import assert_near
 
-from graphact import nn
+from graphact import Graph, nn
+from graphact.nn.names import make_activation
 
 KIND = {
     "max-l": ("localized", "max"),
@@ -169,9 +170,19 @@ def test_bad_calls():
         model(x, random_graph(3, dtype=torch.float32), torch.ones(2))
     with pytest.raises(ValueError, match="node indices from 0 to 1, got 2"):
         model(x[:2], edge_index)
-    with pytest.raises(ValueError, match=r"F_in = 2, the features of x, got \(3, 1, 2\)"):
+    with pytest.raises(ValueError, match=r"F = 1, the in_features of this module, got \(3, 2\)"):
         model(torch.ones(3, 2), edge_index)
     with pytest.raises(TypeError, match="taps must have the dtype of x, torch.float64, got torch.float32"):
         model(x.double(), edge_index)
     with pytest.raises(ValueError, match=r"x must have the shape \(..., N, F\), got \(3,\)"):
         model(torch.ones(3), edge_index)
+
+
+@pytest.mark.parametrize("activation", ["max-l", "median-l", "max-ga", "kernel-ga"])
+def test_wrong_numbers_of_features_are_named(activation):
+    graph = Graph.stochastic_block_model([5, 5], 0.8, 0.2)
+    with pytest.raises(ValueError, match="F = 3, the in_features of this module, got \\(10, 5\\)"):
+        nn.GCNN([3, 8], activation=activation)(torch.randn(10, 5), graph)
+    module = make_activation(activation, features=4)
+    with pytest.raises(ValueError, match="F = 4, the features of this module, got \\(10, 5\\)"):
+        module(torch.randn(10, 5), graph)

@@ -39,6 +39,15 @@ def resolve_graph(x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | Non
     return _build_graph(check_tensor("x", x), graph, edge_weight)
 
 
+def check_features(x: Tensor, name: str, features: int | None) -> Tensor:
+    """Say so if a signal has not the features that a module was made for; None stands for any number."""
+    if features is not None and isinstance(x, Tensor) and x.dim() >= 2 and x.size(-1) != features:
+        raise ValueError(
+            f"x must have the shape (..., N, F) with F = {features}, the {name} of this module, got {tuple(x.shape)}"
+        )
+    return x
+
+
 def _build_graph(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Graph:
     if x.dim() < 2:
         raise ValueError(f"x must have the shape (..., N, F), got {tuple(x.shape)}")

@@ -11,7 +11,7 @@ from graphact.functional import graph_adaptive
 from graphact.functional.neighborhood import Operation, check_operation
 from graphact.graph.divided import AnyGraph
 from graphact.nn.activation import MixedActivation
-from graphact.nn.base import resolve_graph
+from graphact.nn.base import check_features, resolve_graph
 
 
 class GraphAdaptive(MixedActivation):
@@ -42,7 +42,7 @@ class GraphAdaptive(MixedActivation):
         self.op = check_operation(op)
 
     def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(x, graph, edge_weight)
+        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
         return graph_adaptive(x, graph, self.beta, self.weights, self.op, closed=self.closed)
 
     def config(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class GraphAdaptiveKernel(MixedActivation):
         return self.initial_gamma if self.log_gamma is None else self.log_gamma.exp()
 
     def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(x, graph, edge_weight)
+        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
         return graph_adaptive(x, graph, self.beta, self.weights, "kernel", gamma=self.gamma, closed=self.closed)
 
     def config(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from torch import Tensor
 from graphact.functional import localized
 from graphact.graph.divided import AnyGraph
 from graphact.nn.activation import MixedActivation
-from graphact.nn.base import resolve_graph
+from graphact.nn.base import check_features, resolve_graph
 
 
 class LocalizedMax(MixedActivation):
@@ -19,7 +19,7 @@ class LocalizedMax(MixedActivation):
     """
 
     def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(x, graph, edge_weight)
+        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
         return localized(x, graph, self.beta, self.weights, "max", closed=self.closed)
 
 
@@ -27,5 +27,5 @@ class LocalizedMedian(MixedActivation):
     """Localized median activation: lower medians over the k-hop neighbours; otherwise as :class:`LocalizedMax`."""
 
     def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(x, graph, edge_weight)
+        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
         return localized(x, graph, self.beta, self.weights, "median", closed=self.closed)
