@@ -38,3 +38,30 @@ def test_without_loss_nothing_changes():
     tasks = prepare_tasks(protocol, {}, plain, 0, None)
     fleet = Fleet(make_models(cell, tasks), tasks)
     assert lossy_metric(fleet, plain, 0.0, cell) == pytest.approx(fleet.metric("test").tolist(), rel=1e-4)
+
+
+def test_loss_is_drawn_anew_for_every_graph_and_realization_and_averaged():
+    protocol = replace(
+        find_protocol("consensus", "smoke", "best"), preparation="none", graphs=2, splits=2, loss_realizations=3
+    )
+    cell = cells_of(protocol, 0)[0]
+    plain = make_tasks(protocol, {}, 0, None)
+    models = make_models(cell, plain)
+    found = lossy_metric(Fleet(models, plain), plain, 0.15, cell)
+    graphs = list({id(task.graph): task.graph for task in plain}.values())
+    assert len(graphs) == 2
+    thinned = {
+        (number, realization): graph.drop_edges(
+            0.15, generator=torch.Generator().manual_seed(seed_of("loss", 0, number, realization, 0.15))
+        )
+        for number, graph in enumerate(graphs)
+        for realization in range(3)
+    }
+    for model, task, value in zip(models, plain, found, strict=True):
+        number = next(number for number, graph in enumerate(graphs) if graph is task.graph)
+        errors = []
+        for realization in range(3):
+            answers = model(task.inputs[task.test], thinned[number, realization])
+            errors.append(metric_of(task.metric, task.read(answers), task.targets[task.test]).item())
+        assert len(set(errors)) == 3
+        assert value == pytest.approx(sum(errors) / 3, rel=1e-4)
