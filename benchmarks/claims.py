@@ -9,6 +9,7 @@ mean over standard deviation of the independent units. Figures of the paper are 
 """
 
 import argparse
+import math
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -236,6 +237,9 @@ def shown(ours, other, digits):
     """A difference with its interval, bold if it excludes 0, and its effect size."""
     if not ours or not other:
         return "not run"
+    rows = [*ours, *([] if isinstance(other, float) else other)]
+    if not all(math.isfinite(row["value"]) for row in rows):
+        return "a run diverged"
     found = difference(ours, other, overlap=OVERLAP.get(ours[0]["experiment"]))
     if found.mean == found.margin == 0:
         return "0"

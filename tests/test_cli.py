@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -235,3 +236,52 @@ def test_things_in_the_way(name, tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.startswith("graphact: ")
     assert len(error.strip().splitlines()) == 1
+
+
+def is_running(pid):
+    state = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, text=True).stdout
+    return bool(state) and not state.startswith("Z")
+
+
+def wait_until(is_so, seconds=10):
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+WAITING_FOR_A_SLOW_WORKER = """
+import subprocess, sys
+from graphact.commands import run
+from graphact.cli import main
+
+def slow_worker(*_):
+    worker = subprocess.Popen(["sleep", "60"])
+    wait = worker.wait
+    worker.wait = lambda: print("waiting for", worker.pid, flush=True) or wait()
+    return worker
+
+run.start_worker = slow_worker
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_stop_while_waiting_for_workers_ends_them(tmp_path):
+    words = [
+        "run",
+        "source-localization",
+        "--preset",
+        "smoke",
+        "--device",
+        "cpu",
+        "--jobs",
+        "2",
+        "--out",
+        tmp_path / "out",
+    ]
+    command = [sys.executable, "-c", WAITING_FOR_A_SLOW_WORKER, *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        line = next(line for line in running.stdout if line.startswith("waiting for"))
+        running.terminate()
+        assert running.wait(timeout=30) == 130
+    wait_until(lambda: not is_running(line.split()[-1]))

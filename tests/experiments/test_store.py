@@ -117,3 +117,11 @@ def test_files_that_hold_no_rows(store, content):
     (store.directory / "rows" / "a.json").write_text(content)
     with pytest.raises(StoreError, match="no list of rows"):
         store.rows()
+
+
+def test_cells_can_be_claimed_after_packing(store):
+    store.finish("cell", [{"value": 1.0}])
+    store.pack()
+    assert not (store.directory / "checkpoints").exists()
+    with store.claim("other") as mine:
+        assert mine
