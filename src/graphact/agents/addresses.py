@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphact._atomic import write_atomically
 from graphact._plain_checks import check_integer
 from graphact.agents.deployment import read_json
+from graphact.storage import write_atomically
 
 FILE_NAME = "addresses.json"
 DEFAULT_BASE_PORT = 7500

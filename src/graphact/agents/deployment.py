@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from graphact._atomic import write_atomically
 from graphact.agents.links import Links
 from graphact.agents.model import Model
 from graphact.agents.model_files import load_model, save_model
 from graphact.agents.row import Row
+from graphact.storage import write_atomically
 
 FORMAT = "graphact node"
 VERSION = 1

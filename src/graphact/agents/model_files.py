@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from graphact._atomic import write_atomically
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
+from graphact.storage import write_atomically
 
 FORMAT = "graphact"
 VERSION = 1

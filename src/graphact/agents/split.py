@@ -29,14 +29,10 @@ def plain_model(model: "GraphModule") -> Model:
     """
     import torch
 
-    from graphact.files import MODULES
+    from graphact.files import describe_model
 
-    name = type(model).__name__
-    if MODULES.get(name) is not type(model):
-        raise TypeError(f"model must be one of {', '.join(MODULES)}, got {name}")
-    config = model.config()
-    if callable(config.get("op")):
-        raise TypeError("model holds a Python function as its op, which cannot be sent to nodes")
+    header = describe_model(model)
+    name, config = header["module"], header["config"]
     state = {key: value.detach().cpu() for key, value in model.state_dict().items()}
     wide = torch.float64 if any(value.dtype == torch.float64 for value in state.values()) else torch.float32
     return Model(name, config, {key: value.to(wide).numpy().copy() for key, value in state.items()})

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from graphact.nn import FIR, GCNN, GraphAdaptive, GraphAdaptiveKernel, GraphFilter, LocalizedMax, LocalizedMedian, ReLU
 from graphact.nn.activation import MixedActivation
+from graphact.nn.base import describe
 
 Reads = Literal["shifted", "hops"]
 
@@ -66,6 +67,7 @@ def take_apart(module: nn.Module) -> Network:
     Raises:
         TypeError: the module is none of these, or applies a function of the user's own.
     """
+    describe(module)  # refuses what was changed
     if isinstance(module, GCNN):
         pairs = zip(module.filters, module.activations, strict=True)
         stages = tuple(_stage(bank, _nonlinearity(activation, _width(bank))) for bank, activation in pairs)

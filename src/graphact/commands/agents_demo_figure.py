@@ -14,7 +14,7 @@ MEASURED, ANSWERED, CENTRAL, HURT = "#999999", "#0072b2", "#e69f00", "#d55e00"
 
 def draw(story: Story, folder: Path) -> Path:
     """Write ``agents.png``; where it is."""
-    from graphact._atomic import write_atomically
+    from graphact.storage import write_atomically
 
     with house_style():
         sheet = new_sheet(4.6)

@@ -5,8 +5,8 @@ from graphact.nn.base import GraphModule
 from graphact.nn.filter import GraphFilter
 from graphact.nn.gcnn import FIR, GCNN
 from graphact.nn.graph_adaptive import GraphAdaptive, GraphAdaptiveKernel, GraphAdaptiveMax, GraphAdaptiveMedian
-from graphact.nn.localized import LocalizedMax, LocalizedMedian
-from graphact.nn.names import ACTIVATIONS, make_activation
+from graphact.nn.localized import Localized, LocalizedMax, LocalizedMedian
+from graphact.nn.names import ACTIVATIONS, make_activation, register, unregister
 
 __all__ = [
     "ACTIVATIONS",
@@ -18,8 +18,11 @@ __all__ = [
     "GraphAdaptiveMedian",
     "GraphFilter",
     "GraphModule",
+    "Localized",
     "LocalizedMax",
     "LocalizedMedian",
     "ReLU",
     "make_activation",
+    "register",
+    "unregister",
 ]

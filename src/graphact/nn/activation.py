@@ -1,14 +1,18 @@
 """The trained coefficients that localized and graph-adaptive activations share, and the pointwise activation."""
 
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_integer
+from graphact._checks import check_integer, check_positive
 from graphact.graph.divided import AnyGraph
-from graphact.nn.base import GraphModule
+from graphact.layers import HopMixture as HopMixtureLayer
+from graphact.layers import Layer, Pointwise, Reads
+from graphact.nn.base import GraphModule, check_features, resolve_graph
+from graphact.operations import Operation, register_operation
 
 
 class ReLU(GraphModule):
@@ -17,23 +21,42 @@ class ReLU(GraphModule):
     def forward(self, x: Tensor, graph: AnyGraph | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
         return torch.relu(x)
 
+    def describe(self) -> tuple[Layer, ...]:
+        return (Pointwise("relu"),)
+
     def config(self) -> dict[str, Any]:
         return {}
 
 
-class MixedActivation(GraphModule):
-    r"""Coefficients of :math:`\beta\,\mathrm{ReLU}(x) + \sum_k h_k\,(\cdot)_k`.
+class HopMixture(GraphModule):
+    r"""An activation :math:`\beta\,\mathrm{ReLU}(x) + \sum_k h_k\,f_k(x)` with trained coefficients.
 
     ``beta`` starts at 1, so that an activation that replaces a ReLU begins near it; the weights h start uniform within
-    :math:`\pm 1/\sqrt{K}`.
+    :math:`\pm 1/\sqrt{K}`. A parameter of the operation, such as the kernel's ``gamma``, is a constant, or with
+    ``learn_gamma=True`` trained through its logarithm, so that it stays above 0.
 
     Args:
         hops: number K of terms, k = 1..K.
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
         closed: count a node among its neighbours.
+        options: for each parameter of the operation its value, and ``learn_NAME`` to train it.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
     """
 
-    def __init__(self, hops: int = 1, features: int | None = None, closed: bool = False) -> None:
+    operation: Operation
+    reads: ClassVar[Reads]
+    function: ClassVar[Callable[..., Tensor]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if isinstance(vars(cls).get("operation"), Operation):
+            register_operation(cls.operation)
+
+    def __init__(
+        self, hops: int = 1, features: int | None = None, closed: bool = False, **options: float | bool
+    ) -> None:
         super().__init__()
         self.hops = check_integer("hops", hops, minimum=1)
         self.features = None if features is None else check_integer("features", features, minimum=1)
@@ -41,16 +64,56 @@ class MixedActivation(GraphModule):
         self.beta = nn.Parameter(torch.empty(()))
         shape = (self.hops,) if self.features is None else (self.hops, self.features)
         self.weights = nn.Parameter(torch.empty(shape))
-        self._draw_coefficients()
+        self.initial = check_options(self.operation, options)
+        self.learned = tuple(name for name in self.initial if options.get(f"learn_{name}"))
+        for name in self.initial:
+            value = nn.Parameter(torch.empty(())) if name in self.learned else None
+            self.register_parameter(f"log_{name}", value)
+        HopMixture.reset_parameters(self)
 
     def reset_parameters(self) -> None:
-        """Set beta to 1 and draw new weights."""
-        self._draw_coefficients()
-
-    def _draw_coefficients(self) -> None:
+        """Set beta to 1, draw new weights, and set trained parameters of the operation to where they started."""
         bound = 1 / math.sqrt(self.hops)
         nn.init.ones_(self.beta)
         nn.init.uniform_(self.weights, -bound, bound)
+        for name in self.learned:
+            nn.init.constant_(getattr(self, f"log_{name}"), math.log(self.initial[name]))
+
+    def parameter_of_operation(self, name: str) -> float | Tensor:
+        """A parameter of the operation as it is now: a number, or a tensor when it is trained."""
+        return getattr(self, f"log_{name}").exp() if name in self.learned else self.initial[name]
+
+    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
+        parameters = {name: self.parameter_of_operation(name) for name in self.initial}
+        function, operation = type(self).function, self.operation
+        if operation.is_built_in:
+            return function(x, graph, self.beta, self.weights, operation.name, closed=self.closed, **parameters)
+
+        def evaluate(own: Tensor, neighbors: Tensor) -> Tensor:
+            return operation(own, neighbors, parameters)
+
+        return function(x, graph, self.beta, self.weights, evaluate, closed=self.closed)
+
+    def describe(self) -> tuple[Layer, ...]:
+        constants = {name: value for name, value in self.initial.items() if name not in self.learned}
+        learned = {name: getattr(self, f"log_{name}") for name in self.learned}
+        return (HopMixtureLayer(self.operation, self.reads, self.closed, constants, self.beta, self.weights, learned),)
 
     def config(self) -> dict[str, Any]:
-        return {"hops": self.hops, "features": self.features, "closed": self.closed}
+        options: dict[str, Any] = {}
+        for name, value in self.initial.items():
+            options |= {name: value, f"learn_{name}": name in self.learned}
+        return {"hops": self.hops, "features": self.features, "closed": self.closed, **options}
+
+
+def check_options(operation: Operation, options: Mapping[str, Any]) -> dict[str, float]:
+    """The values from which the parameters of an operation start."""
+    for name in options:
+        if name.removeprefix("learn_") not in operation.parameters:
+            known = ", ".join(operation.parameters) or "none"
+            raise TypeError(f"{name} is no parameter of the operation {operation.name!r}, which has {known}")
+    return {name: check_positive(name, options.get(name, start)) for name, start in operation.parameters.items()}
+
+
+MixedActivation = HopMixture  # its name in version 0.1

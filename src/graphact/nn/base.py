@@ -1,6 +1,7 @@
 """What all modules share: how they are called, and how they describe themselves."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from graphact._checks import HALF_PRECISION, check_tensor
 from graphact.graph import Graph
 from graphact.graph.divided import AnyGraph, DividedGraph
+from graphact.layers import Layer, Linear, Pointwise, UnsupportedModelError
 
 
 class GraphModule(nn.Module):
@@ -15,7 +17,29 @@ class GraphModule(nn.Module):
 
     A :class:`~graphact.Graph` is sorted and checked once, when it is built. An edge_index is sorted and checked in
     every call, so build the graph once where it does not change.
+
+    A subclass describes what its ``forward`` computes by overriding ``describe``. A class that overrides ``forward``
+    alone has no description, and whatever interprets descriptions (files, fleets, guarantees, agents) refuses it.
     """
+
+    _described_forward: ClassVar[Callable[..., Tensor] | None] = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "describe" in vars(cls):
+            cls._described_forward = cls.forward
+
+    def layers(self) -> tuple[Layer, ...]:
+        """What this module computes: the frozen specifications of its layers, in order, holding its parameters.
+
+        Raises:
+            UnsupportedModelError: the description would not be true of the module as it is now, or there is none.
+        """
+        return describe(self)
+
+    def describe(self) -> tuple[Layer, ...]:
+        """The layers of an unchanged module of this class; called by :meth:`layers`."""
+        raise UnsupportedModelError("", f"{type(self).__name__} does not describe what it computes")
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew; a module without parameters has nothing to draw."""
@@ -26,6 +50,56 @@ class GraphModule(nn.Module):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.config().items())
+
+
+TORCH_LAYERS: dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]] = {
+    nn.Identity: lambda _: (),
+    nn.Linear: lambda module: (Linear(module.weight, module.bias),),
+    nn.ReLU: lambda _: (Pointwise("relu"),),
+}
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+def describe(module: nn.Module, part: str = "") -> tuple[Layer, ...]:
+    """The layers of a module, if it is known what it computes.
+
+    Args:
+        module: a module of graphact, or a torch module that it may hold; not a subclass of the latter.
+        part: the name of the module inside the one that is described, for errors.
+
+    Raises:
+        UnsupportedModelError: the module is of another class, its ``forward`` was overridden, or it carries hooks.
+    """
+    try:
+        check_unchanged(module)
+        if isinstance(module, GraphModule):
+            return module.describe()
+        return TORCH_LAYERS[original_class(module)](module)
+    except UnsupportedModelError as error:
+        raise (error.inside(part) if part else error) from None
+
+
+def check_unchanged(module: nn.Module) -> None:
+    """Raise if a call of the module does other things than its class describes."""
+    kind = original_class(module)
+    if isinstance(module, GraphModule):
+        described = type(module)._described_forward
+        if described is None or type(module).forward is not described:
+            raise UnsupportedModelError("", f"{kind.__name__} does not describe the forward that it defines")
+    elif kind not in TORCH_LAYERS:
+        raise UnsupportedModelError("", f"nothing is known about what a {kind.__name__} computes")
+    if "forward" in vars(module) or type(module).__call__ is not nn.Module.__call__:
+        raise UnsupportedModelError("", f"the forward of this {kind.__name__} was replaced")
+    if any(getattr(module, hooks) for hooks in HOOKS):
+        raise UnsupportedModelError("", f"this {kind.__name__} carries hooks, which may change what it computes")
+
+
+def original_class(module: nn.Module) -> type[nn.Module]:
+    """The class of a module before :mod:`torch.nn.utils.parametrize` put its own in the place."""
+    from torch.nn.utils import parametrize
+
+    kind = type(module)
+    return kind.__mro__[1] if parametrize.is_parametrized(module) else kind
 
 
 def resolve_graph(x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None) -> AnyGraph:

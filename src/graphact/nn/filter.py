@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from graphact._checks import check_companion, check_integer
 from graphact.functional import graph_filter
 from graphact.graph.divided import AnyGraph
+from graphact.layers import Filter, Layer
 from graphact.nn.base import GraphModule, check_features, resolve_graph
 
 
@@ -48,6 +49,9 @@ class GraphFilter(GraphModule):
         x = check_features(x, "in_features", self.in_features)
         filtered = graph_filter(x, resolve_graph(x, graph, edge_weight), self.taps)
         return filtered if self.bias is None else filtered + check_companion("bias", self.bias, filtered)
+
+    def describe(self) -> tuple[Layer, ...]:
+        return (Filter(self.taps, self.bias),)
 
     def config(self) -> dict[str, Any]:
         return {

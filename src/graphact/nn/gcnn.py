@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from graphact._checks import check_integer, check_positive
 from graphact.graph.divided import AnyGraph
-from graphact.nn.base import GraphModule, resolve_graph
+from graphact.layers import Layer
+from graphact.nn.base import GraphModule, describe, resolve_graph
 from graphact.nn.filter import GraphFilter
-from graphact.nn.names import make_activation
+from graphact.nn.names import Activation, describe_activation, make_activation
 
 
 class GCNN(GraphModule):
@@ -25,7 +26,9 @@ class GCNN(GraphModule):
     Args:
         features: features of the input and of each layer; ``[1, 8, 8]`` is two layers of 8 on a scalar signal.
         order: filter order K of every layer, or one for each layer.
-        activation: one of ``relu``, ``max-l``, ``median-l``, ``max-ga``, ``median-ga``, ``kernel-ga``.
+        activation: a name (``relu``, ``max-l``, ``median-l``, ``max-ga``, ``median-ga``, ``kernel-ga``, or a registered
+            one), a module of which every layer gets a copy, a function from a layer's number of features to a module,
+            or a list with one of these for each layer.
         hops: number of hops of the activations.
         out_features: features of the readout at each node; None leaves the readout out.
         bias: trained constants in the filter banks.
@@ -51,7 +54,7 @@ class GCNN(GraphModule):
         self,
         features: Sequence[int],
         order: int | Sequence[int] = 2,
-        activation: str = "max-ga",
+        activation: Activation | Sequence[Activation] = "max-ga",
         hops: int = 1,
         out_features: int | None = 1,
         *,
@@ -63,22 +66,25 @@ class GCNN(GraphModule):
         learn_gamma: bool = False,
     ) -> None:
         super().__init__()
-        self.activation = activation
         self.hops = check_integer("hops", hops, minimum=1)
         self.per_feature, self.closed = bool(per_feature), bool(closed)
         self.gamma, self.learn_gamma = check_positive("gamma", gamma), bool(learn_gamma)
         banks = make_filters(features, order, bias)
         self.filters = nn.ModuleList(banks)
+        self.activation = activation if isinstance(activation, str) else None
+        each = activation if isinstance(activation, (list, tuple)) else [activation] * len(banks)
+        if len(each) != len(banks):
+            raise ValueError(f"activation must be one, or one for each of the {len(banks)} layers, got {len(each)}")
         self.activations = nn.ModuleList(
             make_activation(
-                activation,
+                one,
                 hops=self.hops,
                 features=bank.out_features if per_feature else None,
                 closed=closed,
                 gamma=gamma,
                 learn_gamma=learn_gamma,
             )
-            for bank in banks
+            for one, bank in zip(each, banks, strict=True)
         )
         self.readout = make_readout(banks[-1].out_features, out_features, readout_bias)
 
@@ -92,10 +98,17 @@ class GCNN(GraphModule):
             x = activation(bank(x, graph), graph)
         return self.readout(x)
 
+    def describe(self) -> tuple[Layer, ...]:
+        found: list[Layer] = []
+        for number, (bank, activation) in enumerate(zip(self.filters, self.activations, strict=True)):
+            found += describe(bank, f"filters.{number}") + describe(activation, f"activations.{number}")
+        return (*found, *describe(self.readout, "readout"))
+
     def config(self) -> dict[str, Any]:
+        activation = self.activation or [describe_activation(part) for part in self.activations]
         return {
             **bank_config(self.filters, self.readout),
-            "activation": self.activation,
+            "activation": activation,
             "hops": self.hops,
             "per_feature": self.per_feature,
             "closed": self.closed,
@@ -141,6 +154,10 @@ class FIR(GraphModule):
         for bank in self.filters:
             x = bank(x, graph)
         return self.readout(x)
+
+    def describe(self) -> tuple[Layer, ...]:
+        banks = (describe(bank, f"filters.{number}") for number, bank in enumerate(self.filters))
+        return (*itertools.chain.from_iterable(banks), *describe(self.readout, "readout"))
 
     def config(self) -> dict[str, Any]:
         return bank_config(self.filters, self.readout)

@@ -1,30 +1,29 @@
 """The paper's graph-adaptive activations as modules."""
 
-import math
+from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from graphact._checks import check_positive
 from graphact.functional import graph_adaptive
-from graphact.functional.neighborhood import Operation, check_operation
-from graphact.graph.divided import AnyGraph
-from graphact.nn.activation import MixedActivation
-from graphact.nn.base import check_features, resolve_graph
+from graphact.nn.activation import HopMixture
+from graphact.operations import KERNEL, MAX, MEDIAN, OPERATIONS, Operation, as_operation
 
 
-class GraphAdaptive(MixedActivation):
+class GraphAdaptive(HopMixture):
     """Graph-adaptive activation with any function of a neighbourhood.
 
-    See :func:`graphact.functional.graph_adaptive` for the formula.
+    See :func:`graphact.functional.graph_adaptive` for the formula. A subclass with a class attribute ``operation``
+    needs nothing else to be a module of its own (:func:`graphact.nn.register` gives it a name).
 
     Args:
-        op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"`` (with gamma = 0.1), or a function of ``(neighbors)`` or of
-            ``(own, neighbors)`` as :func:`graphact.functional.neighborhood_apply` takes it.
+        op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"``, an :class:`~graphact.operations.Operation`, or a function
+            of ``(neighbors)`` or of ``(own, neighbors)`` as :func:`graphact.functional.neighborhood_apply` takes it;
+            subclasses with an operation of their own have no such argument.
         hops: number K of shifts.
         features: number F of features to give each its own weights; None shares them among all.
         closed: count a node among its neighbours.
+        options: parameters of the operation, such as ``gamma=0.5, learn_gamma=True`` of the kernel.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
@@ -37,39 +36,49 @@ class GraphAdaptive(MixedActivation):
         torch.Size([4, 10, 3])
     """
 
-    def __init__(self, op: Operation, hops: int = 1, features: int | None = None, closed: bool = False) -> None:
-        super().__init__(hops, features, closed)
-        self.op = check_operation(op)
+    reads = "shifted"
+    function = staticmethod(graph_adaptive)
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
-        return graph_adaptive(x, graph, self.beta, self.weights, self.op, closed=self.closed)
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "operation" in vars(cls) and "__init__" not in vars(cls):
+            cls.__init__ = HopMixture.__init__  # type: ignore[method-assign, assignment]
+
+    def __init__(
+        self,
+        op: str | Operation | Callable[..., Tensor],
+        hops: int = 1,
+        features: int | None = None,
+        closed: bool = False,
+        **options: float | bool,
+    ) -> None:
+        vars(self)["operation"] = as_operation(op)
+        super().__init__(hops, features, closed, **options)
+
+    @property
+    def op(self) -> str | Callable[..., Tensor]:
+        """The operation: its name, or the function where it is known by none."""
+        known = OPERATIONS.get(self.operation.name) is self.operation
+        return self.operation.name if known else self.operation.function
 
     def config(self) -> dict[str, Any]:
-        return {"op": self.op, **super().config()}
+        is_given = "operation" in vars(self)
+        return {**({"op": self.op} if is_given else {}), **super().config()}
 
 
 class GraphAdaptiveMax(GraphAdaptive):
-    """Graph-adaptive max activation; the arguments are those of :class:`GraphAdaptive`."""
+    """Graph-adaptive max activation; the arguments are those of :class:`GraphAdaptive` without ``op``."""
 
-    def __init__(self, hops: int = 1, features: int | None = None, closed: bool = False) -> None:
-        super().__init__("max", hops, features, closed)
-
-    def config(self) -> dict[str, Any]:
-        return MixedActivation.config(self)
+    operation = MAX
 
 
 class GraphAdaptiveMedian(GraphAdaptive):
-    """Graph-adaptive median activation; the arguments are those of :class:`GraphAdaptive`."""
+    """Graph-adaptive median activation; the arguments are those of :class:`GraphAdaptive` without ``op``."""
 
-    def __init__(self, hops: int = 1, features: int | None = None, closed: bool = False) -> None:
-        super().__init__("median", hops, features, closed)
-
-    def config(self) -> dict[str, Any]:
-        return MixedActivation.config(self)
+    operation = MEDIAN
 
 
-class GraphAdaptiveKernel(MixedActivation):
+class GraphAdaptiveKernel(GraphAdaptive):
     """Graph-adaptive Gaussian kernel activation.
 
     Args:
@@ -83,6 +92,8 @@ class GraphAdaptiveKernel(MixedActivation):
         x: ``(..., N, F)``; result: the same.
     """
 
+    operation = KERNEL
+
     def __init__(
         self,
         hops: int = 1,
@@ -91,23 +102,9 @@ class GraphAdaptiveKernel(MixedActivation):
         gamma: float = 0.1,
         learn_gamma: bool = False,
     ) -> None:
-        super().__init__(hops, features, closed)
-        self.initial_gamma = check_positive("gamma", gamma)
-        self.log_gamma = nn.Parameter(torch.full((), math.log(self.initial_gamma))) if learn_gamma else None
-
-    def reset_parameters(self) -> None:
-        super().reset_parameters()
-        if self.log_gamma is not None:
-            nn.init.constant_(self.log_gamma, math.log(self.initial_gamma))
+        HopMixture.__init__(self, hops, features, closed, gamma=gamma, learn_gamma=learn_gamma)
 
     @property
     def gamma(self) -> float | Tensor:
         """The width of the Gaussian as it is now: a number, or a tensor when it is trained."""
-        return self.initial_gamma if self.log_gamma is None else self.log_gamma.exp()
-
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
-        return graph_adaptive(x, graph, self.beta, self.weights, "kernel", gamma=self.gamma, closed=self.closed)
-
-    def config(self) -> dict[str, Any]:
-        return {**super().config(), "gamma": self.initial_gamma, "learn_gamma": self.log_gamma is not None}
+        return self.parameter_of_operation("gamma")

@@ -1,31 +1,28 @@
 """Localized activations (Ruiz et al.) as modules."""
 
-from torch import Tensor
-
 from graphact.functional import localized
-from graphact.graph.divided import AnyGraph
-from graphact.nn.activation import MixedActivation
-from graphact.nn.base import check_features, resolve_graph
+from graphact.nn.activation import HopMixture
+from graphact.operations import MAX, MEDIAN
 
 
-class LocalizedMax(MixedActivation):
-    """Localized max activation: maxima over the k-hop neighbours, k = 1..hops.
+class Localized(HopMixture):
+    """Localized activation: the operation over the k-hop neighbours, k = 1..hops.
 
-    See :func:`graphact.functional.localized` for the formula and :class:`~graphact.nn.activation.MixedActivation` for
-    the arguments.
-
-    Shapes:
-        x: ``(..., N, F)``; result: the same.
+    See :func:`graphact.functional.localized` for the formula and :class:`~graphact.nn.activation.HopMixture` for the
+    arguments. Subclasses set ``operation``.
     """
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
-        return localized(x, graph, self.beta, self.weights, "max", closed=self.closed)
+    reads = "hops"
+    function = staticmethod(localized)
 
 
-class LocalizedMedian(MixedActivation):
+class LocalizedMax(Localized):
+    """Localized max activation: maxima over the k-hop neighbours; the arguments are those of :class:`Localized`."""
+
+    operation = MAX
+
+
+class LocalizedMedian(Localized):
     """Localized median activation: lower medians over the k-hop neighbours; otherwise as :class:`LocalizedMax`."""
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
-        return localized(x, graph, self.beta, self.weights, "median", closed=self.closed)
+    operation = MEDIAN

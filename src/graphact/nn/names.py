@@ -1,40 +1,95 @@
-"""The activations by the names that tables, files and commands use."""
+"""From what a user names or gives as an activation to modules."""
 
-from graphact._checks import check_choice
-from graphact.nn.activation import ReLU
-from graphact.nn.base import GraphModule
-from graphact.nn.graph_adaptive import GraphAdaptiveKernel, GraphAdaptiveMax, GraphAdaptiveMedian
-from graphact.nn.localized import LocalizedMax, LocalizedMedian
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
 
-ACTIVATIONS: dict[str, type[GraphModule]] = {
-    "relu": ReLU,
-    "max-l": LocalizedMax,
-    "median-l": LocalizedMedian,
-    "max-ga": GraphAdaptiveMax,
-    "median-ga": GraphAdaptiveMedian,
-    "kernel-ga": GraphAdaptiveKernel,
-}
+from torch import Tensor, nn
+
+from graphact import registry
+from graphact.graph.divided import AnyGraph
+from graphact.layers import Layer
+from graphact.nn.base import GraphModule, describe
+from graphact.registry import register, unregister
+
+__all__ = ["ACTIVATIONS", "Activation", "PlainModule", "make_activation", "register", "unregister"]
+
+ACTIVATIONS = registry.Activations()
+Activation = str | nn.Module | Callable[[int | None], nn.Module] | Mapping[str, Any]
+"""A name, a module, a function from the number of features to a module, or a mapping of a name and its options."""
+
+
+class PlainModule(GraphModule):
+    """A torch module of the signal alone, such as ``torch.nn.Tanh()``, called like the others."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor, graph: AnyGraph | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
+        return self.module(x)
+
+    def describe(self) -> tuple[Layer, ...]:
+        return describe(self.module, "module")
+
+    def extra_repr(self) -> str:
+        return ""
 
 
 def make_activation(
-    name: str,
+    name: Activation,
     *,
     hops: int = 1,
     features: int | None = None,
     closed: bool = False,
-    gamma: float = 0.1,
-    learn_gamma: bool = False,
+    **options: Any,
 ) -> GraphModule:
-    """Build an activation from its name; ``gamma`` and ``learn_gamma`` concern the kernel alone, and ReLU needs none.
+    """Build an activation.
+
+    Args:
+        name: a name of :data:`ACTIVATIONS`, to which those of ``hops``, ``features``, ``closed`` and ``options`` are
+            handed on that it takes; a mapping with ``"name"`` and exactly the options it is given; a module, of which
+            a copy is taken; or a function that makes one for a number of features.
+        hops: number of hops.
+        features: number of features to give each its own weights; None shares them.
+        closed: count a node among its neighbours.
+        options: parameters of its operation, such as ``gamma`` and ``learn_gamma`` of the kernel.
+
+    Raises:
+        TypeError: the function returns no module.
+        ValueError: the name is unknown.
 
     Example:
         >>> import graphact
         >>> graphact.nn.make_activation("median-ga", hops=2)
         GraphAdaptiveMedian(hops=2, features=None, closed=False)
     """
-    check_choice("activation", name, tuple(ACTIVATIONS))
-    if name == "relu":
-        return ReLU()
-    if name == "kernel-ga":
-        return GraphAdaptiveKernel(hops, features, closed, gamma, learn_gamma)
-    return ACTIVATIONS[name](hops, features, closed)
+    if isinstance(name, Mapping):
+        given = dict(name)
+        return registry.find(given.pop("name"))(**given)
+    if isinstance(name, str):
+        module = registry.find(name)
+        every = {"hops": hops, "features": features, "closed": closed, **options}
+        return module(**{key: value for key, value in every.items() if key in accepted(module)})
+    made = copy.deepcopy(name) if isinstance(name, nn.Module) else name(features) if callable(name) else None
+    if not isinstance(made, nn.Module):
+        raise TypeError(
+            f"activation must be a name, a module, or a function of the number of features that returns a module, "
+            f"got {name!r}" + (f", which returned {type(made).__name__}" if callable(name) else "")
+        )
+    return made if isinstance(made, GraphModule) else PlainModule(made)
+
+
+def accepted(module: type[GraphModule]) -> set[str]:
+    """The keywords that a class of activations takes."""
+    names = {name for name, p in inspect.signature(module).parameters.items() if p.kind is not p.VAR_KEYWORD}
+    operation = getattr(module, "operation", None)
+    parameters = () if operation is None else operation.parameters
+    return names | {*parameters, *(f"learn_{name}" for name in parameters)}
+
+
+def describe_activation(module: nn.Module) -> dict[str, Any]:
+    """The mapping that :func:`make_activation` makes such a module from; its name is None where its class has none."""
+    name = next((name for name, kind in ACTIVATIONS.items() if kind is type(module)), None)
+    return {"name": name, **(module.config() if isinstance(module, GraphModule) and name else {})}

@@ -4,11 +4,13 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphact.graph import Graph
+from graphact.layers import HopMixture, UnsupportedModelError, structure
 from graphact.nn import FIR, GCNN, GraphModule
 from graphact.nn.activation import MixedActivation
 from graphact.nn.graph_adaptive import GraphAdaptive, GraphAdaptiveKernel
@@ -148,8 +150,9 @@ class Fleet:
         hops = 0
         # on a GPU, shifting by small matrix products was faster than summing and differentiating more columns
         cheap_shifts = stacked.dense is not None and self.inputs.is_cuda
-        if isinstance(self.template, GCNN) and self.template.activation.endswith("-ga") and not cheap_shifts:
-            hops = self.template.hops
+        following = self.template.layers()[1:2]
+        if following and isinstance(following[0], HopMixture) and following[0].reads == "shifted" and not cheap_shifts:
+            hops = following[0].hops
         return ShiftedInputs(self.inputs, stacked, self.owner, taps.size(1) - 1, hops, bias is not None)
 
     def first_owners(self) -> list[int]:
@@ -210,7 +213,8 @@ class Fleet:
         gamma = None
         if isinstance(activation, GraphAdaptiveKernel):
             learned = self.state.get(f"{prefix}.log_gamma")
-            gamma = self.inputs.new_full((len(self),), activation.initial_gamma) if learned is None else learned.exp()
+            constant = activation.initial["gamma"]
+            gamma = self.inputs.new_full((len(self),), constant) if learned is None else learned.exp()
         return stacked_activation(
             signal,
             where,
@@ -294,8 +298,8 @@ def check_alike(models: Sequence[GraphModule], tasks: Sequence[Task]) -> None:
     for model in models:
         if type(model) is not type(models[0]) or model.config() != models[0].config():
             raise ValueError(f"models must have one configuration, got {models[0].config()} and {model.config()}")
-    if isinstance(models[0], GCNN) and models[0].activation.endswith("-l") and models[0].hops > 1:
-        raise ValueError(f"localized activations in a fleet must have one hop, got hops={models[0].hops}")
+    for number, model in enumerate(models):
+        check_described(model, f"model {number}", structure(models[0].layers()))
     for task in tasks:
         for name in ("loss", "metric", "out_features"):
             if getattr(task, name) != getattr(tasks[0], name):
@@ -310,6 +314,26 @@ def check_alike(models: Sequence[GraphModule], tasks: Sequence[Task]) -> None:
                 )
         if (task.node is None) != (tasks[0].node is None):
             raise ValueError("tasks must all read one node or all read every node")
+
+
+def check_described(model: GraphModule, name: str, expected: list[dict[str, Any]]) -> None:
+    """Raise if a model computes something else than the fleet would train."""
+    layers = model.layers()
+    if structure(layers) != expected:
+        raise UnsupportedModelError(name, "its layers differ from those of the first model")
+    trained = [array for layer in layers for array in layer.arrays().values()]
+    if {id(array) for array in trained} != {id(parameter) for parameter in model.parameters()}:
+        raise UnsupportedModelError(name, "a parameter is computed from others, shared or unused")
+    if not all(parameter.requires_grad for parameter in model.parameters()):
+        raise UnsupportedModelError(name, "a frozen parameter would be trained")
+    for layer in layers:
+        if isinstance(layer, HopMixture):
+            if layer.reads == "hops" and layer.hops > 1:
+                raise UnsupportedModelError(
+                    name, f"localized activations in a fleet must have one hop, got hops={layer.hops}"
+                )
+            if not layer.operation.is_built_in:
+                raise UnsupportedModelError(name, f"the operation {layer.operation.name!r} is not stacked")
 
 
 def move_graphs(graphs: Sequence[Graph], device: torch.device | str, dtype: torch.dtype) -> list[Graph]:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from graphact._atomic import write_atomically
 from graphact.agents.counters import Counters
 from graphact.agents.learning.simulated import Training
 from graphact.agents.learning.state import State
 from graphact.agents.messages import Array
+from graphact.storage import write_atomically
 
 VERSION = 1
 

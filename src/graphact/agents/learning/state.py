@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphact._atomic import write_atomically
 from graphact.agents.messages import Array
+from graphact.storage import write_atomically
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,276 @@
+"""The description of a network: frozen specifications of its layers, in the order in which a signal passes them.
+
+Modules describe themselves (``module.layers()``); files, fleets, guarantees, agents and cost models interpret the
+description and never look at classes or attributes of a module. Parameters are arrays, torch tensors or NumPy arrays
+alike, and nothing here imports torch.
+
+A description is true or refused: what is not known raises :class:`UnsupportedModelError`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Self
+
+from graphact.operations import Array, Operation, find_operation, namespace_of
+
+Reads = Literal["shifted", "hops"]
+
+
+class UnsupportedModelError(TypeError, ValueError):
+    """A part of a model is not described, or an interpreter cannot do what it describes.
+
+    Attributes:
+        part: which part, such as ``"activations.0"``; empty for the model itself.
+        reason: what is unknown or impossible about it.
+    """
+
+    def __init__(self, part: str, reason: str) -> None:
+        self.part, self.reason = part, reason
+        super().__init__(f"{part}: {reason}" if part else reason)
+
+    def inside(self, parent: str) -> "UnsupportedModelError":
+        """The same error as seen from the module that holds the part under this name."""
+        return UnsupportedModelError(f"{parent}.{self.part}" if self.part else parent, self.reason)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One step of a network. Subclasses name the fields that hold arrays in ``ARRAYS``."""
+
+    kind: ClassVar[str]
+    ARRAYS: ClassVar[tuple[str, ...]] = ()
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays that training changes, by name, in a fixed order."""
+        return {name: getattr(self, name) for name in self.ARRAYS if getattr(self, name) is not None}
+
+    def with_arrays(self, arrays: Mapping[str, Array]) -> Self:
+        """The same layer with other arrays, of which all must be given."""
+        return replace(self, **dict(arrays))
+
+    def settings(self) -> dict[str, Any]:
+        """All that is no array, as JSON values."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in self.ARRAYS}
+
+    @property
+    def exchanges(self) -> int:
+        """How many exchanges between neighbours an evaluation takes."""
+        return 0
+
+    @property
+    def in_features(self) -> int | None:
+        """The features of the input; None where any number will do."""
+        return None
+
+    @property
+    def out_features(self) -> int | None:
+        """The features of the output; None where it has those of the input."""
+        return self.in_features
+
+
+@dataclass(frozen=True, eq=False)
+class Filter(Layer):
+    r"""A bank of graph filters, :math:`\sum_k S^k x H_k + b`.
+
+    Attributes:
+        taps: ``(K + 1, F_in, F_out)``.
+        bias: ``(F_out,)`` or None.
+    """
+
+    kind = "filter"
+    ARRAYS = ("taps", "bias")
+
+    taps: Array
+    bias: Array | None = None
+
+    @property
+    def exchanges(self) -> int:
+        """The order K."""
+        return len(self.taps) - 1
+
+    @property
+    def in_features(self) -> int:
+        """Width of the input."""
+        return int(self.taps.shape[1])
+
+    @property
+    def out_features(self) -> int:
+        """Width of the output."""
+        return int(self.taps.shape[2])
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(Layer):
+    """One linear map that all nodes share, such as a readout.
+
+    Attributes:
+        weight: ``(F_out, F_in)``.
+        bias: ``(F_out,)`` or None.
+    """
+
+    kind = "linear"
+    ARRAYS = ("weight", "bias")
+
+    weight: Array
+    bias: Array | None = None
+
+    @property
+    def in_features(self) -> int:
+        """Width of the input."""
+        return int(self.weight.shape[1])
+
+    @property
+    def out_features(self) -> int:
+        """Width of the output."""
+        return int(self.weight.shape[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Pointwise(Layer):
+    """A function of each value on its own.
+
+    Attributes:
+        function: ``"relu"``.
+    """
+
+    kind = "pointwise"
+
+    function: str
+
+
+@dataclass(frozen=True, eq=False)
+class HopMixture(Layer):
+    r"""An activation :math:`\beta\,\mathrm{ReLU}(x) + \sum_{k=1}^{K} h_k\,f_k(x)`.
+
+    Attributes:
+        operation: the function f of a neighbourhood.
+        reads: ``"shifted"`` (graph-adaptive: the one-hop neighbours of :math:`S^k x`) or ``"hops"`` (localized: the
+            k-hop neighbours of x).
+        closed: whether a node counts among its neighbours.
+        constants: parameters of the operation that are not trained, by name.
+        beta: scalar.
+        weights: ``(K,)``, or ``(K, F)`` with weights for each feature.
+        log_parameters: logarithms of the trained parameters of the operation, by name.
+    """
+
+    kind = "hop-mixture"
+    ARRAYS = ("beta", "weights", "log_parameters")
+
+    operation: Operation
+    reads: Reads
+    closed: bool
+    constants: Mapping[str, float]
+    beta: Array
+    weights: Array
+    log_parameters: Mapping[str, Array]
+
+    def arrays(self) -> dict[str, Array]:
+        """Beta, the weights, and the logarithms of trained parameters as ``log_NAME``."""
+        learned = {f"log_{name}": value for name, value in self.log_parameters.items()}
+        return {"beta": self.beta, "weights": self.weights, **learned}
+
+    def with_arrays(self, arrays: Mapping[str, Array]) -> Self:
+        """The same activation with other coefficients."""
+        learned = {name: arrays[f"log_{name}"] for name in self.log_parameters}
+        return replace(self, beta=arrays["beta"], weights=arrays["weights"], log_parameters=learned)
+
+    def settings(self) -> dict[str, Any]:
+        """The operation by its name, and what it reads."""
+        constants = dict(self.constants)
+        return {"operation": self.operation.name, "reads": self.reads, "closed": self.closed, "constants": constants}
+
+    @property
+    def parameters(self) -> dict[str, Array | float]:
+        """The parameters of the operation as it takes them, trained or not."""
+        learned = {name: namespace_of(value).exp(value) for name, value in self.log_parameters.items()}
+        return {**self.constants, **learned}
+
+    @property
+    def hops(self) -> int:
+        """The number K of terms."""
+        return len(self.weights)
+
+    @property
+    def exchanges(self) -> int:
+        """K + 1 for K shifted hops; one for each of K hops that are read by relaying."""
+        return self.hops + 1 if self.reads == "shifted" else self.hops
+
+    @property
+    def in_features(self) -> int | None:
+        """The features that have weights of their own; None where all share them."""
+        return int(self.weights.shape[1]) if len(self.weights.shape) == 2 else None
+
+
+KINDS: dict[str, type[Layer]] = {layer.kind: layer for layer in (Filter, Linear, Pointwise, HopMixture)}
+
+
+def map_arrays(layers: Iterable[Layer], function: Callable[[Array], Array]) -> tuple[Layer, ...]:
+    """The same layers with a function applied to every array, such as a copy to NumPy."""
+    return tuple(
+        layer.with_arrays({name: function(array) for name, array in layer.arrays().items()}) for layer in layers
+    )
+
+
+def structure(layers: Iterable[Layer]) -> list[dict[str, Any]]:
+    """What tells one network from another apart from the values of its arrays; JSON values."""
+    return [
+        {
+            "kind": layer.kind,
+            **layer.settings(),
+            "shapes": {name: list(array.shape) for name, array in layer.arrays().items()},
+        }
+        for layer in layers
+    ]
+
+
+def to_json(layers: Sequence[Layer], names: Mapping[int, str]) -> list[dict[str, Any]]:
+    """A description for a file: every array stands for a tensor of that file.
+
+    Args:
+        layers: the layers.
+        names: the name of each array by its ``id``.
+
+    Raises:
+        UnsupportedModelError: an array has no name (it is computed, not stored), or an operation is known by no name.
+    """
+    described = []
+    for number, layer in enumerate(layers):
+        if isinstance(layer, HopMixture):
+            check_named(layer.operation, f"layer {number}")
+        for name, array in layer.arrays().items():
+            if id(array) not in names:
+                raise UnsupportedModelError(f"layer {number}", f"its {name} is computed from other parameters")
+        arrays = {name: names[id(array)] for name, array in layer.arrays().items()}
+        described.append({"kind": layer.kind, **layer.settings(), "arrays": arrays})
+    return described
+
+
+def check_named(operation: Operation, part: str) -> None:
+    """Raise if a file cannot refer to an operation by its name."""
+    try:
+        known = find_operation(operation.name) is operation
+    except ValueError:
+        known = False
+    if not known:
+        raise UnsupportedModelError(
+            part, f"its operation {operation.name!r} holds a Python function that is not registered under a name"
+        )
+
+
+def from_json(described: Sequence[Mapping[str, Any]], tensors: Mapping[str, Array]) -> tuple[Layer, ...]:
+    """The layers that :func:`to_json` described.
+
+    Raises:
+        KeyError, TypeError, ValueError: the description is not one, or does not fit the tensors.
+    """
+    layers = []
+    for entry in described:
+        settings = {name: value for name, value in entry.items() if name not in ("kind", "arrays")}
+        arrays: dict[str, Any] = {name: tensors[tensor] for name, tensor in entry["arrays"].items()}
+        kind = KINDS[entry["kind"]]
+        if kind is HopMixture:
+            settings["operation"] = find_operation(settings["operation"])
+            learned = {name.removeprefix("log_"): arrays.pop(name) for name in list(arrays) if name.startswith("log_")}
+            arrays["log_parameters"] = learned
+        layers.append(kind(**settings, **arrays))
+    return tuple(layers)

@@ -1,0 +1,177 @@
+"""Functions of a node's neighbourhood, each stated once for torch tensors and NumPy arrays.
+
+An operation maps the values of a node and of its d neighbours to one value for each feature. Kernels, fleets,
+guarantees and agents look operations up here by name; torch is imported only where a tensor comes in.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+Array = Any
+"""A torch tensor or a NumPy array."""
+
+GIVEN = ("own", "neighbors", "xp")  # what every operation may ask for by name, beside its parameters
+
+
+def namespace_of(array: Array) -> Any:
+    """The module, torch or numpy, whose functions take this array."""
+    if isinstance(array, np.ndarray | np.generic | float):
+        return np
+    import torch
+
+    return torch
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """A function of a neighbourhood.
+
+    Args:
+        name: what files, messages and tables call it.
+        function: asks by name for what it needs: ``neighbors`` of shape ``(..., d, F)`` with d at least 1, ``own`` of
+            shape ``(..., 1, F)``, ``xp`` (the module torch or numpy) and its parameters; it returns ``(..., F)``. A
+            function whose arguments have other names is called as ``function(neighbors)`` or ``function(own,
+            neighbors)``.
+        parameters: positive scalars that the function asks for, with the values they start from.
+        empty: the value over an empty neighbourhood.
+
+    Raises:
+        TypeError: the function does not take one or two arguments or those named above.
+
+    Example:
+        >>> import numpy as np
+        >>> from graphact.operations import Operation
+        >>> def soft_max(neighbors, xp, t):
+        ...     return t * xp.log(xp.mean(xp.exp(neighbors / t), -2))
+        >>> soft = Operation("soft-max", soft_max, {"t": 1.0})
+        >>> soft(np.zeros((1, 2)), np.array([[0.0, 1.0], [0.0, 3.0]])).round(4)
+        array([0.    , 2.4338])
+    """
+
+    name: str
+    function: Callable[..., Array]
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    empty: float = 0.0
+    arguments: tuple[str, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+        object.__setattr__(self, "arguments", argument_names(self.function, self.parameters))
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether this is one of graphact's own, which the kernels know by name."""
+        return self.name in BUILT_IN and OPERATIONS[self.name] is self
+
+    def __call__(self, own: Array, neighbors: Array, values: Mapping[str, Array | float] | None = None) -> Array:
+        """Evaluate the function.
+
+        Args:
+            own: the values of the nodes themselves, ``(..., 1, F)``.
+            neighbors: the values of their neighbours, ``(..., d, F)``.
+            values: the parameters; the ones they start from when left out.
+        """
+        xp = namespace_of(neighbors)
+        if neighbors.shape[-2] == 0:
+            return xp.full_like(own[..., 0, :], self.empty)
+        given = {"own": own, "neighbors": neighbors, "xp": xp, **(self.parameters if values is None else values)}
+        if self.arguments and self.arguments[0] in given:
+            return self.function(**{name: given[name] for name in self.arguments})
+        return self.function(neighbors) if len(self.arguments) < 2 else self.function(own, neighbors)
+
+
+def argument_names(function: Callable[..., Array], parameters: Mapping[str, float]) -> tuple[str, ...]:
+    """The arguments an operation asks for by name, or ``("", "")`` and ``("",)`` for functions of two and of one."""
+    try:
+        declared = inspect.signature(getattr(function, "forward", function)).parameters.values()
+    except ValueError:
+        return ("",)  # built-in functions take the neighbours
+    positional = [p for p in declared if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    required = [p.name for p in positional if p.default is p.empty]
+    if required and {*required} <= {*GIVEN, *parameters} and "neighbors" in required:
+        return tuple(required)
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in declared)
+    if len(required) > 2 or not (positional or takes_any):
+        raise TypeError(
+            f"op must be a function of (neighbors) or of (own, neighbors), got {len(required)} required arguments"
+        )
+    return ("", "") if len(required) == 2 else ("",)
+
+
+def median(neighbors: Array, xp: Any) -> Array:
+    """The lower median; NaN in, NaN out."""
+    ordered = xp.sort(neighbors, -2)
+    ordered = ordered if isinstance(ordered, np.ndarray) else ordered.values
+    middle = ordered[..., (neighbors.shape[-2] - 1) // 2, :]
+    return xp.where(xp.any(xp.isnan(neighbors), -2), xp.full_like(middle, float("nan")), middle)
+
+
+def kernel(own: Array, neighbors: Array, xp: Any, gamma: Array | float) -> Array:
+    """The Gaussian kernel of the distances to the neighbours, equation (11) of the paper."""
+    return xp.exp(-xp.sum((own - neighbors) ** 2, -2) / (2 * gamma**2))
+
+
+MAX = Operation("max", lambda neighbors, xp: xp.amax(neighbors, -2))
+MIN = Operation("min", lambda neighbors, xp: xp.amin(neighbors, -2))
+MEDIAN = Operation("median", median)
+KERNEL = Operation("kernel", kernel, {"gamma": 0.1}, empty=1.0)
+
+OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in (MAX, MIN, MEDIAN, KERNEL)}
+"""Operations by name; :func:`register_operation` adds to them."""
+
+BUILT_IN = tuple(OPERATIONS)
+ENTRY_POINTS = "graphact.operations"
+
+
+def register_operation(operation: Operation) -> Operation:
+    """Make an operation known by its name, so that files and agents can refer to it.
+
+    Raises:
+        ValueError: a function defined elsewhere has that name; one that is defined again replaces itself.
+    """
+    known = OPERATIONS.get(operation.name, operation)
+    if (known.is_built_in and known is not operation) or home_of(known.function) != home_of(operation.function):
+        raise ValueError(f"operation names must be unique, and {operation.name!r} names another operation already")
+    OPERATIONS[operation.name] = operation
+    return operation
+
+
+def home_of(function: Callable[..., Any]) -> tuple[str, str]:
+    """Where a function or class is defined."""
+    return getattr(function, "__module__", ""), getattr(function, "__qualname__", type(function).__qualname__)
+
+
+def find_operation(name: str) -> Operation:
+    """The operation of a name, built in, registered, or an entry point ``graphact.operations`` of an installed package.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in OPERATIONS:
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group=ENTRY_POINTS, name=name):
+            register_operation(entry.load())
+    if name not in OPERATIONS:
+        listed = ", ".join(repr(known) for known in OPERATIONS)
+        raise ValueError(f"op must be one of {listed}, or a function, got {name!r}")
+    return OPERATIONS[name]
+
+
+def as_operation(op: "str | Operation | Callable[..., Array]") -> Operation:
+    """The operation that a name or a function stands for.
+
+    Raises:
+        TypeError: op is a function of other arguments.
+        ValueError: op is a name that nobody knows.
+    """
+    if isinstance(op, Operation):
+        return op
+    if callable(op):
+        return Operation(getattr(op, "__name__", type(op).__name__), op)
+    return find_operation(op)

@@ -1,0 +1,99 @@
+"""The activations by the names that tables, files and commands use. Imports no torch until a module is asked for.
+
+Others arrive through :func:`register`, or as an entry point ``graphact.activations`` of an installed package.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from graphact.operations import home_of
+
+ENTRY_POINTS = "graphact.activations"
+BUILT_IN = {
+    "relu": "graphact.nn.activation:ReLU",
+    "max-l": "graphact.nn.localized:LocalizedMax",
+    "median-l": "graphact.nn.localized:LocalizedMedian",
+    "max-ga": "graphact.nn.graph_adaptive:GraphAdaptiveMax",
+    "median-ga": "graphact.nn.graph_adaptive:GraphAdaptiveMedian",
+    "kernel-ga": "graphact.nn.graph_adaptive:GraphAdaptiveKernel",
+}
+_registered: dict[str, type[Any]] = {}
+ModuleT = TypeVar("ModuleT", bound=type[Any])
+
+
+def register(name: str) -> Callable[[ModuleT], ModuleT]:
+    """Make a module known as an activation, as a decorator of its class.
+
+    ``GCNN(activation=name)``, files, fleets, agents and ``graphact list`` then know it. The class takes ``hops``,
+    ``features`` and ``closed`` as keywords, as far as it has them; see :class:`~graphact.nn.GraphAdaptive` for one that
+    needs no more than its operation.
+
+    Raises:
+        ValueError: a class defined elsewhere has that name; one that is defined again replaces itself.
+
+    Example:
+        >>> import graphact
+        >>> from graphact.operations import Operation
+        >>> @graphact.nn.register("range-ga")
+        ... class GraphAdaptiveRange(graphact.nn.GraphAdaptive):
+        ...     operation = Operation("range", lambda neighbors, xp: xp.amax(neighbors, -2) - xp.amin(neighbors, -2))
+        >>> graphact.nn.GCNN([1, 4], activation="range-ga").activations[0]
+        GraphAdaptiveRange(hops=1, features=4, closed=False)
+        >>> graphact.nn.unregister("range-ga")
+    """
+
+    def add(module: ModuleT) -> ModuleT:
+        if name in BUILT_IN or home_of(_registered.get(name, module)) != home_of(module):
+            raise ValueError(f"activation names must be unique, and {name!r} is taken")
+        _registered[name] = module
+        return module
+
+    return add
+
+
+def unregister(name: str) -> None:
+    """Forget an activation that :func:`register` made known."""
+    _registered.pop(name, None)
+
+
+def names() -> tuple[str, ...]:
+    """The names of all activations: built in, registered, and of installed packages."""
+    from importlib.metadata import entry_points
+
+    return tuple(dict.fromkeys([*BUILT_IN, *_registered, *(entry.name for entry in entry_points(group=ENTRY_POINTS))]))
+
+
+def find(name: str) -> type[Any]:
+    """The class of an activation.
+
+    Raises:
+        ValueError: the name is unknown.
+    """
+    if name in _registered:
+        return _registered[name]
+    if name in BUILT_IN:
+        home, _, attribute = BUILT_IN[name].partition(":")
+        return getattr(importlib.import_module(home), attribute)
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=ENTRY_POINTS, name=name):
+        return entry.load()
+    listed = ", ".join(repr(known) for known in names())
+    raise ValueError(f"activation must be one of {listed}, got {name!r}")
+
+
+class Activations(Mapping[str, type[Any]]):
+    """A read-only view of the registry: the class of each name."""
+
+    def __getitem__(self, name: str) -> type[Any]:
+        try:
+            return find(name)
+        except ValueError:
+            raise KeyError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(names())
+
+    def __len__(self) -> int:
+        return len(names())

@@ -1,0 +1,109 @@
+"""The byte layer: files that are complete or not there, and tensors with a checked JSON header. Knows no module.
+
+A tensor file is a safetensors file whose metadata hold one JSON object: format, version, a SHA-256 of every tensor, one
+of the header itself, and whatever the writer adds. Nothing in a file is ever executed.
+"""
+
+import hashlib
+import importlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+Array = Any
+Framework = Literal["pt", "np"]
+FORMAT = "graphact"
+VERSION = 1
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write to a neighbouring temporary file, flush it to disk, then rename it into place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Array], header: Mapping[str, Any]) -> None:
+    """Write tensors, all of torch (on the CPU, contiguous) or all of NumPy, with a header of JSON values."""
+    full: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        **header,
+        "sha256": {name: digest(tensor) for name, tensor in tensors.items()},
+    }
+    full["header_sha256"] = header_digest(full)
+    metadata = {FORMAT: json.dumps(full, sort_keys=True)}
+    is_numpy = all(isinstance(tensor, np.ndarray) for tensor in tensors.values())
+    library = importlib.import_module("safetensors.numpy" if is_numpy else "safetensors.torch")
+    write_atomically(path, library.save(dict(tensors), metadata=metadata))
+
+
+def load_tensors(path: Path, framework: Framework) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and the tensors of a file, checked.
+
+    Args:
+        path: the file.
+        framework: ``"pt"`` for torch tensors, ``"np"`` for NumPy arrays.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is truncated, altered, or of another kind; the message says what is wrong.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise FileNotFoundError(f"no model file at {path}")
+    try:
+        with safe_open(path, framework=framework) as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, the file is no dict
+    except (SafetensorError, OSError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not a readable safetensors file, perhaps truncated: {error}") from error
+    try:
+        header = json.loads(metadata.get(FORMAT, "null"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: its graphact header is not valid JSON: {error}") from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError(f"{path}: a safetensors file, but without the header of a graphact model")
+    if header.get("version") != VERSION:
+        raise ValueError(f"{path}: format version must be {VERSION}, got {header.get('version')!r}")
+    if not isinstance(header.get("sha256"), dict) or header.get("header_sha256") != header_digest(header):
+        raise ValueError(f"{path}: the header is damaged: its SHA-256 differs from the one recorded")
+    return header, tensors
+
+
+def check_tensors(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
+    """Raise if a tensor is not the one that the header recorded."""
+    for name, tensor in tensors.items():
+        if header["sha256"].get(name) != digest(tensor):
+            raise ValueError(f"{path}: tensor {name!r} is damaged: its SHA-256 differs from the one recorded")
+
+
+def header_digest(header: Mapping[str, Any]) -> str:
+    """SHA-256 over everything else in a header."""
+    rest = {name: value for name, value in header.items() if name != "header_sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def digest(tensor: Array) -> str:
+    """SHA-256 over type, shape and bytes, the types named as torch does."""
+    if isinstance(tensor, np.ndarray):
+        content, dtype = tensor.tobytes(), f"torch.{tensor.dtype.name}"
+    else:
+        import torch
+
+        content, dtype = tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes(), str(tensor.dtype)
+    return hashlib.sha256(f"{dtype} {tuple(tensor.shape)}".encode() + content).hexdigest()
