@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from graphact.layers import UnsupportedModelError
 from graphact.nn import FIR, GCNN, GraphAdaptive, GraphAdaptiveKernel, GraphFilter, LocalizedMax, LocalizedMedian, ReLU
 from graphact.nn.activation import MixedActivation
 from graphact.nn.base import describe
@@ -130,6 +131,8 @@ def _nonlinearity(module: nn.Module, features: int) -> Nonlinearity:
 
 
 def _operation(module: nn.Module) -> tuple[str, Reads]:
+    if isinstance(module, MixedActivation) and not module.operation.is_built_in:
+        raise UnsupportedModelError("", f"nothing is known about a function of your own, {module.operation.name!r}")
     if isinstance(module, LocalizedMax):
         return "max", "hops"
     if isinstance(module, LocalizedMedian):
@@ -138,8 +141,6 @@ def _operation(module: nn.Module) -> tuple[str, Reads]:
         return "kernel", "shifted"
     if isinstance(module, GraphAdaptive) and isinstance(module.op, str):
         return module.op, "shifted"
-    if isinstance(module, GraphAdaptive):
-        raise TypeError("nothing is known about a function of your own; op must be 'max', 'min', 'median' or 'kernel'")
     raise TypeError(
         f"module must be a GCNN, FIR, GraphFilter or an activation of graphact.nn, got {type(module).__name__}"
     )

@@ -49,8 +49,8 @@ def make_activation(
 
     Args:
         name: a name of :data:`ACTIVATIONS`, to which those of ``hops``, ``features``, ``closed`` and ``options`` are
-            handed on that it takes; a mapping with ``"name"`` and exactly the options it is given; a module, of which
-            a copy is taken; or a function that makes one for a number of features.
+            handed on that it takes; a mapping of ``"name"`` and options that go before these; a module, of which a
+            copy is taken; or a function that makes one for a number of features.
         hops: number of hops.
         features: number of features to give each its own weights; None shares them.
         closed: count a node among its neighbours.
@@ -65,13 +65,11 @@ def make_activation(
         >>> graphact.nn.make_activation("median-ga", hops=2)
         GraphAdaptiveMedian(hops=2, features=None, closed=False)
     """
-    if isinstance(name, Mapping):
-        given = dict(name)
-        return registry.find(given.pop("name"))(**given)
-    if isinstance(name, str):
-        module = registry.find(name)
-        every = {"hops": hops, "features": features, "closed": closed, **options}
-        return module(**{key: value for key, value in every.items() if key in accepted(module)})
+    every = {"hops": hops, "features": features, "closed": closed, **options}
+    if isinstance(name, str | Mapping):
+        given = {"name": name} if isinstance(name, str) else dict(name)
+        module = registry.find(given.pop("name"))
+        return module(**{key: value for key, value in every.items() if key in accepted(module)} | given)
     made = copy.deepcopy(name) if isinstance(name, nn.Module) else name(features) if callable(name) else None
     if not isinstance(made, nn.Module):
         raise TypeError(
