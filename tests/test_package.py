@@ -36,6 +36,47 @@ def test_everything_public_is_there():
             assert getattr(module, name) is not None
 
 
+def test_dir_shows_the_public_names_alone():
+    import graphact
+
+    graphact.Graph, graphact.tasks  # noqa: B018, loaded names change nothing
+    assert dir(graphact) == sorted(graphact.__all__)
+    assert not {name for name in vars(graphact) if not name.startswith("_")} & {"importlib", "Any", "TYPE_CHECKING"}
+    with pytest.raises(AttributeError, match="module 'graphact' has no attribute 'activations'"):
+        graphact.activations  # noqa: B018
+
+
+SUBPACKAGES = [
+    "agents",
+    "analysis",
+    "experiments",
+    "files",
+    "functional",
+    "graph",
+    "nn",
+    "scaleout",
+    "tasks",
+    "training",
+]
+
+
+@pytest.mark.parametrize("name", SUBPACKAGES)
+def test_subpackages_are_attributes(name):
+    code = f"import graphact; assert graphact.{name}.__name__ == 'graphact.{name}'"
+    assert run_python("-W", "error", "-c", code).returncode == 0
+
+
+def test_a_bare_import_loads_no_torch():
+    code = "import sys, graphact, graphact.agents; assert not {'torch', 'scipy', 'numba'} & set(sys.modules)"
+    assert run_python("-c", code).returncode == 0
+
+
+def test_types_are_announced():
+    import graphact
+
+    assert (Path(graphact.__file__).parent / "py.typed").is_file()
+
+
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL))
 def test_readme_runs_as_it_stands(block, tmp_path):
     script = tmp_path / "block.py"

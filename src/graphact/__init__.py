@@ -3,37 +3,51 @@
 Names are loaded when they are first used, so that what needs no torch (``graphact.agents``) does not import it.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from graphact import analysis, functional, nn
+if _TYPE_CHECKING:
+    from graphact import agents, analysis, experiments, functional, nn, scaleout, tasks, training
+    from graphact import files as files
+    from graphact import graph as graph
+    from graphact import kernels as kernels
     from graphact.files import load, save
     from graphact.graph import Graph
     from graphact.kernels.backends import backend
 
 __version__ = "0.1.0"
 
-__all__ = ["Graph", "__version__", "analysis", "backend", "functional", "load", "nn", "save"]
+__all__ = [
+    "Graph",
+    "__version__",
+    "agents",
+    "analysis",
+    "backend",
+    "experiments",
+    "functional",
+    "load",
+    "nn",
+    "save",
+    "scaleout",
+    "tasks",
+    "training",
+]
 
-_HOMES = {
-    "Graph": "graphact.graph",
-    "backend": "graphact.kernels.backends",
-    "load": "graphact.files",
-    "save": "graphact.files",
-}
-_MODULES = ("agents", "analysis", "files", "functional", "graph", "kernels", "nn")
+# where the names of __all__ are; a name that is not here is a module of its own
+_HOMES = {"Graph": "graph", "backend": "kernels.backends", "load": "files", "save": "files"}
+_FURTHER_MODULES = ("files", "graph", "kernels")
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+def __getattr__(name: str) -> object:
+    import importlib
+
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"graphact.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    if name in __all__ or name in _FURTHER_MODULES:
         return importlib.import_module(f"graphact.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'graphact' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    raise AttributeError(f"module 'graphact' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)
