@@ -1,12 +1,12 @@
-"""The command line: parse, call, print."""
+"""The command line: parse, call, print. Only the module of the command that is asked for is imported."""
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import argparse
+from graphact import __version__
+from graphact.commands.loading import add_commands
 
 DESCRIPTION = """\
 Activation functions that see the graph: the experiments of the paper, by one command each.
@@ -17,6 +17,19 @@ Activation functions that see the graph: the experiments of the paper, by one co
   graphact list                             experiments, presets, protocols and activations
   graphact certify MODEL --graph G          what is guaranteed of a trained model on a graph
 """
+COMMANDS = {
+    "run": ("graphact.commands.run", "run an experiment and write its report"),
+    "report": ("graphact.commands.report", "write the report of stored results"),
+    "data": ("graphact.commands.data", "fetch or check the data sets"),
+    "list": ("graphact.commands.listing", "list experiments, presets, protocols and activations"),
+    "certify": (
+        "graphact.commands.certify",
+        "certify a trained model on a graph: equivariance, Lipschitz constant, safe radius",
+    ),
+    "bench": ("graphact.commands.bench", "how fast activations run on a graph"),
+    "partition": ("graphact.commands.partition", "cut a graph into files, one for each process"),
+    "agents": ("graphact.commands.agents", "run a network on its own nodes"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,8 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def call(arguments: Sequence[str] | None) -> int:
     """Parse and call."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    options = make_parser(agents_only=list(arguments[:1]) == ["agents"]).parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         return int(options.command(options))
     except RuntimeError as error:
@@ -49,26 +61,13 @@ def call(arguments: Sequence[str] | None) -> int:
         raise
 
 
-def make_parser(*, agents_only: bool = False) -> "argparse.ArgumentParser":
-    """All commands and their options; those of agents alone load without torch, which a small node may not have."""
-    import argparse
-
-    from graphact import __version__
-    from graphact.commands import agents
-
-    selected: tuple[Any, ...] = (agents,)
-    if not agents_only:
-        from graphact.commands import bench, certify, data, listing, partition, report, run
-
-        selected = (run, report, data, listing, certify, bench, partition, agents)
-
+def make_parser() -> argparse.ArgumentParser:
+    """All commands; the options of a command are added when it is asked for."""
     parser = argparse.ArgumentParser(
         prog="graphact", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"graphact {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in selected:
-        command.add_to(commands)
+    add_commands(parser, COMMANDS)
     return parser
 
 

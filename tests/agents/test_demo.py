@@ -6,29 +6,29 @@ import numpy as np
 import pytest
 
 from graphact.cli import main
-from graphact.commands import agents_demo_story
-from graphact.commands.agents_demo_story import ENTRIES, Story
+from graphact.commands import agents_demo
+from graphact.commands.agents_demo import ENTRIES, SensorNetwork
 from graphact.commands.agents_demo_view import Lines, Screen, open_view
 
 
 @pytest.fixture
-def story(monkeypatch):
-    monkeypatch.setattr(agents_demo_story, "STEPS", 5)
-    story = Story.invent(9, 12, seed=1)
-    story.begin(3)
-    return story
+def network(monkeypatch):
+    monkeypatch.setattr(agents_demo, "STEPS", 5)
+    network = SensorNetwork.make(9, 12, seed=1)
+    network.first = 3
+    return network
 
 
-def tell(story, run, *, lost=()):
+def answer(network, run, *, lost=()):
     """All nodes but those that are down answer as the centralised model does."""
-    up = [i for i in range(9) if i not in story.down]
+    up = [i for i in range(9) if i not in network.down]
     missed = [list(lost)]
     common = {"event": "result", "run": run, "missed": missed, "complete": not lost, "seconds": 0.01}
-    story.hear([{"node": i, "output": [story.central[run % ENTRIES, i]], **common} for i in up])
+    network.collect([{"node": i, "output": [network.central[run % ENTRIES, i]], **common} for i in up])
 
 
 def test_the_demo_on_real_processes(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(agents_demo_story, "STEPS", 60)
+    monkeypatch.setattr(agents_demo, "STEPS", 60)
     assert main(["agents", "demo", "--sensors", "8", "--runs", "12", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     for sentence in ("is killed (kill -9)", "is started again", "stands still (SIGSTOP)", "goes on (SIGCONT)"):
@@ -38,21 +38,21 @@ def test_the_demo_on_real_processes(monkeypatch, tmp_path, capsys):
     assert (tmp_path / "agents.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_a_story_counts_what_agents_say(story):
-    tell(story, 3)
-    story.tell(4, "kill")
-    tell(story, 4, lost=[story.victim])
-    assert (story.answers(3), story.links_missed(3)) == (9, 0)
-    assert (story.answers(4), story.links_missed(4)) == (8, 8)
-    before, after = story.errors(3)
-    assert before == pytest.approx(np.sqrt(np.square(story.measured[3] - story.truth[3]).mean()))
-    assert after == pytest.approx(np.sqrt(np.square(story.central[3] - story.truth[3]).mean()))
-    assert np.isnan(story.errors(5)).all()
-    assert "12 inferences, 1 of them with every sensor and every link" in story.summary()
-    assert "by at most 0\n" in story.summary()
+def test_the_results_of_agents_are_counted(network):
+    answer(network, 3)
+    network.note(4, "kill")
+    answer(network, 4, lost=[network.killed])
+    assert (network.answers(3), network.links_missed(3)) == (9, 0)
+    assert (network.answers(4), network.links_missed(4)) == (8, 8)
+    before, after = network.errors(3)
+    assert before == pytest.approx(np.sqrt(np.square(network.measured[3] - network.truth[3]).mean()))
+    assert after == pytest.approx(np.sqrt(np.square(network.central[3] - network.truth[3]).mean()))
+    assert np.isnan(network.errors(5)).all()
+    assert "12 inferences, 1 of them with every sensor and every link" in network.summary()
+    assert "by at most 0\n" in network.summary()
 
 
-def test_the_view_in_a_terminal(story):
+def test_the_view_in_a_terminal(network):
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=150, force_terminal=True, record=True)
@@ -61,24 +61,24 @@ def test_the_view_in_a_terminal(story):
         def update(self, shown, refresh):
             console.print(shown)
 
-    tell(story, 3)
-    story.tell(4, "stop")
-    tell(story, 4, lost=[story.sleeper])
-    Screen(Live(), 9).show(story, 4)
+    answer(network, 3)
+    network.note(4, "stop")
+    answer(network, 4, lost=[network.stopped])
+    Screen(Live(), 9).show(network, 4)
     text = console.export_text()
-    assert f"sensor {story.sleeper} stands still (SIGSTOP)" in text
+    assert f"sensor {network.stopped} stands still (SIGSTOP)" in text
     assert "9/9" in text
     assert "8/9" in text
     assert "><" in text
-    assert all(f"{i:2d}" in text for i in range(9) if i != story.sleeper)
+    assert all(f"{i:2d}" in text for i in range(9) if i != network.stopped)
 
 
-def test_without_a_terminal_there_are_lines(story, capsys):
-    with open_view(story) as view:
+def test_without_a_terminal_there_are_lines(network, capsys):
+    with open_view(network) as view:
         assert isinstance(view, Lines)
         for run in (3, 4):
-            tell(story, run)
-            view.show(story, run)
+            answer(network, run)
+            view.show(network, run)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["run", "answers", "links", "missed", "RMSE", "before", "after"]
     assert lines[1].split()[:3] == ["3", "9/9", "0"]

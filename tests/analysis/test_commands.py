@@ -32,7 +32,7 @@ def run(folder, model, *options):
 
 
 def test_a_classifier(files, capsys, monkeypatch):
-    monkeypatch.setattr("graphact.commands.certify_findings.RADII", (1e-3, 0.3))  # the fewer, the sooner
+    monkeypatch.setattr("graphact.commands.certify.RADII", (1e-3, 0.3))  # the fewer, the sooner
     out = files / "out"
     assert run(files, "classifier", "--signals", files / "signals.npy", "--most", 4, "--out", out) == 0
     printed = capsys.readouterr().out

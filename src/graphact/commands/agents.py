@@ -3,10 +3,15 @@
 import argparse
 from typing import Any
 
-from graphact.commands import agents_demo, agents_run, agents_simulate, agents_split, agents_train
+from graphact.commands.loading import add_commands
 
-SUBCOMMANDS = (agents_split, agents_run, agents_simulate, agents_train, agents_demo)
-
+SUBCOMMANDS = {
+    "split": ("graphact.commands.agents_split", "write one folder for each node"),
+    "run": ("graphact.commands.agents_run", "run the agent of one node"),
+    "simulate": ("graphact.commands.agents_simulate", "simulate agents in a network with faults"),
+    "train": ("graphact.commands.agents_train", "let simulated agents learn together"),
+    "demo": ("graphact.commands.agents_demo", "watch agents work, one process each, on this machine"),
+}
 DESCRIPTION = """\
 Run a trained network on the nodes of its graph: each node computes its own output from messages of its neighbours.
 
@@ -26,6 +31,4 @@ def add_to(commands: Any) -> None:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for subcommand in SUBCOMMANDS:
-        subcommand.add_to(subcommands)
+    add_commands(parser, SUBCOMMANDS)

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphact.commands.options import add_shared
+
 if TYPE_CHECKING:
     from graphact.agents import Deployment
     from graphact.agents.schedule import Schedule
@@ -50,7 +52,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--origin", type=float, default=0.0, metavar="T", help="Unix time of run 0, equal at all nodes (default: 0)"
     )
-    parser.add_argument("--slot", type=float, default=0.18, help="seconds for one round (default: 0.18)")
+    add_shared(parser, "--slot")
     parser.add_argument("--runs", type=int, help="end after this many runs")
     parser.add_argument("--tls", action="store_true", help="encrypt with tls/{ca,cert,key}.pem of the folder (zenoh)")
     parser.add_argument("--durable", action="store_true", help="the log survives power failures too")

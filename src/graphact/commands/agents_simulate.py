@@ -2,61 +2,33 @@
 
 import argparse
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphact.commands.options import FAULTS, add_faults, add_shared
+
 if TYPE_CHECKING:
-    import numpy as np
-
     from graphact.agents import Cost
+    from graphact.agents.messages import Array
     from graphact.agents.simulation import Outcome
-
-FAULTS = {
-    "loss": "probability that a datagram is lost",
-    "link_loss": "probability that a link is lost for a whole inference, both directions (the paper's model)",
-    "delay": "seconds a datagram travels at least",
-    "jitter": "seconds it travels longer at most",
-    "reorder": "probability that a datagram is held back",
-    "duplicate": "probability that a datagram comes twice",
-    "corrupt": "probability that a bit of a datagram is flipped",
-    "replay": "probability that a stranger sends an old datagram again",
-    "forge": "probability that a stranger sends a datagram with a wrong key",
-    "crash": "probability that a node dies during an inference",
-    "downtime": "seconds until it is back at most",
-    "partition": "probability that the network falls into two halves during an inference",
-    "partition_time": "seconds until they meet again at most",
-    "skew": "seconds by which the clocks of nodes differ at most",
-}
 
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    from graphact.agents.faults import Faults
-
     parser: argparse.ArgumentParser = commands.add_parser(
         "simulate",
         help="simulate agents in a network with faults",
         description="Let simulated agents work on signals, with a virtual clock and seeded faults, and compare with "
         "the centralised run.",
     )
-    parser.add_argument("model", type=Path, metavar="MODEL", help="a model file that graphact.save has written")
-    parser.add_argument("graph", type=Path, metavar="GRAPH", help="a graph file that Graph.load reads")
+    add_shared(parser, "model", "graph")
     parser.add_argument(
         "--signals", type=Path, metavar="FILE", help=".npy of shape (runs, ..., N, F); drawn from N(0, 1) if left out"
     )
     parser.add_argument("--runs", type=int, default=10, help="inferences, without --signals (default: 10)")
     parser.add_argument("--batch", type=int, default=1, help="signals an inference, without --signals (default: 1)")
-    parser.add_argument("--slot", type=float, default=0.18, help="seconds for one round (default: 0.18)")
-    parser.add_argument("--seed", type=int, default=0, help="decides everything random (default: 0)")
-    for field in fields(Faults):
-        parser.add_argument(
-            f"--{field.name.replace('_', '-')}",
-            type=float,
-            default=field.default,
-            metavar="S" if "seconds" in FAULTS[field.name] else "P",
-            help=f"{FAULTS[field.name]} (default: {field.default:g})",
-        )
+    add_shared(parser, "--slot", "--seed")
+    add_faults(parser, "inference")
     parser.set_defaults(command=simulate)
 
 
@@ -81,12 +53,15 @@ def simulate(options: argparse.Namespace) -> int:
     cost = agents.cost_of_inference(
         plain, graph.num_edges, signals.shape[1:-2], slot=options.slot, features=signals.shape[-1]
     )
-    lines = [*compare(answer.outputs, central, replayed), *tell(answer.outcome, cost, len(signals), graph.num_nodes)]
+    lines = [
+        *compare(answer.outputs, central, replayed),
+        *summarize(answer.outcome, cost, len(signals), graph.num_nodes),
+    ]
     sys.stdout.write("".join(f"{label:28s}{text}\n" for label, text in lines))
     return 0
 
 
-def read_signals(options: argparse.Namespace, num_nodes: int, features: int) -> "np.ndarray[Any, Any]":
+def read_signals(options: argparse.Namespace, num_nodes: int, features: int) -> "Array":
     """The signals of a file, or random ones."""
     import numpy as np
 
@@ -104,9 +79,7 @@ def read_signals(options: argparse.Namespace, num_nodes: int, features: int) -> 
     return np.asarray(signals)
 
 
-def compare(
-    outputs: "np.ndarray[Any, Any]", central: "np.ndarray[Any, Any]", replayed: "np.ndarray[Any, Any]"
-) -> list[tuple[str, str]]:
+def compare(outputs: "Array", central: "Array", replayed: "Array") -> list[tuple[str, str]]:
     """How far agents are from the centralised run, with all links and with those that answered."""
     import numpy as np
 
@@ -126,8 +99,8 @@ def compare(
     return lines
 
 
-def tell(outcome: "Outcome", cost: "Cost", runs: int, num_nodes: int) -> list[tuple[str, str]]:
-    """What happened."""
+def summarize(outcome: "Outcome", cost: "Cost", runs: int, num_nodes: int) -> list[tuple[str, str]]:
+    """Messages, losses and crashes, a line each."""
     counters, network = outcome.counters, outcome.network
     awaited = counters.links_used + counters.links_missed
     complete = {run for run in range(runs) if all((run, i) in outcome.results for i in range(num_nodes))}

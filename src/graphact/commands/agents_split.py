@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from graphact.commands.options import add_shared
+
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
@@ -14,8 +16,7 @@ def add_to(commands: Any) -> None:
         description="Write one folder for each node: its row of the shift operator, its neighbours, the keys of its "
         "links, their addresses and the model, nothing else. Bring each folder to its node, and delete it here.",
     )
-    parser.add_argument("model", type=Path, metavar="MODEL", help="a model file that graphact.save has written")
-    parser.add_argument("graph", type=Path, metavar="GRAPH", help="a graph file that Graph.load reads")
+    add_shared(parser, "model", "graph")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for node-0, node-1 and so on")
     parser.add_argument("--host", default="127.0.0.1", help="host of all nodes (default: 127.0.0.1)")
     parser.add_argument(
@@ -28,7 +29,7 @@ def add_to(commands: Any) -> None:
 
 
 def split(options: argparse.Namespace) -> int:
-    """Read, split, say what came out."""
+    """Read, split, print what came out."""
     from graphact import Graph, agents, load
     from graphact.agents.addresses import consecutive_addresses, read_addresses
     from graphact.agents.split import plain_model

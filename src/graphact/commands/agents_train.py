@@ -4,17 +4,16 @@ import argparse
 import math
 import sys
 import time
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphact.commands.agents_simulate import FAULTS
+from graphact.commands.options import FAULTS, add_faults, add_shared
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from graphact.agents import Deployment
     from graphact.agents.learning import Learning, Training
+    from graphact.agents.messages import Array
 
 DESCRIPTION = """\
 Let simulated agents train a model together: each knows its own signals and targets and talks to its neighbours alone.
@@ -24,15 +23,13 @@ Gradients go back over the links that signals came by; then neighbours mix their
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    from graphact.agents.faults import Faults
     from graphact.agents.learning.objectives import OBJECTIVES
     from graphact.agents.learning.settings import ALGORITHMS, OPTIMIZERS
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "train", help="let simulated agents learn together", description=DESCRIPTION
     )
-    parser.add_argument("model", type=Path, metavar="MODEL", help="a model file to begin with")
-    parser.add_argument("graph", type=Path, metavar="GRAPH", help="a graph file that Graph.load reads")
+    add_shared(parser, "model", "graph")
     parser.add_argument("--signals", type=Path, required=True, metavar="FILE", help=".npy of shape (M, N, F)")
     parser.add_argument(
         "--targets", type=Path, required=True, metavar="FILE", help=".npy of shape (M, N, O); NaN asks for nothing"
@@ -50,17 +47,8 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--compare", action="store_true", help="also train in one place with the same optimizer, and compare"
     )
-    parser.add_argument("--slot", type=float, default=0.18, help="seconds for one round (default: 0.18)")
-    parser.add_argument("--seed", type=int, default=0, help="decides everything random (default: 0)")
-    for field in fields(Faults):
-        parser.add_argument(
-            f"--{field.name.replace('_', '-')}",
-            type=float,
-            default=field.default,
-            metavar="S" if "seconds" in FAULTS[field.name] else "P",
-            help=f"{FAULTS[field.name].replace('an inference', 'a step').replace('whole inference', 'whole step')} "
-            f"(default: {field.default:g})",
-        )
+    add_shared(parser, "--slot", "--seed")
+    add_faults(parser, "step")
     parser.set_defaults(command=train)
 
 
@@ -104,14 +92,14 @@ def train(options: argparse.Namespace) -> int:
         begun=begun,
     )
     agents.save_model(training.model(plain), options.out)
-    lines = tell(training, nodes, learning, signals, options.slot)
+    lines = summarize(training, nodes, learning, signals, options.slot)
     if options.compare:
         lines += compare(options, signals, targets, learning)
     sys.stdout.write("".join(f"{label:28s}{text}\n" for label, text in lines))
     return 0
 
 
-def read_samples(path: Path) -> "np.ndarray[Any, Any]":
+def read_samples(path: Path) -> "Array":
     """The numbers of a file, as float64."""
     import numpy as np
 
@@ -126,7 +114,7 @@ def read_samples(path: Path) -> "np.ndarray[Any, Any]":
 
 
 def check_connected(nodes: "list[Deployment]") -> None:
-    """Say so if there are nodes that no chain of neighbours connects: they could not agree on one model."""
+    """Raise if there are nodes that no chain of neighbours connects: they could not agree on one model."""
     reached, frontier = {0}, [0]
     while frontier:
         new = set(nodes[frontier.pop()].links.neighbors) - reached
@@ -162,14 +150,10 @@ class Meter:
         sys.stderr.flush()
 
 
-def tell(
-    training: "Training",
-    nodes: "list[Deployment]",
-    learning: "Learning",
-    signals: "np.ndarray[Any, Any]",
-    slot: float,
+def summarize(
+    training: "Training", nodes: "list[Deployment]", learning: "Learning", signals: "Array", slot: float
 ) -> list[tuple[str, str]]:
-    """What happened."""
+    """Losses, messages and crashes, a line each."""
     from graphact.agents.learning import cost_of_step
 
     edges, pairs = (sum(len(getattr(node.links, name)) for node in nodes) for name in ("hears", "neighbors"))
@@ -192,7 +176,7 @@ def tell(
 
 
 def compare(
-    options: argparse.Namespace, signals: "np.ndarray[Any, Any]", targets: "np.ndarray[Any, Any]", learning: "Learning"
+    options: argparse.Namespace, signals: "Array", targets: "Array", learning: "Learning"
 ) -> list[tuple[str, str]]:
     """The losses of the agents' model and of one trained in one place, over all samples."""
     import torch

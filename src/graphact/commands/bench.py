@@ -2,8 +2,9 @@
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
+
+from graphact.commands.options import add_shared
 
 DESCRIPTION = """\
 Time each activation on a graph, forward and with the backward pass, beside the plain shift and beside the same
@@ -18,7 +19,7 @@ def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "bench", help="how fast activations run on a graph", description=DESCRIPTION
     )
-    parser.add_argument("graph", type=Path, metavar="GRAPH", help="file that holds the graph, as Graph.load reads it")
+    add_shared(parser, "graph")
     parser.add_argument("--features", type=int, default=64, metavar="F", help="columns of the signal (default: 64)")
     parser.add_argument("--hops", type=int, default=2, metavar="K", help="hops of the activations (default: 2)")
     parser.add_argument(

@@ -1,14 +1,19 @@
 """graphact certify: what is guaranteed of a trained model on a graph."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphact.commands.options import add_shared
+
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
-    from graphact.commands.certify_findings import Findings
+    from graphact import Graph
+    from graphact.nn import GraphModule
 
 HELP = "certify a trained model on a graph: equivariance, Lipschitz constant, safe radius"
 DESCRIPTION = """\
@@ -17,20 +22,20 @@ given signals, the share of decisions that no perturbation within a radius can c
 outputs can move). Beside every certified number stands what a search has found, so that the truth lies between the
 two. The statements and their proofs are in docs/guarantees.md.
 """
+RADII = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 1e-1)  # in units of the largest value of the signals
+DECISIONS, OUTPUTS = "share of decisions", "half width of outputs"
+BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#d5d9de"
+PANEL = 2.3
 
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     parser: argparse.ArgumentParser = commands.add_parser("certify", help=HELP, description=DESCRIPTION)
-    parser.add_argument("model", type=Path, metavar="MODEL", help="a file that graphact.save has written")
+    add_shared(parser, "model")
     parser.add_argument(
         "--graph", type=Path, required=True, metavar="G", help="a file that Graph.load reads: .npz or a list of edges"
     )
-    parser.add_argument(
-        "--normalize",
-        choices=("spectral", "symmetric", "random_walk", "laplacian"),
-        help="rescale the shift operator first, as Graph.normalize does",
-    )
+    add_shared(parser, "--normalize")
     parser.add_argument(
         "--signals", type=Path, metavar="X", help="NumPy file (.npy) of signals, (..., N, F), or (..., N) for F = 1"
     )
@@ -58,8 +63,6 @@ def certify(options: argparse.Namespace) -> int:
 
     import graphact
     from graphact._checks import check_integer, check_positive
-    from graphact.commands.certify_figure import draw
-    from graphact.commands.certify_findings import find, table, to_json
     from graphact.files import write_atomically
     from graphact.training.memory import keep_freed_memory
 
@@ -73,10 +76,10 @@ def certify(options: argparse.Namespace) -> int:
     graph = graphact.Graph.load(options.graph).to(dtype=torch.float64)
     graph = graph if options.normalize is None else graph.normalize(options.normalize)
     signals = None if options.signals is None else read_signals(options.signals, graph.num_nodes, options.most)
-    findings: Findings = find(model, graph, signals, options.radius, options.seed)
+    verdict, findings = find(model, graph, signals, options.radius, options.seed)
     directory = options.out or Path("out") / f"certify-{options.model.stem}"
-    sys.stdout.write(table(findings))
-    write_atomically(directory / "certificate.json", to_json(findings).encode())
+    sys.stdout.write(table(verdict, findings))
+    write_atomically(directory / "certificate.json", json.dumps(findings, indent=1).encode())
     png, svg = draw(findings)
     write_atomically(directory / "certificate.png", png)
     write_atomically(directory / "certificate.svg", svg.encode())
@@ -111,3 +114,167 @@ def read_signals(path: Path, num_nodes: int, most: int) -> "Tensor":
     if len(signals) == 0:
         raise ValueError(f"{path} must hold at least one signal, got the shape {array.shape}")
     return signals[torch.linspace(0, len(signals) - 1, min(most, len(signals))).round().long()]
+
+
+def find(
+    model: "GraphModule", graph: "Graph", signals: "Tensor | None", radii: list[float], seed: int
+) -> tuple[str, dict[str, Any]]:
+    """Check, certify and search: whether the model is equivariant, in words, and all findings as JSON values."""
+    import torch
+
+    from graphact.analysis import check_equivariance, empirical_lipschitz, lipschitz_bound
+    from graphact.nn import FIR, GCNN
+
+    generator = torch.Generator().manual_seed(seed)
+    features = in_features(model)
+    x = torch.randn(20, graph.num_nodes, features or 1, generator=generator, dtype=torch.float64)
+    x = x if signals is None else signals
+    if features is not None and x.size(-1) != features:
+        raise ValueError(f"the signals must have {features} features, as the model has, got {x.size(-1)}")
+    with torch.no_grad():
+        outputs = model(x, graph)
+    classifier = isinstance(model, GCNN | FIR) and outputs.size(-1) > 1
+    size = x.abs().max().item() or 1.0
+    chosen = [] if signals is None else sorted(radii) or [share * size for share in RADII]
+    lines = [at_radius(model, graph, x, radius, classifier, generator) for radius in chosen]
+    equivariance = check_equivariance(model, graph, x, generator=generator)
+    bound, found = lipschitz_bound(model, graph), empirical_lipschitz(model, graph, x, generator=generator)
+    return str(equivariance), {
+        "module": f"{type(model).__name__} with {sum(p.numel() for p in model.parameters()):,} parameters",
+        "graph": f"{graph.num_nodes} nodes, {graph.num_edges} directed edges",
+        "equivariant": equivariance.holds,
+        "largest_deviation": equivariance.deviation,
+        "layers": dict(bound.layers),
+        "product_of_layers": bound.composed,
+        "proposition_2": bound.paper,
+        "certified": bound.value,
+        "certified_per_node": bound.per_node.tolist(),
+        "found": found.value,
+        "found_per_node": found.per_node.tolist(),
+        "signals": 0 if signals is None else len(x),
+        "measure": DECISIONS if classifier else OUTPUTS,
+        "radii": lines,
+    }
+
+
+def in_features(model: "GraphModule") -> int | None:
+    """How many features a signal has; None for an activation with shared weights, which takes any number."""
+    config = model.config()
+    given = config.get("in_features", config.get("features"))
+    return given[0] if isinstance(given, list) else given
+
+
+def at_radius(
+    model: "GraphModule", graph: "Graph", x: "Tensor", radius: float, classifier: bool, generator: "torch.Generator"
+) -> dict[str, float]:
+    """Certificate and attack at one radius, as shares of decisions (classifier) or half widths (regressor)."""
+    from graphact.analysis import attack, certify
+
+    safe = certify(model, graph, x, radius, kind="classifier" if classifier else "regressor")
+    found = attack(model, graph, x, radius, generator=generator)
+    if classifier:
+        kept = safe.certified.double().mean().item(), 1 - found.changed.double().mean().item()
+    else:
+        kept = (safe.upper - safe.lower).mean().item() / 2, (found.upper - found.lower).mean().item() / 2
+    return {"radius": radius, "certified": kept[0], "found": kept[1]}
+
+
+def table(verdict: str, findings: dict[str, Any]) -> str:
+    """The findings in text."""
+    product, certified, found = (findings[name] for name in ("product_of_layers", "certified", "found"))
+    lines = [findings["module"], findings["graph"], verdict, "", "Lipschitz constant, infinity norm"]
+    lines += [f"  {name:22s} {constant:14.6g}" for name, constant in findings["layers"].items()]
+    if len(findings["layers"]) > 1:
+        lines.append(f"  {'product of layers':22s} {product:14.6g}")
+    if findings["proposition_2"] is not None:
+        lines.append(f"  {'Proposition 2':22s} {findings['proposition_2']:14.6g}")
+    lines.append(f"  {'certified':22s} {certified:14.6g}{ratio(product, certified, ' below the product')}")
+    lines.append(f"  {'found by search':22s} {found:14.6g}{ratio(certified, found, ' below certified')}")
+    if findings["radii"]:
+        decisions = findings["measure"] == DECISIONS
+        what = ("decisions kept", "no change found") if decisions else ("outputs within", "found")
+        lines += ["", f"{findings['signals']} signals", f"  {'radius':>12s} {what[0]:>18s} {what[1]:>18s}"]
+        row = (
+            "  {radius:12.3g} {certified:17.1%}  {found:17.1%} "
+            if decisions
+            else "  {radius:12.3g}  ± {certified:15.6g}  ± {found:15.6g}"
+        )
+        lines += [row.format(**line) for line in findings["radii"]]
+    return "\n".join(lines) + "\n"
+
+
+def ratio(larger: float, smaller: float, words: str) -> str:
+    """How many times one number is below another, where that is of interest."""
+    return f"   {larger / smaller:.2g} times{words}" if smaller > 0 and larger / smaller > 1.005 else ""
+
+
+def draw(findings: dict[str, Any]) -> tuple[bytes, str]:
+    """Constants of the nodes and, for given signals, what is kept within a radius, as PNG and SVG."""
+    from graphact.experiments.report.figures.canvas import house_style, new_sheet, settle, to_png, to_svg
+
+    panels = 2 if findings["radii"] else 1
+    with house_style():
+        sheet = new_sheet(PANEL * panels)
+        axes = sheet.subplots(panels, squeeze=False)[:, 0]
+        draw_nodes(axes[0], findings)
+        if findings["radii"]:
+            draw_radii(axes[1], findings)
+        for each in axes:
+            each.grid(axis="y")
+            each.legend(
+                loc="lower left",
+                bbox_to_anchor=(0, 1),
+                ncols=2,
+                borderaxespad=0.2,
+                borderpad=0,
+                handletextpad=0.5,
+                columnspacing=1.5,
+            )
+        settle(sheet)
+        return to_png(sheet), to_svg(sheet)
+
+
+def draw_nodes(axes: Any, findings: dict[str, Any]) -> None:
+    """Certified and found constants, from the most sensitive node to the least."""
+    pairs = zip(findings["certified_per_node"], findings["found_per_node"], strict=True)
+    certified, found = zip(*sorted(pairs, key=lambda pair: -pair[0]), strict=True)
+    places = range(1, len(certified) + 1)
+    axes.vlines(places, found, certified, color=GREY, linewidth=1.2, zorder=1)
+    axes.plot(places, certified, "o", color=BLUE, markersize=3, markeredgewidth=0, label="certified, at most")
+    axes.plot(places, found, "^", color=ORANGE, markersize=3, markeredgewidth=0, label="found, at least")
+    if min([*found, *certified]) > 0:
+        logarithmic(axes, min(found), max(certified))
+    axes.set(xlabel="Nodes, the most sensitive first", ylabel="Lipschitz constant")
+
+
+def draw_radii(axes: Any, findings: dict[str, Any]) -> None:
+    """The share of decisions, or the width of outputs, over the radius."""
+    decisions = findings["measure"] == DECISIONS
+    factor = 100 if decisions else 1
+    radii = [line["radius"] for line in findings["radii"]]
+    certified, found = ([factor * line[name] for line in findings["radii"]] for name in ("certified", "found"))
+    names = ("certified to stay", "no change found") if decisions else ("certified, at most", "found, at least")
+    axes.fill_between(radii, certified, found, color=GREY, alpha=0.5, linewidth=0)
+    axes.plot(radii, certified, "o-", color=BLUE, markersize=3.5, linewidth=1.4, label=names[0])
+    axes.plot(radii, found, "^-", color=ORANGE, markersize=3.5, linewidth=1.4, label=names[1])
+    axes.set_xscale("log")
+    axes.set_xticks(radii, [f"{radius:.3g}" for radius in radii])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("Largest change of any input")
+    if decisions:
+        axes.set(ylabel="Decisions (%)", ylim=(-3, 103))
+    else:
+        axes.set_ylabel("Change of outputs (mean)")
+        if min([*certified, *found]) > 0:
+            logarithmic(axes, min(found), max(certified))
+
+
+def logarithmic(axes: Any, low: float, high: float) -> None:
+    """A logarithmic scale with plain numbers at its ticks."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    steps = (1.0, 2.0, 5.0) if high < 100 * low else (1.0,)
+    axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=12))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())

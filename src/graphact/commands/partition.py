@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from graphact.commands.options import add_shared
+
 DESCRIPTION = """\
 Cut a graph into one file for each process, so that no process has to load all of it. The processes are then started
 with torchrun and read the folder with graphact.scaleout.PartitionedGraph.load(DIR).
@@ -16,7 +18,7 @@ def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "partition", help="cut a graph into files, one for each process", description=DESCRIPTION
     )
-    parser.add_argument("graph", type=Path, metavar="GRAPH", help="file that holds the graph, as Graph.load reads it")
+    add_shared(parser, "graph")
     parser.add_argument("--parts", type=int, required=True, metavar="P", help="number of processes")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the files")
     parser.add_argument(
@@ -25,16 +27,12 @@ def add_to(commands: Any) -> None:
         default="auto",
         help="metis: few links between parts; blocks: consecutive nodes (default: metis where it is installed)",
     )
-    parser.add_argument(
-        "--normalize",
-        choices=("spectral", "symmetric", "random_walk", "laplacian"),
-        help="rescale the shift operator first, as Graph.normalize does",
-    )
+    add_shared(parser, "--normalize")
     parser.set_defaults(command=partition)
 
 
 def partition(options: argparse.Namespace) -> int:
-    """Read, assign, write, and say how well the graph could be cut."""
+    """Read, assign, write, and print how well the graph could be cut."""
     from graphact._checks import check_integer
     from graphact.graph import Graph
     from graphact.scaleout import assign_nodes, divide, write_partition

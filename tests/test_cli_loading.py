@@ -1,0 +1,70 @@
+"""The command line imports what a command needs, and nothing else."""
+
+import argparse
+import importlib
+import pkgutil
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from graphact import commands
+from graphact.cli import COMMANDS
+from graphact.commands.agents import SUBCOMMANDS
+
+HEAVY = {"torch", "numpy", "scipy", "pandas", "matplotlib", "numba", "triton", "rich", "jinja2", "safetensors"}
+CODE = f"""
+import sys
+from graphact.cli import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as stopped:
+    code = stopped.code
+loaded = {HEAVY} & set(sys.modules)
+sys.exit(f"loaded {{loaded}}" if loaded else code)
+"""
+LIGHT = ["--version", "--help", "data --help", "report --help", "certify --help", "bench --help", "partition --help"]
+LIGHT += ["agents --help", "agents run --help", "agents split --help"]
+STILL_HEAVY = pytest.mark.xfail(strict=True, reason="the presets import torch")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [*LIGHT, pytest.param("list", marks=STILL_HEAVY), pytest.param("run --help", marks=STILL_HEAVY)],
+)
+def test_answers_without_heavy_modules(words):
+    result = subprocess.run([sys.executable, "-c", CODE, *words.split()], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
+
+
+def seconds_of_cpu(*words):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "graphact.cli", *words], capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.parametrize("words", ["--version", "--help"])
+def test_answers_at_once(words):
+    assert min(seconds_of_cpu(words) for _ in range(3)) < 0.2
+
+
+def real_commands(table):
+    """Names and help lines as the modules of a table give them."""
+    added = argparse.ArgumentParser().add_subparsers()
+    for module, _ in table.values():
+        importlib.import_module(module).add_to(added)
+    return {action.dest: action.help for action in added._choices_actions}
+
+
+@pytest.mark.parametrize("table", [COMMANDS, SUBCOMMANDS])
+def test_the_tables_say_what_the_modules_say(table):
+    assert {name: line for name, (_, line) in table.items()} == real_commands(table)
+
+
+def test_every_command_is_in_a_table():
+    names = [f"graphact.commands.{module.name}" for module in pkgutil.iter_modules(commands.__path__)]
+    with_parser = {name for name in names if hasattr(importlib.import_module(name), "add_to")}
+    assert with_parser == {module for table in (COMMANDS, SUBCOMMANDS) for module, _ in table.values()}
