@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types imports unit soak bench clean
+.PHONY: help demo check test lint types imports quick unit docs coverage soak bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -11,7 +11,9 @@ help:  ## show this list
 demo: $(READY)  ## source localization with six activations: table, figure, HTML report
 	$(BIN)/graphact run source-localization --preset quick --device cpu --out out/demo
 
-test: $(READY) lint types imports unit  ## run every check and every test
+check: $(READY) lint types imports quick  ## every check and the quick tests: two minutes on two cores
+
+test: $(READY) lint types imports unit  ## every check and every test
 
 lint: $(READY)  ## style
 	$(BIN)/ruff check .
@@ -24,8 +26,23 @@ imports: $(READY)  ## direction of imports between the layers
 	$(BIN)/lint-imports --no-cache
 
 # one process a core, each with one thread: more threads than cores wait for each other
-unit: $(READY)  ## tests and examples in the documentation
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadscope
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadscope
+
+quick: $(READY)  ## the tests that are not marked as slow
+	$(PYTEST) -m "not slow"
+
+unit: $(READY)  ## all tests and examples in the documentation
+	$(PYTEST)
+
+docs: $(READY)  ## examples of README, documentation and docstrings, as they stand
+	$(PYTEST) src tests/test_package.py tests/agents/test_documentation.py tests/analysis/test_documentation.py
+
+coverage: $(READY)  ## all tests, and which lines they reach: a table, and out/coverage/index.html
+	$(BIN)/coverage erase
+	OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest --numprocesses auto --dist loadscope
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage html --quiet
+	$(BIN)/coverage report --skip-covered
 
 soak: $(READY)  ## agents for minutes: 10,000 networks with faults, a million hostile datagrams
 	$(BIN)/python tests/agents/soak.py --seeds 10000
@@ -42,4 +59,4 @@ bench: $(READY)  ## speed of activations and of fleets on the CPU
 	$(BIN)/python benchmarks/fleet.py
 
 clean:  ## remove the virtual environment and caches; results in out/ stay
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
