@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphact._atomic import write_atomically
-from graphact._plain_checks import check_integer
+from graphact._checks import check_integer
 from graphact.agents.deployment import read_json
 
 FILE_NAME = "addresses.json"

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_integer
-from graphact.graph.divided import AnyGraph
+from graphact.graph.protocol import GraphLike
 from graphact.nn.base import GraphModule
 
 
 class ReLU(GraphModule):
     """The pointwise activation, called like the others; it does not look at the graph."""
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
         return torch.relu(x)
 
     def config(self) -> dict[str, Any]:

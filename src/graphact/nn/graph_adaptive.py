@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from graphact._checks import check_positive
 from graphact.functional import graph_adaptive
 from graphact.functional.neighborhood import Operation, check_operation
-from graphact.graph.divided import AnyGraph
+from graphact.graph.protocol import GraphLike
 from graphact.nn.activation import MixedActivation
 from graphact.nn.base import check_features, resolve_graph
 
@@ -41,7 +41,7 @@ class GraphAdaptive(MixedActivation):
         super().__init__(hops, features, closed)
         self.op = check_operation(op)
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
         return graph_adaptive(x, graph, self.beta, self.weights, self.op, closed=self.closed)
 
@@ -105,7 +105,7 @@ class GraphAdaptiveKernel(MixedActivation):
         """The width of the Gaussian as it is now: a number, or a tensor when it is trained."""
         return self.initial_gamma if self.log_gamma is None else self.log_gamma.exp()
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
         return graph_adaptive(x, graph, self.beta, self.weights, "kernel", gamma=self.gamma, closed=self.closed)
 

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from graphact.functional import localized
-from graphact.graph.divided import AnyGraph
+from graphact.graph.protocol import GraphLike
 from graphact.nn.activation import MixedActivation
 from graphact.nn.base import check_features, resolve_graph
 
@@ -18,7 +18,7 @@ class LocalizedMax(MixedActivation):
         x: ``(..., N, F)``; result: the same.
     """
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
         return localized(x, graph, self.beta, self.weights, "max", closed=self.closed)
 
@@ -26,6 +26,6 @@ class LocalizedMax(MixedActivation):
 class LocalizedMedian(MixedActivation):
     """Localized median activation: lower medians over the k-hop neighbours; otherwise as :class:`LocalizedMax`."""
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
         return localized(x, graph, self.beta, self.weights, "median", closed=self.closed)

@@ -1,6 +1,7 @@
 """A graph shared among processes."""
 
 import os
+from collections.abc import Callable
 from copy import copy
 from typing import Any, Literal
 
@@ -11,8 +12,8 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION, check_integer
 from graphact.graph import Graph
-from graphact.graph.divided import DividedGraph, Pass
-from graphact.graph.graph import check_graph, check_signal
+from graphact.graph.graph import check_graph, check_values
+from graphact.graph.protocol import Pass, Walk
 from graphact.scaleout.agreement import size_and_rank, together
 from graphact.scaleout.assignment import METHODS, assign_nodes
 from graphact.scaleout.exchange import HaloPlan, Traffic
@@ -23,7 +24,7 @@ from graphact.scaleout.pieces import Known, Pieces, cut
 from graphact.scaleout.reach import reached
 
 
-class PartitionedGraph(DividedGraph):
+class PartitionedGraph:
     """The part of a graph that this process holds, and its links to the parts that others hold.
 
     Every module of graphact takes it in the place of a :class:`~graphact.Graph`: ``model(x_local, graph)``, where
@@ -177,15 +178,22 @@ class PartitionedGraph(DividedGraph):
                 f"x must have the shape (..., n, F) with n = {self.num_nodes}, the nodes that process {self.rank} "
                 f"holds (graph.nodes), got {tuple(x.shape)}"
             )
-        return check_signal(x, self)  # type: ignore[arg-type]
+        return check_values(x, self)
 
-    def hop(self, x: Tensor, function: Pass) -> tuple[Tensor, ...]:
-        """Evaluate ``function(x, graph)``, which looks one hop far, with one exchange between the processes."""
-        return self._pieces.run(self.check_signal(x), function)
+    def one_hop(self, x: Tensor, pass_: Pass, *arguments: Any) -> tuple[Tensor, ...]:
+        """Evaluate ``pass_(x, graph, *arguments)`` with one exchange between the processes."""
+        return self._pieces.run(x, lambda y, piece: pass_(y, piece, *arguments))
 
-    def reach(self, x: Tensor, hops: int, closed: bool, function: Pass) -> tuple[Tensor, ...]:
-        """Evaluate ``function(x, *graphs)`` with one exchange; in graph k the neighbours are those k hops away."""
-        return self._pieces_reaching(hops, closed).run(self.check_signal(x), function)
+    def k_hop(
+        self, x: Tensor, hops: int, closed: bool, term: Callable[[Tensor, Any], Tensor], walk: Walk | None = None
+    ) -> tuple[Tensor, ...]:
+        """Evaluate a function over the neighbours 1..hops hops away, with one exchange for all of them.
+
+        A walk leads through nodes held elsewhere, so ``walk`` does not apply here.
+        """
+        del walk
+        pieces = self._pieces_reaching(hops, closed)
+        return pieces.run(x, lambda y, *graphs: tuple(term(y, graph) for graph in graphs))
 
     def reach_size(self, hops: int, closed: bool = False) -> tuple[int, int]:
         """How many values this process sends and receives in an exchange that reaches ``hops`` hops."""

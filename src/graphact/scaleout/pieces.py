@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphact.graph import Graph
 from graphact.graph.build import build_structure
-from graphact.graph.divided import Pass
+from graphact.graph.protocol import Pass
 from graphact.scaleout.exchange import HaloPlan
 
 Array = np.ndarray[Any, Any]
