@@ -8,6 +8,7 @@ Counts the distinct files in which a Python function is called during a forward 
 """
 
 import argparse
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -38,7 +39,7 @@ def files_visited(function: Callable[[], Any]) -> tuple[list[str], int]:
         function()
     finally:
         sys.setprofile(None)
-    changes = sum(a != b for a, b in zip(visits, visits[1:], strict=False))
+    changes = sum(a != b for a, b in itertools.pairwise(visits))
     return list(dict.fromkeys(visits)), changes
 
 
