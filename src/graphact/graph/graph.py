@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION, check_choice
-from graphact.graph import build, convert, edit, files, generators, normalize
+from graphact.graph import build, convert, edit, generators, normalize
 from graphact.graph.neighborhoods import Neighborhoods
 from graphact.graph.patterns import HopPattern, hop_pattern
 from graphact.graph.protocol import GraphLike, Pass, Walk
@@ -159,11 +159,11 @@ class Graph:
             FileNotFoundError: there is no such file.
             ValueError: the ending is unknown, or the file does not hold a graph.
         """
-        return cls._from_entries(*files.read_entries(Path(path)))
+        return cls._from_entries(*convert.read_entries(Path(path)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a file that :meth:`load` reads; the ending of its name gives the format."""
-        files.write_entries(Path(path), *self._entries(), self.num_nodes)
+        convert.write_entries(Path(path), *self._entries(), self.num_nodes)
 
     @classmethod
     def _from_entries(cls, target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> "Graph":
