@@ -1,28 +1,68 @@
-"""Argument checks that several layers share. Every message names the argument, what was expected and what came."""
+"""Argument checks that all layers share. Every message names the argument, what was expected and what came.
 
-from typing import Any
+Packages that do without torch use them, too, so torch is imported only where a tensor is checked.
+"""
 
-import torch
-from torch import Tensor
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
-from graphact._plain_checks import check_choice, check_integer, check_positive, check_probability
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
-__all__ = [
-    "HALF_PRECISION",
-    "check_choice",
-    "check_companion",
-    "check_generator",
-    "check_integer",
-    "check_positive",
-    "check_probability",
-    "check_tensor",
-]
+    HALF_PRECISION: tuple[torch.dtype, ...]
+else:
 
-HALF_PRECISION = (torch.float16, torch.bfloat16)
+    def __getattr__(name: str) -> Any:
+        """``HALF_PRECISION``, the 16-bit types of torch, when it is first asked for."""
+        if name != "HALF_PRECISION":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import torch
+
+        globals()[name] = (torch.float16, torch.bfloat16)
+        return globals()[name]
 
 
-def check_generator(value: Any) -> torch.Generator | None:
+def check_integer(name: str, value: Any, *, minimum: int) -> int:
+    """Return ``value`` as an int that is at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    return int(value)
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return ``value`` as a finite float above zero."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
+    if not 0 < float(value) < float("inf"):
+        raise ValueError(f"{name} must be a finite number above 0, got {value}")
+    return float(value)
+
+
+def check_probability(name: str, value: Any) -> float:
+    """Return ``value`` as a float between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
+    if not 0 <= float(value) <= 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value}")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Return ``value`` if it is one of ``choices``."""
+    if value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be one of {listed}, got {value!r}")
+    return str(value)
+
+
+def check_generator(value: Any) -> "torch.Generator | None":
     """Return ``value`` if it is a source of randomness on the CPU, or None."""
+    import torch
+
     if value is not None and not isinstance(value, torch.Generator):
         raise TypeError(f"generator must be a torch.Generator or None, got {value!r} of type {type(value).__name__}")
     if value is not None and value.device.type != "cpu":
@@ -30,15 +70,17 @@ def check_generator(value: Any) -> torch.Generator | None:
     return value
 
 
-def check_tensor(name: str, value: Any) -> Tensor:
+def check_tensor(name: str, value: Any) -> "Tensor":
     """Return ``value`` if it is a tensor."""
-    if not isinstance(value, Tensor):
+    import torch
+
+    if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
     return value
 
 
-def check_companion(name: str, value: Tensor, signal: Tensor) -> Tensor:
-    """Return ``value`` in the precision of ``signal``, or say why the two do not go together.
+def check_companion(name: str, value: "Tensor", signal: "Tensor") -> "Tensor":
+    """Return ``value`` in the precision of ``signal``; raise if the two do not go together.
 
     A half-precision signal may meet float32 values (that is what autocast produces). Any other mixture is a mistake
     that would silently lose or invent digits.
@@ -46,7 +88,7 @@ def check_companion(name: str, value: Tensor, signal: Tensor) -> Tensor:
     if value.device != signal.device:
         raise ValueError(f"{name} must be on the device of x, {signal.device}, got {value.device}")
     if value.dtype != signal.dtype:
-        if not (signal.dtype in HALF_PRECISION and value.dtype.is_floating_point):
+        if not (signal.dtype.itemsize == 2 and value.dtype.is_floating_point):
             raise TypeError(f"{name} must have the dtype of x, {signal.dtype}, got {value.dtype}")
         return value.to(signal.dtype)
     return value

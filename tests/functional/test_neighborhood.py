@@ -171,6 +171,31 @@ class Attention(torch.nn.Module):
         return (closeness * neighbors).sum(-2)
 
 
+class Span:
+    """A callable that is neither hashable nor a function."""
+
+    __hash__ = None
+
+    def __call__(self, neighbors):
+        return neighbors.amax(-2) - neighbors.amin(-2)
+
+    def of_own_value(self, own, neighbors):
+        return neighbors.amax(-2) - own.squeeze(-2)
+
+
+def test_the_arguments_of_a_function_are_looked_up_once(monkeypatch):
+    graph, x = random_graph(), torch.randn(12, 2, dtype=torch.float64)
+    activation = nn.GraphAdaptive(lambda own, neighbors: (own - neighbors).abs().amax(-2), hops=2).double()
+    expected = activation(x, graph)
+    with monkeypatch.context() as patch:
+        patch.delattr("graphact.operations.argument_names")
+        assert torch.equal(activation(x, graph), expected)
+    span = functional.neighborhood_max(x, graph) - functional.neighborhood_min(x, graph)
+    assert torch.equal(functional.neighborhood_apply(x, graph, Span()), span)
+    above = torch.where(graph.degree[:, None] > 0, functional.neighborhood_max(x, graph) - x, 0)
+    assert torch.equal(functional.neighborhood_apply(x, graph, Span().of_own_value), above)
+
+
 def test_modules_partials_and_builtins_as_functions():
     graph, x = random_graph(dtype=torch.float32), torch.randn(2, 12, 3)
     learned = nn.GraphAdaptive(Attention(), hops=2)

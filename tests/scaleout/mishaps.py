@@ -80,7 +80,7 @@ def order_of_events(graph):
     _Ticket.finish = lambda ticket: (events.append("end"), finish(ticket))[1]
     try:
         x = torch.ones(graph.num_nodes, 1, dtype=torch.float64, requires_grad=True)
-        graph.hop(x, work)[0].sum().backward()
+        graph.one_hop(x, work)[0].sum().backward()
     finally:
         _Ticket.start, _Ticket.finish = start, finish
     return events

@@ -23,8 +23,8 @@ from graphact.scaleout import (
     write_partition,
 )
 from graphact.scaleout.exchange import HaloPlan
+from graphact.scaleout.halo_split import LocalIndex, split_halo
 from graphact.scaleout.partition_files import read_part
-from graphact.scaleout.pieces import Known, cut
 
 
 def dense_case(seed, parts):
@@ -49,8 +49,8 @@ def test_parts_against_a_plain_count(seed, parts):
         assert part.send_counts.tolist() == [len(nodes) for nodes in sent]
         assert part.nodes[part.send].tolist() == [node for nodes in sent for node in nodes]
         rebuilt = np.zeros((len(mine), 17))
-        rows = np.repeat(np.arange(len(mine)), np.diff(part.rows.pointers))
-        rebuilt[rows, part.known[part.rows.members]] = part.rows.weight
+        rows = np.repeat(np.arange(len(mine)), np.diff(part.rows.rowptr))
+        rebuilt[rows, part.known[part.rows.col]] = part.rows.weight
         if part.rows.diagonal is not None:
             rebuilt[np.arange(len(mine)), mine] = part.rows.diagonal
         assert np.array_equal(rebuilt, matrix[mine])
@@ -85,7 +85,7 @@ def test_files_hold_the_parts(tmp_path):
         found = read_part(tmp_path, rank, 3)
         for name in ("known", "owner", "send", "send_counts"):
             assert np.array_equal(getattr(found, name), getattr(part, name)), name
-        assert np.array_equal(found.rows.members, part.rows.members)
+        assert np.array_equal(found.rows.col, part.rows.col)
         assert np.array_equal(found.rows.weight, part.rows.weight)
 
 
@@ -107,7 +107,7 @@ def test_a_file_with_indices_outside_is_refused(tmp_path):
     """A sound hash does not make sound indices; compiled code trusts them."""
     graph = random_graph()
     (part,) = divide(graph, np.zeros(12, np.int32), 1)
-    part.rows.members[0] = 10**6
+    part.rows.col[0] = 10**6
     write_partition([part], tmp_path, method="malice")
     with pytest.raises(PartitionError, match="sizes or indices do not fit together"):
         PartitionedGraph.load(tmp_path)
@@ -171,7 +171,7 @@ def test_memory_of_the_graph_as_predicted():
     graph = random_graph(400, 0.1, dtype=torch.float32)
     part = next(divide(graph, assign_nodes(graph, 2)[0], 2))
     plan = HaloPlan(torch.from_numpy(part.send), tuple(part.send_counts), tuple(part.halo_counts), None)
-    pieces = cut(Known.of(part.owner, 0), [part.rows], plan)
-    sizes = Sizes(len(part.nodes), len(pieces.order), len(part.rows.members), len(part.known), len(part.send))
+    split = split_halo(LocalIndex.from_owner(part.owner, 0), [part.rows], plan)
+    sizes = Sizes(len(part.nodes), len(split.order), len(part.rows.col), len(part.known), len(part.send))
     predicted = step_memory(graphact.nn.GCNN([1, 2]), sizes).graph
-    assert 0.9 * predicted < bytes_of(pieces, {}) <= predicted
+    assert 0.9 * predicted < bytes_of(split, {}) <= predicted

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphact._plain_checks import check_integer
+from graphact._checks import check_integer
 from graphact.agents.deployment import read_json
 from graphact.storage import write_atomically
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from graphact._plain_checks import check_probability
+from graphact._checks import check_probability
 
 TIMES = ("delay", "jitter", "downtime", "partition_time", "skew")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from graphact._plain_checks import check_choice
+from graphact._checks import check_choice
 from graphact.agents.messages import Array
 from graphact.agents.program import Program
 from graphact.agents.row import Row

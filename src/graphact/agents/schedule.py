@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from graphact._plain_checks import check_positive
+from graphact._checks import check_positive
 from graphact.agents.node import Node
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from graphact._plain_checks import check_integer, check_positive
+from graphact._checks import check_integer, check_positive
 
 
 @dataclass(frozen=True)

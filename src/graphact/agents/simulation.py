@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from graphact._plain_checks import check_integer
+from graphact._checks import check_integer
 from graphact.agents.counters import Counters
 from graphact.agents.faults import Faults
 from graphact.agents.links import Links

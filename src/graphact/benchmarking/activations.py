@@ -84,7 +84,7 @@ class Bench:
         gamma = self.gamma
 
         def ours(x: Tensor, beta: Tensor, weights: Tensor) -> Tensor:
-            return functional.graph_adaptive(x, self.graph, beta, weights, op, gamma=gamma)  # type: ignore[arg-type]
+            return functional.graph_adaptive(x, self.graph, beta, weights, op, gamma=gamma)
 
         right = self._results(ours, "reference")
         found = self._results(ours, "auto")

@@ -50,7 +50,7 @@ def add_to(commands: Any) -> None:
 
 def demo(options: argparse.Namespace) -> int:
     """Train, start, watch, draw."""
-    from graphact._plain_checks import check_integer
+    from graphact._checks import check_integer
     from graphact.agents.processes import Processes
     from graphact.commands.agents_demo_view import draw, open_view
 

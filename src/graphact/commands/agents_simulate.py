@@ -65,7 +65,7 @@ def read_signals(options: argparse.Namespace, num_nodes: int, features: int) -> 
     """The signals of a file, or random ones."""
     import numpy as np
 
-    from graphact._plain_checks import check_integer
+    from graphact._checks import check_integer
 
     if options.signals is None:
         runs, batch = (check_integer(f"--{name}", getattr(options, name), minimum=1) for name in ("runs", "batch"))

@@ -1,16 +1,15 @@
 """The mathematics: pure functions of a signal, a graph and coefficients."""
 
+from graphact.functional.activation import graph_adaptive, localized
 from graphact.functional.filter import graph_filter
-from graphact.functional.graph_adaptive import graph_adaptive
-from graphact.functional.localized import localized
 from graphact.functional.neighborhood import (
     neighborhood_apply,
     neighborhood_kernel,
     neighborhood_max,
     neighborhood_median,
     neighborhood_min,
+    shift,
 )
-from graphact.functional.shift import shift
 
 __all__ = [
     "graph_adaptive",

@@ -4,11 +4,12 @@ import torch
 from torch import Tensor
 
 from graphact._checks import check_companion, check_tensor
-from graphact.functional.shift import shift
-from graphact.graph.divided import AnyGraph, check_on_any_graph
+from graphact.functional.neighborhood import shift_pass
+from graphact.graph.graph import check_signal
+from graphact.graph.protocol import GraphLike
 
 
-def graph_filter(x: Tensor, graph: AnyGraph, taps: Tensor) -> Tensor:
+def graph_filter(x: Tensor, graph: GraphLike, taps: Tensor) -> Tensor:
     r"""Filter a signal with a polynomial of the shift operator, equations (1) and (2) of the paper.
 
     .. math:: y = \sum_{k=0}^{K} h_k S^k x
@@ -34,7 +35,7 @@ def graph_filter(x: Tensor, graph: AnyGraph, taps: Tensor) -> Tensor:
         >>> graphact.functional.graph_filter(x, path, torch.tensor([1.0, 10.0])).squeeze()
         tensor([21., 52., 24.])
     """
-    x, graph = check_on_any_graph(x, graph)
+    x = check_signal(x, graph)
     taps = check_companion("taps", check_tensor("taps", taps), x)
     if taps.dim() == 1 and taps.size(0) > 0:
         return _one_filter(x, graph, taps)
@@ -48,25 +49,25 @@ def graph_filter(x: Tensor, graph: AnyGraph, taps: Tensor) -> Tensor:
     return _mix_then_shift(x, graph, taps)
 
 
-def _one_filter(x: Tensor, graph: AnyGraph, taps: Tensor) -> Tensor:
+def _one_filter(x: Tensor, graph: GraphLike, taps: Tensor) -> Tensor:
     out = taps[0] * x
     for tap in taps[1:]:
-        x = shift(x, graph)
+        (x,) = graph.one_hop(x, shift_pass)
         out = out + tap * x
     return out
 
 
-def _shift_then_mix(x: Tensor, graph: AnyGraph, taps: Tensor) -> Tensor:
+def _shift_then_mix(x: Tensor, graph: GraphLike, taps: Tensor) -> Tensor:
     """All shifts of the few input features, then one matrix product."""
     shifts = [x]
     for _ in range(taps.size(0) - 1):
-        shifts.append(shift(shifts[-1], graph))
+        shifts += graph.one_hop(shifts[-1], shift_pass)
     return torch.cat(shifts, dim=-1) @ taps.flatten(0, 1)
 
 
-def _mix_then_shift(x: Tensor, graph: AnyGraph, taps: Tensor) -> Tensor:
+def _mix_then_shift(x: Tensor, graph: GraphLike, taps: Tensor) -> Tensor:
     """One matrix product, then Horner's scheme on the few output features."""
     *lower, out = (x @ taps.transpose(0, 1).flatten(1, 2)).split(taps.size(2), dim=-1)
     for term in reversed(lower):
-        out = term + shift(out, graph)
+        out = term + graph.one_hop(out, shift_pass)[0]
     return out

@@ -1,25 +1,52 @@
-"""Nonlinear functions of a node's neighbourhood."""
+"""What a node computes from the values of its neighbours: the shift, any function of them, and both in one pass."""
 
-import inspect
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from graphact._checks import check_companion, check_positive
-from graphact.graph import Neighborhoods
-from graphact.graph.divided import AnyGraph, DividedGraph
-from graphact.graph.graph import check_graph, check_signal
+from graphact._checks import HALF_PRECISION, check_companion, check_positive
+from graphact.graph import Graph, Neighborhoods
+from graphact.graph.graph import check_signal
+from graphact.graph.protocol import GraphLike, NeighborLists
 from graphact.kernels import gradients
 from graphact.kernels.reference import gather_nodes
+from graphact.operations import Operation, as_operation
 
 NeighborhoodFunction = Callable[[Tensor], Tensor] | Callable[[Tensor, Tensor], Tensor]
-Operation = Literal["max", "min", "median", "kernel"] | NeighborhoodFunction
-NAMED_OPERATIONS = ("max", "min", "median", "kernel")
+AnyOperation = Literal["max", "min", "median", "kernel"] | str | Operation | NeighborhoodFunction
+Parameters = Mapping[str, float | Tensor]
 
 
-def neighborhood_max(x: Tensor, graph: AnyGraph, *, closed: bool = False) -> Tensor:
+def shift(x: Tensor, graph: GraphLike) -> Tensor:
+    r"""Let every node combine the values of the nodes it hears, once.
+
+    .. math:: [Sx]_i = \sum_j S_{ij} x_j
+
+    Args:
+        x: signal.
+        graph: the graph; its diagonal takes part.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Raises:
+        TypeError: x or graph is of the wrong type, or x of another dtype than the graph.
+        ValueError: the node dimension or the device of x does not fit the graph.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> graphact.functional.shift(torch.tensor([[1.0], [2.0], [4.0]]), path).squeeze()
+        tensor([2., 5., 2.])
+    """
+    x = check_signal(x, graph)
+    return graph.one_hop(x, shift_pass)[0]
+
+
+def neighborhood_max(x: Tensor, graph: GraphLike, *, closed: bool = False) -> Tensor:
     r"""The largest value among each node's neighbours: :math:`\max\{x_j : j \in \mathcal{N}_i\}`.
 
     Args:
@@ -45,12 +72,12 @@ def neighborhood_max(x: Tensor, graph: AnyGraph, *, closed: bool = False) -> Ten
     return neighborhood(x, graph, "max", closed=closed)
 
 
-def neighborhood_min(x: Tensor, graph: AnyGraph, *, closed: bool = False) -> Tensor:
+def neighborhood_min(x: Tensor, graph: GraphLike, *, closed: bool = False) -> Tensor:
     r"""The smallest value among each node's neighbours; otherwise as :func:`neighborhood_max`."""
     return neighborhood(x, graph, "min", closed=closed)
 
 
-def neighborhood_median(x: Tensor, graph: AnyGraph, *, closed: bool = False) -> Tensor:
+def neighborhood_median(x: Tensor, graph: GraphLike, *, closed: bool = False) -> Tensor:
     r"""The lower median of the values of each node's neighbours; otherwise as :func:`neighborhood_max`.
 
     Of an even number of values, the lower of the two in the middle is taken, as :func:`torch.median` does.
@@ -65,7 +92,7 @@ def neighborhood_median(x: Tensor, graph: AnyGraph, *, closed: bool = False) -> 
     return neighborhood(x, graph, "median", closed=closed)
 
 
-def neighborhood_kernel(x: Tensor, graph: AnyGraph, gamma: float | Tensor = 0.1, *, closed: bool = False) -> Tensor:
+def neighborhood_kernel(x: Tensor, graph: GraphLike, gamma: float | Tensor = 0.1, *, closed: bool = False) -> Tensor:
     r"""How much each node agrees with its neighbours, equation (11) of the paper.
 
     .. math:: g_i = \exp\Big(-\sum_{j \in \mathcal{N}_i} (x_i - x_j)^2 / (2 \gamma^2)\Big)
@@ -91,7 +118,7 @@ def neighborhood_kernel(x: Tensor, graph: AnyGraph, gamma: float | Tensor = 0.1,
     return neighborhood(x, graph, "kernel", gamma=gamma, closed=closed)
 
 
-def neighborhood_apply(x: Tensor, graph: AnyGraph, function: NeighborhoodFunction, *, closed: bool = False) -> Tensor:
+def neighborhood_apply(x: Tensor, graph: GraphLike, function: NeighborhoodFunction, *, closed: bool = False) -> Tensor:
     r"""Apply your own function to every neighbourhood.
 
     Args:
@@ -123,30 +150,83 @@ def neighborhood_apply(x: Tensor, graph: AnyGraph, function: NeighborhoodFunctio
     return neighborhood(x, graph, function, closed=closed)
 
 
-def check_operation(op: Operation) -> Operation:
-    """Return ``op`` if it is a known name or a function of one or two arguments."""
-    if callable(op):
-        _takes_own_value(op)
-    elif op not in NAMED_OPERATIONS:
-        listed = ", ".join(repr(name) for name in NAMED_OPERATIONS)
-        raise ValueError(f"op must be one of {listed}, or a function, got {op!r}")
-    return op
-
-
 def neighborhood(
-    x: Tensor, graph: AnyGraph, op: Operation, *, gamma: float | Tensor = 0.1, closed: bool = False
+    x: Tensor, graph: GraphLike, op: AnyOperation, *, gamma: float | Tensor = 0.1, closed: bool = False
 ) -> Tensor:
     """Evaluate ``op``, by name or as a function, over the one-hop neighbourhood of every node."""
-    if isinstance(graph, DividedGraph):
-        return graph.hop(x, lambda y, piece: (neighborhood(y, piece, op, gamma=gamma, closed=closed),))[0]
-    graph = check_graph("graph", graph)
-    x = check_signal(x, graph)
-    op = check_operation(op)
-    if op == "kernel":
-        return evaluate_kernel(x, graph.incoming, graph.outgoing, gamma)
-    if callable(op):
-        return evaluate_function(x, graph.incoming, op, closed)
-    return gradients.select(x, None, graph.incoming, op, closed)[0]
+    x, (op, parameters) = check_signal(x, graph), check_operation(op, gamma)
+    return graph.one_hop(x, neighborhood_pass, op, parameters, closed)[0]
+
+
+def check_operation(
+    op: AnyOperation, gamma: float | Tensor, parameters: Parameters | None = None
+) -> tuple[Operation, Parameters]:
+    """The operation and its parameters; the arguments of a user's function are looked up once for each function."""
+    if not isinstance(op, Operation):
+        op = _operation_of(op)
+    if parameters is None:
+        parameters = {**op.parameters, "gamma": gamma} if "gamma" in op.parameters else op.parameters
+    return op, parameters
+
+
+def _operation_of(op: str | NeighborhoodFunction) -> Operation:
+    if isinstance(op, str) or torch.compiler.is_compiling():  # what is traced is looked up once anyway
+        return as_operation(op)
+    try:
+        return _known_functions[op]
+    except TypeError:  # neither hashable nor weakly referable
+        return as_operation(op)
+    except KeyError:
+        _known_functions[op] = as_operation(op)
+        return _known_functions[op]
+
+
+_known_functions: WeakKeyDictionary[Any, Operation] = WeakKeyDictionary()
+
+
+# Passes over the neighbours of a local graph, as GraphLike.one_hop applies them; x and op are checked
+
+
+def shift_pass(x: Tensor, graph: Graph) -> tuple[Tensor]:
+    """``(S x,)``; in half precision, a diagonal joins in float32."""
+    if graph.diagonal is None:
+        return (gradients.shift(x, graph),)
+    wide = x.float() if x.dtype in HALF_PRECISION else x
+    return ((gradients.shift(wide, graph) + graph.diagonal.to(wide.dtype).unsqueeze(-1) * wide).to(x.dtype),)
+
+
+def neighborhood_pass(x: Tensor, graph: Graph, op: Operation, parameters: Parameters, closed: bool) -> tuple[Tensor]:
+    """``(f(x),)``."""
+    return (evaluate(x, graph, op, parameters, closed),)
+
+
+def fused_neighbor_pass(
+    x: Tensor, graph: Graph, op: Operation, parameters: Parameters, closed: bool, shifting: bool
+) -> tuple[Tensor, ...]:
+    """``(f(x), S x)``, or ``(f(x),)`` without shifting.
+
+    One pass gives both, except where they are better apart: for a user's own function, where edge weights are trained,
+    and where a diagonal joins a shift in half precision, which then takes place in float32.
+    """
+    halved = graph.diagonal is not None and x.dtype in HALF_PRECISION
+    if not op.is_built_in or graph.weight.requires_grad or (shifting and halved):
+        value = evaluate(x, graph, op, parameters, closed)
+        return (value, *shift_pass(x, graph)) if shifting else (value,)
+    value, shifted = gradients.hop(x, graph, op.name, closed, shifting)
+    if op.name == "kernel":
+        value = gaussian(value, parameters["gamma"], x)
+    if not shifting:
+        return (value,)
+    return value, shifted if graph.diagonal is None else shifted + graph.diagonal.unsqueeze(-1) * x
+
+
+def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Parameters, closed: bool = False) -> Tensor:
+    """``op`` over given neighbour lists, of one hop or of several."""
+    if not op.is_built_in:
+        return evaluate_function(x, lists.incoming, op, parameters, closed)
+    if op.name == "kernel":
+        return evaluate_kernel(x, lists.incoming, lists.outgoing, parameters["gamma"])
+    return gradients.select(x, None, lists.incoming, op.name, closed)[0]
 
 
 def evaluate_kernel(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods, gamma: float | Tensor) -> Tensor:
@@ -166,18 +246,16 @@ def gaussian(spread: Tensor, gamma: float | Tensor, x: Tensor) -> Tensor:
     return torch.exp(spread * (-0.5 / gamma**2)).to(x.dtype)
 
 
-def evaluate_function(x: Tensor, neighborhoods: Neighborhoods, function: NeighborhoodFunction, closed: bool) -> Tensor:
-    """A user's function over given neighbour lists."""
-    takes_own = _takes_own_value(function)
+def evaluate_function(
+    x: Tensor, neighborhoods: Neighborhoods, op: Operation, parameters: Parameters, closed: bool
+) -> Tensor:
+    """A user's operation over given neighbour lists."""
     parts = []
     for nodes, table in neighborhoods.tables():
         own = gather_nodes(x, nodes)
         members = torch.cat([nodes.unsqueeze(-1), table], dim=-1).sort(-1).values if closed else table
-        if members.size(-1) == 0:
-            parts.append(torch.zeros_like(own))
-            continue
         neighbors = gather_nodes(x, members)
-        value = function(own.unsqueeze(-2), neighbors) if takes_own else function(neighbors)  # type: ignore[call-arg]
+        value = op(own.unsqueeze(-2), neighbors, parameters)
         if not isinstance(value, Tensor) or value.shape != own.shape:
             came = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise ValueError(
@@ -186,19 +264,3 @@ def evaluate_function(x: Tensor, neighborhoods: Neighborhoods, function: Neighbo
             )
         parts.append(value)
     return torch.cat(parts, dim=-2).index_select(-2, neighborhoods.rank)
-
-
-def _takes_own_value(function: NeighborhoodFunction) -> bool:
-    """Whether the function wants (own, neighbors) rather than (neighbors); built-in functions want the latter."""
-    try:
-        parameters = inspect.signature(getattr(function, "forward", function)).parameters.values()
-    except ValueError:
-        return False
-    takes = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    required = [p for p in takes if p.default is p.empty]
-    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    if len(required) > 2 or not (takes or takes_any):
-        raise TypeError(
-            f"op must be a function of (neighbors) or of (own, neighbors), got {len(required)} required arguments"
-        )
-    return len(required) == 2

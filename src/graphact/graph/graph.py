@@ -1,7 +1,7 @@
 """The graph: one frozen, validated sparse shift operator."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from graphact._checks import HALF_PRECISION, check_choice, check_tensor
-from graphact.graph import build, convert, edit, files, generators, normalize
+from graphact._checks import HALF_PRECISION, check_choice
+from graphact.graph import build, convert, edit, generators, normalize
 from graphact.graph.neighborhoods import Neighborhoods
-from graphact.graph.patterns import hop_pattern
+from graphact.graph.patterns import HopPattern, hop_pattern
+from graphact.graph.protocol import GraphLike, Pass, Walk
 
 if TYPE_CHECKING:
     import networkx
@@ -158,11 +159,11 @@ class Graph:
             FileNotFoundError: there is no such file.
             ValueError: the ending is unknown, or the file does not hold a graph.
         """
-        return cls._from_entries(*files.read_entries(Path(path)))
+        return cls._from_entries(*convert.read_entries(Path(path)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a file that :meth:`load` reads; the ending of its name gives the format."""
-        files.write_entries(Path(path), *self._entries(), self.num_nodes)
+        convert.write_entries(Path(path), *self._entries(), self.num_nodes)
 
     @classmethod
     def _from_entries(cls, target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> "Graph":
@@ -177,7 +178,7 @@ class Graph:
     @property
     def num_nodes(self) -> int:
         """The number of nodes N."""
-        return self.incoming.num_nodes
+        return self.incoming.order.numel()
 
     @property
     def num_edges(self) -> int:
@@ -204,6 +205,24 @@ class Graph:
             f"Graph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, is_directed={self.is_directed}, "
             f"dtype={self.dtype}, device={self.device})"
         )
+
+    # Passes over the neighbours: the protocol that graphact.functional is written for
+
+    def check_signal(self, x: Any) -> Tensor:
+        """Return ``x`` if it is a signal on this graph: floating point, ``(..., N, F)``, its dtype and device."""
+        return check_values(x, self)
+
+    def one_hop(self, x: Tensor, pass_: Pass, *arguments: Any) -> tuple[Tensor, ...]:
+        """See :meth:`GraphLike.one_hop <graphact.graph.protocol.GraphLike.one_hop>`."""
+        return pass_(x, self, *arguments)
+
+    def k_hop(
+        self, x: Tensor, hops: int, closed: bool, term: Callable[[Tensor, Any], Tensor], walk: Walk | None = None
+    ) -> Sequence[Tensor]:
+        """See :meth:`GraphLike.k_hop <graphact.graph.protocol.GraphLike.k_hop>`."""
+        if walk is not None:
+            return walk(x, self, hops, closed)
+        return [term(x, HopPattern(self, k, closed) if closed or k > 1 else self) for k in range(1, hops + 1)]
 
     def hop_pattern(self, hops: int, *, closed: bool = False, turned: bool = False) -> Neighborhoods:
         """The nodes that walks of exactly ``hops`` edges lead to, self-loops not counted as edges.
@@ -327,9 +346,17 @@ def check_graph(name: str, value: Any) -> Graph:
     return value
 
 
-def check_signal(x: Any, graph: Graph) -> Tensor:
-    """Return ``x`` if it is a signal on ``graph``: floating point, ``(..., N, F)``, dtype and device of the graph."""
-    x = check_tensor("x", x)
+def check_signal(x: Any, graph: GraphLike) -> Tensor:
+    """Return ``x`` if it is a signal on ``graph``, local or distributed."""
+    if not hasattr(graph, "one_hop"):
+        check_graph("graph", graph)
+    return graph.check_signal(x)
+
+
+def check_values(x: Any, graph: GraphLike) -> Tensor:
+    """Return ``x`` if shape, dtype and device fit a graph; every graph's ``check_signal`` comes here."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
     if not x.is_floating_point():
         raise TypeError(f"x must hold floating-point numbers, got {x.dtype}")
     if x.dim() < 2 or x.size(-2) != graph.num_nodes:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_integer, check_positive
-from graphact.graph.divided import AnyGraph
+from graphact.graph.protocol import GraphLike
 from graphact.layers import HopMixture as HopMixtureLayer
 from graphact.layers import Layer, Pointwise, Reads
 from graphact.nn.base import GraphModule, check_features, resolve_graph
@@ -18,7 +18,7 @@ from graphact.operations import Operation, register_operation
 class ReLU(GraphModule):
     """The pointwise activation, called like the others; it does not look at the graph."""
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
         return torch.relu(x)
 
     def describe(self) -> tuple[Layer, ...]:
@@ -83,17 +83,12 @@ class HopMixture(GraphModule):
         """A parameter of the operation as it is now: a number, or a tensor when it is trained."""
         return getattr(self, f"log_{name}").exp() if name in self.learned else self.initial[name]
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
         parameters = {name: self.parameter_of_operation(name) for name in self.initial}
-        function, operation = type(self).function, self.operation
-        if operation.is_built_in:
-            return function(x, graph, self.beta, self.weights, operation.name, closed=self.closed, **parameters)
-
-        def evaluate(own: Tensor, neighbors: Tensor) -> Tensor:
-            return operation(own, neighbors, parameters)
-
-        return function(x, graph, self.beta, self.weights, evaluate, closed=self.closed)
+        return type(self).function(
+            x, graph, self.beta, self.weights, self.operation, closed=self.closed, parameters=parameters
+        )
 
     def describe(self) -> tuple[Layer, ...]:
         constants = {name: value for name, value in self.initial.items() if name not in self.learned}

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from graphact._checks import HALF_PRECISION, check_tensor
 from graphact.graph import Graph
-from graphact.graph.divided import AnyGraph, DividedGraph
+from graphact.graph.protocol import GraphLike
 from graphact.layers import Layer, Linear, Pointwise, UnsupportedModelError
 
 
@@ -102,15 +102,15 @@ def original_class(module: nn.Module) -> type[nn.Module]:
     return kind.__mro__[1] if parametrize.is_parametrized(module) else kind
 
 
-def resolve_graph(x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None) -> AnyGraph:
+def resolve_graph(x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None) -> GraphLike:
     """The graph of a module call, built from an edge list where one was given."""
-    if isinstance(graph, (Graph, DividedGraph)):
-        if edge_weight is not None:
-            raise TypeError("edge_weight goes with an edge_index; a Graph holds its own weights")
-        return graph
-    if not isinstance(graph, Tensor):
+    if isinstance(graph, Tensor):
+        return _build_graph(check_tensor("x", x), graph, edge_weight)
+    if not hasattr(graph, "one_hop"):
         raise TypeError(f"graph must be a graphact.Graph or an edge_index tensor, got {type(graph).__name__}")
-    return _build_graph(check_tensor("x", x), graph, edge_weight)
+    if edge_weight is not None:
+        raise TypeError("edge_weight goes with an edge_index; a Graph holds its own weights")
+    return graph
 
 
 def check_features(x: Tensor, name: str, features: int | None) -> Tensor:

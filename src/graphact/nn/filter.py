@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from graphact._checks import check_companion, check_integer
 from graphact.functional import graph_filter
-from graphact.graph.divided import AnyGraph
+from graphact.graph.protocol import GraphLike
 from graphact.layers import Filter, Layer
 from graphact.nn.base import GraphModule, check_features, resolve_graph
 
@@ -45,7 +45,7 @@ class GraphFilter(GraphModule):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound)
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         x = check_features(x, "in_features", self.in_features)
         filtered = graph_filter(x, resolve_graph(x, graph, edge_weight), self.taps)
         return filtered if self.bias is None else filtered + check_companion("bias", self.bias, filtered)

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from graphact._checks import check_integer, check_positive
-from graphact.graph.divided import AnyGraph
+from graphact.graph.protocol import GraphLike
 from graphact.layers import Layer
 from graphact.nn.base import GraphModule, describe, resolve_graph
 from graphact.nn.filter import GraphFilter
@@ -92,7 +92,7 @@ class GCNN(GraphModule):
         """Draw all parameters anew."""
         reset_children(self)
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(x, graph, edge_weight)
         for bank, activation in zip(self.filters, self.activations, strict=True):
             x = activation(bank(x, graph), graph)
@@ -149,7 +149,7 @@ class FIR(GraphModule):
         """Draw all parameters anew."""
         reset_children(self)
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(x, graph, edge_weight)
         for bank in self.filters:
             x = bank(x, graph)

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from graphact import registry
-from graphact.graph.divided import AnyGraph
+from graphact.graph.protocol import GraphLike
 from graphact.layers import Layer
 from graphact.nn.base import GraphModule, describe
 from graphact.registry import register, unregister
@@ -27,7 +27,7 @@ class PlainModule(GraphModule):
         super().__init__()
         self.module = module
 
-    def forward(self, x: Tensor, graph: AnyGraph | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
         return self.module(x)
 
     def describe(self) -> tuple[Layer, ...]:

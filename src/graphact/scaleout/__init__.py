@@ -1,15 +1,11 @@
 """One graph over many processes, on torch.distributed."""
 
-from graphact.scaleout.agreement import PartitionError
-from graphact.scaleout.assignment import assign_nodes
-from graphact.scaleout.cost import Cost, Exchange, exchanges_of, step_cost
+from graphact.scaleout.cost import Cost, Exchange, Memory, Sizes, exchanges_of, step_cost, step_memory
 from graphact.scaleout.exchange import Traffic
-from graphact.scaleout.memory import Memory, Sizes, step_memory
-from graphact.scaleout.parameters import replicate
-from graphact.scaleout.part import Part, divide
+from graphact.scaleout.partition import Part, assign_nodes, divide
 from graphact.scaleout.partition_files import read_manifest, write_partition
 from graphact.scaleout.partitioned import PartitionedGraph
-from graphact.scaleout.processes import connect, disconnect
+from graphact.scaleout.processes import PartitionError, connect, disconnect, replicate
 from graphact.scaleout.training import ScaleoutSettings, train
 
 __all__ = [

@@ -1,10 +1,11 @@
-"""The halo exchange: every process sends the values that others need of its nodes and gets those that it needs.
+"""The halo exchange: every process sends the values that others need of its nodes and receives those that it needs.
 
-An exchange is begun, work that needs nobody else goes on meanwhile, and the exchange is ended. The gradient takes the
-same way back: ending an exchange backward begins the transposed one, so that it overlaps the same work.
+An exchange is begun, work on the interior goes on meanwhile, and the exchange is ended. The gradient takes the opposite
+way: the backward pass of the end begins the transposed exchange, so that it overlaps the same work.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,46 +50,30 @@ class HaloPlan:
         """How many values arrive."""
         return sum(self.halo_counts)
 
-    def begin(self, x: Tensor) -> "Underway":
-        """Send what others need of the signal ``(..., n, F)``; returns at once."""
+    def begin(self, x: Tensor) -> Callable[[], Tensor]:
+        """Send what others need of the signal ``(..., n, F)``, without waiting.
+
+        Returns a function that waits for the values of the halo, ``(..., h, F)``, owner after owner.
+        """
         ticket = _Ticket(self.send_counts, self.halo_counts, self.group, self.traffic)
         outgoing = x.index_select(-2, self.send).movedim(-2, 0).contiguous()
-        return Underway(_Begin.apply(outgoing, ticket), ticket)
+        # a number without meaning that ties the end of the exchange to its beginning, for autograd
+        token = _Begin.apply(outgoing, ticket)
+        return lambda: _End.apply(token, ticket).movedim(0, -2)
 
 
-@dataclass(frozen=True)
-class Underway:
-    """An exchange that has begun.
-
-    Attributes:
-        token: a number without meaning that ties the end of the exchange to its beginning, for autograd.
-        ticket: the exchange.
-    """
-
-    token: Tensor
-    ticket: "_Ticket"
-
-    def end(self) -> Tensor:
-        """Wait for the values of the halo, ``(..., h, F)``, owner after owner."""
-        return _End.apply(self.token, self.ticket).movedim(0, -2)
-
-
+@dataclass(eq=False)
 class _Ticket:
     """One use of the network, there or back."""
 
-    def __init__(
-        self,
-        send_counts: tuple[int, ...],
-        receive_counts: tuple[int, ...],
-        group: dist.ProcessGroup | None,
-        traffic: Traffic,
-    ) -> None:
-        self.send_counts, self.receive_counts = send_counts, receive_counts
-        self.group, self.traffic = group, traffic
-        self.work: Any = None
-        self.outgoing: Tensor | None = None
-        self.incoming: Tensor | None = None
-        self.turned: _Ticket | None = None
+    send_counts: tuple[int, ...]
+    receive_counts: tuple[int, ...]
+    group: dist.ProcessGroup | None
+    traffic: Traffic
+    work: Any = None
+    outgoing: Tensor | None = None
+    incoming: Tensor | None = None
+    transposed: "_Ticket | None" = None
 
     def start(self, outgoing: Tensor) -> None:
         """Send rows of ``(s, ..., F)``."""
@@ -117,10 +102,10 @@ class _Ticket:
         assert arrived is not None
         return arrived
 
-    def turn(self) -> "_Ticket":
-        """The transposed exchange; who began it ends it."""
-        self.turned = _Ticket(self.receive_counts, self.send_counts, self.group, self.traffic)
-        return self.turned
+    def transpose(self) -> "_Ticket":
+        """The exchange in the opposite direction, which carries the gradient; ended where this one was begun."""
+        self.transposed = _Ticket(self.receive_counts, self.send_counts, self.group, self.traffic)
+        return self.transposed
 
 
 class _Begin(torch.autograd.Function):
@@ -132,8 +117,8 @@ class _Begin(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, token: Tensor) -> tuple[Tensor, None]:
-        assert ctx.ticket.turned is not None
-        return _End.apply(token, ctx.ticket.turned), None
+        assert ctx.ticket.transposed is not None
+        return _End.apply(token, ctx.ticket.transposed), None
 
 
 class _End(torch.autograd.Function):
@@ -144,7 +129,7 @@ class _End(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _Begin.apply(grad, ctx.ticket.turn()), None
+        return _Begin.apply(grad, ctx.ticket.transpose()), None
 
 
 def exchange_rows(rows: Tensor, send_counts: list[int], group: dist.ProcessGroup | None) -> tuple[Tensor, list[int]]:

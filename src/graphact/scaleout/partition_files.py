@@ -10,19 +10,15 @@ from typing import Any
 import numpy as np
 
 from graphact.files import header_digest, write_atomically
-from graphact.scaleout.agreement import PartitionError
-from graphact.scaleout.part import Part
-from graphact.scaleout.pieces import Rows
+from graphact.scaleout.partition import Array, LocalRows, Part
+from graphact.scaleout.processes import PartitionError
 
 FORMAT = "graphact partition"
 VERSION = 1
 MANIFEST = "manifest.json"
-CHUNK = 2**24
-
-Array = np.ndarray[Any, Any]
 
 
-def file_name(rank: int, parts: int) -> str:
+def _file_name(rank: int, parts: int) -> str:
     """The file of one process."""
     return f"part-{rank:05d}-of-{parts:05d}.safetensors"
 
@@ -49,8 +45,8 @@ def write_partition(parts: Iterable[Part], directory: str | os.PathLike[str], *,
         arrays = {
             "known": part.known,
             "owner": part.owner,
-            "pointers": part.rows.pointers,
-            "members": part.rows.members,
+            "pointers": part.rows.rowptr,
+            "members": part.rows.col,
             "weight": part.rows.weight,
             "send": part.send,
             "send_counts": part.send_counts,
@@ -58,7 +54,7 @@ def write_partition(parts: Iterable[Part], directory: str | os.PathLike[str], *,
         if part.rows.diagonal is not None:
             arrays["diagonal"] = part.rows.diagonal
         content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-        name = file_name(part.rank, part.parts)
+        name = _file_name(part.rank, part.parts)
         write_atomically(directory / name, content)
         manifest |= {"parts": part.parts, "nodes": part.total_nodes, "dtype": str(part.rows.weight.dtype)}
         manifest["files"].append(
@@ -66,8 +62,8 @@ def write_partition(parts: Iterable[Part], directory: str | os.PathLike[str], *,
                 "name": name,
                 "bytes": len(content),
                 "sha256": hashlib.sha256(content).hexdigest(),
-                "nodes": len(part.rows.pointers) - 1,
-                "edges": len(part.rows.members),
+                "nodes": len(part.rows.rowptr) - 1,
+                "edges": len(part.rows.col),
                 "halo": int(part.halo_counts.sum()),
                 "sent": len(part.send),
             }
@@ -109,16 +105,16 @@ def read_part(directory: str | os.PathLike[str], rank: int, parts: int) -> Part:
     if manifest["parts"] != parts:
         raise PartitionError(f"{directory} was written for {manifest['parts']} processes, this run has {parts}")
     path = Path(directory) / manifest["files"][rank]["name"]
-    check_file(path, manifest["files"][rank])
-    arrays = map_arrays(path)
-    rows = Rows(arrays["pointers"], arrays["members"], arrays["weight"], arrays.get("diagonal"))
+    _check_file(path, manifest["files"][rank])
+    arrays = _map_arrays(path)
+    rows = LocalRows(arrays["pointers"], arrays["members"], arrays["weight"], arrays.get("diagonal"))
     sends = arrays["send"], arrays["send_counts"]
     part = Part(rank, parts, manifest["nodes"], arrays["known"], arrays["owner"], rows, *sends)
-    check_part(path, part)
+    _check_part(path, part)
     return part
 
 
-def check_file(path: Path, expected: dict[str, Any]) -> None:
+def _check_file(path: Path, expected: dict[str, Any]) -> None:
     """Compare a file with its entry in the manifest."""
     if not path.is_file():
         raise PartitionError(f"{path} is missing")
@@ -126,15 +122,13 @@ def check_file(path: Path, expected: dict[str, Any]) -> None:
     if size != expected["bytes"]:
         found = "truncated" if size < expected["bytes"] else "altered"
         raise PartitionError(f"{path} is {found}: it has {size:,} bytes instead of {expected['bytes']:,}")
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    if digest.hexdigest() != expected["sha256"]:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != expected["sha256"]:
         raise PartitionError(f"{path} has been altered: its SHA-256 differs from the one in the manifest")
 
 
-def map_arrays(path: Path) -> dict[str, Array]:
+def _map_arrays(path: Path) -> dict[str, Array]:
     """The arrays of a file; their memory is that of the file."""
     from safetensors import SafetensorError, safe_open
 
@@ -145,34 +139,34 @@ def map_arrays(path: Path) -> dict[str, Array]:
         raise PartitionError(f"{path} is not a readable safetensors file: {error}") from error
 
 
-def check_part(path: Path, part: Part) -> None:
+def _check_part(path: Path, part: Part) -> None:
     """Compiled code trusts these indices, so nothing may point outside, whoever wrote the file."""
     rows, nodes = part.rows, int((part.owner == part.rank).sum())
     fits = (
         part.known.shape == part.owner.shape
-        and ascending(part.known, below=part.total_nodes)
-        and within(part.owner, part.parts)
-        and rows.pointers.shape == (nodes + 1,)
-        and rows.pointers[0] == 0
-        and rows.pointers[-1] == len(rows.members) == len(rows.weight)
-        and bool((np.diff(rows.pointers) >= 0).all())
-        and within(rows.members, len(part.known))
+        and _ascending(part.known, below=part.total_nodes)
+        and _within(part.owner, part.parts)
+        and rows.rowptr.shape == (nodes + 1,)
+        and rows.rowptr[0] == 0
+        and rows.rowptr[-1] == len(rows.col) == len(rows.weight)
+        and bool((np.diff(rows.rowptr) >= 0).all())
+        and _within(rows.col, len(part.known))
         and bool(np.isfinite(rows.weight).all())
         and (rows.diagonal is None or (rows.diagonal.shape == (nodes,) and bool(np.isfinite(rows.diagonal).all())))
         and part.send_counts.shape == (part.parts,)
-        and within(part.send_counts, len(part.send) + 1)
+        and _within(part.send_counts, len(part.send) + 1)
         and part.send_counts.sum() == len(part.send)
-        and within(part.send, nodes)
+        and _within(part.send, nodes)
     )
     if not fits:
         raise PartitionError(f"{path} does not hold a part of a graph: sizes or indices do not fit together")
 
 
-def within(values: Array, limit: int) -> bool:
+def _within(values: Array, limit: int) -> bool:
     """Whether all values are indices below the limit."""
     return values.size == 0 or (int(values.min()) >= 0 and int(values.max()) < limit)
 
 
-def ascending(values: Array, below: int) -> bool:
+def _ascending(values: Array, below: int) -> bool:
     """Whether all values are different indices in ascending order."""
-    return within(values, below) and bool((np.diff(values) > 0).all())
+    return _within(values, below) and bool((np.diff(values) > 0).all())

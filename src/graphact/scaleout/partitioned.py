@@ -1,8 +1,11 @@
-"""A graph shared among processes."""
+"""A graph distributed over processes; it answers the protocol of a local one."""
 
+import ctypes
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,19 +14,17 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION, check_integer
 from graphact.graph import Graph
-from graphact.graph.divided import DividedGraph, Pass
-from graphact.graph.graph import check_graph, check_signal
-from graphact.scaleout.agreement import size_and_rank, together
-from graphact.scaleout.assignment import METHODS, assign_nodes
+from graphact.graph.graph import check_graph, check_values
+from graphact.graph.protocol import Pass, Walk
 from graphact.scaleout.exchange import HaloPlan, Traffic
-from graphact.scaleout.heap import return_freed_memory
-from graphact.scaleout.part import Part, halo_of, share
+from graphact.scaleout.halo_split import HaloSplit, LocalIndex, split_halo
+from graphact.scaleout.k_hop import split_k_hop
+from graphact.scaleout.partition import METHODS, Method, Part, assign_nodes, part_of
 from graphact.scaleout.partition_files import read_part
-from graphact.scaleout.pieces import Known, Pieces, cut
-from graphact.scaleout.reach import reached
+from graphact.scaleout.processes import communication_device, raise_on_all_ranks, size_and_rank
 
 
-class PartitionedGraph(DividedGraph):
+class PartitionedGraph:
     """The part of a graph that this process holds, and its links to the parts that others hold.
 
     Every module of graphact takes it in the place of a :class:`~graphact.Graph`: ``model(x_local, graph)``, where
@@ -39,7 +40,6 @@ class PartitionedGraph(DividedGraph):
         num_nodes: number n of nodes held here.
         total_nodes: number of nodes of the whole graph.
         nodes: ``(n,)``, the nodes held here, ascending: ``x_local = x[..., graph.nodes, :]``.
-        num_halo: number of nodes held elsewhere that nodes held here hear.
         traffic: what has been exchanged so far, in bytes.
 
     Example:
@@ -65,18 +65,14 @@ class PartitionedGraph(DividedGraph):
             send = torch.from_numpy(part.send.astype(np.int64))
             send_counts, halo_counts = tuple(part.send_counts.tolist()), tuple(part.halo_counts.tolist())
             plan = HaloPlan(send, send_counts, halo_counts, group, self.traffic)
-        self._pieces = cut(Known.of(part.owner, part.rank), [part.rows], plan)
+        self._one_hop = split_halo(LocalIndex.from_owner(part.owner, part.rank), [part.rows], plan)
         self._dtype = torch.from_numpy(part.rows.weight[:0]).dtype
-        self._reached: dict[tuple[int, bool], Pieces] = {}
-        return_freed_memory()
+        self._k_hop: dict[tuple[int, bool], HaloSplit] = {}
+        _return_freed_memory()
 
     @classmethod
     def from_graph(
-        cls,
-        graph: Graph,
-        owner: Tensor | Literal["auto", "metis", "blocks"] = "auto",
-        *,
-        group: dist.ProcessGroup | None = None,
+        cls, graph: Graph, owner: Tensor | Method = "auto", *, group: dist.ProcessGroup | None = None
     ) -> "PartitionedGraph":
         """Take this process's share of a graph that every process has.
 
@@ -93,13 +89,11 @@ class PartitionedGraph(DividedGraph):
         graph = check_graph("graph", graph)
         if graph.dtype in HALF_PRECISION:
             graph = graph.to(dtype=torch.float32)
-        given = together(lambda: assignment(graph, owner, parts, rank), group)
+        owners = raise_on_all_ranks(lambda: _check_owner(graph, owner, parts, rank), group)
         if parts > 1:
-            given = given.to(communication_device(group))
-            dist.broadcast(given, dist.get_global_rank(group, 0) if group is not None else 0, group=group)
-        owners = given.cpu().numpy()
-        halos = [halo_of(graph, owners, other) for other in range(parts)]
-        return cls(share(graph, owners, rank, halos), group).to(graph.device)
+            owners = owners.to(communication_device(group))
+            dist.broadcast(owners, dist.get_global_rank(group, 0) if group is not None else 0, group=group)
+        return cls(part_of(graph, owners.cpu().numpy(), parts, rank), group).to(graph.device)
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, group: dist.ProcessGroup | None = None) -> "PartitionedGraph":
@@ -112,12 +106,12 @@ class PartitionedGraph(DividedGraph):
                 message names it, on every process.
         """
         parts, rank = size_and_rank(group)
-        return cls(together(lambda: read_part(directory, rank, parts), group), group)
+        return cls(raise_on_all_ranks(lambda: read_part(directory, rank, parts), group), group)
 
     @property
     def device(self) -> torch.device:
         """Where the graph is kept."""
-        return self._pieces.needed.device
+        return self._one_hop.needed.device
 
     @property
     def dtype(self) -> torch.dtype:
@@ -127,7 +121,7 @@ class PartitionedGraph(DividedGraph):
     @property
     def num_edges(self) -> int:
         """The number of directed edges to the nodes held here."""
-        return len(self._part.rows.members)
+        return len(self._part.rows.col)
 
     @property
     def num_halo(self) -> int:
@@ -142,7 +136,7 @@ class PartitionedGraph(DividedGraph):
     @property
     def num_near(self) -> int:
         """The number of nodes, here or elsewhere, that nodes with neighbours elsewhere refer to."""
-        return self._pieces.order.numel()
+        return self._one_hop.order.numel()
 
     @property
     def halo_fraction(self) -> float:
@@ -165,8 +159,8 @@ class PartitionedGraph(DividedGraph):
         moved = copy(self)
         moved._dtype = self._dtype if dtype is None else dtype
         place = self.device if device is None else torch.device(device)
-        moved._pieces = self._pieces.to(place, moved._dtype)
-        moved._reached = {key: pieces.to(place, moved._dtype) for key, pieces in self._reached.items()}
+        moved._one_hop = self._one_hop.to(place, moved._dtype)
+        moved._k_hop = {key: split.to(place, moved._dtype) for key, split in self._k_hop.items()}
         moved.nodes = self.nodes.to(place)
         return moved
 
@@ -177,32 +171,38 @@ class PartitionedGraph(DividedGraph):
                 f"x must have the shape (..., n, F) with n = {self.num_nodes}, the nodes that process {self.rank} "
                 f"holds (graph.nodes), got {tuple(x.shape)}"
             )
-        return check_signal(x, self)  # type: ignore[arg-type]
+        return check_values(x, self)
 
-    def hop(self, x: Tensor, function: Pass) -> tuple[Tensor, ...]:
-        """Evaluate ``function(x, graph)``, which looks one hop far, with one exchange between the processes."""
-        return self._pieces.run(self.check_signal(x), function)
+    def one_hop(self, x: Tensor, pass_: Pass, *arguments: Any) -> tuple[Tensor, ...]:
+        """Evaluate ``pass_(x, graph, *arguments)`` with one exchange between the processes."""
+        return self._one_hop.run(x, lambda y, graph: pass_(y, graph, *arguments))
 
-    def reach(self, x: Tensor, hops: int, closed: bool, function: Pass) -> tuple[Tensor, ...]:
-        """Evaluate ``function(x, *graphs)`` with one exchange; in graph k the neighbours are those k hops away."""
-        return self._pieces_reaching(hops, closed).run(self.check_signal(x), function)
+    def k_hop(
+        self, x: Tensor, hops: int, closed: bool, term: Callable[[Tensor, Any], Tensor], walk: Walk | None = None
+    ) -> tuple[Tensor, ...]:
+        """Evaluate a function over the neighbours 1..hops hops away, with one exchange for all of them.
+
+        A walk leads through nodes held elsewhere, so ``walk`` does not apply here.
+        """
+        del walk
+        return self._split(hops, closed).run(x, lambda y, *graphs: tuple(term(y, graph) for graph in graphs))
 
     def reach_size(self, hops: int, closed: bool = False) -> tuple[int, int]:
         """How many values this process sends and receives in an exchange that reaches ``hops`` hops."""
-        plan = self._pieces_reaching(hops, closed).plan
+        plan = self._split(hops, closed).plan
         return (0, 0) if plan is None else (plan.send.numel(), plan.num_halo)
 
-    def _pieces_reaching(self, hops: int, closed: bool) -> Pieces:
+    def _split(self, hops: int, closed: bool) -> HaloSplit:
         check_integer("hops", hops, minimum=1)
         if hops == 1 and not closed:
-            return self._pieces
-        if (hops, closed) not in self._reached:
-            pieces = together(lambda: reached(self._part, self._pieces.plan, hops, closed), self.group)
-            self._reached[hops, closed] = pieces.to(self.device, self._dtype)
-        return self._reached[hops, closed]
+            return self._one_hop
+        if (hops, closed) not in self._k_hop:
+            split = raise_on_all_ranks(lambda: split_k_hop(self._part, self._one_hop.plan, hops, closed), self.group)
+            self._k_hop[hops, closed] = split.to(self.device, self._dtype)
+        return self._k_hop[hops, closed]
 
 
-def assignment(graph: Graph, owner: Any, parts: int, rank: int) -> Tensor:
+def _check_owner(graph: Graph, owner: Any, parts: int, rank: int) -> Tensor:
     """The process of each node as int64; where a method is named, the first process computes it."""
     if isinstance(owner, str):
         if owner not in METHODS:
@@ -218,8 +218,7 @@ def assignment(graph: Graph, owner: Any, parts: int, rank: int) -> Tensor:
     return owner.to(torch.int64)
 
 
-def communication_device(group: dist.ProcessGroup | None) -> torch.device:
-    """Where tensors must be to be sent."""
-    return (
-        torch.device("cuda", torch.cuda.current_device()) if dist.get_backend(group) == "nccl" else torch.device("cpu")
-    )
+def _return_freed_memory() -> None:
+    """Give freed memory back to the system where the C library can; building a part needs twice what it keeps."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -14,11 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer, check_positive
-from graphact.scaleout.agreement import size_and_rank, together
-from graphact.scaleout.checkpoint import restore_checkpoint, write_checkpoint
-from graphact.scaleout.parameters import replicate
 from graphact.scaleout.partitioned import PartitionedGraph
-from graphact.scaleout.witness import Witness, tell_what_happened
+from graphact.scaleout.processes import all_gather, raise_on_all_ranks, replicate, size_and_rank
+from graphact.scaleout.recovery import RankStatus, describe_restart, restore_checkpoint, write_checkpoint
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -114,15 +111,15 @@ def train(
     settings = settings or ScaleoutSettings()
     run = _Run(model, graph, inputs, targets, loss, train_nodes, settings)
     path = None if checkpoint is None else Path(checkpoint)
-    witness = Witness(path, graph.rank)
-    notes = run.everybodys(witness.last_words())
+    status = RankStatus(path, graph.rank)
+    statuses = all_gather(status.previous_status(), graph.group)
     losses = run.resume(path)
-    happened = tell_what_happened(notes, settings.epochs)
-    if happened and graph.rank == 0:
-        say(f"{happened}. {restart_words()}{resume_words(notes, len(losses), settings.epochs)}")
-    with witness:
+    restart = describe_restart(statuses, len(losses), settings.epochs)
+    if restart and graph.rank == 0:
+        say(restart)
+    with status:
         for epoch in range(len(losses) + 1, settings.epochs + 1):
-            witness.begins(epoch)
+            status.begin_epoch(epoch)
             losses.append(run.step())
             if not math.isfinite(losses[-1]):
                 raise ValueError(f"the loss is {losses[-1]} in epoch {epoch}: try a smaller learning_rate")
@@ -148,7 +145,7 @@ class _Run:
         settings: ScaleoutSettings,
     ) -> None:
         self.model, self.graph, self.inputs, self.targets, self.train_nodes = model, graph, inputs, targets, train_nodes
-        self.loss = together(lambda: self._check(loss), graph.group)
+        self.loss = raise_on_all_ranks(lambda: self._check(loss), graph.group)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, betas=settings.betas)
         self.replicated = model
         self.total = self._sum(torch.tensor(float(targets.numel()), dtype=torch.float64, device=inputs.device))
@@ -168,18 +165,10 @@ class _Run:
         check_choice("loss", loss, tuple(LOSSES))
         return LOSSES[loss]
 
-    def everybodys(self, value: Any) -> list[Any]:
-        """What each process says."""
-        processes = size_and_rank(self.graph.group)[0]
-        values: list[Any] = [value] * processes
-        if processes > 1:
-            dist.all_gather_object(values, value, group=self.graph.group)
-        return values
-
     def resume(self, path: Path | None) -> list[float]:
         """Go on from the checkpoint of the first process, if there is one; return the losses so far."""
         mine = path.read_bytes() if path is not None and self.graph.rank == 0 and path.is_file() else None
-        content = self.everybodys(mine)[0]
+        content = all_gather(mine, self.graph.group)[0]
         losses: list[float] = []
         if content is not None and path is not None:
             losses = restore_checkpoint(path, content, self.model, self.optimizer)
@@ -201,18 +190,3 @@ class _Run:
         if size_and_rank(self.graph.group)[0] > 1:
             dist.all_reduce(value, group=self.graph.group)
         return value.item()
-
-
-def restart_words() -> str:
-    """Which start this is, where torchrun counts them."""
-    count, most = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")
-    return f"All processes were started again (restart {count} of at most {most}). " if count != "0" else ""
-
-
-def resume_words(notes: list[dict[str, Any] | None], done: int, epochs: int) -> str:
-    """From where training goes on, and what is computed again."""
-    reached = max((note["epoch"] for note in notes if note is not None), default=0)
-    if done == 0:
-        return "There is no checkpoint yet: training begins anew"
-    again = f"epochs {done + 1} to {reached} are computed again" if reached > done else "nothing is computed again"
-    return f"Training goes on from the checkpoint after epoch {done} of {epochs}; {again}"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from graphact._plain_checks import check_choice
+from graphact._checks import check_choice
 from graphact.agents.messages import Array
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from graphact._plain_checks import check_choice, check_integer, check_positive
+from graphact._checks import check_choice, check_integer, check_positive
 from graphact.agents.learning.objectives import check_objective
 
 ALGORITHMS = ("d-psgd", "gradient-tracking", "push-pull")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graphact._plain_checks import check_integer
+from graphact._checks import check_integer
 from graphact.agents.counters import Counters
 from graphact.agents.deployment import Deployment
 from graphact.agents.faults import Faults

@@ -1,6 +1,6 @@
 """Opening a transport by its name."""
 
-from graphact._plain_checks import check_choice
+from graphact._checks import check_choice
 from graphact.agents.addresses import Addresses
 from graphact.agents.links import Links
 from graphact.agents.transports.base import Transport

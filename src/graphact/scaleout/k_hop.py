@@ -1,7 +1,6 @@
-"""The neighbours several hops away, found together by processes of which none knows the whole graph."""
+"""The neighbours several hops away, found by processes of which none holds the whole graph."""
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -10,37 +9,35 @@ import torch.distributed as dist
 
 from graphact.graph.patterns import MOST_WALKS
 from graphact.scaleout.exchange import HaloPlan, exchange_rows
-from graphact.scaleout.part import Part
-from graphact.scaleout.pieces import Known, Pieces, Rows, cut
-
-Array = np.ndarray[Any, Any]
+from graphact.scaleout.halo_split import HaloSplit, LocalIndex, split_halo
+from graphact.scaleout.partition import Array, LocalRows, Part
 
 
-def reached(part: Part, plan: HaloPlan | None, hops: int, closed: bool) -> Pieces:
-    """Pieces whose k-th graphs hold the neighbours that walks of k edges lead to, k = 1..hops.
+def split_k_hop(part: Part, plan: HaloPlan | None, hops: int, closed: bool) -> HaloSplit:
+    """A split whose k-th graphs hold the neighbours that walks of k edges lead to, k = 1..hops.
 
     The lists grow hop by hop: those of hop k + 1 are the lists of hop k of all neighbours, of which the neighbours held
     elsewhere send theirs. One exchange of values then serves all hops.
     """
-    one_hop = matrix_of(part, closed)
-    names, owners = part.known.astype(np.int64), part.owner.astype(np.int64)
+    one_hop = _pattern(part, closed)
+    nodes, owner = part.known.astype(np.int64), part.owner.astype(np.int64)
     lists = [one_hop]
     for hop in range(2, hops + 1):
-        names, owners, columns, beyond = next_lists(part, plan, lists[-1], names, owners)
-        lists = [widen(rows, columns, len(names)) for rows in lists]
-        check_walks(one_hop, beyond, hop, plan)
+        nodes, owner, columns, beyond = _next_lists(part, plan, lists[-1], nodes, owner)
+        lists = [_widen(rows, columns, len(nodes)) for rows in lists]
+        _check_walks(one_hop, beyond, hop, plan)
         lists.append((one_hop @ beyond).astype(bool))
     for rows in lists:
         rows.sort_indices()
-    sets = [Rows(rows.indptr, rows.indices, np.ones(rows.nnz, part.rows.weight.dtype), None) for rows in lists]
-    return cut(Known.of(owners, part.rank), sets, plan_for(part, plan, names, owners))
+    sets = [LocalRows(rows.indptr, rows.indices, np.ones(rows.nnz, part.rows.weight.dtype), None) for rows in lists]
+    return split_halo(LocalIndex.from_owner(owner, part.rank), sets, _plan(part, plan, nodes, owner))
 
 
-def matrix_of(part: Part, closed: bool) -> scipy.sparse.csr_array:
+def _pattern(part: Part, closed: bool) -> scipy.sparse.csr_array:
     """The pattern of the rows held here, over the known nodes."""
-    nodes, known = len(part.rows.pointers) - 1, len(part.known)
-    ones = np.ones(len(part.rows.members), bool)
-    rows = scipy.sparse.csr_array((ones, part.rows.members, part.rows.pointers), shape=(nodes, known))
+    nodes, known = len(part.rows.rowptr) - 1, len(part.known)
+    ones = np.ones(len(part.rows.col), bool)
+    rows = scipy.sparse.csr_array((ones, part.rows.col, part.rows.rowptr), shape=(nodes, known))
     if closed:
         held = np.flatnonzero(part.owner == part.rank)
         itself = scipy.sparse.csr_array((np.ones(nodes, bool), held, np.arange(nodes + 1)), shape=(nodes, known))
@@ -48,8 +45,8 @@ def matrix_of(part: Part, closed: bool) -> scipy.sparse.csr_array:
     return rows
 
 
-def next_lists(
-    part: Part, plan: HaloPlan | None, rows: scipy.sparse.csr_array, names: Array, owners: Array
+def _next_lists(
+    part: Part, plan: HaloPlan | None, rows: scipy.sparse.csr_array, nodes: Array, owner: Array
 ) -> tuple[Array, Array, Array, scipy.sparse.csr_array]:
     """The lists of all known nodes: those held here, and those that their owners send.
 
@@ -58,26 +55,25 @@ def next_lists(
     """
     lengths, entries = np.diff(rows.indptr), rows.indices
     held = part.owner == part.rank
-    pairs = np.stack([names[entries], owners[entries]], axis=1)
+    pairs = np.stack([nodes[entries], owner[entries]], axis=1)
     if plan is None:
         halo_lengths, halo_pairs = np.empty(0, np.int64), np.empty((0, 2), np.int64)
     else:
-        halo_lengths, halo_pairs = send_lists(plan, rows, pairs)
-    everything = np.concatenate([np.stack([names, owners], axis=1), halo_pairs])
-    all_names, first = np.unique(everything[:, 0], return_index=True)
-    all_owners = everything[first, 1]
+        halo_lengths, halo_pairs = _send_lists(plan, rows, pairs)
+    everything = np.concatenate([np.stack([nodes, owner], axis=1), halo_pairs])
+    all_nodes, first = np.unique(everything[:, 0], return_index=True)
     position = np.empty(len(part.known), np.int64)  # of each known node's list, among held ones, then the halo
     position[held] = np.arange(len(lengths))
-    position[~held] = len(lengths) + Known.of(part.owner, part.rank).halo_position[~held]
-    pointers = np.concatenate([[0], np.cumsum(np.concatenate([lengths, halo_lengths]))])
-    columns = np.searchsorted(all_names, np.concatenate([pairs[:, 0], halo_pairs[:, 0]]))
+    position[~held] = len(lengths) + LocalIndex.from_owner(part.owner, part.rank).halo_position[~held]
+    rowptr = np.concatenate([[0], np.cumsum(np.concatenate([lengths, halo_lengths]))])
+    columns = np.searchsorted(all_nodes, np.concatenate([pairs[:, 0], halo_pairs[:, 0]]))
     stacked = scipy.sparse.csr_array(
-        (np.ones(len(columns), bool), columns, pointers), shape=(len(pointers) - 1, len(all_names))
+        (np.ones(len(columns), bool), columns, rowptr), shape=(len(rowptr) - 1, len(all_nodes))
     )
-    return all_names, all_owners, np.searchsorted(all_names, names), stacked[position]
+    return all_nodes, everything[first, 1], np.searchsorted(all_nodes, nodes), stacked[position]
 
 
-def send_lists(plan: HaloPlan, rows: scipy.sparse.csr_array, pairs: Array) -> tuple[Array, Array]:
+def _send_lists(plan: HaloPlan, rows: scipy.sparse.csr_array, pairs: Array) -> tuple[Array, Array]:
     """Send the lists of the nodes that others hear; return the lengths and entries of the lists that come."""
     device = plan.send.device
     send = plan.send.cpu().numpy()
@@ -91,15 +87,15 @@ def send_lists(plan: HaloPlan, rows: scipy.sparse.csr_array, pairs: Array) -> tu
     return arrived.cpu().numpy(), entries.cpu().numpy()
 
 
-def widen(rows: scipy.sparse.csr_array, columns: Array, width: int) -> scipy.sparse.csr_array:
+def _widen(rows: scipy.sparse.csr_array, columns: Array, width: int) -> scipy.sparse.csr_array:
     """The same lists over more nodes."""
     return scipy.sparse.csr_array((rows.data, columns[rows.indices], rows.indptr), shape=(rows.shape[0], width))
 
 
-def check_walks(
+def _check_walks(
     one_hop: scipy.sparse.csr_array, beyond: scipy.sparse.csr_array, hop: int, plan: HaloPlan | None
 ) -> None:
-    """Refuse lists that would not fit into memory, on all processes if on any."""
+    """Raise if the lists would not fit into memory, on all processes if on any."""
     at_most = int(np.diff(beyond.indptr).astype(np.int64)[one_hop.indices].sum())
     if plan is not None:
         most = torch.tensor(at_most, device=plan.send.device)
@@ -112,13 +108,13 @@ def check_walks(
         )
 
 
-def plan_for(part: Part, plan: HaloPlan | None, names: Array, owners: Array) -> HaloPlan | None:
-    """Ask the owners for the values of all these nodes, and hear what others ask for."""
+def _plan(part: Part, plan: HaloPlan | None, nodes: Array, owner: Array) -> HaloPlan | None:
+    """Ask the owners for the values of all these nodes, and learn which values others ask for."""
     if plan is None:
         return None
-    wanted = np.lexsort((names, owners))
-    wanted = wanted[owners[wanted] != part.rank]
-    halo_counts = np.bincount(owners[wanted], minlength=part.parts).tolist()
-    asked, send_counts = exchange_rows(torch.from_numpy(names[wanted]).to(plan.send.device), halo_counts, plan.group)
+    wanted = np.lexsort((nodes, owner))
+    wanted = wanted[owner[wanted] != part.rank]
+    halo_counts = np.bincount(owner[wanted], minlength=part.parts).tolist()
+    asked, send_counts = exchange_rows(torch.from_numpy(nodes[wanted]).to(plan.send.device), halo_counts, plan.group)
     send = torch.from_numpy(np.searchsorted(part.nodes, asked.cpu().numpy())).to(plan.send.device)
     return HaloPlan(send, tuple(send_counts), tuple(halo_counts), plan.group, plan.traffic)

@@ -1,0 +1,67 @@
+"""How many files of graphact a reader opens to follow one forward pass.
+
+    python benchmarks/files_visited.py            one line for each activation
+    python benchmarks/files_visited.py --list     with the files, in the order of the first call into each
+
+Counts the distinct files in which a Python function is called during a forward pass in eager mode on the CPU. Exit code
+1 if an activation takes more than 12.
+"""
+
+import argparse
+import itertools
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+import graphact
+
+MOST_FILES = 12
+HOPS = 2
+ROOT = Path(graphact.__file__).parent
+
+
+def files_visited(function: Callable[[], Any]) -> tuple[list[str], int]:
+    """The files of graphact that a call visits, in the order of the first visit, and how often the file changes."""
+    visits: list[str] = []
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(f"{ROOT}{os.sep}"):
+            visits.append(os.path.relpath(path, ROOT))
+
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    changes = sum(a != b for a, b in itertools.pairwise(visits))
+    return list(dict.fromkeys(visits)), changes
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--list", action="store_true", help="print the files")
+    options = parser.parse_args()
+    graph = graphact.Graph.stochastic_block_model([10, 10], 0.8, 0.1).normalize("spectral")
+    x = torch.randn(4, graph.num_nodes, 3)
+    most = 0
+    for name in graphact.nn.ACTIVATIONS:
+        activation = graphact.nn.make_activation(name, hops=HOPS, features=x.size(-1))
+        activation(x, graph)  # compiles, and finds the neighbours of several hops
+        files, changes = files_visited(lambda: activation(x, graph))
+        most = max(most, len(files))
+        sys.stdout.write(f"{name:<12} {len(files):3} files, {changes:3} changes of file\n")
+        if options.list:
+            sys.stdout.writelines(f"    {file}\n" for file in files)
+    if most > MOST_FILES:
+        sys.stdout.write(f"an activation visits {most} files, more than {MOST_FILES}\n")
+    return int(most > MOST_FILES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

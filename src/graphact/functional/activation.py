@@ -1,0 +1,180 @@
+"""Activations that mix a pointwise term with a function of the neighbours 1..K hops away."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphact._checks import check_companion, check_tensor
+from graphact.functional.neighborhood import (
+    AnyOperation,
+    Parameters,
+    check_operation,
+    evaluate,
+    fused_neighbor_pass,
+    shift_pass,
+)
+from graphact.graph import Graph
+from graphact.graph.graph import check_signal
+from graphact.graph.protocol import GraphLike
+from graphact.kernels import gradients
+from graphact.kernels.mixing import mix_terms
+from graphact.operations import MAX, MIN, Operation
+
+
+def graph_adaptive(
+    x: Tensor,
+    graph: GraphLike,
+    beta: Tensor | float,
+    weights: Tensor,
+    op: AnyOperation = "max",
+    *,
+    gamma: float | Tensor = 0.1,
+    parameters: Parameters | None = None,
+    closed: bool = False,
+) -> Tensor:
+    r"""Graph-adaptive activation, definitions 3 and 6 of the paper.
+
+    The signal is shifted k = 1..K times, a nonlinear function is taken over each node's neighbours, and the results
+    are mixed:
+
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k\, f(\{[S^k x]_j : j \in \mathcal{N}_i\})
+
+    Every term needs values of direct neighbours only.
+
+    Args:
+        x: signal.
+        graph: the graph.
+        beta: weight of the pointwise term.
+        weights: the weights h of the K hops, shared by all features or one for each.
+        op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"`` (see :func:`neighborhood_max` and its kin), or a function
+            as :func:`neighborhood_apply` takes it.
+        gamma: width of the Gaussian, for ``op="kernel"``.
+        parameters: the parameters of an :class:`~graphact.operations.Operation`, by name; those it starts from when
+            left out.
+        closed: count the node itself among its neighbours.
+
+    Shapes:
+        x: ``(..., N, F)``; weights: ``(K,)`` or ``(K, F)``; result: ``(..., N, F)``.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type, shape, dtype or device, or op is unknown.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> x = torch.tensor([[1.0], [-2.0], [4.0]])
+        >>> graphact.functional.graph_adaptive(x, path, beta=1.0, weights=torch.tensor([0.5]), op="max").squeeze()
+        tensor([ 3.5000, -1.0000,  6.5000])
+    """
+    x = check_signal(x, graph)
+    beta, weights = check_coefficients(beta, weights, x)
+    operation, parameters = check_operation(op, gamma, parameters)
+    return mix(x, adaptive_terms(x, graph, operation, parameters, len(weights), closed), beta, weights)
+
+
+def adaptive_terms(
+    x: Tensor, graph: GraphLike, op: Operation, parameters: Parameters, hops: int, closed: bool
+) -> list[Tensor]:
+    """The function of S x, ..., S^K x; one pass over the neighbours of S^k x gives S^(k + 1) x, too."""
+    (shifted,) = graph.one_hop(x, shift_pass)
+    terms = []
+    for k in range(1, hops + 1):
+        term, *following = graph.one_hop(shifted, fused_neighbor_pass, op, parameters, closed, k < hops)
+        terms.append(term)
+        shifted = following[0] if following else shifted
+    return terms
+
+
+def localized(
+    x: Tensor,
+    graph: GraphLike,
+    beta: Tensor | float,
+    weights: Tensor,
+    op: AnyOperation = "max",
+    *,
+    gamma: float | Tensor = 0.1,
+    parameters: Parameters | None = None,
+    closed: bool = False,
+) -> Tensor:
+    r"""Localized activation of Ruiz et al., equation (6) of the paper.
+
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k\, f(\{x_j : j \in \mathcal{N}_i^k\})
+
+    The k-hop neighbours :math:`\mathcal{N}_i^k` are the pattern of the k-th power of the adjacency: the nodes that
+    walks of exactly k edges lead to (for k = 2 usually the node itself, too). Edge weights play no part, and beyond
+    one hop a node needs values of nodes it does not hear.
+
+    Args:
+        x: signal.
+        graph: the graph.
+        beta: weight of the pointwise term.
+        weights: the weights h of the K hops, shared by all features or one for each.
+        op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"``, or a function as :func:`neighborhood_apply` takes it.
+        gamma: width of the Gaussian, for ``op="kernel"``.
+        parameters: the parameters of an :class:`~graphact.operations.Operation`, by name; those it starts from when
+            left out.
+        closed: let walks rest, so that the k-hop neighbours are all nodes within k hops.
+
+    Shapes:
+        x: ``(..., N, F)``; weights: ``(K,)`` or ``(K, F)``; result: ``(..., N, F)``.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type, shape, dtype or device, or op is unknown.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> x = torch.tensor([[1.0], [-2.0], [4.0]])
+        >>> graphact.functional.localized(x, path, beta=1.0, weights=torch.tensor([1.0, 10.0]), op="max").squeeze()
+        tensor([ 39., -16.,  42.])
+    """
+    x = check_signal(x, graph)
+    beta, weights = check_coefficients(beta, weights, x)
+    operation, parameters = check_operation(op, gamma, parameters)
+    term = partial(evaluate, op=operation, parameters=parameters)
+    walk = partial(iterated_extremes, op=operation.name) if operation in (MAX, MIN) else None
+    return mix(x, graph.k_hop(x, len(weights), closed, term, walk), beta, weights)
+
+
+def iterated_extremes(x: Tensor, graph: Graph, hops: int, closed: bool, op: str) -> list[Tensor]:
+    """Maxima (minima) over 1..hops hops: the one-hop maximum taken again and again.
+
+    Which node was selected is handed on, so that ties go to the lowest index, and a neighbour without neighbours is
+    left out rather than counted as zero.
+    """
+    selected, terms = None, []
+    for _ in range(hops):
+        values, selected = gradients.select(x, selected, graph.incoming, op, closed)
+        terms.append(values)
+    return terms
+
+
+def check_coefficients(beta: Any, weights: Any, x: Tensor) -> tuple[Tensor | float, Tensor]:
+    """Return beta as a scalar and weights as ``(K,)`` or ``(K, F)``, both in the precision of ``x``."""
+    if isinstance(beta, Tensor):
+        if beta.numel() != 1:
+            raise ValueError(f"beta must be a scalar, got the shape {tuple(beta.shape)}")
+        if beta.dtype != x.dtype or beta.device != x.device:
+            beta = check_companion("beta", beta, x)
+    elif isinstance(beta, bool) or not isinstance(beta, (int, float)):
+        raise TypeError(f"beta must be a number or a scalar tensor, got {type(beta).__name__}")
+    if not isinstance(weights, Tensor) or weights.dtype != x.dtype or weights.device != x.device:
+        weights = check_companion("weights", check_tensor("weights", weights), x)
+    fits = weights.dim() == 1 or (weights.dim() == 2 and weights.size(1) == x.size(-1))
+    if not fits or weights.size(0) == 0:
+        raise ValueError(
+            f"weights must have the shape (K,) or (K, F) with K at least 1 and F = {x.size(-1)}, "
+            f"the features of x, got {tuple(weights.shape)}"
+        )
+    return beta, weights
+
+
+def mix(x: Tensor, terms: Sequence[Tensor], beta: Tensor | float, weights: Tensor) -> Tensor:
+    """``beta * ReLU(x) + sum_k weights[k] * terms[k]``, as the mixture of a single replica."""
+    if not isinstance(beta, Tensor):
+        beta = torch.tensor(beta, dtype=x.dtype, device=x.device)
+    values = [term.unsqueeze(0) for term in terms]
+    return mix_terms(x.unsqueeze(0), values, beta.reshape(1), weights.unsqueeze(0)).squeeze(0)

@@ -1,0 +1,73 @@
+"""What the mathematics asks of a graph, whether one process holds all of it or only some nodes."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from graphact.graph.graph import Graph
+    from graphact.graph.neighborhoods import Neighborhoods
+
+Pass = Callable[..., tuple[Tensor, ...]]
+
+
+class NeighborLists(Protocol):
+    """Neighbour lists in both directions; a :class:`~graphact.Graph` has them, and so do its k-hop patterns."""
+
+    @property
+    def incoming(self) -> "Neighborhoods":
+        """For every node, the neighbours that it hears."""
+
+    @property
+    def outgoing(self) -> "Neighborhoods":
+        """For every node, the nodes that hear it."""
+
+
+class Walk(Protocol):
+    """All terms 1..hops of a function over several hops, from the one-hop lists of a whole graph alone."""
+
+    def __call__(self, x: Tensor, graph: "Graph", hops: int, closed: bool) -> Sequence[Tensor]:
+        """Evaluate the terms."""
+
+
+class GraphLike(Protocol):
+    """A graph with the signals ``(..., N, F)`` of the N nodes that this process holds.
+
+    The functions of :mod:`graphact.functional` are passes over the neighbour lists of a local
+    :class:`~graphact.Graph`. They hand them to the graph that they were called with: a local graph applies a pass to
+    itself; a distributed one applies it to local graphs that hold every value the pass needs.
+    """
+
+    @property
+    def num_nodes(self) -> int:
+        """The number N of nodes held here."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the graph is kept."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The floating-point type of the weights."""
+
+    def check_signal(self, x: Any) -> Tensor:
+        """Return ``x`` if it is a signal on the nodes held here; passes rely on it."""
+
+    def one_hop(self, x: Tensor, pass_: Pass, *arguments: Any) -> tuple[Tensor, ...]:
+        """Evaluate ``pass_(x, graph, *arguments)``, which reads values of one-hop neighbours."""
+
+    def k_hop(
+        self, x: Tensor, hops: int, closed: bool, term: Callable[[Tensor, Any], Tensor], walk: Walk | None = None
+    ) -> Sequence[Tensor]:
+        """Evaluate a function over the neighbours that walks of 1..hops edges lead to.
+
+        Args:
+            x: checked signal.
+            hops: the largest number of hops.
+            closed: let walks rest.
+            term: ``term(x, lists)`` evaluates the function over :class:`NeighborLists`.
+            walk: gives the same terms one hop after another, for functions that allow it; used where all nodes of a
+                walk are held here, since the lists of several hops are then not needed.
+        """
