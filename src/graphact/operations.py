@@ -4,6 +4,7 @@ An operation maps the values of a node and of its d neighbours to one value for 
 guarantees and agents look operations up here by name; torch is imported only where a tensor comes in.
 """
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -62,6 +63,16 @@ class Operation:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
         object.__setattr__(self, "arguments", argument_names(self.function, self.parameters))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Operation":
+        if OPERATIONS.get(self.name) is self:
+            return self  # interpreters find an operation by identity, so copies of a module share it
+        return Operation(self.name, copy.deepcopy(self.function, memo), self.parameters, self.empty)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if OPERATIONS.get(self.name) is self:
+            return find_operation, (self.name,)
+        return Operation, (self.name, self.function, dict(self.parameters), self.empty)
 
     @property
     def is_built_in(self) -> bool:

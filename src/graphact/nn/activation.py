@@ -12,7 +12,7 @@ from graphact.graph.protocol import GraphLike
 from graphact.layers import HopMixture as HopMixtureLayer
 from graphact.layers import Layer, Pointwise, Reads
 from graphact.nn.base import GraphModule, check_features, resolve_graph
-from graphact.operations import Operation, register_operation
+from graphact.operations import OPERATIONS, Operation, register_operation
 
 
 class ReLU(GraphModule):
@@ -64,6 +64,8 @@ class HopMixture(GraphModule):
         self.beta = nn.Parameter(torch.empty(()))
         shape = (self.hops,) if self.features is None else (self.hops, self.features)
         self.weights = nn.Parameter(torch.empty(shape))
+        known = OPERATIONS.get(self.operation.name) is self.operation
+        self.op = self.operation.name if known else self.operation.function  # a module is registered, and trained
         self.initial = check_options(self.operation, options)
         self.learned = tuple(name for name in self.initial if options.get(f"learn_{name}"))
         for name in self.initial:

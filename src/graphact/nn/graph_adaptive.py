@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphact.functional import graph_adaptive
 from graphact.nn.activation import HopMixture
-from graphact.operations import KERNEL, MAX, MEDIAN, OPERATIONS, Operation, as_operation
+from graphact.operations import KERNEL, MAX, MEDIAN, Operation, as_operation
 
 
 class GraphAdaptive(HopMixture):
@@ -54,12 +54,6 @@ class GraphAdaptive(HopMixture):
     ) -> None:
         vars(self)["operation"] = as_operation(op)
         super().__init__(hops, features, closed, **options)
-
-    @property
-    def op(self) -> str | Callable[..., Tensor]:
-        """The operation: its name, or the function where it is known by none."""
-        known = OPERATIONS.get(self.operation.name) is self.operation
-        return self.operation.name if known else self.operation.function
 
     def config(self) -> dict[str, Any]:
         is_given = "operation" in vars(self)
