@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphact._checks import check_companion, check_tensor
-from graphact.kernels.mixing import mix_terms
+from graphact.kernels import autograd
 
 
 def check_coefficients(beta: Any, weights: Any, x: Tensor) -> tuple[Tensor | float, Tensor]:
@@ -33,4 +33,4 @@ def mix(x: Tensor, terms: Sequence[Tensor], beta: Tensor | float, weights: Tenso
     if not isinstance(beta, Tensor):
         beta = torch.tensor(beta, dtype=x.dtype, device=x.device)
     values = [term.unsqueeze(0) for term in terms]
-    return mix_terms(x.unsqueeze(0), values, beta.reshape(1), weights.unsqueeze(0)).squeeze(0)
+    return autograd.mix(x.unsqueeze(0), values, beta.reshape(1), weights.unsqueeze(0)).squeeze(0)

@@ -6,7 +6,7 @@ from graphact._checks import HALF_PRECISION
 from graphact.functional.neighborhood import Operation, gaussian, neighborhood
 from graphact.functional.shift import shift
 from graphact.graph.graph import Graph
-from graphact.kernels import gradients
+from graphact.kernels import autograd
 
 
 def hop(
@@ -21,7 +21,7 @@ def hop(
     if callable(op) or graph.weight.requires_grad or (shifting and halved):
         value = neighborhood(x, graph, op, gamma=gamma, closed=closed)
         return (value, shift(x, graph)) if shifting else (value,)
-    value, shifted = gradients.hop(x, graph, op, closed, shifting)
+    value, shifted = autograd.fused_neighbor_pass(x, graph, op, closed, shifting)
     if op == "kernel":
         value = gaussian(value, gamma, x)
     if not shifting:

@@ -14,7 +14,7 @@ from graphact.functional.neighborhood import (
 )
 from graphact.graph.divided import AnyGraph, DividedGraph, check_on_any_graph
 from graphact.graph.graph import Graph
-from graphact.kernels import gradients
+from graphact.kernels import autograd
 
 
 def localized(
@@ -85,7 +85,7 @@ def _extremes(x: Tensor, graph: Graph, op: Operation, hops: int, closed: bool) -
     assert isinstance(op, str)
     chosen, terms = None, []
     for _ in range(hops):
-        values, chosen = gradients.select(x, chosen, graph.incoming, op, closed)
+        values, chosen = autograd.select(x, chosen, graph.incoming, op, closed)
         terms.append(values)
     return terms
 
@@ -98,4 +98,4 @@ def _over_pattern(x: Tensor, graph: Graph, op: Operation, hops: int, gamma: floa
         return evaluate_kernel(x, pattern, turned, gamma)
     if callable(op):
         return evaluate_function(x, pattern, op, closed=False)
-    return gradients.select(x, None, pattern, op, False)[0]
+    return autograd.select(x, None, pattern, op, False)[0]

@@ -11,7 +11,7 @@ from graphact._checks import check_companion, check_positive
 from graphact.graph import Neighborhoods
 from graphact.graph.divided import AnyGraph, DividedGraph
 from graphact.graph.graph import check_graph, check_signal
-from graphact.kernels import gradients
+from graphact.kernels import autograd
 from graphact.kernels.reference import gather_nodes
 
 NeighborhoodFunction = Callable[[Tensor], Tensor] | Callable[[Tensor, Tensor], Tensor]
@@ -146,12 +146,12 @@ def neighborhood(
         return evaluate_kernel(x, graph.incoming, graph.outgoing, gamma)
     if callable(op):
         return evaluate_function(x, graph.incoming, op, closed)
-    return gradients.select(x, None, graph.incoming, op, closed)[0]
+    return autograd.select(x, None, graph.incoming, op, closed)[0]
 
 
 def evaluate_kernel(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods, gamma: float | Tensor) -> Tensor:
     """The Gaussian kernel over given neighbour lists."""
-    return gaussian(gradients.spread(x, incoming, outgoing), gamma, x)
+    return gaussian(autograd.sum_sq_diff(x, incoming, outgoing), gamma, x)
 
 
 def gaussian(spread: Tensor, gamma: float | Tensor, x: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from torch import Tensor
 from graphact._checks import HALF_PRECISION
 from graphact.graph.divided import AnyGraph, DividedGraph
 from graphact.graph.graph import check_graph, check_signal
-from graphact.kernels import gradients
+from graphact.kernels import autograd
 
 
 def shift(x: Tensor, graph: AnyGraph) -> Tensor:
@@ -35,6 +35,6 @@ def shift(x: Tensor, graph: AnyGraph) -> Tensor:
     graph = check_graph("graph", graph)
     x = check_signal(x, graph)
     if graph.diagonal is None:
-        return gradients.shift(x, graph)
+        return autograd.shift(x, graph)
     wide = x.float() if x.dtype in HALF_PRECISION else x
-    return (gradients.shift(wide, graph) + graph.diagonal.to(wide.dtype).unsqueeze(-1) * wide).to(x.dtype)
+    return (autograd.shift(wide, graph) + graph.diagonal.to(wide.dtype).unsqueeze(-1) * wide).to(x.dtype)
