@@ -22,8 +22,9 @@ from saying import say
 
 from graphact import Graph
 from graphact.functional import graph_adaptive
-from graphact.kernels import gpu, reference
-from graphact.kernels.reference import Lists
+from graphact.kernels import reference
+from graphact.kernels import triton as gpu
+from graphact.kernels.graph_tensors import GraphTensors
 
 NODES, EDGES, FEATURES, HOPS = 1_000_000, 16_000_000, 64, 2
 OPS = ("max", "median", "kernel")
@@ -56,7 +57,7 @@ def composed(x, graph, beta, weights, op):
     """What a user of PyG would write: messages gathered along the edges, then aggregated."""
     from torch_geometric.nn.aggr import MaxAggregation, SumAggregation
 
-    source, target = graph.incoming.members, graph.incoming.rows
+    source, target = graph.incoming.col, graph.incoming.rows
     out, y = beta * torch.relu(x), x
     for weight in weights:
         y = SumAggregation()(graph.weight.unsqueeze(1) * y[source], target, dim_size=graph.num_nodes)
@@ -96,23 +97,22 @@ class Case:
         Whole activations cannot be compared number by number: sums in another order let the odd comparison of nearly
         equal neighbours fall the other way in the next hop, and its gradient then goes elsewhere.
         """
-        incoming, outgoing = Lists.of(self.graph.incoming), Lists.of(self.graph.outgoing)
-        longest, exact = int(self.graph.degree.max()), self.graph.to(dtype=torch.float64)
-        for y in (self.x.detach(), gpu.shift(self.x.detach(), self.graph.weight, incoming)):
-            found = gpu.hop(y, self.graph.weight, incoming, self.op, False, True, longest)
-            expected = reference.hop(y.double(), exact.weight, incoming, self.op, False, True, longest)
+        graph, exact = self.graph, GraphTensors.of(self.graph.to(dtype=torch.float64))
+        tensors, options = GraphTensors.of(graph), (self.op, False, True, graph.incoming.max_degree)
+        for y in (self.x.detach(), gpu.shift(self.x.detach(), graph.weight, graph.incoming)):
+            found = gpu.fused_neighbor_pass(y, tensors, *options)
+            expected = reference.fused_neighbor_pass(y.double(), exact, *options)
             if not torch.equal(found[1], expected[1]):
                 return f"{(found[1] != expected[1]).sum()} choices"
             if not (close(found[0], expected[0]) and close(found[2], expected[2])):
                 return "values"
             del expected
             if self.op == "kernel":
-                back = gpu.pull(self.grad, y, incoming, outgoing)
-                right = reference.pull(self.grad.double(), y.double(), incoming, outgoing)
+                back = gpu.sum_sq_diff_backward(self.grad, y, *tensors.lists)
+                right = reference.sum_sq_diff_backward(self.grad.double(), y.double(), *exact.lists)
             else:
-                lists = (self.graph.places, incoming, outgoing, False)
-                back = gpu.turn(self.grad, found[1], y, self.graph.outgoing_weight, *lists)
-                right = reference.turn(self.grad.double(), found[1], y.double(), exact.outgoing_weight, *lists)
+                back = gpu.hop_backward(self.grad, found[1], y, tensors, False)
+                right = reference.hop_backward(self.grad.double(), found[1], y.double(), exact, False)
             if not close(back, right):
                 return "gradients"
         return None

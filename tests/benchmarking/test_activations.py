@@ -37,20 +37,20 @@ def test_pyg_composed_counts_loops_in_the_shift_alone():
 
 def test_a_wrong_result_is_not_timed(monkeypatch):
     fast = backends.implementation(torch.zeros(1, 1))
-    right = fast.hop
+    right = fast.fused_neighbor_pass
 
     def slightly_wrong(*arguments):
         values, *others = right(*arguments)
         return values * 1.01, *others
 
-    monkeypatch.setattr(fast, "hop", slightly_wrong)
+    monkeypatch.setattr(fast, "fused_neighbor_pass", slightly_wrong)
     with pytest.raises(WrongResultError, match="max-ga differs from the reference: values by"):
         Bench(GRAPH, features=3, hops=1, repeats=1).activation("max", against_pyg=False)
 
 
 def test_a_wrong_gradient_is_not_timed(monkeypatch):
     fast = backends.implementation(torch.zeros(1, 1))
-    monkeypatch.setattr(fast, "turn", lambda grad, *_: grad.clone())
+    monkeypatch.setattr(fast, "hop_backward", lambda grad, *_: grad.clone())
     with pytest.raises(WrongResultError, match="gradients of x by"):
         Bench(GRAPH, features=3, hops=1, repeats=1).activation("max", against_pyg=False)
 

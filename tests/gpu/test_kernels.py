@@ -16,9 +16,9 @@ from support.kernel_cases import (
 
 import graphact
 from graphact import nn
-from graphact.kernels.reference import Lists
+from graphact.kernels.graph_tensors import GraphTensors
 
-gpu = pytest.importorskip("graphact.kernels.gpu")
+gpu = pytest.importorskip("graphact.kernels.triton")
 
 
 class TestOnDevice(KernelCases):
@@ -34,7 +34,7 @@ class TestOnDeviceAsInTheInterpreter(TestOnDevice):
 
     @pytest.fixture
     def module(self, monkeypatch):
-        shorten_lists(monkeypatch, gpu)
+        shorten_lists(monkeypatch)
         return gpu
 
 
@@ -70,22 +70,21 @@ def test_more_numbers_than_32_bits_count():
         torch.arange(nodes, device="cuda").remainder(1999).half().unsqueeze(1)
         + torch.zeros(columns, device="cuda").half()
     )
-    expected, lists = x.roll(1, 0), Lists.of(graph.incoming)
+    expected, lists, tensors = x.roll(1, 0), graph.incoming, GraphTensors.of(graph)
     assert torch.equal(gpu.shift(x, graph.weight, lists), expected)
     values, chosen = gpu.select(x, None, lists, "median", False)
     assert torch.equal(values, expected)
     assert torch.equal(chosen[:, -1].long(), ring.roll(1).cuda())
-    assert torch.equal(gpu.route(x, chosen), x.roll(-1, 0))
+    assert torch.equal(gpu.scatter_selected(x, chosen), x.roll(-1, 0))
     del values, chosen
-    outgoing = Lists.of(graph.outgoing)
     for op in ("max", "median"):
-        values, places, shifted = gpu.hop(x, graph.weight, lists, op, False, True, 1)
+        values, slots, shifted = gpu.fused_neighbor_pass(x, tensors, op, False, True, 1)
         assert torch.equal(values, expected)
         assert torch.equal(shifted, expected)
         del values, shifted
-        back = gpu.turn(x, places, None, graph.outgoing_weight, graph.places, lists, outgoing, False)
+        back = gpu.hop_backward(x, slots, None, tensors, False)
         assert torch.equal(back, x.roll(-1, 0))
-        del back, places
+        del back, slots
 
 
 @pytest.mark.parametrize("name", nn.ACTIVATIONS)

@@ -37,7 +37,7 @@ def test_round_trips(seed):
 def test_edge_index_follows_pyg():
     graph = Graph.from_edge_index(torch.tensor([[0, 2], [1, 1]]), torch.tensor([5.0, 7.0]))
     assert graph.to_dense().tolist() == [[0, 0, 0], [5, 0, 7], [0, 0, 0]]
-    assert graph.incoming.members.tolist() == [0, 2]
+    assert graph.incoming.col.tolist() == [0, 2]
 
 
 def test_repeated_edges_are_summed_and_loops_are_not_neighbours():

@@ -15,7 +15,7 @@ def test_what_is_written_is_read(tmp_path, suffix):
     DIRECTED.save(path)
     loaded = Graph.load(path)
     assert torch.equal(loaded.to_dense(), DIRECTED.to_dense())
-    assert torch.equal(loaded.incoming.members, DIRECTED.incoming.members)
+    assert torch.equal(loaded.incoming.col, DIRECTED.incoming.col)
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 

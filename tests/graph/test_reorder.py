@@ -9,7 +9,7 @@ from graphact import Graph
 
 def span(graph):
     """The mean distance between the numbers of neighbours."""
-    return (graph.incoming.rows - graph.incoming.members).abs().double().mean()
+    return (graph.incoming.rows - graph.incoming.col).abs().double().mean()
 
 
 def test_the_order_says_who_is_who():

@@ -112,7 +112,7 @@ def test_hop_patterns(seed):
             for turned in (False, True):
                 edges = case.edges.T if turned else case.edges
                 pattern = case.graph.hop_pattern(hops, closed=closed, turned=turned)
-                lists = pattern.members.tensor_split(pattern.pointers[1:-1])
+                lists = pattern.col.tensor_split(pattern.rowptr[1:-1])
                 assert [part.tolist() for part in lists] == [
                     oracle.reachable(edges, i, hops, closed) for i in range(len(edges))
                 ]
@@ -182,7 +182,7 @@ def test_to_gives_the_same_graph_back_and_keeps_patterns():
     assert graph.to("cpu") is graph
     single = graph.to(torch.float32)
     assert single.dtype == torch.float32
-    assert torch.equal(single.hop_pattern(2).members, graph.hop_pattern(2).members)
+    assert torch.equal(single.hop_pattern(2).col, graph.hop_pattern(2).col)
     with pytest.raises(TypeError, match="dtype must be a floating-point torch.dtype, got 'float64'"):
         graph.to(dtype="float64")
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from graphact import backend
-from graphact.kernels.mixing import mix_terms
+from graphact.kernels import autograd
 
 
 def run(name, own, values, beta, weights, cotangent):
     with backend(name):
-        out = mix_terms(own, values, beta, weights)
+        out = autograd.mix(own, values, beta, weights)
         return [out, *torch.autograd.grad(out, [own, *values, beta, weights], cotangent)]
 
 
@@ -39,7 +39,7 @@ def test_special_values_do_what_they_do_in_torch(at, special):
 def test_nan_stays_nan():
     own = torch.tensor([[[[float("nan"), -1.0]]]])
     with backend("numba"):
-        out = mix_terms(own, [torch.zeros_like(own)], torch.ones(1), torch.ones(1, 1))
+        out = autograd.mix(own, [torch.zeros_like(own)], torch.ones(1), torch.ones(1, 1))
     assert out[0, 0, 0, 0].isnan()
     assert out[0, 0, 0, 1] == 0
 

@@ -3,6 +3,7 @@
 A test module subclasses `KernelCases`, and says where the tensors live and which module is tested.
 """
 
+import importlib
 from contextlib import contextmanager
 from unittest import mock
 
@@ -12,7 +13,7 @@ import torch
 
 from graphact import Graph
 from graphact.kernels import reference
-from graphact.kernels.reference import Lists
+from graphact.kernels.graph_tensors import GraphTensors
 from support.graphs import random_case
 from support.tolerances import TOLERANCE
 
@@ -64,12 +65,12 @@ def signal(shape, kind="normal", seed=0):
     return torch.from_numpy(x)
 
 
-def shorten_lists(monkeypatch, gpu):
+def shorten_lists(monkeypatch):
     """Let short lists take the ways that Triton kernels keep for long ones."""
-    from graphact.kernels import _gpu_held, _gpu_look, _gpu_medians, _gpu_walk
-
-    shorter = {"SIZES": (2, 4), "HELD": (8,), "LAID": {16: 1}, "LAID_OUT": 64, "RANKED": 6, "ALONE": 8, "PIECE": 10}
-    for module in (gpu, _gpu_held, _gpu_look, _gpu_medians, _gpu_walk):
+    shorter = {"SIZES": (2, 4), "IN_REGISTER": (8,), "TILED": {16: 1}, "TILED_NUMBERS": 64}
+    shorter |= {"RANKED": 6, "ALONE": 8, "PIECE": 10}
+    for room in ("fused", "launch", "median", "median_long", "select"):
+        module = importlib.import_module(f"graphact.kernels.triton.{room}")
         for name, value in shorter.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)
@@ -96,47 +97,50 @@ def assert_close(actual, expected):
 def assert_same(actual, expected):
     """Selected numbers are copies, down to the sign of zero."""
     torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
-    values, labels = (part.nan_to_num() for part in (actual[0], expected[0])), (actual[1], expected[1])
+    values, source_index = (part.nan_to_num() for part in (actual[0], expected[0])), (actual[1], expected[1])
     assert torch.equal(*(part.signbit() for part in values))
-    assert torch.equal(*labels)
+    assert torch.equal(*source_index)
 
 
 def check_sums(module, graph, x):
-    incoming, outgoing = Lists.of(graph.incoming), Lists.of(graph.outgoing)
+    incoming, outgoing = graph.incoming, graph.outgoing
     grad = signal(x.shape, seed=5).to(x).to(reference.accumulation_dtype(x.dtype))
     with poisoned():
         assert_close(module.shift(x, graph.weight, incoming), reference.shift(x, graph.weight, incoming))
-        assert_close(module.spread(x, incoming), reference.spread(x, incoming))
-        assert_close(module.pull(grad, x, incoming, outgoing), reference.pull(grad, x, incoming, outgoing))
+        assert_close(module.sum_sq_diff(x, incoming), reference.sum_sq_diff(x, incoming))
+        back = (grad, x, incoming, outgoing)
+        assert_close(module.sum_sq_diff_backward(*back), reference.sum_sq_diff_backward(*back))
         expected = reference.shift_weight_grad(grad, x, incoming)
         assert_close(module.shift_weight_grad(grad, x, incoming), expected)
 
 
 def check_select(module, graph, x, ops=OPS):
-    """Two hops: the labels of the first are those that the second chooses among."""
-    lists = Lists.of(graph.incoming)
+    """Two hops: what the first selects, the second selects among."""
+    lists = graph.incoming
     for op in ops:
         for closed in {"max": (False,), "min": (True,), "median": (False, True)}[op]:
             with poisoned():
                 expected = reference.select(x, None, lists, op, closed)
                 assert_same(module.select(x, None, lists, op, closed), expected)
-                labels, wider = expected[1], not closed
-                assert_same(module.select(x, labels, lists, op, wider), reference.select(x, labels, lists, op, wider))
-    assert_close(module.route(x, labels), reference.route(x, labels))
+                source_index, wider = expected[1], not closed
+                assert_same(
+                    module.select(x, source_index, lists, op, wider),
+                    reference.select(x, source_index, lists, op, wider),
+                )
+    assert_close(module.scatter_selected(x, source_index), reference.scatter_selected(x, source_index))
 
 
 def check_hop(module, graph, x, ops=(*OPS, "kernel"), closed=(False, True)):
     """Forward with and without the shift, and back; gradients that are nowhere zero show where they go."""
-    incoming, outgoing = Lists.of(graph.incoming), Lists.of(graph.outgoing)
-    longest = graph.incoming.groups[-1][0]
+    tensors, max_degree = GraphTensors.of(graph), graph.incoming.max_degree
     grad, further = (signal(x.shape, seed=seed).to(x) for seed in (6, 7))
     for op in ops:
         for around in closed if op != "kernel" else (False,):
             for shifting in (False, True):
-                arguments = (x, graph.weight, incoming, op, around, shifting, longest)
-                expected = reference.hop(*arguments)
+                arguments = (x, tensors, op, around, shifting, max_degree)
+                expected = reference.fused_neighbor_pass(*arguments)
                 with poisoned():
-                    actual = module.hop(*arguments)
+                    actual = module.fused_neighbor_pass(*arguments)
                 assert [part.dtype for part in actual] == [part.dtype for part in expected]
                 if op == "kernel":
                     assert_close(actual[0], expected[0])
@@ -145,15 +149,15 @@ def check_hop(module, graph, x, ops=(*OPS, "kernel"), closed=(False, True)):
                     assert_same(actual[:2], expected[:2])
                 assert_close(actual[2], expected[2])
                 if op != "kernel":
-                    back = (grad, expected[1], further if shifting else None, graph.outgoing_weight, graph.places)
+                    back = (grad, expected[1], further if shifting else None, tensors, around)
                     with poisoned():
-                        turned = module.turn(*back, incoming, outgoing, around)
-                    assert_close(turned, reference.turn(*back, incoming, outgoing, around))
+                        actual = module.hop_backward(*back)
+                    assert_close(actual, reference.hop_backward(*back))
 
 
 def check_once(module, graph, x, op):
     """One hop only."""
-    lists = Lists.of(graph.incoming)
+    lists = graph.incoming
     with poisoned():
         assert_same(module.select(x, None, lists, op, False), reference.select(x, None, lists, op, False))
 
@@ -249,31 +253,31 @@ class KernelCases:
         check_once(module, graph, x, "median")
         check_hop(module, graph, x, ("max", "median"), closed=[True])
 
-    def test_places_that_a_byte_does_not_hold(self, module):
+    def test_slots_that_a_byte_does_not_hold(self, module):
         graph = hub(310, 300, 3).to(dtype=torch.float32).to(self.device)
         x = signal((310, 1)).float().to(self.device)
         x[:300] = torch.arange(300.0).unsqueeze(1).to(x)  # the last are the largest
         check_hop(module, graph, x, ["max"], closed=[False])
-        lists = Lists.of(graph.incoming)
-        assert reference.place_dtype(graph.incoming.groups[-1][0]) == torch.int16
-        places = module.hop(x, graph.weight, lists, "max", False, False, 300)[1]
-        assert places.dtype == torch.int16
-        assert places[1].item() > 255
-        places = module.hop(x, graph.weight, lists, "max", False, False, 40_000)[1]
-        assert places.dtype == torch.int32
-        back = (x, places, None, graph.outgoing_weight, graph.places, lists, Lists.of(graph.outgoing), False)
-        assert_close(module.turn(*back), reference.turn(*back))
+        tensors = GraphTensors.of(graph)
+        assert reference.slot_dtype(graph.incoming.max_degree) == torch.int16
+        slots = module.fused_neighbor_pass(x, tensors, "max", False, False, 300)[1]
+        assert slots.dtype == torch.int16
+        assert slots[1].item() > 255
+        slots = module.fused_neighbor_pass(x, tensors, "max", False, False, 40_000)[1]
+        assert slots.dtype == torch.int32
+        back = (x, slots, None, tensors, False)
+        assert_close(module.hop_backward(*back), reference.hop_backward(*back))
 
-    def test_labels_that_stand_for_nothing(self, module):
+    def test_indices_that_stand_for_nothing(self, module):
         for graph in (self.graph("complete"), hub(30, 22, 9).to(dtype=torch.float32).to(self.device)):
             nodes = graph.num_nodes
             x = signal((2, nodes, 4), "special").float().to(self.device)
-            labels = torch.from_numpy(np.random.default_rng(1).integers(nodes + 1, size=(2, nodes, 4))).int()
-            labels, lists = labels.to(self.device), Lists.of(graph.incoming)
-            for some in (labels, torch.full_like(labels, nodes)):
+            source_index = torch.from_numpy(np.random.default_rng(1).integers(nodes + 1, size=(2, nodes, 4))).int()
+            source_index, lists = source_index.to(self.device), graph.incoming
+            for some in (source_index, torch.full_like(source_index, nodes)):
                 for op in OPS:
                     assert_same(module.select(x, some, lists, op, False), reference.select(x, some, lists, op, False))
-                assert_close(module.route(x, some), reference.route(x, some))
+                assert_close(module.scatter_selected(x, some), reference.scatter_selected(x, some))
 
     def test_not_contiguous(self, module):
         graph = self.graph("directed")
@@ -281,36 +285,36 @@ class KernelCases:
         check_sums(module, graph, x)
         check_once(module, graph, x, "min")
         check_hop(module, graph, x, ["max", "kernel"], closed=[False])
-        lists = (Lists.of(graph.incoming), Lists.of(graph.outgoing))
+        lists = (graph.incoming, graph.outgoing)
         one = torch.ones((), device=self.device).expand(x.shape)
-        assert_close(module.pull(one, x, *lists), reference.pull(one, x, *lists))
+        assert_close(module.sum_sq_diff_backward(one, x, *lists), reference.sum_sq_diff_backward(one, x, *lists))
 
     @pytest.mark.parametrize("shape", [(0, 13, 3), (13, 0), (2, 0, 13, 1)])
     def test_empty(self, module, shape):
         graph, x = self.graph("directed"), torch.zeros(shape, device=self.device)
-        incoming, outgoing = Lists.of(graph.incoming), Lists.of(graph.outgoing)
+        incoming, outgoing = graph.incoming, graph.outgoing
         values, chosen = module.select(x, None, incoming, "median", True)
         assert values.shape == chosen.shape == shape
         assert chosen.dtype == torch.int32
-        assert module.route(x, chosen).shape == shape
+        assert module.scatter_selected(x, chosen).shape == shape
         assert module.shift(x, graph.weight, incoming).shape == shape
-        assert module.spread(x, incoming).shape == shape
-        assert module.pull(x, x, incoming, outgoing).shape == shape
+        assert module.sum_sq_diff(x, incoming).shape == shape
+        assert module.sum_sq_diff_backward(x, x, incoming, outgoing).shape == shape
         for op in (*OPS, "kernel"):
-            values, places, shifted = module.hop(x, graph.weight, incoming, op, True, True, 9)
+            values, slots, shifted = module.fused_neighbor_pass(x, GraphTensors.of(graph), op, True, True, 9)
             assert values.shape == shifted.shape == shape
-            assert places.shape == (shape if op != "kernel" else (0,))
-        places, back = torch.zeros(shape, dtype=torch.uint8, device=self.device), (graph.outgoing_weight, graph.places)
-        assert module.turn(x, places, x, *back, incoming, outgoing, True).shape == shape
+            assert slots.shape == (shape if op != "kernel" else (0,))
+        slots = torch.zeros(shape, dtype=torch.uint8, device=self.device)
+        assert module.hop_backward(x, slots, x, GraphTensors.of(graph), True).shape == shape
         assert_close(module.shift_weight_grad(x, x, incoming), torch.zeros(graph.weight.shape, device=self.device))
 
-    def test_route_in_fixed_order(self, module):
+    def test_scatter_in_fixed_order(self, module):
         x = signal((13, 3)).float().to(self.device)
         chosen = torch.zeros(13, 3, dtype=torch.int32, device=self.device)
         before = torch.are_deterministic_algorithms_enabled()
         torch.use_deterministic_algorithms(True)
         try:
-            assert torch.equal(module.route(x, chosen), reference.route(x, chosen))
+            assert torch.equal(module.scatter_selected(x, chosen), reference.scatter_selected(x, chosen))
         finally:
             torch.use_deterministic_algorithms(before)
 
@@ -320,8 +324,8 @@ class KernelCases:
         index = torch.from_numpy(np.random.default_rng(1).integers(11, size=shape[:-1]))
         table, index = table.to(self.device), index.to(self.device)
         with poisoned():
-            actual = module.take_rows(table, index)
-        assert torch.equal(actual, reference.take_rows(table, index))
+            actual = module.gather_rows(table, index)
+        assert torch.equal(actual, reference.gather_rows(table, index))
 
     def test_supports(self, module):
         for dtype in DTYPES:

@@ -15,7 +15,7 @@ from graphact import functional
 from graphact.benchmarking import peers
 from graphact.benchmarking.timing import Times, measure
 from graphact.graph import Graph
-from graphact.kernels import gradients
+from graphact.kernels import autograd
 from graphact.kernels.backends import backend
 
 OPERATIONS = ("max", "median", "kernel")
@@ -70,7 +70,7 @@ class Bench:
         self.x, self.cotangent = torch.randn(shape, **options), torch.randn(shape, **options)
         self.beta = torch.tensor(1.0, device=graph.device, dtype=graph.dtype)
         self.weights = torch.randn(hops, features, **options)
-        distance = gradients.spread(functional.shift(self.x, graph), graph.incoming, graph.outgoing)
+        distance = autograd.sum_sq_diff(functional.shift(self.x, graph), graph.incoming, graph.outgoing)
         self.gamma = float(distance.mean().clamp(min=1e-12).sqrt())
 
     def shift(self) -> Row:

@@ -19,8 +19,7 @@ from graphact.functional.neighborhood import (
 from graphact.graph import Graph
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike
-from graphact.kernels import gradients
-from graphact.kernels.mixing import mix_terms
+from graphact.kernels import autograd
 from graphact.operations import MAX, MIN, Operation
 
 
@@ -147,7 +146,7 @@ def iterated_extremes(x: Tensor, graph: Graph, hops: int, closed: bool, op: str)
     """
     selected, terms = None, []
     for _ in range(hops):
-        values, selected = gradients.select(x, selected, graph.incoming, op, closed)
+        values, selected = autograd.select(x, selected, graph.incoming, op, closed)
         terms.append(values)
     return terms
 
@@ -177,4 +176,4 @@ def mix(x: Tensor, terms: Sequence[Tensor], beta: Tensor | float, weights: Tenso
     if not isinstance(beta, Tensor):
         beta = torch.tensor(beta, dtype=x.dtype, device=x.device)
     values = [term.unsqueeze(0) for term in terms]
-    return mix_terms(x.unsqueeze(0), values, beta.reshape(1), weights.unsqueeze(0)).squeeze(0)
+    return autograd.mix(x.unsqueeze(0), values, beta.reshape(1), weights.unsqueeze(0)).squeeze(0)

@@ -11,7 +11,7 @@ from graphact._checks import HALF_PRECISION, check_companion, check_positive
 from graphact.graph import Graph, Neighborhoods
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike, NeighborLists
-from graphact.kernels import gradients
+from graphact.kernels import autograd
 from graphact.kernels.reference import gather_nodes
 from graphact.operations import Operation, as_operation
 
@@ -190,9 +190,9 @@ _known_functions: WeakKeyDictionary[Any, Operation] = WeakKeyDictionary()
 def shift_pass(x: Tensor, graph: Graph) -> tuple[Tensor]:
     """``(S x,)``; in half precision, a diagonal joins in float32."""
     if graph.diagonal is None:
-        return (gradients.shift(x, graph),)
+        return (autograd.shift(x, graph),)
     wide = x.float() if x.dtype in HALF_PRECISION else x
-    return ((gradients.shift(wide, graph) + graph.diagonal.to(wide.dtype).unsqueeze(-1) * wide).to(x.dtype),)
+    return ((autograd.shift(wide, graph) + graph.diagonal.to(wide.dtype).unsqueeze(-1) * wide).to(x.dtype),)
 
 
 def neighborhood_pass(x: Tensor, graph: Graph, op: Operation, parameters: Parameters, closed: bool) -> tuple[Tensor]:
@@ -212,7 +212,7 @@ def fused_neighbor_pass(
     if not op.is_built_in or graph.weight.requires_grad or (shifting and halved):
         value = evaluate(x, graph, op, parameters, closed)
         return (value, *shift_pass(x, graph)) if shifting else (value,)
-    value, shifted = gradients.hop(x, graph, op.name, closed, shifting)
+    value, shifted = autograd.fused_neighbor_pass(x, graph, op.name, closed, shifting)
     if op.name == "kernel":
         value = gaussian(value, parameters["gamma"], x)
     if not shifting:
@@ -226,12 +226,12 @@ def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Paramet
         return evaluate_function(x, lists.incoming, op, parameters, closed)
     if op.name == "kernel":
         return evaluate_kernel(x, lists.incoming, lists.outgoing, parameters["gamma"])
-    return gradients.select(x, None, lists.incoming, op.name, closed)[0]
+    return autograd.select(x, None, lists.incoming, op.name, closed)[0]
 
 
 def evaluate_kernel(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods, gamma: float | Tensor) -> Tensor:
     """The Gaussian kernel over given neighbour lists."""
-    return gaussian(gradients.spread(x, incoming, outgoing), gamma, x)
+    return gaussian(autograd.sum_sq_diff(x, incoming, outgoing), gamma, x)
 
 
 def gaussian(spread: Tensor, gamma: float | Tensor, x: Tensor) -> Tensor:

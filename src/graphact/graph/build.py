@@ -109,28 +109,28 @@ def merge_repeated(target: Tensor, source: Tensor, weight: Tensor, num_nodes: in
     return key // num_nodes, key % num_nodes, merged
 
 
-def transpose(rows: Tensor, members: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same edges seen from their sources: sorted by member, then by row."""
-    by_member, order = torch.sort(members, stable=True)
-    return by_member, rows[order], weight[order]
+def transpose(rows: Tensor, col: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same edges seen from their sources: sorted by column, then by row."""
+    by_col, order = torch.sort(col, stable=True)
+    return by_col, rows[order], weight[order]
 
 
-def places(incoming: Neighborhoods) -> Tensor:
-    """For each edge, in the order of the outgoing lists, its place in the incoming list that holds it; int32."""
-    order = torch.argsort(incoming.members, stable=True)
-    return (order - incoming.pointers[incoming.rows[order]]).int()
+def incoming_slot(incoming: Neighborhoods) -> Tensor:
+    """For each edge, in the order of the outgoing lists, its slot in the incoming list that holds it; int32."""
+    order = torch.argsort(incoming.col, stable=True)
+    return (order - incoming.rowptr[incoming.rows[order]]).int()
 
 
 def build_structure(
-    rows: Tensor, members: Tensor, weight: Tensor, num_nodes: int
+    rows: Tensor, col: Tensor, weight: Tensor, num_nodes: int
 ) -> tuple[Neighborhoods, Neighborhoods, Tensor, bool]:
     """Neighbour lists of both directions, the weights in transposed order, and whether S differs from its transpose."""
-    incoming = Neighborhoods.from_sorted(rows, members, num_nodes)
-    turned_rows, turned_members, turned_weight = transpose(rows, members, weight)
-    symmetric_pattern = torch.equal(turned_rows, rows) and torch.equal(turned_members, members)
+    incoming = Neighborhoods.from_sorted(rows, col, num_nodes)
+    rows_t, col_t, weight_t = transpose(rows, col, weight)
+    symmetric_pattern = torch.equal(rows_t, rows) and torch.equal(col_t, col)
     if symmetric_pattern:
-        symmetric = torch.equal(turned_weight, weight)
+        symmetric = torch.equal(weight_t, weight)
         # trained weights are equal by chance: each edge keeps a gradient of its own
         shared = symmetric and not weight.requires_grad
-        return incoming, incoming, weight if shared else turned_weight, not symmetric
-    return incoming, Neighborhoods.from_sorted(turned_rows, turned_members, num_nodes), turned_weight, True
+        return incoming, incoming, weight if shared else weight_t, not symmetric
+    return incoming, Neighborhoods.from_sorted(rows_t, col_t, num_nodes), weight_t, True

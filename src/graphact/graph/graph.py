@@ -42,7 +42,7 @@ class Graph:
         outgoing_weight: the same entries in the order of ``outgoing``.
         diagonal: ``(N,)``, the diagonal of S, or None where it is zero.
         is_directed: whether S differs from its transpose.
-        places: ``(E,)``, for each edge in the order of ``outgoing`` its place in the ``incoming`` list that holds it.
+        incoming_slot: ``(E,)``, for each edge in the order of ``outgoing`` its slot in its ``incoming`` list.
 
     Example:
         >>> import torch, graphact
@@ -60,11 +60,11 @@ class Graph:
     diagonal: Tensor | None
     is_directed: bool
     _patterns: dict[tuple[int, bool, bool], Neighborhoods] = field(default_factory=dict)
-    places: Tensor = None  # type: ignore[assignment]
+    incoming_slot: Tensor = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        if self.places is None:
-            object.__setattr__(self, "places", build.places(self.incoming))  # type: ignore[unreachable]
+        if self.incoming_slot is None:
+            object.__setattr__(self, "incoming_slot", build.incoming_slot(self.incoming))  # type: ignore[unreachable]
 
     # Constructors
 
@@ -169,8 +169,8 @@ class Graph:
     def _from_entries(cls, target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> "Graph":
         """Build a graph from checked entries ``S[target, source] = weight``."""
         target, source, weight, diagonal = build.split_diagonal(target, source, weight, num_nodes)
-        rows, members, weight = build.merge_repeated(target, source, weight, num_nodes)
-        incoming, outgoing, outgoing_weight, directed = build.build_structure(rows, members, weight, num_nodes)
+        rows, col, weight = build.merge_repeated(target, source, weight, num_nodes)
+        incoming, outgoing, outgoing_weight, directed = build.build_structure(rows, col, weight, num_nodes)
         return cls(incoming, outgoing, weight, outgoing_weight, diagonal, directed)
 
     # Facts
@@ -189,6 +189,11 @@ class Graph:
     def degree(self) -> Tensor:
         """The number of neighbours of each node, ``(N,)``."""
         return self.incoming.degree
+
+    @property
+    def places(self) -> Tensor:
+        """``incoming_slot``, by its name in version 0.1."""
+        return self.incoming_slot
 
     @property
     def device(self) -> torch.device:
@@ -277,7 +282,7 @@ class Graph:
             >>> reordered, order = path.reorder()
             >>> order
             tensor([3, 0, 2, 1])
-            >>> reordered.incoming.members
+            >>> reordered.incoming.col
             tensor([1, 0, 2, 1, 3, 2])
         """
         target, source, _ = self._entries()
@@ -307,8 +312,8 @@ class Graph:
             for entries in (weight, *([] if diagonal is None else [diagonal])):
                 build.check_finite(f"weights in {dtype}", entries)
         patterns = {key: pattern.to(device) for key, pattern in self._patterns.items()}
-        places = self.places.to(device)
-        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, self.is_directed, patterns, places)
+        incoming_slot = self.incoming_slot.to(device)
+        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, self.is_directed, patterns, incoming_slot)
 
     def to_dense(self) -> Tensor:
         """The shift operator as a dense matrix, ``(N, N)``."""
@@ -324,18 +329,18 @@ class Graph:
 
     def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
         """All entries of S, as target, source and weight: the edges, then the diagonal."""
-        rows, members = self.incoming.rows, self.incoming.members
+        rows, col = self.incoming.rows, self.incoming.col
         if self.diagonal is None:
-            return rows, members, self.weight
+            return rows, col, self.weight
         everywhere = torch.arange(self.num_nodes, device=self.device)
         loops = everywhere if self.diagonal.requires_grad else self.diagonal.nonzero().squeeze(1)
-        return torch.cat([rows, loops]), torch.cat([members, loops]), torch.cat([self.weight, self.diagonal[loops]])
+        return torch.cat([rows, loops]), torch.cat([col, loops]), torch.cat([self.weight, self.diagonal[loops]])
 
     def _with_weights(self, weight: Tensor, diagonal: Tensor | None) -> "Graph":
         """The same edges with other weights."""
-        rows, members = self.incoming.rows, self.incoming.members
-        incoming, outgoing, outgoing_weight, directed = build.build_structure(rows, members, weight, self.num_nodes)
-        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, directed, places=self.places)
+        rows, col = self.incoming.rows, self.incoming.col
+        incoming, outgoing, outgoing_weight, directed = build.build_structure(rows, col, weight, self.num_nodes)
+        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, directed, incoming_slot=self.incoming_slot)
 
 
 def check_graph(name: str, value: Any) -> Graph:

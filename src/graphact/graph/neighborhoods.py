@@ -15,17 +15,17 @@ class Neighborhoods:
     function of a neighbourhood then runs on dense tensors, without padding, once for each distinct degree.
 
     Attributes:
-        pointers: ``(N + 1,)``; the list of node i is ``members[pointers[i]:pointers[i + 1]]``.
-        members: ``(E,)``; the neighbours, ascending within each list.
+        rowptr: ``(N + 1,)``; the list of node i is ``col[rowptr[i]:rowptr[i + 1]]``.
+        col: ``(E,)``; the neighbours, ascending within each list.
         order: ``(N,)``; the nodes by ascending degree.
         rank: ``(N,)``; where node i stands in ``order``.
-        edge_order: ``(E,)``; positions in ``members``, list after list, in the order of ``order``.
+        edge_order: ``(E,)``; positions in ``col``, list after list, in the order of ``order``.
         sizes: ``(G, 2)`` on the CPU; degree and number of nodes of each group.
         groups: ``sizes`` as Python integers.
     """
 
-    pointers: Tensor
-    members: Tensor
+    rowptr: Tensor
+    col: Tensor
     order: Tensor
     rank: Tensor
     edge_order: Tensor
@@ -33,18 +33,18 @@ class Neighborhoods:
     groups: tuple[tuple[int, int], ...]
 
     @classmethod
-    def from_sorted(cls, rows: Tensor, members: Tensor, num_nodes: int) -> "Neighborhoods":
-        """Build the lists from edges sorted by row, then by member, without repetition."""
+    def from_sorted(cls, rows: Tensor, col: Tensor, num_nodes: int) -> "Neighborhoods":
+        """Build the lists from edges sorted by row, then by column, without repetition."""
         degree = torch.bincount(rows, minlength=num_nodes)
-        pointers = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
+        rowptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
         ascending, order = torch.sort(degree, stable=True)
         rank = torch.empty_like(order)
         rank[order] = torch.arange(num_nodes, device=order.device)
-        starts = pointers[order] - (ascending.cumsum(0) - ascending)
-        edge_order = torch.arange(members.numel(), device=members.device) + starts.repeat_interleave(ascending)
+        starts = rowptr[order] - (ascending.cumsum(0) - ascending)
+        edge_order = torch.arange(col.numel(), device=col.device) + starts.repeat_interleave(ascending)
         sizes = torch.stack(torch.unique_consecutive(ascending, return_counts=True), dim=1).cpu()
         groups = tuple((degree, count) for degree, count in sizes.tolist())
-        return cls(pointers, members, order, rank, edge_order, sizes, groups)
+        return cls(rowptr, col, order, rank, edge_order, sizes, groups)
 
     @property
     def num_nodes(self) -> int:
@@ -54,24 +54,39 @@ class Neighborhoods:
     @property
     def degree(self) -> Tensor:
         """The number of neighbours of each node."""
-        return self.pointers.diff()
+        return self.rowptr.diff()
+
+    @property
+    def max_degree(self) -> int:
+        """The length of the longest list."""
+        return self.groups[-1][0]
+
+    @property
+    def pointers(self) -> Tensor:
+        """``rowptr``, by its name in version 0.1."""
+        return self.rowptr
+
+    @property
+    def members(self) -> Tensor:
+        """``col``, by its name in version 0.1."""
+        return self.col
 
     @property
     def rows(self) -> Tensor:
-        """The node to whose list each entry of ``members`` belongs."""
-        nodes = torch.arange(self.num_nodes, device=self.pointers.device)
+        """The node to whose list each entry of ``col`` belongs."""
+        nodes = torch.arange(self.num_nodes, device=self.rowptr.device)
         return nodes.repeat_interleave(self.degree)
 
     def tables(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the nodes ``(n,)`` and the neighbour table ``(n, d)`` of each group, by ascending degree d."""
         for nodes, edges in degree_groups(self.order, self.edge_order, self.groups):
-            yield nodes, self.members[edges]
+            yield nodes, self.col[edges]
 
     def to(self, device: torch.device | str) -> "Neighborhoods":
         """The same lists on another device."""
         return Neighborhoods(
-            self.pointers.to(device),
-            self.members.to(device),
+            self.rowptr.to(device),
+            self.col.to(device),
             self.order.to(device),
             self.rank.to(device),
             self.edge_order.to(device),

@@ -36,8 +36,8 @@ def spectral(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -
 def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
     """S divided by the square roots of its row and column sums of magnitudes."""
     across = inverse_or_zero(magnitude_sums(incoming.rows, weight, diagonal, incoming.num_nodes)).sqrt()
-    down = inverse_or_zero(magnitude_sums(incoming.members, weight, diagonal, incoming.num_nodes)).sqrt()
-    scaled = weight * (across[incoming.rows] * down[incoming.members])
+    down = inverse_or_zero(magnitude_sums(incoming.col, weight, diagonal, incoming.num_nodes)).sqrt()
+    scaled = weight * (across[incoming.rows] * down[incoming.col])
     return scaled.to(weight.dtype), None if diagonal is None else (diagonal * (across * down)).to(weight.dtype)
 
 
@@ -83,12 +83,12 @@ def spectral_radius(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | 
     import scipy.sparse
 
     n = incoming.num_nodes
-    rows, members = incoming.rows.cpu().numpy(), incoming.members.cpu().numpy()
+    rows, col = incoming.rows.cpu().numpy(), incoming.col.cpu().numpy()
     values = weight.detach().cpu().double().numpy()
-    matrix = scipy.sparse.csr_array((values, (rows, members)), shape=(n, n))
+    matrix = scipy.sparse.csr_array((values, (rows, col)), shape=(n, n))
     _, component = scipy.sparse.csgraph.connected_components(matrix, connection="strong")
-    inside = component[rows] == component[members]
-    matrix = scipy.sparse.csr_array((values[inside], (rows[inside], members[inside])), shape=(n, n))
+    inside = component[rows] == component[col]
+    matrix = scipy.sparse.csr_array((values[inside], (rows[inside], col[inside])), shape=(n, n))
     if diagonal is not None:
         matrix = matrix + scipy.sparse.diags_array(diagonal.detach().cpu().double().numpy(), format="csr")
     if matrix.nnz == 0:

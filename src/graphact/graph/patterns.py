@@ -38,9 +38,9 @@ def hop_pattern(incoming: Neighborhoods, hops: int, closed: bool) -> Neighborhoo
 
     check_integer("hops", hops, minimum=1)
     n = incoming.num_nodes
-    rows, members = incoming.rows.cpu().numpy(), incoming.members.cpu().numpy()
+    rows, col = incoming.rows.cpu().numpy(), incoming.col.cpu().numpy()
     ones = np.ones(len(rows), dtype=bool)
-    one_hop = scipy.sparse.csr_array((ones, (rows, members)), shape=(n, n))
+    one_hop = scipy.sparse.csr_array((ones, (rows, col)), shape=(n, n))
     if closed:
         one_hop = one_hop + scipy.sparse.eye_array(n, dtype=bool, format="csr")
     reached = one_hop
@@ -54,5 +54,5 @@ def hop_pattern(incoming: Neighborhoods, hops: int, closed: bool) -> Neighborhoo
         reached = reached @ one_hop
     reached = reached.tocoo()
     key = np.sort(reached.row.astype(np.int64) * n + reached.col)
-    key_tensor = torch.from_numpy(key).to(incoming.members.device)
+    key_tensor = torch.from_numpy(key).to(incoming.col.device)
     return Neighborhoods.from_sorted(key_tensor // n, key_tensor % n, n)

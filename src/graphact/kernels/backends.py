@@ -1,10 +1,11 @@
-"""The one place that chooses how a pass over the neighbours runs."""
+"""The one place that chooses which backend runs a pass over the neighbours."""
 
 import importlib
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 from torch import Tensor
@@ -14,8 +15,8 @@ from graphact._checks import check_choice
 # name of the backend: its module, the package it needs, the device it runs on (None: any)
 MODULES = {
     "reference": ("graphact.kernels.reference", None, None),
-    "numba": ("graphact.kernels.cpu", "numba", "cpu"),
-    "triton": ("graphact.kernels.gpu", "triton", "cuda"),
+    "numba": ("graphact.kernels.numba", "numba", "cpu"),
+    "triton": ("graphact.kernels.triton", "triton", "cuda"),
 }
 FASTEST = {"cpu": "numba", "cuda": "triton"}
 _requested: ContextVar[str] = ContextVar("graphact_backend", default="auto")
@@ -53,19 +54,23 @@ def implementation(x: Tensor) -> Any:
     name = _requested.get()
     if name == "auto":
         name = FASTEST.get(x.device.type, "reference")
-        module, package, _ = MODULES[name]
-        if package is not None and (not _installed(package) or not importlib.import_module(module).supports(x)):
+        package = MODULES[name][1]
+        if package is not None and (not _installed(package) or not _module(name).supports(x)):
             name = "reference"
-        return importlib.import_module(MODULES[name][0])
-    module, package, device = MODULES[name]
+        return _module(name)
+    _, package, device = MODULES[name]
     if package is not None and not _installed(package):
         raise RuntimeError(f'the backend "{name}" needs the package {package}, which is not installed')
     if device not in (None, x.device.type):
         raise ValueError(f'the backend "{name}" needs x on a {device} device, got {x.device}')
-    chosen = importlib.import_module(module)
-    if package is not None and not chosen.supports(x):
+    if package is not None and not _module(name).supports(x):
         raise TypeError(f'the backend "{name}" does not support {x.dtype}')
-    return chosen
+    return _module(name)
+
+
+@cache
+def _module(name: str) -> Any:
+    return importlib.import_module(MODULES[name][0])
 
 
 def _installed(package: str) -> bool:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphact.graph import Graph
-from graphact.kernels import gradients
+from graphact.kernels import autograd
 
 DENSE_UP_TO = 256
 
@@ -66,7 +66,7 @@ class StackedGraphs:
         """``S x`` for each replica."""
         if self.dense is not None:
             return torch.bmm(self.dense, x.flatten(2)).view(x.shape)
-        shifted = gradients.shift(x.flatten(0, 1).flatten(1), self.union).view(x.shape)
+        shifted = autograd.shift(x.flatten(0, 1).flatten(1), self.union).view(x.shape)
         if self.union.diagonal is None:
             return shifted
         return shifted + self.union.diagonal.view(*x.shape[:2], 1, 1) * x

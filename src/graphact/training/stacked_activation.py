@@ -8,8 +8,7 @@ from torch import Tensor
 
 from graphact.functional.neighborhood import evaluate_kernel
 from graphact.graph import Graph
-from graphact.kernels import gradients
-from graphact.kernels.mixing import mix_terms
+from graphact.kernels import autograd
 from graphact.training.stacked import StackedGraphs
 from graphact.training.stacked_signal import StackedSignal
 from graphact.training.stars import Stars
@@ -39,7 +38,7 @@ def stacked_activation(
     """
     hops = range(1, weights.size(1) + 1) if shifted else [0]
     own, values = where.hops(signal, hops, op, closed, gamma)
-    return mix_terms(own, values, beta, weights)
+    return autograd.mix(own, values, beta, weights)
 
 
 class Everywhere:
@@ -106,4 +105,4 @@ def evaluate(rows: Tensor, graph: Graph, op: str, closed: bool) -> Tensor:
     """A neighbourhood function by name; the kernel has the width 1."""
     if op == "kernel":
         return evaluate_kernel(rows, graph.incoming, graph.outgoing, 1.0)
-    return gradients.hop(rows, graph, op, closed, shifting=False)[0]
+    return autograd.fused_neighbor_pass(rows, graph, op, closed, shifting=False)[0]

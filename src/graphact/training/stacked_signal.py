@@ -153,7 +153,7 @@ class ShiftedInputs:
         """What a filter bank sums, at the given nodes ``(R, n)`` for the given samples ``(R, B)``: ``(R, n, B, C)``."""
         rows = self.owner.unsqueeze(1) * self.num_nodes + nodes
         index = rows.unsqueeze(2) * self.num_samples + samples.unsqueeze(1)
-        return implementation(self.table).take_rows(self.table, index)
+        return implementation(self.table).gather_rows(self.table, index)
 
     def bank(self, taps: Tensor, bias: Tensor | None, hop: int) -> Tensor:
         """The weights of the columns for ``S^hop z``, ``(R, C, F_out)``."""

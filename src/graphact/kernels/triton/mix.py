@@ -9,8 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphact.kernels._gpu_launch import on_its_device
-from graphact.kernels._gpu_walk import ceil_div, padded_size
+from graphact.kernels.triton.launch import ceil_div, on_its_device, padded_size
 
 TILE = 2048
 
@@ -25,21 +24,21 @@ def mix_kernel(
     row = tl.program_id(0).to(tl.int64) * block_rows + tl.arange(0, block_rows)
     feature = tl.arange(0, block_features)
     inside = (row < rows)[:, None] & (feature < features)[None, :]
-    place = (replica * rows + row)[:, None] * features + feature[None, :]
+    offset = (replica * rows + row)[:, None] * features + feature[None, :]
     stride = features if per_feature else 1
     column = feature if per_feature else feature * 0
-    x = tl.load(own + place, mask=inside, other=0.0)
+    x = tl.load(own + offset, mask=inside, other=0.0)
     result = tl.load(beta + replica) * tl.where(x <= 0, 0.0, x)
     w = tl.load(weights + replica * terms * stride + column, mask=feature < features, other=0.0)
-    result += w[None, :] * tl.load(first + place, mask=inside, other=0.0)
+    result += w[None, :] * tl.load(first + offset, mask=inside, other=0.0)
     if terms == 2:
         w = tl.load(weights + (replica * 2 + 1) * stride + column, mask=feature < features, other=0.0)
-        result += w[None, :] * tl.load(second + place, mask=inside, other=0.0)
-    tl.store(out + place, result, mask=inside)
+        result += w[None, :] * tl.load(second + offset, mask=inside, other=0.0)
+    tl.store(out + offset, result, mask=inside)
 
 
 @triton.jit
-def mix_gradients_kernel(
+def mix_backward_kernel(
     grad, own, first, second, beta, weights, grad_own, grad_first, grad_second, partial, rows, features, tiles,
     per_feature: tl.constexpr, terms: tl.constexpr, block_rows: tl.constexpr, block_features: tl.constexpr,
 ):  # fmt: skip
@@ -48,28 +47,28 @@ def mix_gradients_kernel(
     row = tile * block_rows + tl.arange(0, block_rows)
     feature = tl.arange(0, block_features)
     inside = (row < rows)[:, None] & (feature < features)[None, :]
-    place = (replica * rows + row)[:, None] * features + feature[None, :]
+    offset = (replica * rows + row)[:, None] * features + feature[None, :]
     stride = features if per_feature else 1
     column = feature if per_feature else feature * 0
     share = partial + (replica * tiles + tile) * (terms + 1) * features + feature
-    g = tl.load(grad + place, mask=inside, other=0.0)
-    x = tl.load(own + place, mask=inside, other=0.0)
-    tl.store(grad_own + place, tl.where(x <= 0, 0.0, g * tl.load(beta + replica)), mask=inside)
+    g = tl.load(grad + offset, mask=inside, other=0.0)
+    x = tl.load(own + offset, mask=inside, other=0.0)
+    tl.store(grad_own + offset, tl.where(x <= 0, 0.0, g * tl.load(beta + replica)), mask=inside)
     tl.store(share, tl.sum(g * tl.where(x <= 0, 0.0, x), axis=0), mask=feature < features)
     w = tl.load(weights + replica * terms * stride + column, mask=feature < features, other=0.0)
-    v = tl.load(first + place, mask=inside, other=0.0)
-    tl.store(grad_first + place, w[None, :] * g, mask=inside)
+    v = tl.load(first + offset, mask=inside, other=0.0)
+    tl.store(grad_first + offset, w[None, :] * g, mask=inside)
     tl.store(share + features, tl.sum(g * v, axis=0), mask=feature < features)
     if terms == 2:
         w = tl.load(weights + (replica * 2 + 1) * stride + column, mask=feature < features, other=0.0)
-        v = tl.load(second + place, mask=inside, other=0.0)
-        tl.store(grad_second + place, w[None, :] * g, mask=inside)
+        v = tl.load(second + offset, mask=inside, other=0.0)
+        tl.store(grad_second + offset, w[None, :] * g, mask=inside)
         tl.store(share + 2 * features, tl.sum(g * v, axis=0), mask=feature < features)
 
 
 @on_its_device
 def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> Tensor:
-    """See :func:`graphact.kernels.mixing.mix_terms`."""
+    """See :func:`graphact.kernels.autograd.mix`."""
     own, first, second = own.contiguous(), values[0].contiguous(), values[-1].contiguous()
     out = torch.empty_like(own)
     shape = _Shape(own, weights)
@@ -79,7 +78,7 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
 
 
 @on_its_device
-def mix_gradients(
+def mix_backward(
     grad: Tensor, own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor
 ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
     """Gradients of :func:`mix` with respect to own, values, beta and weights."""
@@ -90,7 +89,7 @@ def mix_gradients(
     partial = own.new_empty(len(beta), shape.grid[0], len(values) + 1, shape.features)
     read = (grad, own, first, second, beta.contiguous(), weights.contiguous())
     written = (grad_own, grad_values[0], grad_values[-1], partial)
-    mix_gradients_kernel[shape.grid](*read, *written, shape.rows, shape.features, shape.grid[0], **shape.constants)
+    mix_backward_kernel[shape.grid](*read, *written, shape.rows, shape.features, shape.grid[0], **shape.constants)
     sums = partial.sum(1)
     of_weights = sums[:, 1:] if weights.dim() == 3 else sums[:, 1:].sum(-1)
     return grad_own, grad_values, sums[:, 0].sum(-1), of_weights

@@ -1,20 +1,28 @@
-"""Numbers side by side: the columns that a compiled kernel keeps in registers while it walks along a list.
+"""Numbers side by side: the columns that a compiled kernel keeps in registers along a list; and how it walks.
 
 Numba vectorises loops, but keeps what a loop adds up in memory. Here a few columns are one value, `Lanes`, that
 compiled code adds, multiplies and compares as it does numbers: ``total = total + weight * load(x, at, live)``.
+
+Signals are flat arrays of B x N x C numbers. A plane is a section of the columns of one sample; a range of work counts
+rows on and on through the planes. A row is done block by block of columns: along the list of
+neighbours, all that adds up stays in registers. Neighbours come one after another in the order of the list, so results
+depend neither on the number of threads nor on how the work is cut. All integers are unsigned: an index that could be
+negative would have to be looked at before each use.
 """
 
 import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, models, overload, register_model
 
-from graphact.kernels._cpu_run import Array, Number, Size
+from graphact.kernels.numba.launch import Array, Number, Size, block, helper
 
-BYTES = 128  # of the signal in a block of columns
+ONE, TWO = np.uint64(1), np.uint64(2)
+LINE = np.uint64(16)  # numbers in a line of memory
 ALL = None  # for `live`: a whole block
 
 
@@ -33,11 +41,6 @@ class LanesInRegisters(models.PrimitiveModel):
     def __init__(self, manager: Any, lanes: Lanes) -> None:
         one = manager.lookup(lanes.number).get_value_type()
         super().__init__(manager, lanes, ir.VectorType(one, lanes.count))
-
-
-def block(itemsize: int) -> int:
-    """How many columns of a signal are side by side."""
-    return BYTES // itemsize
 
 
 def in_compiled_code(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,7 +106,7 @@ def fill(_: Any, number: Number, like: Any) -> Any:
 
 
 @in_compiled_code
-def select(_: Any, mask: Any, yes: Any, no: Any) -> Any:
+def blend(_: Any, mask: Any, yes: Any, no: Any) -> Any:
     """One or the other, lane by lane."""
     return yes(mask, yes, no), lambda _, builder, __, values: builder.select(*values)
 
@@ -222,3 +225,45 @@ def _call(builder: Any, name: str, result: Any, arguments: list[Any], suffix: st
 def _suffix(vector: Any) -> str:
     kind = {"float": "f32", "double": "f64"}.get(str(vector.element), str(vector.element))
     return f"v{vector.count}{kind}"
+
+
+# How kernels go through a signal
+
+
+@helper
+def row_of(task: Size, rowptr: Array, columns: Size, number: Size, width: Size) -> tuple[Size, Size, Size, Size]:
+    """For a row of the work: the first node of its sample, its own node, and the columns it goes from and to."""
+    nodes = np.uint64(rowptr.size) - ONE
+    plane = task // nodes
+    left = plane % number * width
+    return plane // number * nodes, task % nodes, left, min(left + width, columns)
+
+
+@helper
+def whole_blocks(left: Size, right: Size, lanes: Size) -> Size:
+    """Where the last block begins that is cut short."""
+    return left + (right - left) // lanes * lanes
+
+
+@helper
+def look_ahead(
+    x: Array, col: Array, edge: Size, stop: Size, ahead: Size, base: Size, columns: Size, left: Size, right: Size
+) -> None:
+    """Ask for the rows of neighbours that will be read soon, ``ahead`` edges from here."""
+    edges = np.uint64(col.size)
+    for e in range(min(edge + ahead, edges), min(stop + ahead, edges)):
+        at = (base + col[e]) * columns
+        for c in range(left, right, LINE):
+            prefetch(x, at + c)
+
+
+@helper
+def rank(col: Array, edge: Size, stop: Size, i: Size) -> Size:
+    """Where node i would stand among the col from ``edge`` to ``stop``, which ascend."""
+    while edge < stop:
+        middle = (edge + stop) // TWO
+        if col[middle] < i:
+            edge = middle + ONE
+        else:
+            stop = middle
+    return edge

@@ -1,27 +1,30 @@
-"""How the programs of a Triton kernel walk the neighbour lists, and how many of them are launched.
+"""How many programs of a Triton kernel are started on which rows, and how.
 
-A program holds a tile of ``lanes`` x ``block`` numbers: columns of the signal along the second dimension and, along the
-first, one row (a node of a sample) per lane; or, for the rows of hubs (``shared``), one row whose neighbours the lanes
-take turns in reading. Offsets are 64 bits wide, and rows run faster than column blocks, so that all programs at work
-at one time read the same few columns, which fit in the cache.
+Signals are read as contiguous ``(B, N, F)``. A program has a tile of ``lanes`` x ``block`` numbers: columns of the
+signal along the second dimension and, along the first, one row (a node of a sample) per lane; or, for the rows of hubs
+(``shared``), one row whose neighbours the lanes take turns in reading. Rows run faster than column blocks, so that all
+programs at work at one time read the same few columns, which fit in the cache.
 """
 
-# mypy: allow-untyped-defs, allow-incomplete-defs
-
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
-import triton
+import torch
 import triton.language as tl
 from torch import Tensor
 
-from graphact.kernels.reference import Lists
+from graphact.kernels.graph_tensors import Lists
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 THREADS = 64
 BYTES_PER_THREAD = 16  # the widest load
 WIDEST_BLOCK = 128
-UNROLL = tl.constexpr(4)  # neighbours whose numbers are on their way at the same time
 SHARED_LANES = 8  # how many times the lanes of an ordinary tile, for a row that all lanes share
 ALONE = 256  # the most neighbours that one lane walks alone
 PIECE = 2048  # the most neighbours that the lanes of one program share
@@ -87,7 +90,7 @@ def launches(lists: Lists, *limits: int) -> Iterator[Launch]:
     """
     degrees, counts = lists.sizes.numpy().T
     rows, longest = lists.order.numel(), int(degrees[-1])
-    if longest <= limits[0] and longest * rows <= BALANCED * (lists.members.numel() + rows):
+    if longest <= limits[0] and longest * rows <= BALANCED * (lists.col.numel() + rows):
         yield Launch(0, rows, 0, False, longest)
         return
     up_to = np.concatenate([[0], counts.cumsum()])
@@ -120,83 +123,55 @@ def wide_type(signal: Tensor) -> Any:
     return tl.float64 if signal.element_size() == 8 else tl.float32
 
 
-@triton.jit
-def rows_of_program(
-    order,
-    count,
-    last,
-    rows,
-    nodes,
-    lanes: tl.constexpr,
-    shared: tl.constexpr,
-    ordered: tl.constexpr,
-    batched: tl.constexpr,
-):
-    """For every lane its node, the number of its sample times ``nodes``, whether it has a row, whether it writes it."""
-    lane = tl.arange(0, lanes)
-    slot = tl.program_id(0).to(tl.int64)
-    slot = slot + 0 * lane if shared else slot * lanes + lane
-    alive = slot < rows
-    sample = 0 * slot
-    row = slot
-    if batched:
-        sample = slot // count
-        row = slot - sample * count
-    node = row
-    if ordered:
-        node = tl.load(order + (last - row), mask=alive, other=0).to(tl.int64)
-    writes = alive
-    if shared:
-        writes = alive & (lane == 0)
-    return node, sample * nodes, alive, writes
+def start(
+    kernel: Any, launch: Launch, shared: bool, x: Tensor, lists: Lists, *tensors: Any, shape: Tile | None = None,
+    threads: int = THREADS, pieces: int | None = None, **flags: Any
+) -> None:  # fmt: skip
+    """Start the programs of one launch on signals like ``x``.
 
-
-@triton.jit
-def row_of_program(order, count, last, nodes, ordered: tl.constexpr, batched: tl.constexpr):
-    """For a program that has one row, its node and the number of its sample times ``nodes``."""
-    row = tl.program_id(0).to(tl.int64)
-    base = row * 0
-    if batched:
-        base = row // count * nodes
-        row = row % count
-    node = row
-    if ordered:
-        node = tl.load(order + (last - row)).to(tl.int64)
-    return node, base
-
-
-@triton.jit
-def list_of_row(pointers, node, alive, closed: tl.constexpr, lanes: tl.constexpr, shared: tl.constexpr):
-    """Where the list of each lane's row begins and ends, where the lane enters it, and the most steps of any lane.
-
-    In a closed neighbourhood, the position before the first stands for the node itself. A lane without a row has an
-    empty list.
+    Args:
+        kernel: takes the tensors, then the order of the rows and sizes.
+        launch: the rows.
+        shared: whether all lanes of a program walk one list.
+        x: the signal.
+        lists: the neighbours.
+        tensors: what the kernel reads and writes.
+        shape: the tile of a program; the usual one by default.
+        threads: of a program with the usual tile.
+        pieces: programs in the third direction; by default as many as share a list.
+        flags: constants of the kernel.
     """
-    begin = tl.load(pointers + node, mask=alive, other=0).to(tl.int64)
-    end = tl.load(pointers + node + 1, mask=alive, other=-1).to(tl.int64)
-    enter = begin
-    if closed:
-        enter = begin - 1
-    if shared:
-        enter = enter + tl.arange(0, lanes)
-        steps = (end - enter + lanes - 1) // lanes
-    else:
-        steps = end - enter
-    return begin, end, enter, tl.max(steps, 0).to(tl.int32)
+    samples, (nodes, columns) = math.prod(x.shape[:-2]), x.shape[-2:]
+    rows = rows_of(x, launch)
+    lanes, block, warps, grid = shape or tile(rows, columns, x.element_size(), shared, threads)
+    if pieces is None:
+        pieces = launch.pieces if flags.get("piece") else 1
+    sizes = (launch.rows, launch.last, rows, nodes, columns)
+    flags |= {"shared": shared, "ordered": launch.ordered, "batched": samples > 1}
+    options = {"lanes": lanes, "block": block, "wide": wide_type(x), "num_warps": warps}
+    kernel[(*grid, pieces)](*tensors, lists.order, *sizes, **options, **flags)
 
 
-@triton.jit
-def piece_of_list(begin, end, piece: tl.constexpr, lanes: tl.constexpr):
-    """Where the lanes of a program that shares one row enter their piece of its list, its end, and the most steps."""
-    start = begin + tl.program_id(2).to(tl.int64) * piece
-    stop = tl.minimum(end, start + piece)
-    enter = start + tl.arange(0, lanes)
-    steps = (stop - enter + lanes - 1) // lanes
-    return enter, stop, tl.max(steps, 0).to(tl.int32)
+def start_each_row(kernel: Any, x: Tensor, *tensors: Tensor, **options: Any) -> None:
+    """Start the programs that visit every number of signals like ``x`` once."""
+    samples, (nodes, columns) = math.prod(x.shape[:-2]), x.shape[-2:]
+    rows = samples * nodes
+    lanes, block, warps, grid = tile(rows, columns, x.element_size(), False)
+    options |= {"lanes": lanes, "block": block, "batched": samples > 1, "num_warps": warps}
+    kernel[grid](*tensors, rows=rows, nodes=nodes, columns=columns, **options)
 
 
-@triton.jit
-def columns_of_program(columns, block: tl.constexpr):
-    """The columns of the tile, and which of them exist."""
-    column = tl.program_id(1) * block + tl.arange(0, block)
-    return column, column < columns
+def rows_of(x: Tensor, launch: Launch) -> int:
+    """The rows of a launch over all samples."""
+    return math.prod(x.shape[:-2]) * launch.rows
+
+
+def on_its_device(function: Callable[Concatenate[Tensor, P], T]) -> Callable[Concatenate[Tensor, P], T]:
+    """Let Triton, which launches on the current device, launch on that of the first tensor."""
+
+    @wraps(function)
+    def launching(x: Tensor, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
+            return function(x, *args, **kwargs)
+
+    return launching

@@ -1,10 +1,11 @@
-"""How a compiled kernel is declared, and how its work is shared among threads.
+"""How a compiled kernel is declared, how its work is shared among threads, and how signals lie in memory meanwhile.
 
 Kernels are compiled for one thread, release the GIL, and take the range of work they do; a thread pool runs them on
 several ranges at once. Numba's own threading layers are not used: of the two that come with it, one aborts when two
 Python threads call at once and the other when a forked process calls, and both compile several times slower.
 """
 
+import math
 import os
 from bisect import bisect_left
 from collections import deque
@@ -17,6 +18,10 @@ from typing import Any
 import numba
 import numpy as np
 import torch
+from torch import Tensor
+
+from graphact.kernels.graph_tensors import Lists
+from graphact.kernels.reference import accumulation_dtype
 
 # what compiled code takes; the types it really has are those of the first call
 Array = Any
@@ -25,7 +30,13 @@ Size = Any
 
 SMALL = 1_000_000  # elements read; less than that takes less time than waking a thread
 ROW_COST = 2  # what a row costs beside its neighbours, in neighbours
-
+BYTES = 128  # of a signal in a block of columns, which a kernel keeps in registers
+SHORT_ROW = 64  # shorter rows of several samples are joined, see Layout
+WIDEST = 1024  # columns in a section
+# rows of neighbours are prefetched where they are short and the signal exceeds a cache: a processor foresees long rows
+AHEAD = 16  # edges
+SHORT = 1024  # bytes of a row
+CACHE = 2**22  # bytes
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
@@ -57,21 +68,21 @@ def sections(columns: int, widest: int) -> tuple[int, int]:
     return -(-columns // width), width
 
 
-def ranges(pointers: np.ndarray[Any, Any], planes: int, work: int) -> list[tuple[np.uint64, np.uint64]]:
+def ranges(rowptr: np.ndarray[Any, Any], planes: int, work: int) -> list[tuple[np.uint64, np.uint64]]:
     """Cut ``planes`` times all rows into ranges of about the same number of neighbours.
 
     A range counts rows on and on through the planes.
     """
-    rows = len(pointers) - 1
+    rows = len(rowptr) - 1
     threads = torch.get_num_threads()
     if threads == 1 or work < SMALL:
         return [(np.uint64(0), np.uint64(planes * rows))]
     pieces = min(threads * 4, work // (SMALL // 8), planes * rows)
-    each = int(pointers[-1]) + ROW_COST * rows
+    each = int(rowptr[-1]) + ROW_COST * rows
     cuts = [0]
     for piece in range(1, pieces):
         plane, rest = divmod(planes * each * piece // pieces, each)
-        cuts.append(plane * rows + bisect_left(range(rows), rest, key=lambda i: int(pointers[i]) + ROW_COST * i))
+        cuts.append(plane * rows + bisect_left(range(rows), rest, key=lambda i: int(rowptr[i]) + ROW_COST * i))
     cuts.append(planes * rows)
     return [(np.uint64(a), np.uint64(b)) for a, b in pairwise(cuts) if a < b]
 
@@ -109,3 +120,72 @@ def _helpers() -> ThreadPoolExecutor:
 
 
 _pools: dict[int, ThreadPoolExecutor] = {}
+
+
+def block(itemsize: int) -> int:
+    """How many columns of a signal are side by side."""
+    return BYTES // itemsize
+
+
+class Layout:
+    """How the numbers of a signal ``(..., N, F)`` lie in memory while kernels run: as ``(samples, N, columns)``.
+
+    Several samples with short rows become one sample with a long row ``(1, N, samples * F)``, for kernels are fast
+    along a row.
+    """
+
+    def __init__(self, x: Tensor, join: bool = True) -> None:
+        self.shape = x.shape
+        self.source_dtype, self.dtype = x.dtype, accumulation_dtype(x.dtype)
+        self.nodes, features = x.shape[-2:]
+        batch = math.prod(x.shape[:-2])
+        self.joined = join and batch > 1 and features < SHORT_ROW
+        self.split = (batch, self.nodes, features)
+        self.samples, self.columns = (1, batch * features) if self.joined else (batch, features)
+
+    @property
+    def nothing(self) -> tuple[bool, Array]:
+        """No shift is wanted, so there are no weights."""
+        return False, flat(torch.empty((0,), dtype=self.dtype, device="cpu"))
+
+    def enter(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """A signal of this shape, laid out for kernels."""
+        x = x.to(dtype or self.dtype)
+        if self.joined:
+            x = x.reshape(self.split).transpose(0, 1)
+        return x.contiguous()
+
+    def empty(self, dtype: torch.dtype | None = None) -> Tensor:
+        """Room for a result."""
+        return torch.empty((self.samples, self.nodes, self.columns), dtype=dtype or self.dtype, device="cpu")
+
+    def leave(self, result: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """A result of kernels in the shape of the signal, in its precision unless told otherwise."""
+        if self.joined:
+            samples, nodes, features = self.split
+            result = result.view(nodes, samples, features).transpose(0, 1).contiguous()
+        return result.view(self.shape).to(dtype or self.source_dtype)
+
+    def run(self, kernel: Any, lists: Lists, *arguments: Any) -> None:
+        """Call a kernel for all rows of all planes."""
+        if self.samples * self.nodes * self.columns == 0:
+            return
+        rowptr, col = indices(lists.rowptr), indices(lists.col)
+        number, width = sections(self.columns, WIDEST)
+        planes = self.samples * number
+        work = ranges(rowptr, planes, (col.size + self.nodes) * self.samples * self.columns)
+        size = self.dtype.itemsize
+        scattered = self.nodes * self.columns * size > CACHE and width * size <= SHORT
+        steps = (np.uint64(AHEAD if scattered else 0), np.uint64(block(size)))
+        sizes = (np.uint64(count) for count in (self.columns, number, width))
+        run(kernel, work, rowptr, col, *steps, *arguments, *sizes)
+
+
+def flat(tensor: Tensor) -> Array:
+    """The numbers of a contiguous tensor, in the same memory."""
+    return tensor.numpy(force=True).reshape(-1)
+
+
+def indices(tensor: Tensor) -> Array:
+    """The same for indices, as kernels take them."""
+    return tensor.numpy(force=True).view(np.uint64)

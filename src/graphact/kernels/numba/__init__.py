@@ -1,0 +1,38 @@
+"""The passes over the neighbours on the CPU, compiled by Numba: same names, arguments and results as the reference.
+
+Memory is that of the signals: nothing is ever laid out edge by edge. The result of a sum depends neither on the number
+of threads nor on how the work is cut.
+"""
+
+import torch
+from torch import Tensor
+
+from graphact._checks import HALF_PRECISION
+from graphact.kernels.numba.fused import fused_neighbor_pass, hop_backward
+from graphact.kernels.numba.kernel import sum_sq_diff, sum_sq_diff_backward
+from graphact.kernels.numba.mix import mix, mix_backward
+from graphact.kernels.numba.select import scatter_selected, select
+from graphact.kernels.numba.shift import shift, shift_weight_grad
+from graphact.kernels.reference import gather_rows
+
+__all__ = [
+    "fused_neighbor_pass",
+    "gather_rows",
+    "hop_backward",
+    "mix",
+    "mix_backward",
+    "scatter_selected",
+    "select",
+    "shift",
+    "shift_weight_grad",
+    "sum_sq_diff",
+    "sum_sq_diff_backward",
+    "supports",
+]
+
+DTYPES = (torch.float32, torch.float64, *HALF_PRECISION)
+
+
+def supports(x: Tensor) -> bool:
+    """Floating point numbers on the CPU. Half precision is computed in float32."""
+    return x.device.type == "cpu" and x.dtype in DTYPES

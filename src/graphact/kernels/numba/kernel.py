@@ -1,0 +1,102 @@
+"""Compiled sums of squared differences, for the Gaussian kernel. See `lanes.py` for how they go through a signal."""
+
+import numpy as np
+from torch import Tensor
+
+from graphact.kernels.graph_tensors import Lists
+from graphact.kernels.numba.lanes import ALL, fill, load, look_ahead, row_of, store, whole_blocks
+from graphact.kernels.numba.launch import Array, Layout, Size, flat, helper, indices, kernel
+
+ONE = np.uint64(1)
+
+
+def sum_sq_diff(x: Tensor, lists: Lists) -> Tensor:
+    """See :func:`graphact.kernels.reference.sum_sq_diff`."""
+    layout = Layout(x)
+    out = layout.empty()
+    layout.run(sum_sq_diff_kernel, lists, *layout.nothing, flat(layout.enter(x)), flat(out), layout.nothing[1])
+    return layout.leave(out, layout.dtype)
+
+
+def sum_sq_diff_backward(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lists) -> Tensor:
+    """See :func:`graphact.kernels.reference.sum_sq_diff_backward`."""
+    layout = Layout(grad)
+    signals = flat(layout.enter(grad)), flat(layout.enter(x))
+    out = layout.empty()
+    transposed = indices(outgoing.rowptr), indices(outgoing.col)
+    layout.run(sum_sq_diff_backward_kernel, incoming, *transposed, *signals, flat(out))
+    return layout.leave(out, x.dtype)
+
+
+@kernel
+def sum_sq_diff_kernel(
+    first: Size, last: Size, rowptr: Array, col: Array, ahead: Size, lanes: Size, shifting: bool, weight: Array,
+    x: Array, out: Array, shifted: Array, columns: Size, number: Size, width: Size
+) -> None:  # fmt: skip
+    """``out[i] = sum_j (x[i] - x[j])^2`` and, if it is wanted, the shift."""
+    for task in range(first, last):
+        base, i, left, right = row_of(task, rowptr, columns, number, width)
+        edge, stop, o = rowptr[i], rowptr[i + ONE], (base + i) * columns
+        if ahead:
+            look_ahead(x, col, edge, stop, ahead, base, columns, left, right)
+        cut = whole_blocks(left, right, lanes)
+        for low in range(left, cut, lanes):
+            _sum_block(col, shifting, weight, x, out, shifted, edge, stop, base, o, columns, low, ALL)
+        if cut < right:
+            _sum_block(col, shifting, weight, x, out, shifted, edge, stop, base, o, columns, cut, right - cut)
+
+
+@helper
+def _sum_block(
+    col: Array, shifting: bool, weight: Array, x: Array, out: Array, shifted: Array, edge: Size, stop: Size,
+    base: Size, o: Size, columns: Size, low: Size, live: Size | None
+) -> None:  # fmt: skip
+    own = load(x, o + low, live)
+    squares = fill(x.dtype.type(0), own)
+    total = squares
+    for e in range(edge, stop):
+        value = load(x, (base + col[e]) * columns + low, live)
+        apart = own - value
+        squares = squares + apart * apart
+        if shifting:
+            total = total + fill(weight[e], own) * value
+    store(out, o + low, live, squares)
+    if shifting:
+        store(shifted, o + low, live, total)
+
+
+@kernel
+def sum_sq_diff_backward_kernel(
+    first: Size, last: Size, rowptr: Array, col: Array, ahead: Size, lanes: Size, rowptr_t: Array, col_t: Array,
+    grad: Array, x: Array, out: Array, columns: Size, number: Size, width: Size
+) -> None:  # fmt: skip
+    """``out[i] = grad[i] sum_j (x[i] - x[j]) + sum_l grad[l] (x[i] - x[l])``."""
+    for task in range(first, last):
+        base, i, left, right = row_of(task, rowptr, columns, number, width)
+        edge, stop, o = rowptr[i], rowptr[i + ONE], (base + i) * columns
+        begin, end = rowptr_t[i], rowptr_t[i + ONE]
+        if ahead:
+            look_ahead(x, col, edge, stop, ahead, base, columns, left, right)
+            look_ahead(x, col_t, begin, end, ahead, base, columns, left, right)
+            look_ahead(grad, col_t, begin, end, ahead, base, columns, left, right)
+        cut = whole_blocks(left, right, lanes)
+        for low in range(left, cut, lanes):
+            _backward_block(col, col_t, grad, x, out, edge, stop, begin, end, base, o, columns, low, ALL)
+        if cut < right:
+            _backward_block(col, col_t, grad, x, out, edge, stop, begin, end, base, o, columns, cut, right - cut)
+
+
+@helper
+def _backward_block(
+    col: Array, col_t: Array, grad: Array, x: Array, out: Array, edge: Size, stop: Size, begin: Size, end: Size,
+    base: Size, o: Size, columns: Size, low: Size, live: Size | None
+) -> None:  # fmt: skip
+    own = load(x, o + low, live)
+    total = fill(x.dtype.type(0), own)
+    for e in range(edge, stop):
+        total = total + (own - load(x, (base + col[e]) * columns + low, live))
+    total = total * load(grad, o + low, live)
+    for e in range(begin, end):
+        at = (base + col_t[e]) * columns + low
+        total = total + load(grad, at, live) * (own - load(x, at, live))
+    store(out, o + low, live, total)

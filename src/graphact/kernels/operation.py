@@ -1,0 +1,174 @@
+"""A pass over the neighbours with its shape, batching and gradient rules, each written once.
+
+Torch needs three forms of one operation. Eager code takes the shortest way: the backend is called directly, inside a
+plain `torch.autograd.Function` if a gradient is wanted. `torch.compile`, `torch.export` and fake tensors need an
+operator that torch knows, one node of their graphs. `torch.func.grad` and `vmap` look into a function with a separate
+``setup_context`` around that operator. :class:`Operation` makes all three from one set of rules.
+"""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from graphact.kernels.backends import backend, requested
+
+PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
+
+
+def is_traced(x: Tensor) -> bool:
+    """Whether torch looks inside instead of just computing: a compiler, a transform, a mode or a tensor of its own."""
+    return (
+        torch.compiler.is_compiling()
+        or type(x) not in PLAIN_TENSORS
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or x.is_meta
+    )
+
+
+class Operation:
+    """One operation; the operator ``graphact::name`` is among its forms.
+
+    Subclasses define these static methods. Inputs are those of the schema, with a bundle of tensors in the place of the
+    flat list of them that the operator takes.
+
+    - ``run(*inputs)``: the result, from a backend.
+    - ``fake(*inputs)``: an empty result, for its shape and type.
+    - ``save(ctx, inputs, output)``: what ``backward`` needs; with :meth:`keep` for the bundle.
+    - ``backward(ctx, *grads)``: the gradients of the first inputs; the others get none.
+
+    Attributes:
+        schema: of the operator.
+        signals: how many inputs, the first ones, may have a batch dimension under `torch.vmap`.
+        bundle: the class of the bundle, and its position among the inputs.
+    """
+
+    schema: ClassVar[str]
+    signals: ClassVar[int]
+    bundle: ClassVar[tuple[Any, int] | None] = None
+    operator: ClassVar[Any]
+    _rules: ClassVar[Any]
+    _eager: ClassVar[type[torch.autograd.Function]]
+    _transformed: ClassVar[type[torch.autograd.Function]]
+
+    def __init_subclass__(cls, name: str) -> None:
+        rules: Any = cls
+        cls._rules = rules
+        defined = torch.library.custom_op(
+            f"graphact::{name}", lambda *inputs: rules.run(*cls._bundled(inputs)), mutates_args=(), schema=cls.schema
+        )
+        cls.operator = getattr(torch.ops.graphact, name)
+        defined.register_fake(rules.fake)
+        defined.register_vmap(cls.batched)
+        defined.register_autograd(cls._gradients, setup_context=cls._set_up)
+        cls._eager, cls._transformed = _functions(cls, name)
+
+    @classmethod
+    def apply(cls, *inputs: Any) -> Any:
+        """The result, in the form that fits where it is computed."""
+        if is_traced(inputs[0]):
+            inputs = cls._flat(inputs)
+            transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+            return cls._transformed.apply(*inputs) if transformed else cls.operator(*inputs)
+        wanted = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
+        if wanted or forward_ad._current_level >= 0:  # torch refuses forward mode where a function has no rule for it
+            return cls._eager.apply(*inputs)
+        return cls._rules.run(*inputs)
+
+    @staticmethod
+    def keep(ctx: Any, bundle: Any, *tensors: Tensor | None) -> None:
+        """Keep some tensors and the bundle, flat or not, for the backward pass."""
+        flat = bundle if isinstance(bundle, list) else []
+        ctx.bundle, ctx.kept = bundle, len(tensors)
+        if flat:
+            ctx.bundle = None
+        ctx.save_for_backward(*tensors, *flat)
+
+    @classmethod
+    def kept(cls, ctx: Any) -> tuple[Any, ...]:
+        """What was kept: the tensors, then the bundle."""
+        assert cls.bundle is not None
+        saved = ctx.saved_tensors
+        return *saved[: ctx.kept], cls.bundle[0].of_flat(saved[ctx.kept :]) if ctx.bundle is None else ctx.bundle
+
+    @classmethod
+    def batched(cls, info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
+        """The batching rule: a signal takes any leading dimensions, so a batch of signals is a signal."""
+        outputs = cls.operator(*cls.batch_first(info, in_dims, inputs), *inputs[cls.signals :])
+        if isinstance(outputs, Tensor):
+            return outputs, 0
+        return outputs, tuple(0 if output.dim() > 1 else None for output in outputs)  # what is empty has no batch
+
+    @classmethod
+    def batch_first(cls, info: Any, in_dims: tuple[Any, ...], inputs: tuple[Any, ...]) -> list[Any]:
+        """The signals, the batch dimension first; those without one are repeated."""
+        for dims in in_dims[cls.signals :]:
+            if dims is not None and not (isinstance(dims, (list, tuple)) and all(dim is None for dim in dims)):
+                raise NotImplementedError("vmap over graphs is not supported: join them with Graph.union instead")
+        return [
+            x if x is None else x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+            for x, dim in zip(inputs[: cls.signals], in_dims[: cls.signals], strict=True)
+        ]
+
+    @classmethod
+    def _bundled(cls, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """From the inputs of the operator to those of the rules."""
+        if cls.bundle is None:
+            return inputs
+        kind, at = cls.bundle
+        return *inputs[:at], kind.of_flat(inputs[at]), *inputs[at + 1 :]
+
+    @classmethod
+    def _flat(cls, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """From the inputs of the rules to those of the operator."""
+        if cls.bundle is None:
+            return inputs
+        kind, at = cls.bundle
+        return *inputs[:at], kind.flat(inputs[at]), *inputs[at + 1 :]
+
+    @classmethod
+    def _set_up(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.backend = requested()
+        cls._rules.save(ctx, inputs, output)
+
+    @classmethod
+    def _gradients(cls, ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        """The gradients of all inputs, from the backend of the forward pass.
+
+        Autograd may run a backward pass in a thread of its own, which knows nothing of a ``with backend(...)``.
+        """
+        if requested() == ctx.backend:
+            found = cls._rules.backward(ctx, *grads)
+        else:
+            with backend(ctx.backend):
+                found = cls._rules.backward(ctx, *grads)
+        others = ctx.needs_input_grad[len(found) :]
+        return *found, *([None] * len(other) if isinstance(other, list) else None for other in others)
+
+
+def _functions(
+    operation: type[Operation], name: str
+) -> tuple[type[torch.autograd.Function], type[torch.autograd.Function]]:
+    """The operation as functions of autograd: for eager code, and around the operator for `torch.func`."""
+
+    def run_and_save(ctx: Any, *inputs: Any) -> Any:
+        output = operation._rules.run(*inputs)
+        operation._set_up(ctx, inputs, output)
+        return output
+
+    def run_operator(*inputs: Any) -> Any:
+        return operation.operator(*inputs)
+
+    # eager code has no setup_context of its own: torch would bind the inputs to the names of parameters at each call
+    backward: dict[str, Any] = {"backward": staticmethod(operation._gradients)}
+    eager = {"forward": staticmethod(run_and_save), **backward}
+    transformed = {
+        "forward": staticmethod(run_operator),
+        "setup_context": staticmethod(operation._set_up),
+        "generate_vmap_rule": True,
+        **backward,
+    }
+    bases = (torch.autograd.Function,)
+    return type(name, bases, eager), type(f"{name}_transformed", bases, transformed)

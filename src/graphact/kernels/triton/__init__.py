@@ -1,0 +1,62 @@
+"""The passes over the neighbours as Triton kernels, with the names, signatures and results of `reference.py`.
+
+Signals are read as contiguous ``(B, N, F)``. Nothing waits for the device. The memory used beyond the results is at
+most one more signal in the type that sums are taken in, or 2^24 numbers, and for lists of more than 2,048 neighbours
+what is found piece by piece: far fewer numbers than those lists have.
+"""
+
+import torch
+import triton
+from torch import Tensor
+
+from graphact.kernels.graph_tensors import GraphTensors
+from graphact.kernels.reference import accumulation_dtype, slot_dtype
+from graphact.kernels.triton.fused import fused_kernel, hop_backward, launch_fused
+from graphact.kernels.triton.kernel import sum_sq_diff, sum_sq_diff_backward
+from graphact.kernels.triton.launch import on_its_device
+from graphact.kernels.triton.median import launch_median
+from graphact.kernels.triton.mix import mix, mix_backward
+from graphact.kernels.triton.select import gather_rows, scatter_selected, select
+from graphact.kernels.triton.shift import shift, shift_weight_grad
+
+__all__ = [
+    "fused_neighbor_pass",
+    "gather_rows",
+    "hop_backward",
+    "mix",
+    "mix_backward",
+    "scatter_selected",
+    "select",
+    "shift",
+    "shift_weight_grad",
+    "sum_sq_diff",
+    "sum_sq_diff_backward",
+    "supports",
+]
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+INTERPRETED = not isinstance(fused_kernel, triton.runtime.JITFunction)
+
+
+def supports(x: Tensor) -> bool:
+    """Floating-point signals on a CUDA device; with Triton's interpreter, on the CPU, too."""
+    return x.dtype in DTYPES and (x.is_cuda or INTERPRETED)
+
+
+@on_its_device
+def fused_neighbor_pass(
+    x: Tensor, graph: GraphTensors, op: str, closed: bool, shifting: bool, max_degree: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See :func:`graphact.kernels.reference.fused_neighbor_pass`."""
+    x, weight = x.contiguous(), graph.weight.contiguous()
+    values_dtype = accumulation_dtype(x.dtype) if op == "kernel" else x.dtype
+    values = torch.empty(x.shape, dtype=values_dtype, device=x.device)
+    slots_shape, slots_dtype = ((0,), torch.uint8) if op == "kernel" else (x.shape, slot_dtype(max_degree))
+    selected_slot = torch.empty(slots_shape, dtype=slots_dtype, device=x.device)
+    shifted = torch.empty(x.shape if shifting else (0,), dtype=x.dtype, device=x.device)
+    tensors = (values, selected_slot, shifted, x, weight, graph.incoming)
+    if x.numel() and op == "median":
+        launch_median(*tensors, closed, shifting)
+    elif x.numel():
+        launch_fused(*tensors, op=op, closed=closed, shifting=shifting)
+    return values, selected_slot, shifted

@@ -1,0 +1,229 @@
+"""The median of all nodes by Triton kernels: of short lists by a sorting network, of longer ones by bisection.
+
+The network sorts in registers, and the weighted sum comes from the same pass.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs
+# ruff: noqa: RUF005 (Triton adds tuples)
+
+import math
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from graphact.kernels.graph_tensors import Lists
+from graphact.kernels.reference import accumulation_dtype
+from graphact.kernels.triton.fused import launch_fused
+from graphact.kernels.triton.launch import (
+    MOST_PROGRAMS,
+    Launch,
+    Tile,
+    ceil_div,
+    launches,
+    limits,
+    padded_size,
+    rows_of,
+    start,
+    wide_type,
+)
+from graphact.kernels.triton.median_bisect import bisect_median_kernel, bisect_tile
+from graphact.kernels.triton.median_long import (
+    IN_REGISTER,
+    POSITIONS,
+    REGISTERS,
+    TILED,
+    column_tile,
+    copying_tile,
+    counting_tile,
+    in_register_median_kernel,
+    in_register_tile,
+    longest_in_register,
+    tile_lists_kernel,
+    tiled_median_kernel,
+)
+from graphact.kernels.triton.walk import columns_of_program, row_of_program, slot_of_own
+
+FUSED = 32  # the largest network that also sums: more would take registers that sorting needs
+SIZES = (8, 12, 16, 20, 24, 28, 32, 48, 64)  # of the networks; a list takes the smallest one that holds it
+TILED_NUMBERS = 2**24  # numbers of long lists that may always lie side by side
+
+
+def launch_median(
+    values: Tensor, selected_slot: Tensor, shifted: Tensor, x: Tensor, weight: Tensor, lists: Lists, closed: bool,
+    shifting: bool
+) -> None:  # fmt: skip
+    """The median of all nodes: of short lists by sorting them, of longer ones by counting."""
+    sizes = [size - closed for size in (*SIZES, *IN_REGISTER, *TILED)]
+    sorted_up_to = SIZES[-1] - closed
+    fused = max(size for size in SIZES if size <= FUSED) - closed
+    for launch in launches(lists, *sizes, *(limit for limit in limits(lists) if limit > sizes[-1])):
+        if launch.longest <= sorted_up_to:
+            along = shifting and launch.longest <= fused
+            _network_median(values, selected_slot, shifted, x, weight, lists, launch, closed, along)
+        else:
+            _long_median(values, selected_slot, x, lists, launch, closed)
+    if shifting and int(lists.sizes[-1, 0]) > fused:
+        more: dict[str, Any] = {"op": "none", "closed": False, "shifting": True, "longer_than": fused}
+        launch_fused(values, selected_slot, shifted, x, weight, lists, **more)
+
+
+def _network_median(
+    values: Tensor, selected_slot: Tensor, shifted: Tensor, x: Tensor, weight: Tensor, lists: Lists, launch: Launch,
+    closed: bool, shifting: bool
+) -> None:  # fmt: skip
+    """The median of short lists, and the shift where wanted."""
+    size = next(size for size in SIZES if launch.longest + closed <= size)
+    flags: dict[str, Any] = {"size": size, "network": sorting_network(size), "closed": closed, "shifting": shifting}
+    tensors = (values, selected_slot, shifted, x, weight, lists.rowptr, lists.col)
+    shape = network_tile(rows_of(x, launch), x.size(-1), size)
+    start(network_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
+
+
+def _long_median(values: Tensor, selected_slot: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
+    """The median of longer lists: in registers where they fit, tiled first where they do not."""
+    rows, columns = rows_of(x, launch), x.size(-1)
+    size = next((size for size in IN_REGISTER if launch.longest + closed <= size), None)
+    shape = None if size is None else in_register_tile(rows, columns, size, bytes_of_number(x))
+    if shape is not None and shape.grid[1] <= MOST_PROGRAMS:
+        flags: dict[str, Any] = {"closed": closed, "tiled": False, "maxnreg": REGISTERS}
+        tensors = (values, selected_slot, x, lists.rowptr, lists.col, 0)
+        start(in_register_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
+    elif columns <= MOST_PROGRAMS:
+        _tiled_median(values, selected_slot, x, lists, launch, closed)
+    else:
+        _bisect(values, selected_slot, x, lists, launch, closed)
+
+
+def _tiled_median(values: Tensor, selected_slot: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
+    """The median of long lists, as many at a time as a signal has room for."""
+    samples, columns, stride = math.prod(x.shape[:-2]), x.size(-1), launch.longest + closed
+    at_once = min(launch.rows, max(1, max(x.numel(), TILED_NUMBERS) // (samples * columns * stride)))
+    numbers = torch.empty((samples * at_once, columns, stride), dtype=accumulation_dtype(x.dtype), device=x.device)
+    around = (lists.rowptr, lists.col, stride)
+    for done in range(0, launch.rows, at_once):
+        some = launch._replace(rows=min(at_once, launch.rows - done), last=launch.last - done)
+        rows = samples * some.rows
+        tiles = ceil_div(stride, POSITIONS)
+        each = ceil_div(tiles, MOST_PROGRAMS)  # tiles that a program copies
+        pieces: dict[str, Any] = {"piece": POSITIONS, "pieces": ceil_div(tiles, each)}
+        shape = copying_tile(rows, columns)
+        start(tile_lists_kernel, some, False, x, lists, numbers, x, *around, each, shape=shape, closed=closed, **pieces)
+        tensors = (values, selected_slot, numbers, *around)
+        if stride <= longest_in_register(bytes_of_number(x)):
+            shape = column_tile(rows, columns, stride, bytes_of_number(x))
+            start(in_register_median_kernel, some, False, x, lists, *tensors, shape=shape, closed=closed, tiled=True)
+        else:
+            shape = counting_tile(rows, columns)
+            start(tiled_median_kernel, some, False, x, lists, *tensors, shape=shape, closed=closed)
+
+
+def _bisect(values: Tensor, selected_slot: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
+    """The median of long lists of more columns than programs can be started for."""
+    flags: dict[str, Any] = {"closed": closed, "indexed": False, "as_slot": True}
+    tensors = (values, selected_slot, x, x, selected_slot, lists.rowptr, lists.col)
+    shape = bisect_tile(rows_of(x, launch), x.size(-1))
+    start(bisect_median_kernel, launch, True, x, lists, *tensors, shape=shape, **flags)
+
+
+def bytes_of_number(x: Tensor) -> int:
+    """Of a number, in registers."""
+    return int(wide_type(x).primitive_bitwidth) // 8
+
+
+def network_tile(rows: int, columns: int, size: int) -> Tile:
+    """One row, and as many columns a thread as its registers hold."""
+    block = min(padded_size(columns), 256)
+    return Tile(1, block, max(1, block // (64 if size <= 32 else 32)), (rows, ceil_div(columns, block)))
+
+
+@cache
+def sorting_network(size: int) -> tuple[tuple[int, int], ...]:
+    """The comparisons of Batcher's merge exchange, after which any ``size`` numbers are in ascending order."""
+    pairs: list[tuple[int, int]] = []
+    top = 1 << (size - 1).bit_length()
+    width = top // 2
+    while width > 0:
+        reach, rest, distance = top // 2, 0, width
+        while distance > 0:
+            pairs.extend((i, i + distance) for i in range(size - distance) if i & width == rest)
+            distance, reach, rest = reach - width, reach // 2, width
+        width //= 2
+    return tuple(pairs)
+
+
+@triton.jit(do_not_specialize=["count", "last", "rows"])
+def network_median_kernel(
+    values, selected_slot, shifted, x, weight, rowptr, col, order, count, last, rows, nodes, columns,
+    lanes: tl.constexpr, block: tl.constexpr, wide: tl.constexpr, shared: tl.constexpr, ordered: tl.constexpr,
+    batched: tl.constexpr, size: tl.constexpr, network: tl.constexpr, closed: tl.constexpr, shifting: tl.constexpr
+):  # fmt: skip
+    """See :func:`graphact.kernels.reference.fused_neighbor_pass` of lists with at most ``size`` candidates.
+
+    A program has one row, and so nothing to agree on: compiling many values of several rows takes minutes. Places left
+    over in the network are filled with the lowest and the highest number in turn, so that the median always comes out
+    in the middle. NaN is contagious: where a list has one, the middle becomes it.
+    """
+    tl.static_assert(lanes == 1 and not shared and size % 2 == 0)
+    both: tl.constexpr = tl.PropagateNan.ALL
+    middle: tl.constexpr = (size - 1) // 2
+    node, base = row_of_program(order, count, last, nodes, ordered, batched)
+    column, inside = columns_of_program(columns, block)
+    begin = tl.load(rowptr + node).to(tl.int64)
+    degree = (tl.load(rowptr + node + 1).to(tl.int64) - begin).to(tl.int32)
+    own = (base + node) * columns + column
+    num_candidates = degree
+    itself = tl.zeros((block,), dtype=wide)
+    if closed:
+        num_candidates = degree + 1
+        itself = tl.load(x + own, mask=inside, other=0.0).to(wide)
+    listed = ()
+    for k in tl.static_range(size):
+        there = k < degree
+        filling = float("inf") if k % 2 == 1 else float("-inf")
+        j = tl.load(col + begin + k, mask=there, other=0).to(tl.int64)
+        valid = column < tl.where(there, columns, 0)
+        value = tl.load(x + (base + j) * columns + column, mask=valid, other=filling).to(wide)
+        if closed:
+            value = tl.where(degree == k, itself, value)
+        listed = listed + (value,)  # type: ignore[assignment]
+    ascending = listed
+    for pair in tl.static_range(len(network)):
+        # written out here: compiling a function of so many values for every pair takes long
+        low = tl.minimum(ascending[network[pair][0]], ascending[network[pair][1]], propagate_nan=both)
+        high = tl.maximum(ascending[network[pair][0]], ascending[network[pair][1]], propagate_nan=both)
+        ascending = (
+            ascending[: network[pair][0]]
+            + (low,)
+            + ascending[network[pair][0] + 1 : network[pair][1]]
+            + (high,)
+            + ascending[network[pair][1] + 1 :]
+        )
+    median = ascending[middle]  # type: ignore[var-annotated]
+    unknown = median != median  # type: ignore[var-annotated]
+    slot = tl.zeros((block,), dtype=tl.int32) + degree
+    for k in tl.static_range(size):
+        value = listed[size - 1 - k]
+        slot = tl.where((value == median) | (unknown & (value != value)), size - 1 - k, slot)
+    if closed:
+        alone = tl.zeros((1,), dtype=tl.int64)
+        before = slot_of_own(col, begin + alone, begin + degree + alone, node)
+        is_median = (itself == median) | (unknown & (itself != itself))
+        slot = tl.where(is_median & (slot >= before), degree, slot)
+    slot = tl.where(num_candidates == 0, 0, slot)
+    result = tl.where(num_candidates == 0, 0.0, median)
+    zero = inside & (median == 0.0)  # one of both zeros: the selected one knows which
+    j = tl.load(col + begin + slot, mask=zero & (slot < degree), other=0).to(tl.int64)
+    j = tl.where(slot < degree, j, node)
+    result = tl.where(zero, tl.load(x + (base + j) * columns + column, mask=zero, other=0.0).to(wide), result)
+    tl.store(values + own, result.to(values.dtype.element_ty), mask=inside)
+    tl.store(selected_slot + own, slot.to(selected_slot.dtype.element_ty), mask=inside)
+    if shifting:  # after the sort: sums from the first loop on would take registers that sorting needs
+        total = tl.zeros((block,), dtype=wide)
+        for k in tl.static_range(size):
+            factor = tl.load(weight + begin + k, mask=k < degree, other=0.0).to(wide)
+            total += factor * tl.where(k < degree, listed[k], 0.0)
+        tl.store(shifted + own, total.to(shifted.dtype.element_ty), mask=inside)

@@ -1,0 +1,149 @@
+"""How the programs of a Triton kernel walk the neighbour lists; see `launch.py` for their tiles.
+
+Offsets are 64 bits wide.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs
+
+import triton
+import triton.language as tl
+
+UNROLL = tl.constexpr(4)  # neighbours whose numbers are on their way at the same time
+
+
+@triton.jit
+def rows_of_program(
+    order, count, last, rows, nodes, lanes: tl.constexpr, shared: tl.constexpr, ordered: tl.constexpr,
+    batched: tl.constexpr
+):  # fmt: skip
+    """For every lane its node, the number of its sample times ``nodes``, whether it has a row, whether it writes it."""
+    lane = tl.arange(0, lanes)
+    item = tl.program_id(0).to(tl.int64)
+    item = item + 0 * lane if shared else item * lanes + lane
+    alive = item < rows
+    sample = 0 * item
+    row = item
+    if batched:
+        sample = item // count
+        row = item - sample * count
+    node = row
+    if ordered:
+        node = tl.load(order + (last - row), mask=alive, other=0).to(tl.int64)
+    writes = alive
+    if shared:
+        writes = alive & (lane == 0)
+    return node, sample * nodes, alive, writes
+
+
+@triton.jit
+def row_of_program(order, count, last, nodes, ordered: tl.constexpr, batched: tl.constexpr):
+    """For a program that has one row, its node and the number of its sample times ``nodes``."""
+    row = tl.program_id(0).to(tl.int64)
+    base = row * 0
+    if batched:
+        base = row // count * nodes
+        row = row % count
+    node = row
+    if ordered:
+        node = tl.load(order + (last - row)).to(tl.int64)
+    return node, base
+
+
+@triton.jit
+def list_of_row(rowptr, node, alive, closed: tl.constexpr, lanes: tl.constexpr, shared: tl.constexpr):
+    """Where the list of each lane's row begins and ends, where the lane enters it, and the most steps of any lane.
+
+    In a closed neighbourhood, the position before the first stands for the node itself. A lane without a row has an
+    empty list.
+    """
+    begin = tl.load(rowptr + node, mask=alive, other=0).to(tl.int64)
+    end = tl.load(rowptr + node + 1, mask=alive, other=-1).to(tl.int64)
+    enter = begin
+    if closed:
+        enter = begin - 1
+    if shared:
+        enter = enter + tl.arange(0, lanes)
+        steps = (end - enter + lanes - 1) // lanes
+    else:
+        steps = end - enter
+    return begin, end, enter, tl.max(steps, 0).to(tl.int32)
+
+
+@triton.jit
+def piece_of_list(begin, end, piece: tl.constexpr, lanes: tl.constexpr):
+    """Where the lanes of a program that shares one row enter their piece of its list, its end, and the most steps."""
+    start = begin + tl.program_id(2).to(tl.int64) * piece
+    stop = tl.minimum(end, start + piece)
+    enter = start + tl.arange(0, lanes)
+    steps = (stop - enter + lanes - 1) // lanes
+    return enter, stop, tl.max(steps, 0).to(tl.int32)
+
+
+@triton.jit
+def columns_of_program(columns, block: tl.constexpr):
+    """The columns of the tile, and which of them exist."""
+    column = tl.program_id(1) * block + tl.arange(0, block)
+    return column, column < columns
+
+
+@triton.jit
+def values_at(
+    candidates, col, node, base, begin, end, position, column, inside, columns, beyond: tl.constexpr,
+    closed: tl.constexpr
+):  # fmt: skip
+    """The values of the candidates at a position; ``beyond`` past the end of a list."""
+    there = position < end
+    j = tl.load(col + position, mask=there & (position >= begin), other=0).to(tl.int64)
+    if closed:
+        j = tl.where(position < begin, node, j)
+    at = ((base + j) * columns)[:, None] + column[None, :]
+    return tl.load(candidates + at, mask=there[:, None] & inside[None, :], other=beyond)
+
+
+@triton.jit
+def candidates_at(
+    candidates, source_index, col, node, base, begin, end, position, column, inside, nodes, columns,
+    closed: tl.constexpr, indexed: tl.constexpr
+):  # fmt: skip
+    """The values of the candidates at a position, the nodes they come from, and whether there are any."""
+    there = position < end
+    j = tl.load(col + position, mask=there & (position >= begin), other=0).to(tl.int64)
+    if closed:
+        j = tl.where(position < begin, node, j)
+    at = ((base + j) * columns)[:, None] + column[None, :]
+    mask = there[:, None] & inside[None, :]
+    value = tl.load(candidates + at, mask=mask, other=0.0)
+    if indexed:
+        index = tl.load(source_index + at, mask=mask, other=nodes).to(tl.int32)
+    else:
+        index = j.to(tl.int32)[:, None] + 0 * column[None, :]
+    return value, index, mask
+
+
+@triton.jit
+def slot_of(index, col, begin, end, node, mask, nodes):
+    """The slots of selected nodes in the list of each lane; d, its length, for the node itself and for nobody."""
+    low = begin[:, None] + 0 * index.to(tl.int64)
+    high = tl.maximum(begin, end)[:, None] + 0 * low
+    past = (index == nodes) | (index == node[:, None])
+    while tl.max(tl.max((high - low).to(tl.int32), 1), 0) > 0:
+        middle = (low + high) // 2
+        searching = low < high
+        lower = searching & (tl.load(col + middle, mask=mask & searching, other=0) < index)
+        high = tl.where(lower, high, tl.where(searching, middle, high))
+        low = tl.where(lower, middle + 1, low)
+    return (tl.where(past, end[:, None], low) - begin[:, None]).to(tl.int32)
+
+
+@triton.jit
+def slot_of_own(col, begin, end, node):
+    """How many neighbours have a lower number than the node itself."""
+    low = begin
+    high = tl.maximum(begin, end)
+    while tl.max((high - low).to(tl.int32), 0) > 0:
+        middle = (low + high) // 2
+        searching = low < high
+        lower = searching & (tl.load(col + middle, mask=searching, other=0) < node)
+        high = tl.where(lower, high, tl.where(searching, middle, high))
+        low = tl.where(lower, middle + 1, low)
+    return (low - begin).to(tl.int32)
