@@ -63,6 +63,14 @@ class Operation:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
         object.__setattr__(self, "arguments", argument_names(self.function, self.parameters))
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Operation":
+        return self  # interpreters find an operation by identity, so that copies of a module share it
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if OPERATIONS.get(self.name) is self:
+            return find_operation, (self.name,)
+        return Operation, (self.name, self.function, dict(self.parameters), self.empty)
+
     @property
     def is_built_in(self) -> bool:
         """Whether this is one of graphact's own, which the kernels know by name."""

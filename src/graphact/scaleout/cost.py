@@ -6,13 +6,14 @@ exchanges once, with all nodes within its reach. The gradient of each exchange i
 """
 
 from dataclasses import dataclass
+from functools import singledispatch
 
 import torch
 from torch import nn
 
 from graphact._checks import check_integer
-from graphact.nn import FIR, GCNN, GraphFilter, LocalizedMax, LocalizedMedian, ReLU
-from graphact.nn.activation import MixedActivation
+from graphact.layers import Filter, HopMixture, Layer, UnsupportedModelError
+from graphact.nn import GraphModule
 from graphact.scaleout.partitioned import PartitionedGraph
 
 
@@ -46,9 +47,12 @@ def exchanges_of(model: nn.Module, features: int, *, input_gradient: bool = Fals
     """The exchanges of a forward pass, in their order.
 
     Args:
-        model: a GCNN, FIR, filter bank or activation of graphact.
+        model: a GCNN, FIR, filter bank or activation of graphact, or another module that describes itself.
         features: features of its input.
         input_gradient: whether a gradient with respect to the input is wanted.
+
+    Raises:
+        UnsupportedModelError: the model does not describe itself.
 
     Example:
         >>> import graphact
@@ -57,25 +61,48 @@ def exchanges_of(model: nn.Module, features: int, *, input_gradient: bool = Fals
         6
     """
     check_integer("features", features, minimum=1)
-    if isinstance(model, (GCNN, FIR)):
-        found: list[Exchange] = []
-        for number, bank in enumerate(model.filters):
-            assert isinstance(bank, GraphFilter)
-            found += exchanges_of(bank, bank.in_features, input_gradient=input_gradient or number > 0)
-            if isinstance(model, GCNN):
-                found += exchanges_of(model.activations[number], bank.out_features, input_gradient=True)
-        return found
-    if isinstance(model, GraphFilter):
-        shifts_input = model.in_features <= model.out_features
-        width = min(model.in_features, model.out_features)
-        return [Exchange(width, returns=input_gradient or not shifts_input)] * model.order
-    if isinstance(model, (LocalizedMax, LocalizedMedian)):
-        return [Exchange(features, model.hops, model.closed, input_gradient)]
-    if isinstance(model, MixedActivation):
-        return [Exchange(features, returns=input_gradient)] * (model.hops + 1)
-    if isinstance(model, ReLU):
-        return []
-    raise TypeError(f"model must be a GCNN, FIR, GraphFilter or activation of graphact, got {type(model).__name__}")
+    found, wanted = [], input_gradient
+    for layer in layers_of(model):
+        features = layer.in_features or features
+        found += layer_exchanges(layer, features, wanted)
+        features = layer.out_features or features
+        wanted = wanted or bool(layer.arrays())  # what is trained in front of a layer needs its gradient
+    return found
+
+
+def layers_of(model: nn.Module) -> tuple[Layer, ...]:
+    """The description of a model.
+
+    Raises:
+        UnsupportedModelError: the model does not describe itself.
+    """
+    if not isinstance(model, GraphModule):
+        raise UnsupportedModelError(
+            "",
+            "model must be a GCNN, FIR, GraphFilter or activation of graphact, or another module that describes "
+            f"itself, got {type(model).__name__}",
+        )
+    return model.layers()
+
+
+@singledispatch
+def layer_exchanges(_layer: Layer, _features: int, _wanted: bool) -> list[Exchange]:
+    """The exchanges of one layer; linear maps and pointwise functions need none."""
+    return []
+
+
+@layer_exchanges.register
+def _(layer: Filter, _features: int, wanted: bool) -> list[Exchange]:
+    shifts_input = layer.in_features <= layer.out_features
+    width = min(layer.in_features, layer.out_features)
+    return [Exchange(width, returns=wanted or not shifts_input)] * layer.exchanges
+
+
+@layer_exchanges.register
+def _(layer: HopMixture, features: int, wanted: bool) -> list[Exchange]:
+    if layer.reads == "hops":
+        return [Exchange(features, layer.hops, layer.closed, wanted)]
+    return [Exchange(features, returns=wanted)] * layer.exchanges
 
 
 def step_cost(

@@ -5,18 +5,21 @@ With n nodes held, B nodes that boundary rows refer to, E edges, s values sent a
 - the graph takes (36 + 2 w) E + 64 (n + B) + 8 s bytes: both directions, their order by degree, places and weights;
 - the file it came from stays mapped: (4 + w) E + 8 n + 12 (n + h) bytes;
 - a layer keeps for its gradient K + 1 shifts of its input (where it is the narrower side), the ReLU, and for each hop
-  the function's value and which neighbour attained it (the kernel: the values it came from);
+  the function's value and which neighbour attained it (the kernel: the values it came from; a function of your own:
+  those that it read);
 - on top comes what a hop has in hand at once on its way back: about six signals on the nodes held, four on those near
   the boundary, what is sent and received, and the gradient of the K + 1 shifts.
 """
 
 from dataclasses import dataclass
+from functools import singledispatch
 
 import torch
 from torch import nn
 
-from graphact.nn import FIR, GCNN, GraphFilter, ReLU
-from graphact.nn.activation import MixedActivation
+from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+from graphact.operations import KERNEL
+from graphact.scaleout.cost import layers_of
 from graphact.scaleout.partitioned import PartitionedGraph
 
 INDEX = 8  # bytes of an index
@@ -75,12 +78,15 @@ def step_memory(
     """What a step of training needs on one process, in the memory of its device.
 
     Args:
-        model: a GCNN or FIR.
+        model: a GCNN or FIR, or another module that describes itself and has a known number of features.
         sizes: of the part.
         samples: signals in a batch.
         dtype: precision of the signals.
         weight_bytes: bytes of an edge weight.
         device: ``"cpu"`` or ``"cuda"``, where the mapped file takes nothing.
+
+    Raises:
+        UnsupportedModelError: the model does not describe itself, or takes any number of features.
 
     Example:
         >>> import graphact
@@ -90,20 +96,18 @@ def step_memory(
         >>> round(step_memory(model, sizes).total / 2**30, 1)
         1.6
     """
-    if not isinstance(model, (GCNN, FIR)):
-        raise TypeError(f"model must be a GCNN or FIR, got {type(model).__name__}")
+    layers = layers_of(model)
+    width = next((layer.in_features for layer in layers if layer.in_features), None)
+    if width is None:
+        raise UnsupportedModelError("", f"model must have a known number of features, got {type(model).__name__}")
     n, near, number = sizes.nodes, sizes.near, samples * dtype.itemsize
-    banks = [bank for bank in model.filters if isinstance(bank, GraphFilter)]
-    kept = n * banks[0].in_features * number  # the input
-    widest = shifts = 0
-    for position, bank in enumerate(banks):
-        width = min(bank.in_features, bank.out_features)
-        shifts_input = bank.in_features <= bank.out_features
-        kept += n * number * bank.in_features * (bank.order + 1 if shifts_input else 1)
-        widest, shifts = max(widest, bank.out_features, width), max(shifts, width * (bank.order + 1))
-        if isinstance(model, GCNN):
-            kept += activation_bytes(model.activations[position], n, near, bank.out_features, samples, dtype.itemsize)
-    kept += n * number * banks[-1].out_features  # what the readout reads
+    kept, widest, shifts = n * number * width, 0, 0  # the input
+    for layer in layers:
+        use = layer_use(layer, width, sizes, dtype.itemsize)
+        width = layer.out_features or width
+        kept, widest, shifts = kept + samples * use.kept, max(widest, use.width), max(shifts, use.shifts)
+    if not isinstance(layers[-1], Linear):
+        kept += n * number * width  # what the loss reads
     in_hand = number * (widest * (6 * n + 4 * near + 2 * (sizes.sent + sizes.halo)) + shifts * n)
     on_cpu = device == "cpu"
     return Memory(
@@ -114,12 +118,41 @@ def step_memory(
     )
 
 
-def activation_bytes(activation: nn.Module, nodes: int, near: int, features: int, samples: int, width: int) -> int:
-    """What an activation keeps for its gradient."""
-    values = nodes * features * samples * width
-    if isinstance(activation, ReLU) or not isinstance(activation, MixedActivation):
-        return values
-    behind = CHOICE * (nodes + near) * features * samples
-    if not hasattr(activation, "op") and hasattr(activation, "initial_gamma"):  # the kernel: its input and exponent
-        behind = (2 * nodes + near) * features * samples * width
-    return values + activation.hops * (values + behind)
+@dataclass(frozen=True)
+class Use:
+    """What a layer needs: bytes kept for its gradient for each sample, features of a hop, numbers in its shifts."""
+
+    kept: int
+    width: int = 0
+    shifts: int = 0
+
+
+@singledispatch
+def layer_use(layer: Layer, _features: int, _sizes: Sizes, _width: int) -> Use:
+    """What a layer needs for that many features of its input, in numbers of ``width`` bytes."""
+    raise UnsupportedModelError("", f"nothing is known about the memory of layers of the kind {layer.kind!r}")
+
+
+@layer_use.register
+def _(layer: Filter, features: int, sizes: Sizes, width: int) -> Use:
+    narrow = min(features, layer.out_features)
+    shifts_input = narrow == features
+    kept = sizes.nodes * width * features * (len(layer.taps) if shifts_input else 1)
+    return Use(kept, layer.out_features, narrow * len(layer.taps))
+
+
+@layer_use.register(Linear)
+@layer_use.register(Pointwise)
+def _(_layer: Layer, features: int, sizes: Sizes, width: int) -> Use:
+    return Use(sizes.nodes * width * features)
+
+
+@layer_use.register
+def _(layer: HopMixture, features: int, sizes: Sizes, width: int) -> Use:
+    values = sizes.nodes * features * width
+    behind = CHOICE * (sizes.nodes + sizes.near) * features
+    if layer.operation is KERNEL:  # its input and exponent
+        behind = (2 * sizes.nodes + sizes.near) * features * width
+    elif not layer.operation.is_built_in:
+        behind = sizes.edges * features * width
+    return Use(values + layer.hops * (values + behind), features)
