@@ -18,12 +18,7 @@ from graphact.graph.graph import check_graph
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
 from graphact.operations import MAX
 
-LABELS: dict[type[Layer], str] = {
-    Filter: "filter",
-    Linear: "linear",
-    Pointwise: "activation",
-    HopMixture: "activation",
-}
+LABELS: dict[type[Layer], str] = {Filter: "filter", Linear: "linear", Pointwise: "activation", HopMixture: "activation"}
 
 
 @dataclass(frozen=True, eq=False)
