@@ -8,10 +8,37 @@ from support.graphs import random_matrix
 
 from graphact import Graph
 from graphact.nn import FIR, GCNN, GraphAdaptive, GraphAdaptiveKernel, GraphFilter, LocalizedMax, LocalizedMedian, ReLU
+from graphact.nn.base import GraphModule, describe
+from graphact.nn.localized import Localized
+from graphact.operations import KERNEL, MIN
 
 GRAPHS = 8  # side by side in one union; nothing passes from one to another
 ROUNDING = 1e-9
 ACTIVATIONS = ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga", "min-ga")
+
+
+class LocalizedMin(Localized):
+    operation = MIN
+
+
+class LocalizedKernel(Localized):
+    operation = KERNEL
+
+
+class Chain(GraphModule):
+    """Parts one after the other, in any order."""
+
+    def __init__(self, *parts):
+        super().__init__()
+        self.parts = torch.nn.ModuleList(parts)
+
+    def forward(self, x, graph, edge_weight=None):
+        for part in self.parts:
+            x = part(x, graph) if isinstance(part, GraphModule) else part(x)
+        return x
+
+    def describe(self):
+        return tuple(layer for number, part in enumerate(self.parts) for layer in describe(part, f"parts.{number}"))
 
 
 @dataclass(frozen=True)
@@ -63,6 +90,8 @@ def with_edges(matrix):
 
 def random_module(rng, kind):
     hops, closed = int(rng.integers(1, 4)), bool(rng.random() < 0.3)
+    if kind == "chain":
+        return random_chain(rng)
     if kind == "activation":
         features = int(rng.integers(1, 4))
         return random_activation(rng, hops, features if rng.random() < 0.5 else None, closed), features
@@ -78,6 +107,26 @@ def random_module(rng, kind):
     options = dict(closed=closed, gamma=float(10 ** rng.uniform(-1, 1)), learn_gamma=bool(rng.random() < 0.5))
     per_feature = bool(rng.random() < 0.5)
     return GCNN(features, orders, name, hops, outputs, bias=bias, per_feature=per_feature, **options), features[0]
+
+
+def random_chain(rng):
+    """Up to five parts of any kind: filters after filters, activations after activations, linear maps anywhere."""
+    width = features = int(rng.integers(1, 4))
+    parts = []
+    for _ in range(rng.integers(1, 6)):
+        kind, wider = rng.integers(5), int(rng.integers(1, 4))
+        if kind == 0:
+            parts.append(GraphFilter(width, wider, int(rng.integers(0, 3)), bool(rng.random() < 0.5)))
+        elif kind == 1:
+            parts.append(torch.nn.Linear(width, wider, bias=bool(rng.random() < 0.5)))
+        elif kind == 2:
+            parts.append(torch.nn.ReLU())
+        elif kind == 3:
+            parts.append(random_activation(rng, int(rng.integers(1, 3)), width if rng.random() < 0.5 else None, False))
+        else:
+            parts.append([LocalizedMin, LocalizedKernel][rng.integers(2)](2, closed=bool(rng.random() < 0.5)))
+        width = wider if kind < 2 else width
+    return Chain(*parts), features
 
 
 def random_activation(rng, hops, features, closed):

@@ -1,5 +1,8 @@
 """Activations as modules: parameters, names, descriptions."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from support.graphs import random_graph
@@ -77,3 +80,16 @@ def test_repr_shows_the_settings():
 def test_bad_arguments(build, error, message):
     with pytest.raises(error, match=message):
         build()
+
+
+def span(neighbors):
+    return neighbors.amax(-2) - neighbors.amin(-2)
+
+
+@pytest.mark.parametrize("op", ["max", span])
+def test_copies_keep_their_operation(op):
+    module, graph, x = nn.GraphAdaptive(op, hops=2), random_graph(dtype=torch.float32), torch.randn(2, 12, 3)
+    for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert torch.equal(other(x, graph), module(x, graph))
+        assert other.config() == module.config()
+    assert copy.deepcopy(module).operation is module.operation

@@ -10,6 +10,7 @@ from support.graphs import random_graph, random_matrix
 
 import graphact
 from graphact.cli import main
+from graphact.layers import UnsupportedModelError
 from graphact.scaleout import (
     PartitionedGraph,
     PartitionError,
@@ -152,6 +153,45 @@ def test_exchanges_of_each_module():
     assert not any(exchange.returns for exchange in exchanges_of(nn.GraphFilter(2, 7, order=3), 2))
     with pytest.raises(TypeError, match="model must be a GCNN"):
         exchanges_of(torch.nn.Linear(2, 2), 2)
+
+
+def test_exchanges_follow_the_description():
+    """A pointwise activation exchanges nothing, a localized one once, whatever its function."""
+    nn = graphact.nn
+
+    class LocalizedMin(nn.localized.Localized):
+        operation = graphact.operations.MIN
+
+    model = nn.GCNN([3, 2, 4], order=[1, 2], activation=[torch.nn.ReLU(), lambda width: LocalizedMin(3)])
+    found = [(each.features, each.hops, each.returns) for each in exchanges_of(model, 3)]
+    assert found == [(2, 1, True), (2, 1, True), (2, 1, True), (4, 3, True)]
+    model = nn.GCNN([2, 2], order=1, activation=nn.GraphAdaptive(lambda neighbors: neighbors.mean(-2), hops=2))
+    assert [each.returns for each in exchanges_of(model, 2)] == [False, True, True, True]
+    model.register_forward_hook(lambda module, inputs, output: 2 * output)
+    for count in (lambda: exchanges_of(model, 2), lambda: step_memory(model, Sizes(9, 1, 20, 1, 1))):
+        with pytest.raises(UnsupportedModelError, match="carries hooks"):
+            count()
+
+
+def test_what_layers_keep():
+    """Literal counts for 10 nodes, 4 near the boundary, 50 edges, two samples in float32."""
+    nn, sizes = graphact.nn, Sizes(nodes=10, near=4, edges=50, halo=3, sent=2)
+    signal = 10 * 2 * 4  # bytes of one feature
+    expected = {
+        "relu": 4 * signal,
+        "max-ga": 4 * (signal + 2 * (signal + 14 * 2)),
+        "kernel-ga": 4 * (signal + 2 * (signal + 24 * 2 * 4)),
+        nn.GraphAdaptive(lambda neighbors: neighbors.mean(-2), hops=2): 4 * (signal + 2 * (signal + 50 * 2 * 4)),
+    }
+    for activation, kept in expected.items():
+        for out_features in (None, 7):
+            model = nn.GCNN([3, 4], order=1, activation=activation, hops=2, out_features=out_features)
+            memory = step_memory(model, sizes, samples=2)
+            assert memory.kept == 3 * signal + 2 * 3 * signal + kept + 4 * signal
+            assert memory.in_hand == 8 * (4 * (60 + 16 + 10) + 3 * 2 * 10)
+    assert step_memory(nn.FIR([4, 3], order=1), sizes).kept == (4 + 4 + 3) * 40
+    with pytest.raises(UnsupportedModelError, match="known number of features, got GraphAdaptiveMax"):
+        step_memory(nn.GraphAdaptiveMax(), sizes)
 
 
 def bytes_of(value, seen):

@@ -1,13 +1,12 @@
 """Guarantees: equivariance, Lipschitz certificates, stability to the topology."""
 
-from graphact.analysis.attacks import Attack, attack
 from graphact.analysis.certificates import Certificate, certify
 from graphact.analysis.constrained import lipschitz_constrained, release
-from graphact.analysis.empirical import EmpiricalLipschitz, empirical_lipschitz
 from graphact.analysis.equivariance import Equivariance, check_equivariance
 from graphact.analysis.lipschitz import LipschitzBound, lipschitz_bound
 from graphact.analysis.perturbations import EdgeNoise, LostLinks
-from graphact.analysis.topology import TopologyBound, empirical_topology, topology_bound
+from graphact.analysis.searches import Attack, EmpiricalLipschitz, attack, empirical_lipschitz, empirical_topology
+from graphact.analysis.topology import TopologyBound, topology_bound
 
 __all__ = [
     "Attack",

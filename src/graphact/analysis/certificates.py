@@ -1,19 +1,20 @@
 """Which decisions cannot change, and which values cannot be left, for any perturbation within a radius."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from graphact._checks import check_choice
-from graphact.analysis.lipschitz import is_affordable
-from graphact.analysis.neighbors import MOST_ENTRIES
-from graphact.analysis.parts import Network, fit_together, take_apart
+from graphact.analysis.description import Layers, read_layers, read_signals, split_readout
+from graphact.analysis.lipschitz import form_sizes, is_affordable
+from graphact.analysis.rules import MOST_ENTRIES
 from graphact.analysis.sensitivity import output_norms
-from graphact.analysis.zonotope import Zonotope, read_out, through_network
+from graphact.analysis.zonotope import Zonotope, through_layers
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
+from graphact.layers import Linear
 from graphact.nn import GraphModule
 
 ROUNDING = 1e-9  # bounds are moved outward by this share of the numbers involved, far more than float64 loses
@@ -63,7 +64,7 @@ def certify(model: GraphModule, graph: Graph, x: Tensor, radius: float, *, kind:
     constant of that output, or of that difference of two classes.
 
     Args:
-        model: a GCNN, an FIR, a filter bank or an activation.
+        model: a GCNN, an FIR, a filter bank, an activation, or another module that describes itself.
         graph: the graph.
         x: signals.
         radius: largest change of any input, not negative.
@@ -73,7 +74,7 @@ def certify(model: GraphModule, graph: Graph, x: Tensor, radius: float, *, kind:
         x: ``(..., N, F)``.
 
     Raises:
-        TypeError: nothing is known about a part of the model.
+        UnsupportedModelError: nothing is known about a part of the model.
         ValueError: radius is negative or not finite, or a classifier has one output.
 
     Example:
@@ -91,10 +92,12 @@ def certify(model: GraphModule, graph: Graph, x: Tensor, radius: float, *, kind:
         raise ValueError(f"radius must be a finite number, at least 0, got {radius}")
     graph = check_graph("graph", graph)
     shape = check_signal(x, graph).shape
-    network, x = fit_together(take_apart(model), x)
+    layers, features = read_layers(model, x.size(-1))
+    x = read_signals(x)
     graph = graph.to("cpu", torch.float64)
-    constants = _constants(network, graph)
-    parts = [_certify(network, graph, part, float(radius), kind, constants) for part in x.split(_batch(network, graph))]
+    constants = _constants(layers, features, graph)
+    batch = max(1, MOST_ENTRIES // max((size for _, size in form_sizes(layers, features, graph)), default=1))
+    parts = [_certify(layers, graph, part, float(radius), kind, constants) for part in x.split(batch)]
     names = ("outputs", "lower", "upper", "decisions", "margins")
     columns = {name: [getattr(part, name) for part in parts] for name in names}
     joined = {
@@ -104,34 +107,26 @@ def certify(model: GraphModule, graph: Graph, x: Tensor, radius: float, *, kind:
     return Certificate(float(radius), **joined)  # type: ignore[arg-type]
 
 
-def _batch(network: Network, graph: Graph) -> int:
-    """How many signals fit into memory at once."""
-    width = network.in_features
-    columns, entries = graph.num_nodes * width, 0
-    for stage in network.stages:
-        width = width if stage.taps is None else stage.taps.size(2)
-        columns += graph.num_nodes * width
-        entries = max(entries, columns * graph.num_nodes * width)
-    return max(1, MOST_ENTRIES // entries)
-
-
-def _constants(network: Network, graph: Graph) -> Constants:
+def _constants(layers: Layers, features: int, graph: Graph) -> Constants:
     """The certified constants of all outputs, ``(N, O)``, and of all differences of two, ``(N, O, O)``."""
-    if not is_affordable(network, graph):
+    if not is_affordable(layers, features, graph):
         return None
-    outputs = output_norms(network, graph)
+    body, readout = split_readout(layers)
+    outputs = output_norms(layers, features, graph)
     count = outputs.size(-1)
-    readout = torch.eye(count, dtype=torch.float64) if network.readout is None else network.readout
-    pairs = replace(network, readout=(readout.unsqueeze(1) - readout).flatten(0, 1))
-    return outputs, output_norms(pairs, graph, thorough=count <= MOST_EXACT_CLASSES).unflatten(-1, (count, -1))
+    rows = torch.eye(count, dtype=torch.float64) if readout is None else readout.weight
+    pairs = Linear((rows.unsqueeze(1) - rows).flatten(0, 1))
+    between = output_norms((*body, pairs), features, graph, thorough=count <= MOST_EXACT_CLASSES)
+    return outputs, between.unflatten(-1, (count, -1))
 
 
-def _certify(network: Network, graph: Graph, x: Tensor, radius: float, kind: str, constants: Constants) -> Certificate:
-    outputs = read_out(through_network(Zonotope.point(x), network, graph), network).centre
+def _certify(layers: Layers, graph: Graph, x: Tensor, radius: float, kind: str, constants: Constants) -> Certificate:
+    body, readout = split_readout(layers)
+    outputs = through_layers(Zonotope.point(x), body, graph).read_out(readout).centre
     if kind == "classifier" and outputs.size(-1) == 1:
         raise ValueError("kind must be 'regressor' or 'auto' for a model with one output a node, got 'classifier'")
-    features = through_network(Zonotope.box(x, radius), network, graph)
-    forms = read_out(features, network)
+    features = through_layers(Zonotope.box(x, radius), body, graph)
+    forms = features.read_out(readout)
     size = outputs.abs().amax() + radius
     reach = torch.full_like(outputs, torch.inf) if constants is None else radius * constants[0]
     lower = torch.maximum(forms.centre - forms.radius, outputs - reach) - ROUNDING * size
@@ -139,7 +134,7 @@ def _certify(network: Network, graph: Graph, x: Tensor, radius: float, kind: str
     if kind == "regressor" or (kind == "auto" and outputs.size(-1) == 1):
         return Certificate(radius, outputs, lower, upper, None, None)
     decisions = outputs.argmax(-1)
-    margins = _local_margins(features, forms, network, decisions)
+    margins = _local_margins(features, forms, readout, decisions)
     if constants is not None:
         chosen = constants[1][torch.arange(graph.num_nodes), decisions]
         margins = margins.maximum(outputs.gather(-1, decisions.unsqueeze(-1)) - outputs - radius * chosen)
@@ -148,14 +143,13 @@ def _certify(network: Network, graph: Graph, x: Tensor, radius: float, kind: str
     return Certificate(radius, outputs, lower, upper, decisions, margin)
 
 
-def _local_margins(features: Zonotope, forms: Zonotope, network: Network, decisions: Tensor) -> Tensor:
+def _local_margins(features: Zonotope, forms: Zonotope, readout: Linear | None, decisions: Tensor) -> Tensor:
     """The least difference of the decided class and every other, ``(B, N, O)``, from the forms of the outputs."""
     chosen = decisions.unsqueeze(-1)
     ahead = forms.centre.gather(-1, chosen) - forms.centre
     columns = chosen.unsqueeze(1).expand(-1, forms.generators.size(1), -1, -1)
     apart = (forms.generators.gather(-1, columns) - forms.generators).abs().sum(1)
-    readout = network.readout
     if readout is None:
         return ahead - apart - forms.slack.gather(-1, chosen) - forms.slack
-    differences = (readout[decisions].unsqueeze(-2) - readout).abs()
+    differences = (readout.weight[decisions].unsqueeze(-2) - readout.weight).abs()
     return ahead - apart - (differences * features.slack.unsqueeze(-2)).sum(-1)

@@ -5,14 +5,20 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from graphact._checks import check_positive
+from graphact.analysis.description import part_names, read_layers
 from graphact.analysis.lipschitz import certified_norms
-from graphact.analysis.parts import take_apart
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
-from graphact.nn import FIR, GCNN, GraphFilter, GraphModule
-from graphact.nn.activation import MixedActivation
+from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+from graphact.nn import GraphModule
 
 ROUNDING = 1e-6  # what float32 may lose when a tensor is rescaled
+PROPORTIONAL_TO: dict[type[Layer], tuple[str, ...]] = {
+    Filter: ("taps",),
+    Linear: ("weight",),
+    HopMixture: ("beta", "weights"),
+    Pointwise: (),  # its slopes multiply the constant of what is in front of it
+}
 
 
 def lipschitz_constrained(module: GraphModule, graph: Graph, limit: float) -> GraphModule:
@@ -27,7 +33,7 @@ def lipschitz_constrained(module: GraphModule, graph: Graph, limit: float) -> Gr
     saving to a file needs them.
 
     Args:
-        module: a GCNN, an FIR, a filter bank, or an activation with coefficients.
+        module: a GCNN, an FIR, a filter bank, an activation with coefficients, or another module that describes itself.
         graph: the graph.
         limit: the constant that is never exceeded, above 0.
 
@@ -35,7 +41,8 @@ def lipschitz_constrained(module: GraphModule, graph: Graph, limit: float) -> Gr
         The module.
 
     Raises:
-        TypeError: the module has no coefficients, or nothing is known about it.
+        UnsupportedModelError: the module has no coefficients, or they are shared or computed, or nothing is known
+            about a part of it.
         ValueError: limit is not positive, or the module has a limit already.
 
     Example:
@@ -48,40 +55,63 @@ def lipschitz_constrained(module: GraphModule, graph: Graph, limit: float) -> Gr
     """
     graph = check_graph("graph", graph).to("cpu", torch.float64)
     limit = check_positive("limit", limit)
-    take_apart(module)
+    if limited_tensors(module):
+        raise ValueError(f"module must have no limit yet; release it first: this {type(module).__name__} has one")
+    read_layers(module)
     shared = Limit(module, graph, limit)
     for part, name in last_coefficients(module):
-        if parametrize.is_parametrized(part, name):
-            raise ValueError(
-                f"module must have no limit yet; release it first: {name} of {type(part).__name__} has one"
-            )
         parametrize.register_parametrization(part, name, Rescaled(shared))
     return module
 
 
 def release(module: GraphModule) -> GraphModule:
     """Make the coefficients of a constrained module ordinary ones again, with the values that the limit gave them."""
-    places = last_coefficients(module)
+    places = limited_tensors(module)
     values = [getattr(part, name).detach().clone() for part, name in places]
     for (part, name), value in zip(places, values, strict=True):
-        if parametrize.is_parametrized(part, name):
-            parametrize.remove_parametrizations(part, name, leave_parametrized=False)
-            getattr(part, name).data.copy_(value)
+        parametrize.remove_parametrizations(part, name, leave_parametrized=False)
+        getattr(part, name).data.copy_(value)
     return module
 
 
-def last_coefficients(module: nn.Module) -> list[tuple[nn.Module, str]]:
-    """The parameters that the whole module is proportional to, constants aside."""
-    if isinstance(module, GCNN | FIR):
-        if isinstance(module.readout, nn.Linear):
-            return [(module.readout, "weight")]
-        activation = module.activations[-1] if isinstance(module, GCNN) else None
-        return last_coefficients(activation if isinstance(activation, MixedActivation) else module.filters[-1])
-    if isinstance(module, MixedActivation):
-        return [(module, "beta"), (module, "weights")]
-    if isinstance(module, GraphFilter):
-        return [(module, "taps")]
-    raise TypeError(f"module must have coefficients to rescale, got {type(module).__name__}")
+def limited_tensors(module: nn.Module) -> list[tuple[nn.Module, str]]:
+    """The tensors of a module that a limit rescales: parts and attributes."""
+    return [
+        (part, name)
+        for part in module.modules()
+        if parametrize.is_parametrized(part)
+        for name, steps in part.parametrizations.items()  # type: ignore[union-attr, operator]
+        if any(isinstance(step, Rescaled) for step in steps)
+    ]
+
+
+def last_coefficients(module: GraphModule) -> list[tuple[nn.Module, str]]:
+    """The parameters that the constant of the whole module is proportional to: parts and attributes.
+
+    Raises:
+        UnsupportedModelError: there are none, or another layer uses them, or they are computed from other parameters.
+    """
+    layers = module.layers()
+    for layer, part in zip(reversed(layers), reversed(part_names(module, layers)), strict=True):
+        if names := PROPORTIONAL_TO[type(layer)]:
+            return [_place(module, layers, layer.arrays()[name], part, name) for name in names]
+    raise UnsupportedModelError("", f"module must have coefficients to rescale, got {type(module).__name__}")
+
+
+def _place(module: nn.Module, layers: tuple[Layer, ...], array: Tensor, part: str, name: str) -> tuple[nn.Module, str]:
+    """Where the one parameter is stored that an array of the description is."""
+    places = [
+        (owner, attribute)
+        for owner in module.modules()
+        for attribute, parameter in owner.named_parameters(recurse=False)
+        if parameter is array
+    ]
+    uses = sum(other is array for layer in layers for other in layer.arrays().values())
+    if not places:
+        raise UnsupportedModelError(part, f"its {name} cannot be rescaled: computed from other parameters")
+    if uses > 1 or len(places) > 1:
+        raise UnsupportedModelError(part, f"its {name} cannot be rescaled: shared with another part")
+    return places[0]
 
 
 class Limit:
@@ -95,7 +125,7 @@ class Limit:
         """What brings the module within its limit."""
         self.measuring = True  # in the meantime the tensors are what they are without a limit
         try:
-            constant = certified_norms(take_apart(self.module), self.graph, thorough=False).max()
+            constant = certified_norms(*read_layers(self.module), self.graph, thorough=False).max()
         finally:
             self.measuring = False
         limit = self.limit * (1 - ROUNDING)

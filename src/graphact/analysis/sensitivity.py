@@ -8,19 +8,19 @@ output can move when every input moves by at most 1. The proofs are in docs/guar
 """
 
 import itertools
-import math
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial, singledispatch
 
 import torch
 from torch import Tensor
 
-from graphact.analysis.neighbors import MOST_ENTRIES, gather, reduce_tables, terms
-from graphact.analysis.parts import Network, Nonlinearity, Stage
+from graphact.analysis.description import Layers, hops_of, split_readout
+from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, row_norms
 from graphact.functional import graph_filter
 from graphact.graph import Graph
+from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
 
-STEEPEST_GAUSSIAN = math.exp(-0.5)  # the largest slope of exp(-t^2 / 2)
-MOST_GRAM_COLUMNS = 512
 MOST_ENUMERATED = 8
 
 
@@ -29,126 +29,126 @@ def unit_forms(num_nodes: int, features: int) -> Tensor:
     return torch.eye(num_nodes * features, dtype=torch.float64).view(-1, num_nodes, features)
 
 
-def row_norms(forms: Tensor) -> Tensor:
-    """The 1-norm of each form, ``(M, N, F)`` to ``(N, F)``."""
-    return forms.abs().sum(0)
+def bank_rows(taps: Tensor, graph: Graph) -> Iterator[Tensor]:
+    """The rows of a filter bank, ``(m, N, F_out)`` for as many of its N F_in inputs at a time as fit into memory."""
+    nodes, features = graph.num_nodes, taps.size(1)
+    step = max(1, MOST_ENTRIES // (nodes * max(taps.shape[1:])))
+    for columns in torch.eye(nodes * features, dtype=torch.float64).split(step):
+        yield graph_filter(columns.view(-1, nodes, features), graph, taps)
 
 
-def with_unknowns(forms: Tensor, spread: Tensor) -> Tensor:
-    """Forms with a fresh unknown of size ``spread`` ``(N, F)`` at every node and feature."""
-    return torch.cat([forms, torch.diag(spread.flatten()).view(-1, *spread.shape)])
+@dataclass(frozen=True)
+class Differences:
+    """Forms, before slopes are settled: ``forms + d * rectified``, up to ``spread``, with any d between the slopes.
 
-
-def through_stage(forms: Tensor, stage: Stage, graph: Graph, thorough: bool) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Forms behind a stage, except for what its ReLU adds: forms, spreads, and the forms that the ReLU reads."""
-    if stage.taps is not None:
-        forms = graph_filter(forms, graph, stage.taps)
-    if stage.nonlinearity is None:
-        return forms, torch.zeros_like(forms[0]), None
-    centre, spread = through_neighborhoods(forms, stage.nonlinearity, graph, thorough)
-    return centre, spread, forms * stage.nonlinearity.beta
-
-
-def through_neighborhoods(
-    forms: Tensor, nonlinearity: Nonlinearity, graph: Graph, thorough: bool
-) -> tuple[Tensor, Tensor]:
-    r"""The terms :math:`\sum_k h_k f_k`: common forms and how far the selected ones are from them."""
-    centre, spread = torch.zeros_like(forms), torch.zeros_like(forms[0])
-    for hop, values, neighborhoods, closed in terms(forms, graph, nonlinearity):
-        select = partial(_selected, nonlinearity, values, thorough)
-        middle, deviation = reduce_tables(select, neighborhoods, closed, values.size(0) * values.size(-1))
-        weight = nonlinearity.weights[hop]
-        centre, spread = centre + weight * middle, spread + weight.abs() * deviation
-    return centre, spread
-
-
-def _selected(
-    nonlinearity: Nonlinearity, values: Tensor, thorough: bool, nodes: Tensor, table: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The middle of the forms among which a node selects, and the farthest of them; for nodes without any, zeros."""
-    near = gather(values, table)
-    if nonlinearity.op == "kernel":
-        differences = near - gather(values, nodes).unsqueeze(-2)
-        slope = STEEPEST_GAUSSIAN / nonlinearity.gamma
-        return torch.zeros_like(gather(values, nodes)), slope * longest(differences, thorough)
-    if table.size(-1) == 0:
-        return near.sum(2), near.sum(2)[0]
-    middle = near.mean(2)
-    return middle, (near - middle.unsqueeze(2)).abs().sum(0).amax(1)
-
-
-def longest(differences: Tensor, thorough: bool = True) -> Tensor:
-    r"""A bound on :math:`\max_{\|q\|_2 \le 1} \|q^\top D\|_1` for every node and feature of ``(M, n, d, F)``.
-
-    With the signs s of the result it is :math:`\max_s \|D s\|_2 \le (\sum_{ab} |D^\top D|_{ab})^{1/2}
-    \le (\sum_j \|D_j\|_1^2)^{1/2}`; the first is computed where it is asked for and M is small.
+    Attributes:
+        forms: ``(M, N, F)``.
+        spread: ``(N, F)``, the size of a further unknown at every node and feature; None behind a linear layer.
+        rectified: ``(M, N, F)``, what a pointwise function reads; None behind a linear layer.
+        slopes: the least and largest slope of that function.
     """
-    columns, nodes, _, features = differences.shape
-    if columns > MOST_GRAM_COLUMNS or not thorough:
-        return safe_sqrt(differences.abs().sum(0).square().sum(1))
-    rows = differences.permute(1, 3, 2, 0).flatten(0, 1)
-    step = max(1, MOST_ENTRIES // (columns * columns))
-    norms = [(part.mT @ part).abs().sum((-2, -1)) for part in rows.split(step)]
-    return safe_sqrt(torch.cat(norms)).view(nodes, features)
+
+    forms: Tensor
+    spread: Tensor | None = None
+    rectified: Tensor | None = None
+    slopes: tuple[float, float] = (0.0, 0.0)
+
+    def settle(self) -> Tensor:
+        """Forms with a fresh unknown at every node and feature, for the spread and for the slope."""
+        if self.spread is None or self.rectified is None:
+            return self.forms
+        forms, spread = self._halfway(self.spread, self.rectified)
+        return torch.cat([forms, torch.diag(spread.flatten()).view(-1, *spread.shape)])
+
+    def norms(self, readout: Tensor | None, thorough: bool) -> Tensor:
+        """The largest 1-norm of every form, ``(N, F)``, or behind a readout ``(O, F)``, ``(N, O)``."""
+        if self.spread is None or self.rectified is None:
+            return row_norms(_read_out(self.forms, readout))
+        size = None if readout is None else readout.abs()
+        if thorough and (readout is None or self.rectified.size(-1) <= MOST_ENUMERATED):
+            return self._over_all_slopes(self.rectified, readout) + _read_out(self.spread, size)
+        forms, spread = self._halfway(self.spread, self.rectified)
+        return row_norms(_read_out(forms, readout)) + _read_out(spread, size)
+
+    def _halfway(self, spread: Tensor, rectified: Tensor) -> tuple[Tensor, Tensor]:
+        """The forms for the slope in the middle, and the spread with what other slopes make of it."""
+        low, high = self.slopes
+        return self.forms + (low + high) / 2 * rectified, spread + (high - low) / 2 * row_norms(rectified)
+
+    def _over_all_slopes(self, rectified: Tensor, readout: Tensor | None) -> Tensor:
+        """The largest 1-norm over all slopes of a node's features: it is convex in them, so each is least or largest.
+
+        For ReLUs that are all ways in which they may be on or off.
+        """
+        if readout is None:
+            return torch.maximum(*(row_norms(self.forms + slope * rectified) for slope in self.slopes))
+        choices = torch.tensor(list(itertools.product(self.slopes, repeat=rectified.size(-1))), dtype=torch.float64)
+        best = []
+        step = max(1, MOST_ENTRIES // (self.forms.size(0) * len(choices)))
+        fixed_parts = _read_out(self.forms, readout).split(step, 1)
+        for fixed, free in zip(fixed_parts, rectified.split(step, 1), strict=True):
+            outputs = [
+                (fixed[..., number, None] + free @ (choices * row).T).abs().sum(0).amax(-1)
+                for number, row in enumerate(readout)
+            ]
+            best.append(torch.stack(outputs, -1))
+        return torch.cat(best)
 
 
-def safe_sqrt(x: Tensor) -> Tensor:
-    """The square root, with gradient 0 at 0."""
-    return torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0)
+def _read_out(forms: Tensor, readout: Tensor | None) -> Tensor:
+    """Forms behind the linear map that all nodes share."""
+    return forms if readout is None else forms @ readout.T
 
 
-def output_norms(network: Network, graph: Graph, *, thorough: bool = True) -> Tensor:
+@singledispatch
+def differences_behind(layer: Layer, _forms: Tensor, _graph: Graph, _thorough: bool) -> Differences:
+    """Differences behind a layer, from the forms ``(M, N, F)`` in front of it."""
+    raise NotImplementedError(layer.kind)
+
+
+@differences_behind.register
+def _(layer: Filter, forms: Tensor, graph: Graph, _thorough: bool) -> Differences:
+    return Differences(graph_filter(forms, graph, layer.taps))
+
+
+@differences_behind.register
+def _(layer: Linear, forms: Tensor, _graph: Graph, _thorough: bool) -> Differences:
+    return Differences(_read_out(forms, layer.weight))
+
+
+@differences_behind.register
+def _(layer: Pointwise, forms: Tensor, _graph: Graph, _thorough: bool) -> Differences:
+    return Differences(torch.zeros_like(forms), torch.zeros_like(forms[0]), forms, POINTWISE[layer.function].slopes)
+
+
+@differences_behind.register
+def _(layer: HopMixture, forms: Tensor, graph: Graph, thorough: bool) -> Differences:
+    rule = OPERATIONS[layer.operation]
+    centre, spread = torch.zeros_like(forms), torch.zeros_like(forms[0])
+    for hop in hops_of(layer, graph, forms):
+        (values,) = hop.signals
+        select = partial(rule.differences, layer, values, thorough)
+        middle, deviation = hop.reduce(select, values.size(0) * values.size(-1))
+        weight = layer.weights[hop.number]
+        centre, spread = centre + weight * middle, spread + weight.abs() * deviation
+    return Differences(centre, spread, forms * layer.beta, POINTWISE["relu"].slopes)
+
+
+def output_norms(layers: Layers, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
     r"""How far each output moves, at most, when every input moves by at most 1.
 
     Args:
-        network: the parts of a network; the readout may hold any rows, such as differences of classes.
+        layers: a network; its readout may hold any rows, such as differences of classes.
+        features: features of the input.
         graph: the graph, in float64.
         thorough: try all signs of the last ReLUs where a node has at most 8 of them, and compare all pairs of columns
             for the kernel; otherwise the result is larger and comes sooner.
 
     Shapes:
-        result: ``(N, O)``, or ``(N, F)`` without a readout.
+        result: ``(N, O)``.
     """
-    forms = unit_forms(graph.num_nodes, network.in_features)
-    for stage in network.stages[:-1]:
-        centre, spread, rectified = through_stage(forms, stage, graph, thorough)
-        if rectified is not None:
-            centre, spread = centre + rectified / 2, spread + row_norms(rectified) / 2
-        forms = centre if stage.nonlinearity is None else with_unknowns(centre, spread)
-    centre, spread, rectified = through_stage(forms, network.stages[-1], graph, thorough)
-    if rectified is None:
-        return row_norms(read_out(centre, network.readout))
-    count = 1 if network.readout is None else rectified.size(-1)
-    if thorough and count <= MOST_ENUMERATED:
-        return over_all_signs(centre, rectified, network.readout) + read_spread(spread, network.readout)
-    spread = spread + row_norms(rectified) / 2
-    return row_norms(read_out(centre + rectified / 2, network.readout)) + read_spread(spread, network.readout)
-
-
-def read_out(forms: Tensor, readout: Tensor | None) -> Tensor:
-    """Forms behind the linear map that all nodes share."""
-    return forms if readout is None else forms @ readout.T
-
-
-def read_spread(spread: Tensor, readout: Tensor | None) -> Tensor:
-    """Sizes of unknowns behind the linear map."""
-    return spread if readout is None else spread @ readout.abs().T
-
-
-def over_all_signs(centre: Tensor, rectified: Tensor, readout: Tensor | None) -> Tensor:
-    """The largest 1-norm over all ways in which the ReLUs of a node may be on or off.
-
-    The norm is convex in the slopes of the ReLUs, so it is largest where each is 0 or 1.
-    """
-    if readout is None:
-        return torch.maximum(row_norms(centre), row_norms(centre + rectified))
-    features = rectified.size(-1)
-    choices = torch.tensor(list(itertools.product((0.0, 1.0), repeat=features)), dtype=torch.float64)
-    best = []
-    step = max(1, MOST_ENTRIES // (centre.size(0) * len(choices)))
-    for fixed, free in zip(read_out(centre, readout).split(step, 1), rectified.split(step, 1), strict=True):
-        outputs = []
-        for number, row in enumerate(readout):
-            outputs.append((fixed[..., number, None] + free @ (choices * row).T).abs().sum(0).amax(-1))
-        best.append(torch.stack(outputs, -1))
-    return torch.cat(best)
+    body, readout = split_readout(layers)
+    differences = Differences(unit_forms(graph.num_nodes, features))
+    for layer in body:
+        differences = differences_behind(layer, differences.settle(), graph, thorough)
+    return differences.norms(None if readout is None else readout.weight, thorough)

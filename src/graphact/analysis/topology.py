@@ -1,21 +1,30 @@
-"""Stability to the topology: what a perturbed graph can do to the outputs."""
+r"""Stability to the topology: what a perturbed graph can do to the outputs.
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+The values z on the given graph are known as forms (:mod:`graphact.analysis.zonotope`): exactly for given signals, or
+for all signals of a box. Beside them go errors e with :math:`|z' - z| \le \sum_c e_c` at every node and feature, where
+z' are the values on the perturbed graph S' and c the sources of error that are present. Powers of S' are compared
+through
+
+.. math:: S'^k z' - S^k z = S^k (z' - z) + r_k, \qquad r_k = S' r_{k-1} + (S' - S) S^{k-1} z'.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial, singledispatch
 
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_generator, check_integer, check_positive
-from graphact.analysis.causes import Causes
-from graphact.analysis.neighbors import MOST_ENTRIES
-from graphact.analysis.parts import Network, Stage, fit_together, take_apart
-from graphact.analysis.perturbations import EdgeNoise, LostLinks, Perturbation
-from graphact.analysis.topology_error import through_activation, through_filter
-from graphact.analysis.zonotope import Zonotope, through_stage
+from graphact._checks import check_positive
+from graphact.analysis.description import Layers, hops_of, read_layers, read_signals, split_readout, widths
+from graphact.analysis.perturbations import EdgeNoise, ErrorSources, LostLinks, Perturbation
+from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, gather
+from graphact.analysis.sensitivity import bank_rows
+from graphact.analysis.zonotope import Zonotope, values_behind
+from graphact.functional import shift
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
+from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +61,7 @@ def topology_bound(
     are; the graph is not normalised anew.
 
     Args:
-        module: a GCNN, an FIR, a filter bank or an activation of :mod:`graphact.nn`.
+        module: a GCNN, an FIR, a filter bank, an activation, or another module that describes itself.
         graph: the graph that the module was made for.
         perturbation: :class:`EdgeNoise` (S + E with a norm-bounded E) or :class:`LostLinks` (any that many links).
         x: signals; None for all signals up to ``magnitude``.
@@ -73,81 +82,111 @@ def topology_bound(
     if not isinstance(perturbation, EdgeNoise | LostLinks):
         raise TypeError(f"perturbation must be EdgeNoise or LostLinks, got {type(perturbation).__name__}")
     graph = check_graph("graph", graph)
-    network = take_apart(module)
+    layers, features = read_layers(module, None if x is None else check_signal(x, graph).size(-1))
     if x is None:
-        forms = Zonotope.box(
-            torch.zeros(1, graph.num_nodes, network.in_features, dtype=torch.float64),
-            check_positive("magnitude", magnitude),
-        )
+        zero = torch.zeros(1, graph.num_nodes, features, dtype=torch.float64)
+        forms = Zonotope.box(zero, check_positive("magnitude", magnitude))
     else:
-        network, x = fit_together(network, check_signal(x, graph))
-        forms = Zonotope.point(x)
+        forms = Zonotope.point(read_signals(x))
     graph = graph.to("cpu", torch.float64)
-    causes = perturbation.causes(graph)
-    width = max(network.in_features, *(stage.taps.size(2) for stage in network.stages if stage.taps is not None), 1)
-    step = max(1, MOST_ENTRIES // max(1, causes.count * graph.num_nodes * width))
+    sources = perturbation.error_sources(graph)
+    width = max([features, *widths(layers, features)])
+    step = max(1, MOST_ENTRIES // max(1, sources.count * graph.num_nodes * width))
     parts = zip(*(tensor.split(step) for tensor in (forms.centre, forms.generators, forms.slack)), strict=True)
-    per_node = torch.stack([_largest_errors(network, graph, causes, Zonotope(*part)) for part in parts]).amax(0)
+    per_node = torch.stack([_largest_errors(layers, graph, sources, Zonotope(*part)) for part in parts]).amax(0)
     return TopologyBound(per_node.max().item(), per_node, perturbation)
 
 
-def _largest_errors(network: Network, graph: Graph, causes: Causes, forms: Zonotope) -> Tensor:
+def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: Zonotope) -> Tensor:
     """The largest change at each node over a batch of signals."""
-    errors = forms.centre.new_zeros(causes.count, *forms.centre.shape)
-    for stage in network.stages:
-        forms = forms.settle() if forms.slack.any() else forms
-        if stage.taps is not None:
-            errors = through_filter(forms, errors, stage.taps, graph, causes)
-            forms = through_stage(forms, replace(stage, nonlinearity=None), graph)
-        if stage.nonlinearity is not None:
-            errors = through_activation(forms, errors, stage.nonlinearity, graph, causes)
-            forms = through_stage(forms, Stage(None, None, stage.nonlinearity), graph)
-    if network.readout is not None:
-        errors = errors @ network.readout.abs().T
-    return causes.total(errors).amax((0, -1))
+    errors = forms.centre.new_zeros(sources.count, *forms.centre.shape)
+    body, readout = split_readout(layers)
+    for layer in body:
+        forms = forms.settle()
+        errors = errors_behind(layer, errors, forms, graph, sources)
+        forms = values_behind(layer, forms, graph)
+    if readout is not None:
+        errors = errors_behind(readout, errors, forms, graph, sources)
+    return sources.total(errors).amax((0, -1))
 
 
-def empirical_topology(
-    module: Callable[[Tensor, Graph], Any],
-    graph: Graph,
-    x: Tensor,
-    perturbation: Perturbation,
-    *,
-    draws: int = 20,
-    generator: torch.Generator | None = None,
+@singledispatch
+def errors_behind(layer: Layer, _errors: Tensor, _forms: Zonotope, _graph: Graph, _sources: ErrorSources) -> Tensor:
+    """The errors ``(C, B, N, F)`` behind a layer, from errors and forms in front of it."""
+    raise NotImplementedError(layer.kind)
+
+
+@errors_behind.register
+def _(layer: Filter, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
+    """The rows of the bank in magnitude, and what the perturbed shifts add."""
+    total = errors.new_zeros(*errors.shape[:3], layer.out_features)
+    first, sizes = 0, errors.flatten(2)
+    for rows in bank_rows(layer.taps, graph):
+        total = total + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
+        first += len(rows)
+    for tap, (_, rest) in zip(layer.taps[1:], shifted(errors, forms, layer.exchanges, graph, sources), strict=True):
+        total = total + rest @ tap.abs()
+    return total
+
+
+@errors_behind.register
+def _(layer: Linear, errors: Tensor, *_: object) -> Tensor:
+    return errors @ layer.weight.abs().T
+
+
+@errors_behind.register
+def _(layer: Pointwise, errors: Tensor, *_: object) -> Tensor:
+    return POINTWISE[layer.function].steepest * errors
+
+
+@errors_behind.register
+def _(layer: HopMixture, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
+    """First values move, then neighbours vanish."""
+    rule, losing = OPERATIONS[layer.operation], sources.losing
+    total = layer.beta.abs() * errors
+    moves = [errors] * layer.hops
+    if layer.reads == "shifted":
+        moves = [passed + rest for passed, rest in shifted(errors, forms, layer.hops, graph, sources)]
+    for hop in hops_of(layer, graph, forms.centre, forms.generators):
+        centre, generators = hop.signals
+        entries = errors.size(0) * centre.size(0) * centre.size(-1)
+        change = hop.reduce_one(partial(rule.move, layer, moves[hop.number]), entries)
+        if losing is not None:
+            several = layer.reads == "hops" and hop.number > 0
+            share = partial(_share_of_loss, layer, centre, generators.abs().sum(1), None if several else sources)
+            affected = torch.ones_like(losing) if several else losing
+            change = change + affected[:, None, :, None] * hop.reduce_one(share, entries)
+        total = total + layer.weights[hop.number].abs() * change
+    return total
+
+
+def shifted(
+    errors: Tensor, forms: Zonotope, hops: int, graph: Graph, sources: ErrorSources
+) -> Iterator[tuple[Tensor, Tensor]]:
+    r"""For k = 1..hops: :math:`|S^k| e` and a bound on :math:`|r_k|`; the forms must have no slack."""
+    matrix, power = graph.to_dense(), torch.eye(graph.num_nodes, dtype=torch.float64)
+    rest, passed = torch.zeros_like(errors), errors
+    for _ in range(hops):
+        rest = sources.acting_on(rest, forms.centre.abs() + forms.radius + sources.total(passed))
+        power = matrix @ power
+        passed = power.abs() @ errors
+        yield passed, rest
+        forms = Zonotope(shift(forms.centre, graph), shift(forms.generators, graph), forms.slack)
+
+
+def _share_of_loss(
+    layer: HopMixture, centre: Tensor, radius: Tensor, sources: ErrorSources | None, nodes: Tensor, table: Tensor
 ) -> Tensor:
-    r"""The largest change of each node's outputs that was found, ``(N,)``: a lower bound beside :func:`topology_bound`.
+    """What each lost link has to answer for, so that together they cover any loss of neighbours.
 
-    Random perturbations, and one for each of the most sensitive outputs that follows the gradient with respect to the
-    weights of the edges.
-
-    Args:
-        module: anything called as ``module(x, graph)`` that can be differentiated.
-        graph: the graph.
-        x: signals, ``(..., N, F)``.
-        perturbation: what can happen to the graph.
-        draws: random perturbations, and as many along gradients.
-        generator: source of randomness, on the CPU.
+    One lost link takes one neighbour: the largest change by t lost ones, divided by t. Over several hops (``sources``
+    is None) a link may be the way to all neighbours.
     """
-    graph = check_graph("graph", graph)
-    x = check_signal(x, graph).detach()
-    check_generator(generator)
-    with torch.no_grad():
-        before = module(x, graph)
-    largest = torch.zeros(graph.num_nodes, dtype=before.dtype, device=before.device)
-
-    def measure(perturbed: Graph) -> Tensor:
-        with torch.no_grad():
-            return (module(x, perturbed) - before).abs().amax(-1).reshape(-1, graph.num_nodes).amax(0)
-
-    for _ in range(check_integer("draws", draws, minimum=1)):
-        largest = largest.maximum(measure(perturbation.draw(graph, generator)))
-    edge_index, weight = graph.to_edge_index()
-    for node in largest.topk(min(draws, graph.num_nodes)).indices:
-        weight = weight.detach().requires_grad_()
-        watched = module(x, Graph.from_edge_index(edge_index, weight, graph.num_nodes))[..., node, :]
-        (gradient,) = torch.autograd.grad(watched.flatten()[watched.abs().argmax()], weight, allow_unused=True)
-        if gradient is not None:
-            for sign in (1.0, -1.0):
-                largest = largest.maximum(measure(perturbation.attack(graph, sign * gradient)))
-    return largest
+    degree = table.size(-1)
+    loss = partial(OPERATIONS[layer.operation].loss, layer, centre, radius, nodes, table)
+    shares = [torch.zeros_like(gather(centre, nodes))]
+    if sources is None:
+        shares.append(loss(degree))
+    else:
+        shares += [loss(lost) / lost for lost in range(1, min(sources.most, degree) + 1)]
+    return torch.stack(shares).amax(0)

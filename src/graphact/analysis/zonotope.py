@@ -5,19 +5,17 @@ generators that nodes share, and a slack of its own for every node and feature. 
 nonlinearity is replaced by a form that contains it. The proofs are in docs/guarantees.md.
 """
 
-import math
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, singledispatch
 
 import torch
 from torch import Tensor
 
-from graphact.analysis.neighbors import gather, reduce_tables, terms
-from graphact.analysis.parts import Network, Nonlinearity, Stage
+from graphact.analysis.description import Layers, hops_of
+from graphact.analysis.rules import OPERATIONS, POINTWISE
 from graphact.functional import graph_filter
 from graphact.graph import Graph
-
-GREATEST_CURVATURE = 2 * math.exp(-1.5)  # of the Gaussian exp(-t^2 / 2), above; below it is -1
+from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
 
 
 @dataclass(frozen=True)
@@ -52,130 +50,75 @@ class Zonotope:
         return self.generators.abs().sum(1) + self.slack
 
     def settle(self) -> "Zonotope":
-        """The same forms with every slack as a generator, as a linear map needs them."""
+        """The same forms with every slack as a generator, as a map that mixes nodes or features needs them."""
+        if not self.slack.any():
+            return self
         fresh = torch.diag_embed(self.slack.flatten(1)).unflatten(-1, self.slack.shape[1:])
         return Zonotope(self.centre, torch.cat([self.generators, fresh], 1), torch.zeros_like(self.slack))
 
+    def scale(self, factor: Tensor) -> "Zonotope":
+        """Forms times a number, or one for each feature."""
+        return Zonotope(self.centre * factor, self.generators * factor, self.slack * factor.abs())
 
-def through_network(forms: Zonotope, network: Network, graph: Graph) -> Zonotope:
-    """Forms of the features in front of the readout."""
-    for stage in network.stages:
-        forms = through_stage(forms, stage, graph)
+    def add(self, other: "Zonotope") -> "Zonotope":
+        """The sum of two forms with the same generators."""
+        return Zonotope(self.centre + other.centre, self.generators + other.generators, self.slack + other.slack)
+
+    def read_out(self, readout: Linear | None) -> "Zonotope":
+        """Forms behind a linear map that mixes no nodes, without settling: the slack of a node's features adds up."""
+        if readout is None:
+            return self
+        centre = self.centre @ readout.weight.T
+        return Zonotope(
+            centre if readout.bias is None else centre + readout.bias,
+            self.generators @ readout.weight.T,
+            self.slack @ readout.weight.abs().T,
+        )
+
+    def apply(self, function: str) -> "Zonotope":
+        """Forms behind a pointwise function, within a band around it."""
+        slope, offset, half = POINTWISE[function].band(self.centre - self.radius, self.centre + self.radius)
+        return Zonotope(
+            slope * self.centre + offset, slope.unsqueeze(1) * self.generators, slope.abs() * self.slack + half
+        )
+
+
+def through_layers(forms: Zonotope, layers: Layers, graph: Graph) -> Zonotope:
+    """Forms behind all layers."""
+    for layer in layers:
+        forms = values_behind(layer, forms.settle(), graph)
     return forms
 
 
-def through_stage(forms: Zonotope, stage: Stage, graph: Graph) -> Zonotope:
-    """Forms behind a filter bank and an activation."""
-    forms = forms.settle() if forms.slack.any() else forms
-    if stage.taps is not None:
-        centre = graph_filter(forms.centre, graph, stage.taps)
-        generators = graph_filter(forms.generators, graph, stage.taps)
-        forms = Zonotope(centre if stage.bias is None else centre + stage.bias, generators, torch.zeros_like(centre))
-    return forms if stage.nonlinearity is None else through_activation(forms, stage.nonlinearity, graph)
+@singledispatch
+def values_behind(layer: Layer, _forms: Zonotope, _graph: Graph) -> Zonotope:
+    """Forms behind a layer; those in front must have no slack."""
+    raise NotImplementedError(layer.kind)
 
 
-def through_activation(forms: Zonotope, nonlinearity: Nonlinearity, graph: Graph) -> Zonotope:
-    """Forms behind an activation; those in front must have no slack."""
-    total = scale(rectify(forms), nonlinearity.beta)
-    centres = terms(forms.centre, graph, nonlinearity)
-    generators = terms(forms.generators, graph, nonlinearity)
-    for (hop, centre, neighborhoods, closed), (_, shared, _, _) in zip(centres, generators, strict=True):
-        read = partial(_read, nonlinearity, centre, shared)
-        entries = shared.size(0) * shared.size(1) * shared.size(-1)
-        term = Zonotope(*reduce_tables(read, neighborhoods, closed, entries))
-        total = add(total, scale(term, nonlinearity.weights[hop]))
+@values_behind.register
+def _(layer: Filter, forms: Zonotope, graph: Graph) -> Zonotope:
+    centre = graph_filter(forms.centre, graph, layer.taps)
+    generators = graph_filter(forms.generators, graph, layer.taps)
+    return Zonotope(centre if layer.bias is None else centre + layer.bias, generators, torch.zeros_like(centre))
+
+
+@values_behind.register
+def _(layer: Linear, forms: Zonotope, _graph: Graph) -> Zonotope:
+    return forms.read_out(layer)
+
+
+@values_behind.register
+def _(layer: Pointwise, forms: Zonotope, _graph: Graph) -> Zonotope:
+    return forms.apply(layer.function)
+
+
+@values_behind.register
+def _(layer: HopMixture, forms: Zonotope, graph: Graph) -> Zonotope:
+    rule = OPERATIONS[layer.operation]
+    total = forms.apply("relu").scale(layer.beta)
+    for hop in hops_of(layer, graph, forms.centre, forms.generators):
+        samples, shared, _, features = hop.signals[1].shape
+        term = Zonotope(*hop.reduce(partial(rule.enclose, layer, *hop.signals), samples * shared * features))
+        total = total.add(term.scale(layer.weights[hop.number]))
     return total
-
-
-def _read(
-    nonlinearity: Nonlinearity, centre: Tensor, generators: Tensor, nodes: Tensor, table: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The term of some nodes: centre, generators, slack."""
-    if nonlinearity.op == "kernel":
-        return gaussian(centre, generators, nodes, table, nonlinearity.gamma)
-    return order_statistic(gather(centre, table), gather(generators, table), nonlinearity.op)
-
-
-def scale(forms: Zonotope, factor: Tensor) -> Zonotope:
-    """Forms times a number, or one for each feature."""
-    return Zonotope(forms.centre * factor, forms.generators * factor, forms.slack * factor.abs())
-
-
-def add(one: Zonotope, other: Zonotope) -> Zonotope:
-    """The sum of two forms with the same generators."""
-    return Zonotope(one.centre + other.centre, one.generators + other.generators, one.slack + other.slack)
-
-
-def rectify(forms: Zonotope) -> Zonotope:
-    """ReLU: exact where the sign is known, otherwise the band of least height around it."""
-    lower, upper = forms.centre - forms.radius, forms.centre + forms.radius
-    crossing = (lower < 0) & (upper > 0)
-    slope = torch.where(crossing, upper / (upper - lower).clamp_min(1e-300), (lower >= 0).to(lower))
-    half = torch.where(crossing, -slope * lower / 2, 0.0)
-    return Zonotope(slope * forms.centre + half, slope.unsqueeze(1) * forms.generators, slope * forms.slack + half)
-
-
-def order_statistic(centre: Tensor, generators: Tensor, op: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Max, min or lower median of forms ``(B, n, d, F)``, ``(B, M, n, d, F)``.
-
-    With the mean m of all forms that may be the selected one, f(y) = m + f(y - m), and f is monotone: it lies between f
-    of the lower and f of the upper ends of y - m.
-    """
-    if centre.size(-2) == 0:
-        empty = centre.sum(-2)
-        return empty, generators.sum(-2), empty.clone()
-    radius = generators.abs().sum(1)
-    least, most = select(centre - radius, op), select(centre + radius, op)
-    possible = (centre + radius >= least.unsqueeze(-2)) & (centre - radius <= most.unsqueeze(-2))
-    share = possible / possible.sum(-2, keepdim=True)
-    middle, shared = (share * centre).sum(-2), (share.unsqueeze(1) * generators).sum(-2)
-    apart = (generators - shared.unsqueeze(-2)).abs().sum(1)
-    offset = centre - middle.unsqueeze(-2)
-    lower, upper = select(offset - apart, op), select(offset + apart, op)
-    return middle + (lower + upper) / 2, shared, (upper - lower) / 2
-
-
-def select(values: Tensor, op: str) -> Tensor:
-    """The operation over the second last dimension."""
-    if op == "median":
-        return values.median(-2).values
-    return values.amax(-2) if op == "max" else values.amin(-2)
-
-
-def gaussian(
-    centre: Tensor, generators: Tensor, nodes: Tensor, table: Tensor, gamma: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The kernel of nodes and their neighbours, by its range or by its tangent plane, whichever is narrower."""
-    offset = gather(centre, table) - centre[..., nodes, None, :]
-    apart = gather(generators, table) - generators[..., nodes, None, :]
-    radius = apart.abs().sum(1)
-    nearest = (offset.abs() - radius).clamp_min(0).square().sum(-2)
-    farthest = (offset.abs() + radius).square().sum(-2)
-    least, most = (torch.exp(-spread / (2 * gamma**2)) for spread in (farthest, nearest))
-    half = (most - least) / 2
-
-    value = torch.exp(-offset.square().sum(-2) / (2 * gamma**2))
-    tangent = -(apart * (offset * value.unsqueeze(-2)).unsqueeze(1)).sum(-2) / gamma**2
-    bend = radius.square().sum(-2) / (2 * gamma**2)
-    bent_half = bend * (1 + GREATEST_CURVATURE) / 2
-    bent_value = value + bend * (GREATEST_CURVATURE - 1) / 2
-
-    straight = tangent.abs().sum(1) + bent_half < half
-    return (
-        torch.where(straight, bent_value, least + half),
-        torch.where(straight.unsqueeze(1), tangent, 0.0),
-        torch.where(straight, bent_half, half),
-    )
-
-
-def read_out(forms: Zonotope, network: Network) -> Zonotope:
-    """Forms of the outputs; the slack of a node's features adds up."""
-    if network.readout is None:
-        return forms
-    centre = forms.centre @ network.readout.T
-    return replace(
-        forms,
-        centre=centre if network.readout_bias is None else centre + network.readout_bias,
-        generators=forms.generators @ network.readout.T,
-        slack=forms.slack @ network.readout.abs().T,
-    )

@@ -1,4 +1,7 @@
-"""How large the Lipschitz constant is at least: gradient ascent on the ratio of differences."""
+"""Lower bounds beside the certificates: what searches have found, so that the slack of a guarantee is seen.
+
+They take any module, described or not, that can be differentiated.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,11 +11,82 @@ import torch
 from torch import Tensor
 
 from graphact._checks import check_generator, check_integer
+from graphact.analysis.perturbations import Perturbation
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
 
 NOISE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)  # how far from the given signals the search starts, in their own scale
 RADII = (1.0, 0.3, 0.1, 0.03, 0.01)  # sizes of the perturbation during the ascent, in the same scale
+
+
+@dataclass(frozen=True, eq=False)
+class Attack:
+    """What perturbations within a radius were found to do.
+
+    Attributes:
+        changed: ``(..., N)``, the nodes whose largest output became another one.
+        lower: ``(..., N, O)``, the lowest outputs seen.
+        upper: ``(..., N, O)``, the highest outputs seen.
+    """
+
+    changed: Tensor
+    lower: Tensor
+    upper: Tensor
+
+
+def attack(
+    model: Callable[[Tensor, Graph], Any],
+    graph: Graph,
+    x: Tensor,
+    radius: float,
+    *,
+    steps: int = 10,
+    generator: torch.Generator | None = None,
+) -> Attack:
+    """Search a box around signals for other decisions and for extreme outputs.
+
+    Signed gradient steps raise and lower all outputs and bring each node's second class before its first; random
+    corners of the box are tried as well. What is found is a lower bound on what is possible, as
+    :func:`~graphact.analysis.certify` gives upper bounds.
+
+    Args:
+        model: anything called as ``model(x, graph)`` that can be differentiated.
+        graph: the graph.
+        x: signals, ``(..., N, F)``.
+        radius: the largest change of any input.
+        steps: gradient steps of each search, and random corners.
+        generator: source of randomness, on the CPU.
+    """
+    graph = check_graph("graph", graph)
+    x = check_signal(x, graph).detach()
+    check_generator(generator)
+    with torch.no_grad():
+        first: Tensor = model(x, graph)
+    decisions = first.argmax(-1, keepdim=True)
+    changed, lower, upper = torch.zeros_like(first[..., 0], dtype=torch.bool), first, first
+
+    def runner_up(outputs: Tensor) -> Tensor:
+        return outputs.scatter(-1, decisions, -torch.inf).amax(-1) - outputs.gather(-1, decisions).squeeze(-1)
+
+    goals: list[Callable[[Tensor], Tensor]] = [torch.sum, lambda outputs: -outputs.sum()]
+    if first.size(-1) > 1:
+        goals.append(lambda outputs: runner_up(outputs).sum())
+    for goal in [*goals, None]:
+        other = x
+        for _ in range(check_integer("steps", steps, minimum=1)):
+            if goal is None:
+                corner = torch.rand(x.shape, generator=generator, dtype=torch.float64).to(x) < 0.5
+                other = x + radius * torch.where(corner, -1.0, 1.0).to(x)
+            else:
+                other = other.detach().requires_grad_()
+                with torch.enable_grad():
+                    (gradient,) = torch.autograd.grad(goal(model(other, graph)), other)
+                other = (other.detach() + radius / 3 * gradient.sign()).clamp(x - radius, x + radius)
+            with torch.no_grad():
+                outputs = model(other, graph)
+            changed = changed | (outputs.argmax(-1) != decisions.squeeze(-1))
+            lower, upper = torch.minimum(lower, outputs), torch.maximum(upper, outputs)
+    return Attack(changed, lower, upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,3 +222,49 @@ class _Search:
 def _signs(x: Tensor) -> Tensor:
     """Plus or minus one; where nothing depends on an input it may as well move."""
     return torch.where(x < 0, -1.0, 1.0).to(x)
+
+
+def empirical_topology(
+    module: Callable[[Tensor, Graph], Any],
+    graph: Graph,
+    x: Tensor,
+    perturbation: Perturbation,
+    *,
+    draws: int = 20,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""The largest change of each node's outputs that was found, ``(N,)``: a lower bound beside :func:`topology_bound`.
+
+    Random perturbations, and one for each of the most sensitive outputs that follows the gradient with respect to the
+    weights of the edges.
+
+    Args:
+        module: anything called as ``module(x, graph)`` that can be differentiated.
+        graph: the graph.
+        x: signals, ``(..., N, F)``.
+        perturbation: what can happen to the graph.
+        draws: random perturbations, and as many along gradients.
+        generator: source of randomness, on the CPU.
+    """
+    graph = check_graph("graph", graph)
+    x = check_signal(x, graph).detach()
+    check_generator(generator)
+    with torch.no_grad():
+        before = module(x, graph)
+    largest = torch.zeros(graph.num_nodes, dtype=before.dtype, device=before.device)
+
+    def measure(perturbed: Graph) -> Tensor:
+        with torch.no_grad():
+            return (module(x, perturbed) - before).abs().amax(-1).reshape(-1, graph.num_nodes).amax(0)
+
+    for _ in range(check_integer("draws", draws, minimum=1)):
+        largest = largest.maximum(measure(perturbation.draw(graph, generator)))
+    edge_index, weight = graph.to_edge_index()
+    for node in largest.topk(min(draws, graph.num_nodes)).indices:
+        weight = weight.detach().requires_grad_()
+        watched = module(x, Graph.from_edge_index(edge_index, weight, graph.num_nodes))[..., node, :]
+        (gradient,) = torch.autograd.grad(watched.flatten()[watched.abs().argmax()], weight, allow_unused=True)
+        if gradient is not None:
+            for sign in (1.0, -1.0):
+                largest = largest.maximum(measure(perturbation.attack(graph, sign * gradient)))
+    return largest

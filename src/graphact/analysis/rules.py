@@ -1,0 +1,254 @@
+r"""What guarantees know about functions: one rule for each pointwise function and each operation of a neighbourhood.
+
+A function without an entry in ``POINTWISE`` or ``OPERATIONS`` is refused, so a new one needs a rule here and nothing
+else. The rule of an operation f gets the activation, values at all nodes, and the neighbours ``(n, d)`` of the nodes
+``(n,)``, where d may be 0:
+
+- ``constants``: what a hop adds to the Lipschitz constants of the activation, ``(n, F)``; ``rows`` are unit forms.
+- ``differences``: forms ``(M, n, F)`` of differences of f, and how far the actual ones are from these, ``(n, F)``.
+- ``enclose``: centre, generators and slack of f of forms without slack.
+- ``move``: how far f can move when values do by at most the errors ``(..., N, F)``.
+- ``loss``: how far f can move when up to ``lost`` of the neighbours vanish and values stay.
+
+The proofs are in docs/guarantees.md.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphact.layers import HopMixture
+from graphact.operations import KERNEL, MAX, MEDIAN, MIN, Operation
+
+MOST_ENTRIES = 20_000_000  # of a table of values in memory at once, 160 MB
+MOST_GRAM_COLUMNS = 512
+STEEPEST_GAUSSIAN = math.exp(-0.5)  # the largest slope of exp(-t^2 / 2)
+GREATEST_CURVATURE = 2 * math.exp(-1.5)  # of the same, above; below it is -1
+
+
+def gather(x: Tensor, table: Tensor) -> Tensor:
+    """The values of a table of nodes: ``(..., N, F)`` to ``(..., n, d, F)``."""
+    return x[..., table, :]
+
+
+def row_norms(forms: Tensor) -> Tensor:
+    """The 1-norm of each form, ``(M, N, F)`` to ``(N, F)``."""
+    return forms.abs().sum(0)
+
+
+def safe_sqrt(x: Tensor) -> Tensor:
+    """The square root, with gradient 0 at 0."""
+    return torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0)
+
+
+@dataclass(frozen=True)
+class PointwiseRule:
+    r"""What is known about a function f of one value.
+
+    Attributes:
+        slopes: the least and the largest of :math:`(f(a) - f(b)) / (a - b)`.
+        band: maps ends l, u to slope, offset and half height with :math:`|f(z) - (\lambda z + \mu)| \le \nu` for all
+            z in [l, u].
+    """
+
+    slopes: tuple[float, float]
+    band: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+
+    @property
+    def steepest(self) -> float:
+        """The Lipschitz constant."""
+        return max(abs(slope) for slope in self.slopes)
+
+
+def relu_band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """ReLU: exact where the sign is known, otherwise the band of least height around it."""
+    crossing = (lower < 0) & (upper > 0)
+    slope = torch.where(crossing, upper / (upper - lower).clamp_min(1e-300), (lower >= 0).to(lower))
+    half = torch.where(crossing, -slope * lower / 2, 0.0)
+    return slope, half, half
+
+
+@dataclass(frozen=True)
+class OrderStatistic:
+    """Max, min, lower median: the value at some place in ascending order.
+
+    Attributes:
+        operation: the operation.
+        place: where the selected value stands among that many.
+    """
+
+    operation: Operation
+    place: Callable[[int], int]
+
+    def constants(self, layer: HopMixture, hop: int, rows: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+        """The largest row among the neighbours; in the first hop together with the pointwise term."""
+        weight, norms = layer.weights[hop].abs(), row_norms(rows)[table]
+        if table.size(-1) == 0:
+            return weight * norms.sum(1)
+        if hop > 0:
+            return weight * norms.amax(1)
+        # beta e_i + h S_j while the ReLU is on, h S_j while it is off; less beta, which the sum has already
+        own = rows[nodes.unsqueeze(-1), table]
+        on = weight * (norms - own.abs()) + (layer.beta + layer.weights[hop] * own).abs()
+        return torch.maximum(on, weight * norms).amax(1) - layer.beta.abs()
+
+    def differences(
+        self, _layer: HopMixture, forms: Tensor, _thorough: bool, _nodes: Tensor, table: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The middle of the forms among which a node selects, and the farthest of them; without any, zeros."""
+        near = gather(forms, table)
+        if table.size(-1) == 0:
+            return near.sum(2), near.sum(2)[0]
+        middle = near.mean(2)
+        return middle, (near - middle.unsqueeze(2)).abs().sum(0).amax(1)
+
+    def enclose(
+        self, _layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """With the mean m of all forms that may be the selected one, f(y) = m + f(y - m), and f is monotone.
+
+        So it lies between f of the lower and f of the upper ends of y - m.
+        """
+        centre, generators = gather(centre, table), gather(generators, table)
+        if table.size(-1) == 0:
+            empty = centre.sum(-2)
+            return empty, generators.sum(-2), empty.clone()
+        radius = generators.abs().sum(1)
+        least, most = self.select(centre - radius), self.select(centre + radius)
+        possible = (centre + radius >= least.unsqueeze(-2)) & (centre - radius <= most.unsqueeze(-2))
+        share = possible / possible.sum(-2, keepdim=True)
+        middle, shared = (share * centre).sum(-2), (share.unsqueeze(1) * generators).sum(-2)
+        apart = (generators - shared.unsqueeze(-2)).abs().sum(1)
+        offset = centre - middle.unsqueeze(-2)
+        lower, upper = self.select(offset - apart), self.select(offset + apart)
+        return middle + (lower + upper) / 2, shared, (upper - lower) / 2
+
+    def select(self, values: Tensor) -> Tensor:
+        """The operation over the second last dimension, which is not empty."""
+        return self.operation(values[..., :1, :], values)
+
+    def move(self, _layer: HopMixture, errors: Tensor, _nodes: Tensor, table: Tensor) -> Tensor:
+        """By the largest move of a neighbour."""
+        near = gather(errors, table)
+        return near.amax(-2) if table.size(-1) else near.sum(-2)
+
+    def loss(
+        self, layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
+    ) -> Tensor:
+        """By the difference of values at near places; a closed neighbourhood keeps at least the node itself."""
+        low, high = gather(centre - radius, table), gather(centre + radius, table)
+        return self.largest_change(low, high, lost, may_be_empty=not layer.closed)
+
+    def largest_change(self, low: Tensor, high: Tensor, lost: int, *, may_be_empty: bool) -> Tensor:
+        """The largest change of the selected value when any of d members between low and high ``(..., d, F)`` are lost.
+
+        Not more than ``lost``, at most d, are; the value of the neighbourhood without members, where it may be empty,
+        is 0.
+        """
+        if lost == 0:
+            return torch.zeros_like(low.sum(-2))
+        low, high = low.sort(-2).values, high.sort(-2).values
+        count = low.size(-2)
+        place = self.place(count)
+        before_low, before_high = low[..., place, :], high[..., place, :]
+        change = torch.zeros_like(before_low)
+        for fewer in range(1, min(lost, count - 1) + 1):
+            # what stands at a place of the members left stood there before, or up to `fewer` places above
+            left = self.place(count - fewer)
+            after_low, after_high = low[..., left, :], high[..., left + fewer, :]
+            change = torch.maximum(change, torch.maximum(after_high - before_low, before_high - after_low))
+        if lost == count and may_be_empty:
+            change = torch.maximum(change, torch.maximum(before_low.abs(), before_high.abs()))
+        return change
+
+
+class GaussianKernel:
+    """The kernel of the distances between a node and its neighbours, of width ``gamma``."""
+
+    def constants(self, layer: HopMixture, hop: int, rows: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+        """The slope of the Gaussian times the largest differences of rows."""
+        differences = gather(rows, table) - gather(rows, nodes).unsqueeze(-2)
+        return layer.weights[hop].abs() * STEEPEST_GAUSSIAN / gamma_of(layer) * longest(differences)
+
+    def differences(
+        self, layer: HopMixture, forms: Tensor, thorough: bool, nodes: Tensor, table: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Nothing is known of the direction; the size is that of the slope and the differences of forms."""
+        own = gather(forms, nodes)
+        differences = gather(forms, table) - own.unsqueeze(-2)
+        return torch.zeros_like(own), STEEPEST_GAUSSIAN / gamma_of(layer) * longest(differences, thorough)
+
+    def enclose(
+        self, layer: HopMixture, centre: Tensor, generators: Tensor, nodes: Tensor, table: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """By its range or by its tangent plane, whichever is narrower."""
+        gamma = gamma_of(layer)
+        offset = gather(centre, table) - centre[..., nodes, None, :]
+        apart = gather(generators, table) - generators[..., nodes, None, :]
+        radius = apart.abs().sum(1)
+        nearest = (offset.abs() - radius).clamp_min(0).square().sum(-2)
+        farthest = (offset.abs() + radius).square().sum(-2)
+        least, most = (torch.exp(-spread / (2 * gamma**2)) for spread in (farthest, nearest))
+        half = (most - least) / 2
+
+        value = torch.exp(-offset.square().sum(-2) / (2 * gamma**2))
+        tangent = -(apart * (offset * value.unsqueeze(-2)).unsqueeze(1)).sum(-2) / gamma**2
+        bend = radius.square().sum(-2) / (2 * gamma**2)
+        bent_half = bend * (1 + GREATEST_CURVATURE) / 2
+        bent_value = value + bend * (GREATEST_CURVATURE - 1) / 2
+
+        straight = tangent.abs().sum(1) + bent_half < half
+        return (
+            torch.where(straight, bent_value, least + half),
+            torch.where(straight.unsqueeze(1), tangent, 0.0),
+            torch.where(straight, bent_half, half),
+        )
+
+    def move(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+        """By the slope times the moves of the offsets, and never by more than 1."""
+        apart = gather(errors, table) + gather(errors, nodes).unsqueeze(-2)
+        return (STEEPEST_GAUSSIAN / gamma_of(layer) * safe_sqrt(apart.square().sum(-2))).clamp_max(1.0)
+
+    def loss(
+        self, layer: HopMixture, centre: Tensor, radius: Tensor, nodes: Tensor, table: Tensor, lost: int
+    ) -> Tensor:
+        """By the factor that the farthest of the lost ones had."""
+        offset = (gather(centre, table) - gather(centre, nodes).unsqueeze(-2)).abs()
+        loose = gather(radius, table) + gather(radius, nodes).unsqueeze(-2)
+        near, far = (offset - loose).clamp_min(0).square(), (offset + loose).square()
+        least_left = near.sum(-2) - near.topk(lost, -2).values.sum(-2)
+        most_lost = far.topk(lost, -2).values.sum(-2)
+        width = 2 * gamma_of(layer) ** 2
+        return torch.exp(-least_left / width) * -torch.expm1(-most_lost / width)
+
+
+def gamma_of(layer: HopMixture) -> Tensor:
+    """The width of the Gaussian as a float64 scalar; gradients flow to a trained one."""
+    return torch.as_tensor(layer.parameters["gamma"], dtype=torch.float64)
+
+
+def longest(differences: Tensor, thorough: bool = True) -> Tensor:
+    r"""A bound on :math:`\max_{\|q\|_2 \le 1} \|q^\top D\|_1` for every node and feature of ``(M, n, d, F)``.
+
+    With the signs s of the result it is :math:`\max_s \|D s\|_2 \le (\sum_{ab} |D^\top D|_{ab})^{1/2}
+    \le (\sum_j \|D_j\|_1^2)^{1/2}`; the first is computed where it is asked for and M is small.
+    """
+    columns, nodes, _, features = differences.shape
+    if columns > MOST_GRAM_COLUMNS or not thorough:
+        return safe_sqrt(differences.abs().sum(0).square().sum(1))
+    rows = differences.permute(1, 3, 2, 0).flatten(0, 1)
+    step = max(1, MOST_ENTRIES // (columns * columns))
+    norms = [(part.mT @ part).abs().sum((-2, -1)) for part in rows.split(step)]
+    return safe_sqrt(torch.cat(norms)).view(nodes, features)
+
+
+POINTWISE: dict[str, PointwiseRule] = {"relu": PointwiseRule((0.0, 1.0), relu_band)}
+OPERATIONS: dict[Operation, OrderStatistic | GaussianKernel] = {
+    MAX: OrderStatistic(MAX, lambda count: count - 1),
+    MIN: OrderStatistic(MIN, lambda _: 0),
+    MEDIAN: OrderStatistic(MEDIAN, lambda count: (count - 1) // 2),
+    KERNEL: GaussianKernel(),
+}
