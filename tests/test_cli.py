@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from graphact.cli import main
+from graphact.experiments.registry import find_protocol
 
 # a shell that runs in the background lets its children ignore Ctrl-C
 HEARS_CONTROL_C = """
@@ -212,13 +213,11 @@ def test_lost_baselines_come_back(tmp_path, capsys):
 
 
 def test_results_of_other_settings_are_not_mixed(tmp_path, capsys, monkeypatch):
-    from graphact.experiments import presets
-
     arguments = ["run", "source-localization", "--preset", "smoke", "--activation", "relu", "--out", str(tmp_path)]
     assert main(arguments) == 0
-    key = ("source-localization", "converged")
-    changed = replace(presets.SMOKE[key], training=replace(presets.SMOKE[key].training, epochs=3))
-    monkeypatch.setitem(presets.SMOKE, key, changed)
+    protocol = find_protocol("source-localization", "smoke", methods=("relu",))
+    changed = replace(protocol, training=replace(protocol.training, epochs=3))
+    monkeypatch.setattr("graphact.commands.run.find_protocol", lambda *_: changed)
     before = sorted((tmp_path / "rows").iterdir())
     assert main(arguments) == 2
     error = capsys.readouterr().err

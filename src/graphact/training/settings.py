@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from graphact._checks import check_choice, check_integer, check_positive
+from graphact._plain_checks import check_choice, check_integer, check_positive
 
 SCHEDULES = ("constant", "cosine")
 

@@ -1,0 +1,245 @@
+"""What will a user think of a film? The task, from the user's ratings of other films."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphact._checks import check_choice, check_integer, check_probability
+from graphact.data import Task
+from graphact.data.datasets.download import PathLike, locate
+from graphact.data.datasets.movielens import Ratings, read_movielens
+from graphact.data.splits import generator_for, random_split
+from graphact.experiments.recommendation.fill_in import FillIn, filled_in
+from graphact.experiments.recommendation.film_graph import Matrix, film_graph
+from graphact.graph import Graph
+
+NAME = "recommendation"
+FILMS = {"toy-story": 1, "contact": 258, "return-of-the-jedi": 181}
+INPUTS = ("as rated", "filled in")
+
+
+class Options(NamedTuple):
+    """What all films and splits of a call have in common."""
+
+    similarity: str
+    neighbors: int
+    min_co_raters: int
+    test_fraction: float
+    validation_fraction: float
+    dtype: torch.dtype
+    fill_in: FillIn | None = None
+
+
+class Audience(NamedTuple):
+    """Everything the splits of one film share: its raters (rows of the matrix), their signals and targets."""
+
+    name: str
+    item: int
+    raters: Tensor
+    inputs: Tensor
+    targets: Tensor
+
+
+class Material(NamedTuple):
+    """What a network is given on one split, and what it is to learn."""
+
+    graph: Graph
+    inputs: Tensor
+    targets: Tensor
+    loss: str
+    graph_details: dict[str, Any]
+    input_details: dict[str, Any]
+
+
+def recommendation(
+    film: str | int = "toy-story",
+    split: int = 0,
+    seed: int = 0,
+    *,
+    similarity: str = "pearson",
+    neighbors: int = 10,
+    min_co_raters: int = 10,
+    inputs: str | FillIn = "as rated",
+    test_fraction: float = 0.1,
+    validation_fraction: float = 0.1,
+    directory: PathLike | None = None,
+    download: bool = True,
+    dtype: torch.dtype = torch.float32,
+) -> Task:
+    """Predict the ratings of one film (section 4.4 of the paper, MovieLens 100K).
+
+    The samples are the users who rated the film; a signal holds a user's ratings of all 1682 films, 0 for films not
+    rated and for the film in question, whose rating is the target. A share ``test_fraction`` of these users is for
+    testing. The paper has no validation set; here a share ``validation_fraction`` of the other users is one, and 0
+    gives the paper's 90/10 split with the same test users.
+
+    The film graph (:func:`~graphact.tasks.film_graph`) comes from all users who are not test users, whether they
+    rated the film or not; no rating of a test user has any influence on it.
+
+    With ``inputs="filled in"`` the task is another one with the same users and splits. The signal of a user holds the
+    user's bias + the residual of each rating, and a weighted mean of the residuals of similar films for films not
+    rated. The target is the rating minus the one that filling in alone expects (mean + film bias + user bias +
+    filled-in residual), so errors are still in units of the rating scale, and an answer of 0 is the expected rating.
+    The loss is the squared error. Biases of films, similarities and graph (see :class:`~graphact.tasks.FillIn`) come
+    from all users who are neither test nor validation users; a user's own bias does not know the target.
+
+    Args:
+        film: "toy-story", "contact", "return-of-the-jedi", or the number of an item, from 1.
+        split: number of the split; it depends on film, split and seed.
+        seed: seed of all randomness.
+        similarity: "pearson", or "co-rated-variance" for the similarity of the authors' group.
+        neighbors: how many of the most similar films of each film stay connected with it.
+        min_co_raters: films with fewer common raters are not similar ("pearson" only).
+        inputs: "as rated", "filled in", or a :class:`~graphact.tasks.FillIn` for other settings than the usual ones.
+            Filled-in inputs bring a film graph of their own, so the three arguments above must be left as they are.
+        test_fraction: share of the users for testing.
+        validation_fraction: share of the remaining users for validation.
+        directory: data directory; see :func:`~graphact.tasks.locate`.
+        download: whether missing data may be downloaded.
+        dtype: floating-point type of graph, signals and targets.
+
+    Raises:
+        DataError: the data is missing or damaged.
+    """
+    fill_in = fill_in_of(inputs, similarity, neighbors, min_co_raters)
+    options = Options(similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, fill_in)
+    ratings = read_movielens(locate("ml-100k", directory, download))
+    return on_split(ratings, audience(ratings, film, dtype), split, seed, options)
+
+
+def recommendation_tasks(
+    films: Sequence[str | int] = tuple(FILMS),
+    splits: int = 5,
+    seed: int = 0,
+    *,
+    similarity: str = "pearson",
+    neighbors: int = 10,
+    min_co_raters: int = 10,
+    inputs: str | FillIn = "as rated",
+    test_fraction: float = 0.1,
+    validation_fraction: float = 0.1,
+    directory: PathLike | None = None,
+    download: bool = True,
+    dtype: torch.dtype = torch.float32,
+) -> list[Task]:
+    """All tasks ``recommendation(film, split, seed, ...)``, by film, then split; splits of a film share its signals.
+
+    Filled-in signals belong to one split, as the users they are filled in from do.
+    """
+    fill_in = fill_in_of(inputs, similarity, neighbors, min_co_raters)
+    options = Options(similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, fill_in)
+    ratings = read_movielens(locate("ml-100k", directory, download))
+    return [
+        on_split(ratings, shared, split, seed, options)
+        for film in films
+        for shared in [audience(ratings, film, dtype)]
+        for split in range(check_integer("splits", splits, minimum=1))
+    ]
+
+
+def fill_in_of(inputs: str | FillIn, similarity: str, neighbors: int, min_co_raters: int) -> FillIn | None:
+    """The settings that ``inputs`` asks for, None for ratings as they are."""
+    if not isinstance(inputs, FillIn) and check_choice("inputs", inputs, INPUTS) == "as rated":
+        return None
+    given = {"similarity": similarity, "neighbors": neighbors, "min_co_raters": min_co_raters}
+    for name, usual in {"similarity": "pearson", "neighbors": 10, "min_co_raters": 10}.items():
+        if given[name] != usual:
+            raise ValueError(
+                f"{name} must be left as it is where inputs are filled in, which brings a film graph of its own "
+                f"(see FillIn), got {given[name]!r}"
+            )
+    return inputs if isinstance(inputs, FillIn) else FillIn()
+
+
+def audience(ratings: Ratings, film: str | int, dtype: torch.dtype) -> Audience:
+    """The users who rated a film, their other ratings, and what they thought of it."""
+    item = FILMS[check_choice("film", film, tuple(FILMS))] if isinstance(film, str) else film
+    if check_integer("film", item, minimum=1) > ratings.matrix.shape[1]:
+        raise ValueError(f"film must be an item from 1 to {ratings.matrix.shape[1]}, got {film}")
+    raters = np.flatnonzero(ratings.matrix[:, item - 1])
+    signals = torch.from_numpy(ratings.matrix[raters]).to(dtype).unsqueeze(-1)
+    targets = signals[:, item - 1, 0].clone()
+    signals[:, item - 1] = 0
+    return Audience(str(film), item, torch.from_numpy(raters), signals, targets)
+
+
+def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options: Options) -> Task:
+    """The task of one split, with a film graph that its test users had no part in."""
+    count = shared.raters.numel()
+    test = round(check_probability("test_fraction", options.test_fraction) * count)
+    validation = round(check_probability("validation_fraction", options.validation_fraction) * (count - test))
+    generator = generator_for(f"{NAME} split", seed, shared.item, split)
+    parts = random_split(count, validation=validation, test=test, generator=generator)
+    if options.fill_in is None:
+        material = as_rated(ratings, shared, parts.test, options)
+    else:
+        reserved = torch.cat([parts.validation, parts.test])
+        material = with_gaps_filled(ratings, shared, reserved, options.fill_in, options.dtype)
+    return Task(
+        name=NAME,
+        graph=material.graph.to(dtype=options.dtype),
+        inputs=material.inputs,
+        targets=material.targets,
+        train=parts.train,
+        validation=parts.validation,
+        test=parts.test,
+        node=shared.item - 1,
+        out_features=1,
+        loss=material.loss,
+        metric="rmse",
+        details={
+            "film": shared.name,
+            "title": ratings.titles[shared.item - 1],
+            "item": shared.item,
+            "split": split,
+            "seed": seed,
+            **material.graph_details,
+            "test_fraction": options.test_fraction,
+            "validation_fraction": options.validation_fraction,
+            **material.input_details,
+        },
+    )
+
+
+def as_rated(ratings: Ratings, shared: Audience, reserved: Tensor, options: Options) -> Material:
+    """The ratings as they are, on the film graph of all users but the reserved samples."""
+    graph_options: dict[str, Any] = {
+        "similarity": options.similarity,
+        "neighbors": options.neighbors,
+        "min_co_raters": options.min_co_raters,
+    }
+    graph = film_graph(others_than(reserved, ratings, shared), **graph_options)
+    return Material(graph, shared.inputs, shared.targets, "smooth_l1", graph_options, {})
+
+
+def with_gaps_filled(
+    ratings: Ratings, shared: Audience, reserved: Tensor, settings: FillIn, dtype: torch.dtype
+) -> Material:
+    """Ratings relative to biases, gaps filled in by what all users but the reserved samples say of the films."""
+    node = shared.item - 1
+    asked = ratings.matrix[shared.raters.numpy()]
+    stars = asked[:, node].copy()
+    asked[:, node] = 0
+    filled = filled_in(others_than(reserved, ratings, shared), asked, settings)
+    return Material(
+        graph=filled.graph,
+        inputs=torch.from_numpy(filled.signals).to(dtype).unsqueeze(-1),
+        targets=torch.from_numpy(stars - filled.expected[:, node]).to(dtype),
+        loss="mse",
+        graph_details={
+            "similarity": "shrunk correlation of residuals",
+            "neighbors": settings.neighbors,
+            "min_co_raters": settings.min_co_raters,
+        },
+        # Targets are relative to the user's bias: what needs ratings as they are must refuse them.
+        input_details={"inputs": "filled in", "fill_in": asdict(settings)},
+    )
+
+
+def others_than(reserved: Tensor, ratings: Ratings, shared: Audience) -> Matrix:
+    """The ratings of all users but some raters of the film."""
+    return np.delete(ratings.matrix, shared.raters[reserved].numpy(), axis=0)
