@@ -89,3 +89,12 @@ def test_moving_keeps_everything_else():
 def test_mistakes_are_named(changes, error, message):
     with pytest.raises(error, match=message):
         make(**changes)
+
+
+@pytest.mark.parametrize("name", ["inputs", "targets"])
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_numbers_must_be_finite(name, value):
+    numbers = torch.zeros(6, 3, 1)
+    numbers[4, 1, 0] = value
+    with pytest.raises(ValueError, match=rf"{name} must be finite numbers, got {value} at {name}\[4, 1, 0\]"):
+        make(**{name: numbers})
