@@ -109,7 +109,7 @@ def main():
     protocol = find_protocol("source-localization", "paper", "converged")
     protocol = replace(protocol, graphs=options.graphs, splits=options.splits)
     settings = replace(protocol.training, epochs=options.epochs)
-    tasks = find_experiment(protocol.experiment).make_tasks(protocol, {}, 0)
+    tasks = find_experiment(protocol.experiment).make_tasks(protocol, {}, 0, None)
     activations = [("relu", None), ("max-ga", 2)]
     results, begun = {}, time.perf_counter()
     say(f"{len(tasks)} models a line, {options.epochs} epochs, F = {FEATURES}, {options.device}")

@@ -42,7 +42,7 @@ def build(experiment, method, hops, features, order, protocol="converged", **cha
     """Tasks and models of one cell."""
     found = replace(find_protocol(experiment, "paper", protocol), **changes)
     job = TrainingJob(found, method, hops, features, order, seed=0)
-    tasks = find_experiment(experiment).make_tasks(found, {}, 0)
+    tasks = find_experiment(experiment).make_tasks(found, {}, 0, None)
     return make_models(job, tasks), tasks, found.training
 
 

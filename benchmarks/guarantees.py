@@ -52,7 +52,7 @@ SIGNALS = 12
 
 def trained(variant, directory):
     """Eight networks of one kind (two graphs, four nodes) with their tasks, in float64; from files where they exist."""
-    tasks = find_experiment(PROTOCOL.experiment).make_tasks(PROTOCOL, {}, 0)
+    tasks = find_experiment(PROTOCOL.experiment).make_tasks(PROTOCOL, {}, 0, None)
     models = make_models(TrainingJob(PROTOCOL, variant.method, variant.hops, 8, 4, seed=0), tasks)
     files = [directory / "models" / f"{variant.method}-{number}.safetensors" for number in range(len(models))]
     if not all(file.exists() for file in files):
@@ -97,7 +97,7 @@ def tradeoff(options):
     file = options.out / "tradeoff.json"
     rows = json.loads(file.read_text()) if file.exists() else []
     done = {(row["method"], row["limit"], row["node"]) for row in rows}
-    tasks = find_experiment(PROTOCOL.experiment).make_tasks(PROTOCOL, {}, 0)[:4]
+    tasks = find_experiment(PROTOCOL.experiment).make_tasks(PROTOCOL, {}, 0, None)[:4]
     for variant in CONSTRAINED:
         for node, task in list(enumerate(tasks))[: options.models]:
             for limit in (*LIMITS, None):

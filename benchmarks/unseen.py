@@ -109,7 +109,7 @@ def source_localization(options):
     protocol = find_protocol("source-localization", "best")
     protocol = replace(protocol, graphs=options.graphs, splits=options.source_splits, nodes=options.nodes)
     protocol = with_epochs(protocol, options.epochs)
-    ordinary = find_experiment(protocol.experiment).make_tasks(protocol, {}, options.seed)
+    ordinary = find_experiment(protocol.experiment).make_tasks(protocol, {}, options.seed, None)
     unseen = [with_unseen_sources(task) for task in ordinary]
     random = [dealt_at_random(task, like) for task, like in zip(ordinary, unseen, strict=True)]
     say(f"source localization: {len(ordinary)} networks a line, {protocol.training.epochs} epochs")

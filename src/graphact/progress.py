@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
@@ -75,9 +74,7 @@ class JobWatcher:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing to clean up."""
 
     def plan(self, cells: int, finished: int) -> None:
@@ -92,9 +89,6 @@ class JobWatcher:
     def finish(self, title: str, summary: str) -> None:
         """A cell is over, with this result."""
 
-    def log(self, line: str) -> None:
-        """Show a line."""
-
 
 class JobLines(JobWatcher):
     """A line a cell, for logs and pipes."""
@@ -104,12 +98,12 @@ class JobLines(JobWatcher):
         self.begun = time.monotonic()
 
     def plan(self, cells: int, finished: int) -> None:
-        """See :class:`JobWatcher`."""
+        """How many there are."""
         self.cells, self.done = cells, finished
         self.log(f"{cells} cells, {finished} of them finished already" if finished else f"{cells} cells")
 
     def finish(self, title: str, summary: str) -> None:
-        """See :class:`JobWatcher`."""
+        """The result and the time so far."""
         self.done += 1
         self.log(f"[{self.done}/{self.cells}] {title}: {summary} ({time.monotonic() - self.begun:.0f} s so far)")
 
@@ -125,31 +119,28 @@ class JobBars(JobLines):
     def __init__(self) -> None:
         super().__init__()
         self.bars = live_bars(transient=True)
-        self.all = self.bars.add_task("cells", total=None, note="")
-        self.current = self.bars.add_task("epochs", total=None, note="")
+        self.all, self.current = (self.bars.add_task(name, total=None, note="") for name in ("cells", "epochs"))
         self.epochs = 0
 
     def __enter__(self) -> Self:
         self.bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.bars.stop()
 
     def plan(self, cells: int, finished: int) -> None:
-        """See :class:`JobWatcher`."""
+        """Start the bar of all cells."""
         super().plan(cells, finished)
         self.bars.reset(self.all, total=cells, completed=finished)
 
     def start(self, title: str, epochs: int) -> None:
-        """See :class:`JobWatcher`."""
+        """Start the bar of a cell."""
         self.epochs = epochs
         self.bars.reset(self.current, description=title, total=epochs)
 
     def epoch(self, epoch: int) -> None:
-        """See :class:`JobWatcher`."""
+        """Move both bars."""
         self.bars.update(self.current, completed=epoch)
         self.bars.update(self.all, completed=self.done + epoch / self.epochs)
 

@@ -35,68 +35,29 @@ if TYPE_CHECKING:
     from graphact.experiments.source_localization.task import source_localization, source_localization_tasks
     from graphact.progress import show_progress
 
-_EXPERIMENTS = "graphact.experiments"
+__all__ = ["DATASETS", "FILMS", "DataError", "DataFile", "FileStatus", "FillIn", "Progress", "Ratings", "Task"]
+__all__ += ["Temperatures", "baselines", "centered_by_user", "check", "consensus", "consensus_tasks", "data_directory"]
+__all__ += ["denoising", "denoising_tasks", "fetch", "film_graph", "locate", "loss_of", "metric_of", "prepared"]
+__all__ += ["prepared_baselines", "read_molene", "read_movielens", "recommendation", "recommendation_tasks"]
+__all__ += ["show_progress", "source_localization", "source_localization_tasks", "with_local_estimate"]
+
+_DOWNLOADS = "DATASETS DataError DataFile FileStatus Progress check data_directory fetch locate"
 _HOMES = {
-    "graphact.data.datasets.download": (
-        "DATASETS",
-        "DataError",
-        "DataFile",
-        "FileStatus",
-        "Progress",
-        "check",
-        "data_directory",
-        "fetch",
-        "locate",
-    ),
-    "graphact.data.datasets.molene": ("Temperatures", "read_molene"),
-    "graphact.data.datasets.movielens": ("Ratings", "read_movielens"),
-    "graphact.data.scoring": ("loss_of", "metric_of"),
-    "graphact.data.task": ("Task",),
-    f"{_EXPERIMENTS}.baselines": ("baselines", "prepared_baselines"),
-    f"{_EXPERIMENTS}.consensus.task": ("consensus", "consensus_tasks"),
-    f"{_EXPERIMENTS}.denoising.local_estimate": ("with_local_estimate",),
-    f"{_EXPERIMENTS}.denoising.task": ("denoising", "denoising_tasks"),
-    f"{_EXPERIMENTS}.preparation": ("prepared",),
-    f"{_EXPERIMENTS}.recommendation.baselines": ("centered_by_user",),
-    f"{_EXPERIMENTS}.recommendation.fill_in": ("FillIn",),
-    f"{_EXPERIMENTS}.recommendation.film_graph": ("film_graph",),
-    f"{_EXPERIMENTS}.recommendation.task": ("FILMS", "recommendation", "recommendation_tasks"),
-    f"{_EXPERIMENTS}.source_localization.task": ("source_localization", "source_localization_tasks"),
-    "graphact.progress": ("show_progress",),
+    "graphact.data.datasets.download": _DOWNLOADS,
+    "graphact.data.datasets.molene": "Temperatures read_molene",
+    "graphact.data.datasets.movielens": "Ratings read_movielens",
+    "graphact.data.scoring": "loss_of metric_of",
+    "graphact.data.task": "Task",
+    "graphact.experiments.baselines": "baselines prepared_baselines",
+    "graphact.experiments.consensus.task": "consensus consensus_tasks",
+    "graphact.experiments.denoising.local_estimate": "with_local_estimate",
+    "graphact.experiments.denoising.task": "denoising denoising_tasks",
+    "graphact.experiments.preparation": "prepared",
+    "graphact.experiments.recommendation.baselines": "centered_by_user",
+    "graphact.experiments.recommendation.fill_in": "FillIn",
+    "graphact.experiments.recommendation.film_graph": "film_graph",
+    "graphact.experiments.recommendation.task": "FILMS recommendation recommendation_tasks",
+    "graphact.experiments.source_localization.task": "source_localization source_localization_tasks",
+    "graphact.progress": "show_progress",
 }
-__all__ = [
-    "DATASETS",
-    "FILMS",
-    "DataError",
-    "DataFile",
-    "FileStatus",
-    "FillIn",
-    "Progress",
-    "Ratings",
-    "Task",
-    "Temperatures",
-    "baselines",
-    "centered_by_user",
-    "check",
-    "consensus",
-    "consensus_tasks",
-    "data_directory",
-    "denoising",
-    "denoising_tasks",
-    "fetch",
-    "film_graph",
-    "locate",
-    "loss_of",
-    "metric_of",
-    "prepared",
-    "prepared_baselines",
-    "read_molene",
-    "read_movielens",
-    "recommendation",
-    "recommendation_tasks",
-    "show_progress",
-    "source_localization",
-    "source_localization_tasks",
-    "with_local_estimate",
-]
 __getattr__ = lazy_names(__name__, _HOMES)

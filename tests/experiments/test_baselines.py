@@ -83,7 +83,7 @@ def test_denoising(molene_folder):
 
 
 def film_task(ratings, **changes):
-    options = Options("pearson", 4, 5, 0.2, 0.2, torch.float64)._replace(**changes)
+    options = replace(Options("pearson", 4, 5, 0.2, 0.2, torch.float64), **changes)
     return on_split(ratings, audience(ratings, 3, torch.float64), 0, 0, options)
 
 

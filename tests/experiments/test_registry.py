@@ -47,7 +47,7 @@ def test_an_experiment_knows_its_name_and_metric(name):
 @pytest.mark.parametrize("name", ["source-localization", "consensus"])
 def test_tasks_have_the_name_and_metric_of_their_experiment(name):
     experiment, protocol = find_experiment(name), find_protocol(name, "smoke")
-    for task in experiment.make_tasks(protocol, protocol.conditions[0], 0):
+    for task in experiment.make_tasks(protocol, protocol.conditions[0], 0, None):
         assert (task.name, task.metric) == (name, experiment.metric)
 
 

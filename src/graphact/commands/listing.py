@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from functools import partial
 from typing import Any
 
 from graphact.experiments.experiment import PRESETS
@@ -25,7 +24,7 @@ def listing(options: argparse.Namespace) -> int:
     for name in EXPERIMENTS:
         experiment = find_experiment(name)
         for preset in PRESETS[:-1]:  # smoke is for tests
-            for protocol in map(partial(experiment.find_protocol, preset), experiment.protocol_names(preset)):
+            for protocol in experiment.protocols_at(preset).values():
                 cells = len(jobs_of(protocol, 0))
                 models = cells * protocol.graphs * protocol.splits * protocol.nodes
                 counts = f"{cells:6d} {models:7d} {protocol.training.epochs:7d}"

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     from graphact.data.datasets.download import locate
     from graphact.experiments.runner import check_settings, run_protocol
     from graphact.experiments.store import Store
-    from graphact.progress import job_watcher
+    from graphact.progress import JobWatcher, job_watcher
     from graphact.training.memory import keep_freed_memory
 
     protocol = find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation))
@@ -82,20 +82,21 @@ def run(options: argparse.Namespace) -> int:
     keep_freed_memory()
     share_cores(options.jobs)
     signal.signal(signal.SIGTERM, stop)
-    settings: dict[str, Any] = {"seed": options.seed, "device": device, "data": options.data}
-    if options.worker:
-        return run_worker(protocol, store, settings)
-    workers = [start_worker(options, store.directory) for _ in range(options.jobs - 1)]
+    workers = [] if options.worker else [start_worker(options, store.directory) for _ in range(options.jobs - 1)]
     try:
-        with job_watcher() as watcher:
-            run_protocol(protocol, store, watcher=watcher, **settings)
+        with JobWatcher() if options.worker else job_watcher() as watcher:
+            run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=watcher)
         failed = [worker for worker in workers if worker.wait()]
-    except BaseException:
+    except BaseException as error:
         for worker in workers:
             worker.terminate()
         for worker in workers:
             worker.wait()
+        if options.worker and isinstance(error, KeyboardInterrupt):
+            return 130  # the process that started this one reports it
         raise
+    if options.worker:
+        return 0
     if failed:
         sys.stderr.write("graphact: a worker process failed; run the same command again to finish its cells\n")
         return 1
@@ -103,17 +104,6 @@ def run(options: argparse.Namespace) -> int:
     if left:
         sys.stderr.write(f"graphact: another process is still working on {len(left)} cells, such as {left[0]}\n")
     return finish(store) or bool(left)
-
-
-def run_worker(protocol: Any, store: Any, settings: dict[str, Any]) -> int:
-    """Take cells that nobody holds; a stop is reported by the process that started this one."""
-    from graphact.experiments.runner import run_protocol
-
-    try:
-        run_protocol(protocol, store, **settings)
-    except KeyboardInterrupt:
-        return 130
-    return 0
 
 
 def default_folder(options: argparse.Namespace) -> Path:

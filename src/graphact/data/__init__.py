@@ -11,28 +11,14 @@ if TYPE_CHECKING:
     from graphact.data.scoring import loss_of, metric_of
     from graphact.data.task import Task
 
-__all__ = [
-    "DATASETS",
-    "DataError",
-    "DataFile",
-    "FileStatus",
-    "Ratings",
-    "Task",
-    "Temperatures",
-    "check",
-    "fetch",
-    "locate",
-    "loss_of",
-    "metric_of",
-    "read_molene",
-    "read_movielens",
-]
+__all__ = ["DATASETS", "DataError", "DataFile", "FileStatus", "Ratings", "Task", "Temperatures", "check", "fetch"]
+__all__ += ["locate", "loss_of", "metric_of", "read_molene", "read_movielens"]
 
 _HOMES = {
-    "graphact.data.datasets.download": ("DATASETS", "DataError", "DataFile", "FileStatus", "check", "fetch", "locate"),
-    "graphact.data.datasets.molene": ("Temperatures", "read_molene"),
-    "graphact.data.datasets.movielens": ("Ratings", "read_movielens"),
-    "graphact.data.scoring": ("loss_of", "metric_of"),
-    "graphact.data.task": ("Task",),
+    "graphact.data.datasets.download": "DATASETS DataError DataFile FileStatus check fetch locate",
+    "graphact.data.datasets.molene": "Temperatures read_molene",
+    "graphact.data.datasets.movielens": "Ratings read_movielens",
+    "graphact.data.scoring": "loss_of metric_of",
+    "graphact.data.task": "Task",
 }
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -1,15 +1,15 @@
-"""The one interface of all experiments: what the runner, the report and the command line know of them.
+"""The one description of all experiments: what the runner, the report and the command line know of them.
 
-A description needs no torch; what makes tasks is imported when it is called.
+It needs no torch: what makes tasks is imported when it is called.
 """
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphact._plain_checks import check_choice
-from graphact.experiments.preparation import prepared
+from graphact.experiments.preparation import PREPARATIONS, prepared
 from graphact.experiments.protocol import Condition, Protocol, TrainingJob
 
 if TYPE_CHECKING:
@@ -18,77 +18,65 @@ if TYPE_CHECKING:
 
 PRESETS = ("quick", "paper", "best", "smoke")
 
+Tasks = list["Task"]
+Figures = dict[str, float]
+
 
 @dataclass(frozen=True)
-class Experiment(ABC):
+class Experiment:
     """One experiment.
 
     Attributes:
         name: its name on the command line and in rows.
-        title: its name in a sentence or a heading.
+        title: its name in a heading.
         metric: "accuracy" or "rmse".
         protocols: all protocols of the presets "paper", "best" and "quick", in the order in which they are listed.
+        make_tasks: (protocol, condition, seed, data directory) -> the tasks of all replicas, signals as they come.
+        baselines: (task in float64, filter order) -> the test metric of simple methods, by name.
         default_protocol: the protocol to run where a preset has several.
         dataset: the data set it reads, if any; see :func:`graphact.data.locate`.
         overlap: test samples over training samples, where one data set is split again and again; None where every
             graph has samples of its own.
+        make_prepared: (protocol, condition, seed, data directory) -> the tasks as networks see them, where their
+            preparation is not one of :func:`graphact.tasks.prepared`.
+        prepared_baselines: (prepared task in float64, preparation, filter order) -> what prepared signals are worth
+            without a network, by name.
+        evaluate_further: (job, trained fleet, tasks with signals as they come) -> further conditions, such as lost
+            links, each with the test metric of every model.
     """
 
     name: str
     title: str
     metric: str
     protocols: tuple[Protocol, ...]
+    make_tasks: Callable[[Protocol, Condition, int, Path | None], Tasks]
+    baselines: "Callable[[Task, int], Figures]"
     default_protocol: str = "paper"
     dataset: str | None = None
     overlap: float | None = None
-
-    @abstractmethod
-    def make_tasks(self, protocol: Protocol, condition: Condition, seed: int, data: Path | None = None) -> "list[Task]":
-        """The tasks of all replicas of a condition, with signals as they come.
-
-        Args:
-            protocol: how many graphs, splits and nodes, and options of the tasks.
-            condition: one of the conditions of the protocol.
-            seed: decides everything random.
-            data: folder of the data sets; see :func:`graphact.data.locate`.
-        """
+    make_prepared: Callable[[Protocol, Condition, int, Path | None], Tasks] | None = None
+    prepared_baselines: "Callable[[Task, str, int], Figures]" = lambda *_: {}
+    evaluate_further: "Callable[[TrainingJob, Fleet, Tasks], list[tuple[Condition, list[float]]]]" = lambda *_: []
 
     def prepare_tasks(
-        self, protocol: Protocol, condition: Condition, plain: "list[Task]", seed: int, data: Path | None = None
-    ) -> "list[Task]":
-        """The same tasks as networks see them; ``plain`` are those of :meth:`make_tasks`."""
-        del condition, seed, data
-        return prepared(plain, protocol.preparation)
+        self, protocol: Protocol, condition: Condition, plain: Tasks, seed: int, data: Path | None
+    ) -> Tasks:
+        """The tasks ``plain`` of :attr:`make_tasks` as networks see them."""
+        if self.make_prepared is None or protocol.preparation in PREPARATIONS:
+            return prepared(plain, protocol.preparation)
+        return self.make_prepared(protocol, condition, seed, data)
 
-    @abstractmethod
-    def baselines(self, task: "Task", order: int) -> dict[str, float]:
-        """The test metric of simple methods, by name; ``task`` is on the CPU in float64."""
-
-    def prepared_baselines(self, task: "Task", preparation: str, order: int) -> dict[str, float]:
-        """What prepared signals are worth without a network; ``task`` is on the CPU in float64."""
-        del task, preparation, order
-        return {}
-
-    def evaluate_further(
-        self, job: TrainingJob, fleet: "Fleet", plain: "list[Task]"
-    ) -> list[tuple[Condition, list[float]]]:
-        """The test metric of each trained model under further conditions, such as lost links."""
-        del job, fleet, plain
-        return []
-
-    def protocol_names(self, preset: str) -> tuple[str, ...]:
-        """The protocols that it has at a preset."""
-        return tuple(protocol.name for protocol in self._at(preset))
+    def protocols_at(self, preset: str) -> dict[str, Protocol]:
+        """The protocols of a preset by name; "smoke" runs as little of "quick" and "best" as possible."""
+        if check_choice("preset", preset, PRESETS) == "smoke":
+            found = {**self.protocols_at("quick"), **self.protocols_at("best")}
+            return {name: protocol.smallest() for name, protocol in found.items()}
+        return {protocol.name: protocol for protocol in self.protocols if protocol.preset == preset}
 
     def find_protocol(self, preset: str, name: str | None = None, methods: tuple[str, ...] = ()) -> Protocol:
         """A protocol by its name, limited to some methods where they are given."""
-        found = {protocol.name: protocol for protocol in self._at(check_choice("preset", preset, PRESETS))}
+        found = self.protocols_at(preset)
         if name is None:
             name = next(iter(found)) if len(found) == 1 else self.default_protocol
         protocol = found[check_choice("protocol", name, tuple(found))]
         return replace(protocol, methods=methods) if methods else protocol
-
-    def _at(self, preset: str) -> list[Protocol]:
-        if preset == "smoke":
-            return [protocol.smallest() for protocol in (*self._at("quick"), *self._at("best"))]
-        return [protocol for protocol in self.protocols if protocol.preset == preset]

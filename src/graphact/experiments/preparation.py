@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
+from graphact._lazy import Imported
 from graphact._plain_checks import check_choice
 
 if TYPE_CHECKING:
@@ -14,18 +14,15 @@ if TYPE_CHECKING:
     from graphact.graph import Graph
 
 # Functions of signals and graph: the same for all splits, and repeated with the links that are left when some are lost
-OF_SIGNALS = {
-    "local-contrast": "graphact.experiments.source_localization.task:local_contrast",
-    "by-centrality": "graphact.experiments.consensus.task:by_centrality",
+OF_SIGNALS: "dict[str, Callable[[Tensor, Graph], Tensor]]" = {
+    "local-contrast": Imported("graphact.experiments.source_localization.task:local_contrast"),
+    "by-centrality": Imported("graphact.experiments.consensus.task:by_centrality"),
 }
 # Functions of a task, which learn from its training samples
-OF_TASKS = {"local-estimate": "graphact.experiments.denoising.local_estimate:with_local_estimate"}
+OF_TASKS: "dict[str, Callable[[Task], Task]]" = {
+    "local-estimate": Imported("graphact.experiments.denoising.local_estimate:with_local_estimate")
+}
 PREPARATIONS = ("none", *OF_SIGNALS, *OF_TASKS)
-
-
-def signal_preparation(name: str) -> "Callable[[Tensor, Graph], Tensor] | None":
-    """The function of signals and graph of this name; None where the preparation is of another kind."""
-    return resolve_name(OF_SIGNALS[name]) if name in OF_SIGNALS else None
 
 
 def prepared(tasks: "Sequence[Task]", preparation: str) -> "list[Task]":
@@ -39,16 +36,17 @@ def prepared(tasks: "Sequence[Task]", preparation: str) -> "list[Task]":
     Tasks that share signals and graph share the prepared signals, too. Metrics stay in the units of the task.
     """
     check_choice("preparation", preparation, PREPARATIONS)
-    if preparation in OF_TASKS:
-        return [resolve_name(OF_TASKS[preparation])(task) for task in tasks]
-    make = signal_preparation(preparation)
-    if make is None:
+    if preparation == "none":
         return list(tasks)
-    shared = {(id(task.inputs), id(task.graph)): task for task in tasks}
-    made = {key: make(task.inputs, task.graph) for key, task in shared.items()}
+    if preparation in OF_TASKS:
+        return [OF_TASKS[preparation](task) for task in tasks]
+    keys = [(id(task.inputs), id(task.graph)) for task in tasks]
+    made = {
+        key: OF_SIGNALS[preparation](task.inputs, task.graph)
+        for key, task in dict(zip(keys, tasks, strict=True)).items()
+    }
+    details = {"preparation": preparation}
     return [
-        replace(
-            task, inputs=made[id(task.inputs), id(task.graph)], details={**task.details, "preparation": preparation}
-        )
-        for task in tasks
+        replace(task, inputs=made[key], details={**task.details, **details})
+        for key, task in zip(keys, tasks, strict=True)
     ]

@@ -13,6 +13,7 @@ from graphact.training.settings import TrainingSettings
 ACTIVATIONS = ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga")  # those of graphact.nn, without torch
 METHODS = (*ACTIVATIONS, "fir")
 ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
+REPLICAS = ("graphs", "splits", "nodes")
 
 Condition = Mapping[str, Any]
 
@@ -131,37 +132,26 @@ class TrainingJob:
 
     def settings(self) -> dict[str, Any]:
         """Everything its result depends on, as JSON values; options that are not used are not named."""
-        protocol = self.protocol
+        protocol, training = self.protocol, self.protocol.training
         settings = {
             "experiment": protocol.experiment,
             "protocol": protocol.name,
-            "method": self.method,
-            "hops": self.hops,
-            "features": self.features,
-            "order": self.order,
+            **{name: getattr(self, name) for name in ("method", "hops", "features", "order")},
             "condition": dict(self.condition),
             "seed": self.seed,
-            "layers": protocol.layers,
-            "graphs": protocol.graphs,
-            "splits": protocol.splits,
-            "nodes": protocol.nodes,
-            "bias": protocol.bias,
-            "per_feature": protocol.per_feature,
-            "epochs": protocol.training.epochs,
-            "batch_size": protocol.training.batch_size,
-            "learning_rate": protocol.training.learning_rate,
-            "betas": list(protocol.training.betas),
-            "patience": protocol.training.patience,
+            **{name: getattr(protocol, name) for name in ("layers", *REPLICAS, "bias", "per_feature")},
+            **{name: getattr(training, name) for name in ("epochs", "batch_size", "learning_rate")},
+            "betas": list(training.betas),
+            "patience": training.patience,
             "loss_probabilities": list(protocol.loss_probabilities),
             "loss_realizations": protocol.loss_realizations,
         }
-        return settings | changed_options(
-            preparation=(protocol.preparation, "none"),
-            task_options=(dict(protocol.task_options), {}),
-            later_order=(protocol.later_order, None),
-            schedule=(protocol.training.schedule, "constant"),
-            weight_decay=(protocol.training.weight_decay, 0.0),
-        )
+        options = {
+            "later_order": (protocol.later_order, None),
+            "schedule": (training.schedule, "constant"),
+            "weight_decay": (training.weight_decay, 0.0),
+        }
+        return settings | changed_options(protocol, **options)
 
     @property
     def key(self) -> str:
@@ -169,9 +159,10 @@ class TrainingJob:
         return file_key(f"{self.method}-F{self.features}-K{self.order}", self.settings())
 
 
-def changed_options(**options: tuple[Any, Any]) -> dict[str, Any]:
-    """The options that are not as usual: keys of results from before an option existed stay the same."""
-    return {name: value for name, (value, usual) in options.items() if value != usual}
+def changed_options(protocol: Protocol, **options: tuple[Any, Any]) -> dict[str, Any]:
+    """The options that are not as usual: results from before there was an option keep their keys."""
+    usual = {"preparation": (protocol.preparation, "none"), "task_options": (dict(protocol.task_options), {})}
+    return {name: value for name, (value, default) in (usual | options).items() if value != default}
 
 
 def file_key(prefix: str, settings: Mapping[str, Any]) -> str:
@@ -188,14 +179,9 @@ def key_of_baselines(protocol: Protocol, condition: Condition, seed: int) -> str
         "protocol": protocol.name,
         "condition": dict(condition),
         "seed": seed,
-        "graphs": protocol.graphs,
-        "splits": protocol.splits,
-        "nodes": protocol.nodes,
+        **{name: getattr(protocol, name) for name in REPLICAS},
     }
-    options = changed_options(
-        preparation=(protocol.preparation, "none"), task_options=(dict(protocol.task_options), {})
-    )
-    return file_key("baselines", settings | options)
+    return file_key("baselines", settings | changed_options(protocol))
 
 
 def jobs_of(protocol: Protocol, seed: int) -> list[TrainingJob]:

@@ -14,9 +14,9 @@ __all__ = ["Fit", "Fleet", "FleetResult", "StackedGraphs", "TrainingSettings", "
 
 # settings need no torch: protocols are listed without it
 _HOMES = {
-    "graphact.training.fleet": ("Fleet", "FleetResult"),
-    "graphact.training.settings": ("TrainingSettings",),
-    "graphact.training.single": ("Fit", "fit"),
-    "graphact.training.stacked": ("StackedGraphs",),
+    "graphact.training.fleet": "Fleet FleetResult",
+    "graphact.training.settings": "TrainingSettings",
+    "graphact.training.single": "Fit fit",
+    "graphact.training.stacked": "StackedGraphs",
 }
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -18,8 +18,8 @@ from graphact.training import Fleet
 def test_nodes_prepare_their_signals_with_the_links_that_are_left(preparation):
     protocol = replace(EXPERIMENT.find_protocol("smoke", "best"), preparation=preparation, loss_realizations=1)
     job = next(job for job in jobs_of(protocol, 3) if job.method == "max-ga")
-    plain = EXPERIMENT.make_tasks(protocol, {}, 3)
-    tasks = EXPERIMENT.prepare_tasks(protocol, {}, plain, 3)
+    plain = EXPERIMENT.make_tasks(protocol, {}, 3, None)
+    tasks = EXPERIMENT.prepare_tasks(protocol, {}, plain, 3, None)
     models = make_models(job, tasks)
     found = lossy_metric(Fleet(models, tasks), plain, 0.15, job)
     generator = torch.Generator().manual_seed(seed_of("loss", 3, 0, 0, 0.15))
@@ -34,8 +34,8 @@ def test_nodes_prepare_their_signals_with_the_links_that_are_left(preparation):
 def test_without_loss_nothing_changes():
     protocol = replace(EXPERIMENT.find_protocol("smoke", "best"), loss_realizations=1)
     job = jobs_of(protocol, 0)[0]
-    plain = EXPERIMENT.make_tasks(protocol, {}, 0)
-    tasks = EXPERIMENT.prepare_tasks(protocol, {}, plain, 0)
+    plain = EXPERIMENT.make_tasks(protocol, {}, 0, None)
+    tasks = EXPERIMENT.prepare_tasks(protocol, {}, plain, 0, None)
     fleet = Fleet(make_models(job, tasks), tasks)
     assert lossy_metric(fleet, plain, 0.0, job) == pytest.approx(fleet.metric("test").tolist(), rel=1e-4)
 
@@ -45,7 +45,7 @@ def test_loss_is_drawn_anew_for_every_graph_and_realization_and_averaged():
         EXPERIMENT.find_protocol("smoke", "best"), preparation="none", graphs=2, splits=2, loss_realizations=3
     )
     job = jobs_of(protocol, 0)[0]
-    plain = EXPERIMENT.make_tasks(protocol, {}, 0)
+    plain = EXPERIMENT.make_tasks(protocol, {}, 0, None)
     models = make_models(job, plain)
     found = lossy_metric(Fleet(models, plain), plain, 0.15, job)
     graphs = list({id(task.graph): task.graph for task in plain}.values())

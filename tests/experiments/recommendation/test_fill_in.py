@@ -172,7 +172,7 @@ def test_what_a_held_back_user_thinks_of_the_film_is_the_target_and_nothing_else
 
 
 def test_the_samples_and_splits_are_those_of_the_ratings_as_they_are(ratings):
-    plain, filled = make(ratings, fill_in=None), make(ratings)
+    plain, filled = make(ratings, fill_in="as rated"), make(ratings)
     for name in ("train", "validation", "test"):
         assert torch.equal(getattr(plain, name), getattr(filled, name))
     assert plain.targets.tolist() == ratings.matrix[raters_of(ratings), NODE].tolist()

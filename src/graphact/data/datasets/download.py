@@ -9,11 +9,10 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from graphact._atomic import write_atomically
 from graphact._plain_checks import check_choice
@@ -70,28 +69,28 @@ MOLENE = (
 DATASETS: dict[str, tuple[DataFile, ...]] = {
     "ml-100k": (
         DataFile(
-            path="ml-100k/u.data",
-            sha256="06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
-            url=MOVIELENS,
+            "ml-100k/u.data",
+            "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
+            MOVIELENS,
             member="ml-100k/u.data",
         ),
         DataFile(
-            path="ml-100k/u.item",
-            sha256="553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701",
-            url=MOVIELENS,
+            "ml-100k/u.item",
+            "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701",
+            MOVIELENS,
             member="ml-100k/u.item",
         ),
     ),
     "molene": (
         DataFile(
-            path="molene/RADOMEH.tar.gz",
-            sha256="15755616c0de991571518eb3aa319dedbb668955058335e3abc461827b32c803",
-            url=f"{MOLENE}/RADOMEH.tar.gz",
+            "molene/RADOMEH.tar.gz",
+            "15755616c0de991571518eb3aa319dedbb668955058335e3abc461827b32c803",
+            f"{MOLENE}/RADOMEH.tar.gz",
         ),
         DataFile(
-            path="molene/weather_stations.csv",
-            sha256="0c17e597f87ff7c171c1cf3d150cc7c7cd449a774f425bde33094fffd595ae81",
-            url=f"{MOLENE}/weather_stations.csv",
+            "molene/weather_stations.csv",
+            "0c17e597f87ff7c171c1cf3d150cc7c7cd449a774f425bde33094fffd595ae81",
+            f"{MOLENE}/weather_stations.csv",
         ),
     ),
 }
@@ -222,75 +221,44 @@ def download(url: str, path: Path, sha256: str | None, progress: Progress | None
     """
     try:
         import pooch
-        import requests
+        import requests  # which pooch brings along
     except ImportError as error:
         raise DataError("downloads need the package pooch: pip install 'graphact[experiments]'") from error
     pooch.get_logger().setLevel("ERROR")
-    meter = Meter(url, progress)
+    done = total = 0
 
-    def download_metered(url: str, output_file: str, _: object) -> None:
-        with Path(output_file).open("wb") as meter.file, ExitStack() as stack:
-
-            def close_in_the_end(response: requests.Response, **_: object) -> None:
-                stack.callback(response.close)  # pooch leaves a refused answer open
-
-            downloader = pooch.HTTPDownloader(
-                progressbar=meter,
-                chunk_size=BYTES_AT_A_TIME,
-                timeout=TIMEOUT_SECONDS,
-                headers={"Accept-Encoding": "identity"},  # the promised length is that of the file
-                hooks={"response": close_in_the_end},
-            )
-            downloader(url, meter, None)
+    def stream(url: str, output_file: str, _: object) -> None:
+        nonlocal done, total
+        as_it_is = {"Accept-Encoding": "identity"}  # the promised length is that of the file
+        with (
+            requests.get(url, stream=True, timeout=TIMEOUT_SECONDS, headers=as_it_is) as response,
+            Path(output_file).open("wb") as file,
+        ):
+            response.raise_for_status()
+            total = int(response.headers.get("Content-Length") or 0)
+            for piece in response.iter_content(BYTES_AT_A_TIME):
+                done += file.write(piece)
+                if done > LARGEST_FILE:
+                    raise DataError(f"cannot download {url}: more than {LARGEST_FILE} bytes came, not the file")
+                if progress is not None:
+                    progress(url, done, total or None)
 
     try:
-        pooch.retrieve(url, sha256, fname=path.name, path=path.parent, downloader=download_metered)
+        pooch.retrieve(url, sha256, fname=path.name, path=path.parent, downloader=stream)
     except requests.HTTPError as error:
         response: Any = error.response
         answer = f"{response.status_code} {one_line(response.reason)}"
         raise DataError(f"cannot download {url}: the server answered {answer}") from error
     except requests.RequestException as error:
-        if meter.total and meter.done < meter.total:
-            reason = f"the connection ended after {meter.done} of {meter.total} bytes"
-        else:
-            reason = one_line(getattr(error.args[0], "reason", error) if error.args else type(error).__name__)
+        reason = one_line(getattr(error.args[0], "reason", error) if error.args else type(error).__name__)
+        if done < total:
+            reason = f"the connection ended after {done} of {total} bytes"
         raise DataError(f"cannot download {url}: {reason}") from error
     except ValueError as error:
         place = f"{path.parent.name}/{path.name}"
         raise DataError(f"{url}: the hash of {place} is not the expected one, so the file was not kept") from error
     except OSError as error:
         raise DataError(f"cannot write {path}: {one_line(error.strerror or error)}") from error
-
-
-class Meter:
-    """The file that pooch writes to, and its progress bar: counts the bytes and refuses too many."""
-
-    def __init__(self, url: str, progress: Progress | None) -> None:
-        self.url, self.progress = url, progress
-        self.done, self.total = 0, 0  # pooch sets the total, 0 where it is unknown
-        self.file: IO[bytes] | None = None
-
-    def write(self, piece: bytes) -> None:
-        """Write and count."""
-        assert self.file is not None
-        self.file.write(piece)
-        self.done += len(piece)
-        if self.done > LARGEST_FILE:
-            raise DataError(f"cannot download {self.url}: more than {LARGEST_FILE} bytes came, which is not the file")
-        if self.progress is not None:
-            self.progress(self.url, self.done, self.total or None)
-
-    def flush(self) -> None:
-        """Closing the file flushes it."""
-
-    def update(self, size: int) -> None:
-        """Called with the size of a piece, not with what came; ``write`` counts."""
-
-    def reset(self) -> None:
-        """Nothing to draw."""
-
-    def close(self) -> None:
-        """Nothing to draw."""
 
 
 def member_of_zip(archive: Path, member: str, origin: str) -> bytes:

@@ -1,16 +1,11 @@
 """Finite-time consensus as an experiment: the paper's Figure 2a, and 2b, where links are lost."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+from graphact._lazy import Imported
 from graphact.experiments.experiment import Experiment
-from graphact.experiments.protocol import METHODS, Condition, Protocol, TrainingJob
+from graphact.experiments.protocol import METHODS, Protocol
 from graphact.training.settings import TrainingSettings
-
-if TYPE_CHECKING:
-    from graphact.data import Task
-    from graphact.training import Fleet
 
 PAPER = Protocol(
     experiment="consensus",
@@ -50,41 +45,13 @@ QUICK = replace(
 )
 
 
-class Consensus(Experiment):
-    """See :func:`graphact.tasks.consensus`."""
-
-    def make_tasks(self, protocol: Protocol, condition: Condition, seed: int, data: Path | None = None) -> "list[Task]":
-        """All graphs and splits."""
-        from graphact.experiments.consensus.task import consensus_tasks
-
-        del condition, data
-        return consensus_tasks(protocol.graphs, protocol.splits, seed, **protocol.task_options)
-
-    def baselines(self, task: "Task", order: int) -> dict[str, float]:
-        """Zero, the expectation of the mean; and the best filter of one order."""
-        from graphact.experiments.consensus.task import simple_answers
-
-        return simple_answers(task, order)
-
-    def prepared_baselines(self, task: "Task", preparation: str, order: int) -> dict[str, float]:
-        """The best filter of the prepared signals."""
-        from graphact.experiments.baselines import score_on_test
-        from graphact.experiments.consensus.task import least_squares_fir
-
-        if preparation != "by-centrality":
-            return {}
-        return {"least-squares FIR of the prepared signals": score_on_test(task, least_squares_fir(task, order))}
-
-    def evaluate_further(
-        self, job: TrainingJob, fleet: "Fleet", plain: "list[Task]"
-    ) -> list[tuple[Condition, list[float]]]:
-        """The error on graphs that lost links."""
-        from graphact.experiments.consensus.link_loss import lossy_metric
-
-        return [
-            ({"loss_probability": probability}, lossy_metric(fleet, plain, probability, job))
-            for probability in job.protocol.loss_probabilities
-        ]
-
-
-EXPERIMENT = Consensus(name="consensus", title="Finite-time consensus", metric="rmse", protocols=(PAPER, BEST, QUICK))
+EXPERIMENT = Experiment(
+    name="consensus",
+    title="Finite-time consensus",
+    metric="rmse",
+    protocols=(PAPER, BEST, QUICK),
+    make_tasks=Imported("graphact.experiments.consensus.task:make_tasks"),
+    baselines=Imported("graphact.experiments.consensus.task:simple_answers"),
+    prepared_baselines=Imported("graphact.experiments.consensus.task:answers_of_prepared"),
+    evaluate_further=Imported("graphact.experiments.consensus.link_loss:under_link_loss"),
+)

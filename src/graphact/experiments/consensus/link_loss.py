@@ -3,9 +3,15 @@
 import torch
 
 from graphact.data import Task
-from graphact.experiments.preparation import signal_preparation
-from graphact.experiments.protocol import TrainingJob, seed_of
+from graphact.experiments.preparation import OF_SIGNALS
+from graphact.experiments.protocol import Condition, TrainingJob, seed_of
 from graphact.training import Fleet, StackedGraphs
+
+
+def under_link_loss(job: TrainingJob, fleet: Fleet, plain: list[Task]) -> list[tuple[Condition, list[float]]]:
+    """The test metric at every loss probability; see :class:`~graphact.experiments.experiment.Experiment`."""
+    probabilities = job.protocol.loss_probabilities
+    return [({"loss_probability": p}, lossy_metric(fleet, plain, p, job)) for p in probabilities]
 
 
 def lossy_metric(fleet: Fleet, plain: list[Task], probability: float, job: TrainingJob) -> list[float]:
@@ -15,7 +21,7 @@ def lossy_metric(fleet: Fleet, plain: list[Task], probability: float, job: Train
     """
     total = torch.zeros(len(fleet), dtype=torch.float64)
     graphs = {id(task.graph): task.graph for task in plain}
-    prepare = signal_preparation(job.protocol.preparation)
+    prepare = OF_SIGNALS.get(job.protocol.preparation)
     for realization in range(job.protocol.loss_realizations):
         thinned = {}
         for number, (key, graph) in enumerate(graphs.items()):

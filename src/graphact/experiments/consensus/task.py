@@ -1,6 +1,8 @@
 """Every node should answer the mean of all: the task, better inputs, and what a linear filter achieves."""
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ from graphact.data import Task
 from graphact.data.communities import community_graph
 from graphact.data.splits import eighty_ten_ten, generator_for
 from graphact.experiments.baselines import least_squares, score_on_test
+from graphact.experiments.protocol import Condition, Protocol
 from graphact.graph import Graph
 
 NAME = "consensus"
@@ -18,14 +21,6 @@ COMMUNITIES = 5
 COMMUNITY_SIZE = 20
 SIGNALS = 2500
 CENTRALITY_STEPS = 10
-
-
-class Opinions(NamedTuple):
-    """Everything the splits of one graph share."""
-
-    graph: Graph
-    inputs: Tensor
-    targets: Tensor
 
 
 def consensus(graph: int = 0, split: int = 0, seed: int = 0, *, dtype: torch.dtype = torch.float32) -> Task:
@@ -48,47 +43,50 @@ def consensus(graph: int = 0, split: int = 0, seed: int = 0, *, dtype: torch.dty
         >>> task.inputs.shape, task.targets.shape, task.test.numel()
         (torch.Size([2500, 100, 1]), torch.Size([2500, 100, 1]), 250)
     """
-    return on_split(opinions(graph, seed, dtype), graph, split, seed)
+    return tasks_on_graph(graph, [split], seed, dtype)[0]
 
 
 def consensus_tasks(
     graphs: int = 10, splits: int = 10, seed: int = 0, *, dtype: torch.dtype = torch.float32
 ) -> list[Task]:
     """All tasks ``consensus(graph, split, seed)``, by graph, then split; splits share graph and signals."""
+    numbers = range(check_integer("splits", splits, minimum=1))
     return [
-        on_split(shared, graph, split, seed)
+        task
         for graph in range(check_integer("graphs", graphs, minimum=1))
-        for shared in [opinions(graph, seed, dtype)]
-        for split in range(check_integer("splits", splits, minimum=1))
+        for task in tasks_on_graph(graph, numbers, seed, dtype)
     ]
 
 
-def opinions(graph: int, seed: int, dtype: torch.dtype) -> Opinions:
-    """The graph of one number, its random signals and their means."""
+def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
+    """The tasks of a protocol; see :class:`~graphact.experiments.experiment.Experiment`."""
+    del condition, data
+    return consensus_tasks(protocol.graphs, protocol.splits, seed, **protocol.task_options)
+
+
+def tasks_on_graph(graph: int, splits: Iterable[int], seed: int, dtype: torch.dtype) -> list[Task]:
+    """The tasks of one graph; they share the graph, its random signals and their means."""
     drawn = community_graph(COMMUNITIES, COMMUNITY_SIZE, generator_for(f"{NAME} graph", seed, graph))
     generator = generator_for(f"{NAME} signals", seed, graph)
     signals = torch.randn(SIGNALS, drawn.num_nodes, 1, dtype=torch.float64, generator=generator)
-    means = signals.mean(dim=1, keepdim=True).repeat(1, drawn.num_nodes, 1)
-    return Opinions(drawn.to(dtype=dtype), signals.to(dtype), means.to(dtype))
-
-
-def on_split(shared: Opinions, graph: int, split: int, seed: int) -> Task:
-    """The task of one split."""
-    parts = eighty_ten_ten(SIGNALS, generator_for(f"{NAME} split", seed, graph, split))
-    return Task(
-        name=NAME,
-        graph=shared.graph,
-        inputs=shared.inputs,
-        targets=shared.targets,
-        train=parts.train,
-        validation=parts.validation,
-        test=parts.test,
-        node=None,
-        out_features=1,
-        loss="mse",
-        metric="rmse",
-        details={"graph": graph, "split": split, "seed": seed},
-    )
+    shared: dict[str, Any] = {
+        "graph": drawn.to(dtype=dtype),
+        "inputs": signals.to(dtype),
+        "targets": signals.mean(dim=1, keepdim=True).repeat(1, drawn.num_nodes, 1).to(dtype),
+    }
+    return [
+        Task(
+            name=NAME,
+            **shared,
+            **eighty_ten_ten(SIGNALS, generator_for(f"{NAME} split", seed, graph, split))._asdict(),
+            node=None,
+            out_features=1,
+            loss="mse",
+            metric="rmse",
+            details={"graph": graph, "split": split, "seed": seed},
+        )
+        for split in splits
+    ]
 
 
 def by_centrality(inputs: Tensor, graph: Graph, steps: int = CENTRALITY_STEPS) -> Tensor:
@@ -130,6 +128,13 @@ def simple_answers(task: Task, order: int) -> dict[str, float]:
         "answer zero": score_on_test(task, torch.zeros_like(task.targets)),
         "least-squares FIR": score_on_test(task, least_squares_fir(task, order)),
     }
+
+
+def answers_of_prepared(task: Task, preparation: str, order: int) -> dict[str, float]:
+    """The best filter of signals that were divided by centrality."""
+    if preparation != "by-centrality":
+        return {}
+    return {"least-squares FIR of the prepared signals": score_on_test(task, least_squares_fir(task, order))}
 
 
 def least_squares_fir(task: Task, order: int) -> Tensor:

@@ -1,15 +1,11 @@
 """Denoising as an experiment: the paper's Figure 2c, and 2d over signal-to-noise ratios."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+from graphact._lazy import Imported
 from graphact.experiments.experiment import Experiment
 from graphact.experiments.protocol import METHODS, Condition, Protocol
 from graphact.training.settings import TrainingSettings
-
-if TYPE_CHECKING:
-    from graphact.data import Task
 
 
 def snrs(*decibels: float) -> tuple[Condition, ...]:
@@ -53,36 +49,14 @@ QUICK = replace(
 )
 
 
-class Denoising(Experiment):
-    """See :func:`graphact.tasks.denoising`."""
-
-    def make_tasks(self, protocol: Protocol, condition: Condition, seed: int, data: Path | None = None) -> "list[Task]":
-        """All splits at one signal-to-noise ratio."""
-        from graphact.experiments.denoising.task import denoising_tasks
-
-        snr = (condition["snr_db"],)
-        return denoising_tasks(protocol.splits, seed, snrs_db=snr, directory=data, **protocol.task_options)
-
-    def baselines(self, task: "Task", order: int) -> dict[str, float]:
-        """Doing nothing, spatial averaging, and the best matrices from all stations to all stations."""
-        from graphact.experiments.denoising.task import simple_answers
-
-        del order
-        return simple_answers(task)
-
-    def prepared_baselines(self, task: "Task", preparation: str, order: int) -> dict[str, float]:
-        """The local estimate, corrected by a constant."""
-        from graphact.experiments.baselines import constant_answer
-
-        del order
-        return {"local estimate alone": constant_answer(task)} if preparation == "local-estimate" else {}
-
-
-EXPERIMENT = Denoising(
+EXPERIMENT = Experiment(
     name="denoising",
     title="Denoising",
     metric="rmse",
     protocols=(PAPER, BEST, QUICK),
     dataset="molene",
     overlap=1 / 8,
+    make_tasks=Imported("graphact.experiments.denoising.task:make_tasks"),
+    baselines=Imported("graphact.experiments.denoising.task:simple_answers"),
+    prepared_baselines=Imported("graphact.experiments.denoising.task:answers_of_prepared"),
 )

@@ -1,6 +1,7 @@
 """Temperatures of weather stations from noisy measurements: the task, and what simple methods achieve."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
@@ -9,7 +10,8 @@ from graphact.data import Task
 from graphact.data.datasets.download import PathLike, locate
 from graphact.data.datasets.molene import Temperatures, kilometres_of, read_molene
 from graphact.data.splits import eighty_ten_ten, generator_for
-from graphact.experiments.baselines import least_squares, score_on_test
+from graphact.experiments.baselines import constant_answer, least_squares, score_on_test
+from graphact.experiments.protocol import Condition, Protocol
 from graphact.graph import Graph
 
 NAME = "denoising"
@@ -69,6 +71,12 @@ def denoising_tasks(
     ]
 
 
+def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
+    """The tasks of a protocol at one SNR; see :class:`~graphact.experiments.experiment.Experiment`."""
+    snrs_db = (condition["snr_db"],)
+    return denoising_tasks(protocol.splits, seed, snrs_db=snrs_db, directory=data, **protocol.task_options)
+
+
 def station_graph(temperatures: Temperatures) -> Graph:
     """The 10 nearest neighbours of each station, as a shift operator in float64."""
     kilometres = torch.from_numpy(kilometres_of(temperatures.degrees))
@@ -91,9 +99,7 @@ def noisy_hours(
         graph=graph.to(dtype=dtype),
         inputs=(clean + noise).to(dtype),
         targets=clean.to(dtype),
-        train=parts.train,
-        validation=parts.validation,
-        test=parts.test,
+        **parts._asdict(),
         node=None,
         out_features=1,
         loss="mse",
@@ -108,7 +114,7 @@ def noisy_hours(
     )
 
 
-def simple_answers(task: Task) -> dict[str, float]:
+def simple_answers(task: Task, _: int) -> dict[str, float]:
     """Doing nothing, spatial averaging, and the best matrix from all stations to all stations."""
     noisy, clean = task.inputs.squeeze(-1), task.targets.squeeze(-1)
     mean_of_hour = noisy.mean(dim=1, keepdim=True)
@@ -128,3 +134,8 @@ def simple_answers(task: Task) -> dict[str, float]:
         "centralised Wiener filter": wiener,
     }
     return {name: score_on_test(task, answer.unsqueeze(-1)) for name, answer in answers.items()}
+
+
+def answers_of_prepared(task: Task, preparation: str, _: int) -> dict[str, float]:
+    """The local estimate, corrected by a constant."""
+    return {"local estimate alone": constant_answer(task)} if preparation == "local-estimate" else {}

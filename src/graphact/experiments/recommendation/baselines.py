@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from graphact.data import Task
-from graphact.experiments.baselines import score_on_test
+from graphact.experiments.baselines import constant_answer, score_on_test
 
 RIDGE_STRENGTHS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 
 
-def simple_answers(task: Task) -> dict[str, float]:
+def simple_answers(task: Task, _: int) -> dict[str, float]:
     """A constant, a constant above the user's mean, and linear regression on all other ratings of the user."""
     means = user_means(task)
     mean_rating = task.targets[task.train].mean().expand_as(task.targets)
@@ -22,6 +22,11 @@ def simple_answers(task: Task) -> dict[str, float]:
         "ridge regression on the user's centred ratings": means + ridge_answers(centered_by_user(task)),
     }
     return {name: score_on_test(task, answer.unsqueeze(-1)) for name, answer in answers.items()}
+
+
+def answers_of_prepared(task: Task, preparation: str, _: int) -> dict[str, float]:
+    """Filling in, corrected by a constant."""
+    return {"fill-in alone": constant_answer(task)} if preparation == "fill-in" else {}
 
 
 def ridge_answers(task: Task) -> Tensor:

@@ -1,15 +1,11 @@
 """Recommendation as an experiment: the paper's Table 2, and what does better."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+from graphact._lazy import Imported
 from graphact.experiments.experiment import Experiment
-from graphact.experiments.protocol import ACTIVATIONS, METHODS, Condition, Protocol
+from graphact.experiments.protocol import ACTIVATIONS, METHODS, Protocol
 from graphact.training.settings import TrainingSettings
-
-if TYPE_CHECKING:
-    from graphact.data import Task
 
 PAPER = Protocol(
     experiment="recommendation",
@@ -53,45 +49,15 @@ QUICK = replace(
 )
 
 
-class Recommendation(Experiment):
-    """See :func:`graphact.tasks.recommendation`."""
-
-    def make_tasks(self, protocol: Protocol, condition: Condition, seed: int, data: Path | None = None) -> "list[Task]":
-        """All splits of one film."""
-        from graphact.experiments.recommendation.task import recommendation_tasks
-
-        film = (condition["film"],)
-        return recommendation_tasks(film, protocol.splits, seed, directory=data, **protocol.task_options)
-
-    def prepare_tasks(
-        self, protocol: Protocol, condition: Condition, plain: "list[Task]", seed: int, data: Path | None = None
-    ) -> "list[Task]":
-        """Filled-in ratings are no function of a task: they need those of all other users."""
-        if protocol.preparation != "fill-in":
-            return super().prepare_tasks(protocol, condition, plain, seed, data)
-        filled = replace(protocol, task_options={**protocol.task_options, "inputs": "filled in"})
-        return self.make_tasks(filled, condition, seed, data)
-
-    def baselines(self, task: "Task", order: int) -> dict[str, float]:
-        """A constant, a constant above the user's mean, and linear regression on all other ratings of the user."""
-        from graphact.experiments.recommendation.baselines import simple_answers
-
-        del order
-        return simple_answers(task)
-
-    def prepared_baselines(self, task: "Task", preparation: str, order: int) -> dict[str, float]:
-        """Filling in, corrected by a constant."""
-        from graphact.experiments.baselines import constant_answer
-
-        del order
-        return {"fill-in alone": constant_answer(task)} if preparation == "fill-in" else {}
-
-
-EXPERIMENT = Recommendation(
+EXPERIMENT = Experiment(
     name="recommendation",
     title="Recommendation",
     metric="rmse",
     protocols=(PAPER, CONVERGED, BEST, QUICK),
     dataset="ml-100k",
     overlap=1 / 9,
+    make_tasks=Imported("graphact.experiments.recommendation.task:make_tasks"),
+    make_prepared=Imported("graphact.experiments.recommendation.task:make_filled_in"),
+    baselines=Imported("graphact.experiments.recommendation.baselines:simple_answers"),
+    prepared_baselines=Imported("graphact.experiments.recommendation.baselines:answers_of_prepared"),
 )

@@ -1,7 +1,8 @@
 """What will a user think of a film? The task, from the user's ratings of other films."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,25 +14,41 @@ from graphact.data import Task
 from graphact.data.datasets.download import PathLike, locate
 from graphact.data.datasets.movielens import Ratings, read_movielens
 from graphact.data.splits import generator_for, random_split
+from graphact.experiments.protocol import Condition, Protocol
 from graphact.experiments.recommendation.fill_in import FillIn, filled_in
-from graphact.experiments.recommendation.film_graph import Matrix, film_graph
-from graphact.graph import Graph
+from graphact.experiments.recommendation.film_graph import film_graph
 
 NAME = "recommendation"
 FILMS = {"toy-story": 1, "contact": 258, "return-of-the-jedi": 181}
 INPUTS = ("as rated", "filled in")
 
 
-class Options(NamedTuple):
-    """What all films and splits of a call have in common."""
+@dataclass(frozen=True)
+class Options:
+    """The arguments of :func:`recommendation` that all films and splits of a call share."""
 
-    similarity: str
-    neighbors: int
-    min_co_raters: int
-    test_fraction: float
-    validation_fraction: float
-    dtype: torch.dtype
-    fill_in: FillIn | None = None
+    similarity: str = "pearson"
+    neighbors: int = 10
+    min_co_raters: int = 10
+    test_fraction: float = 0.1
+    validation_fraction: float = 0.1
+    dtype: torch.dtype = torch.float32
+    inputs: str | FillIn = "as rated"
+
+    def __post_init__(self) -> None:
+        for name in ("similarity", "neighbors", "min_co_raters"):
+            if self.fill_in is not None and getattr(self, name) != getattr(Options, name):
+                raise ValueError(
+                    f"{name} must be left as it is where inputs are filled in, which brings a film graph of its own "
+                    f"(see FillIn), got {getattr(self, name)!r}"
+                )
+
+    @property
+    def fill_in(self) -> FillIn | None:
+        """How to fill in, None for ratings as they are."""
+        if isinstance(self.inputs, FillIn):
+            return self.inputs
+        return FillIn() if check_choice("inputs", self.inputs, INPUTS) == "filled in" else None
 
 
 class Audience(NamedTuple):
@@ -42,17 +59,6 @@ class Audience(NamedTuple):
     raters: Tensor
     inputs: Tensor
     targets: Tensor
-
-
-class Material(NamedTuple):
-    """What a network is given on one split, and what it is to learn."""
-
-    graph: Graph
-    inputs: Tensor
-    targets: Tensor
-    loss: str
-    graph_details: dict[str, Any]
-    input_details: dict[str, Any]
 
 
 def recommendation(
@@ -105,8 +111,7 @@ def recommendation(
     Raises:
         DataError: the data is missing or damaged.
     """
-    fill_in = fill_in_of(inputs, similarity, neighbors, min_co_raters)
-    options = Options(similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, fill_in)
+    options = Options(similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, inputs)
     ratings = read_movielens(locate("ml-100k", directory, download))
     return on_split(ratings, audience(ratings, film, dtype), split, seed, options)
 
@@ -116,43 +121,34 @@ def recommendation_tasks(
     splits: int = 5,
     seed: int = 0,
     *,
-    similarity: str = "pearson",
-    neighbors: int = 10,
-    min_co_raters: int = 10,
-    inputs: str | FillIn = "as rated",
-    test_fraction: float = 0.1,
-    validation_fraction: float = 0.1,
     directory: PathLike | None = None,
     download: bool = True,
-    dtype: torch.dtype = torch.float32,
+    **options: Any,
 ) -> list[Task]:
     """All tasks ``recommendation(film, split, seed, ...)``, by film, then split; splits of a film share its signals.
 
-    Filled-in signals belong to one split, as the users they are filled in from do.
+    The other arguments are those of :func:`recommendation`. Filled-in signals belong to one split, as the users they
+    are filled in from do.
     """
-    fill_in = fill_in_of(inputs, similarity, neighbors, min_co_raters)
-    options = Options(similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, fill_in)
+    common = Options(**options)
     ratings = read_movielens(locate("ml-100k", directory, download))
     return [
-        on_split(ratings, shared, split, seed, options)
+        on_split(ratings, shared, split, seed, common)
         for film in films
-        for shared in [audience(ratings, film, dtype)]
+        for shared in [audience(ratings, film, common.dtype)]
         for split in range(check_integer("splits", splits, minimum=1))
     ]
 
 
-def fill_in_of(inputs: str | FillIn, similarity: str, neighbors: int, min_co_raters: int) -> FillIn | None:
-    """The settings that ``inputs`` asks for, None for ratings as they are."""
-    if not isinstance(inputs, FillIn) and check_choice("inputs", inputs, INPUTS) == "as rated":
-        return None
-    given = {"similarity": similarity, "neighbors": neighbors, "min_co_raters": min_co_raters}
-    for name, usual in {"similarity": "pearson", "neighbors": 10, "min_co_raters": 10}.items():
-        if given[name] != usual:
-            raise ValueError(
-                f"{name} must be left as it is where inputs are filled in, which brings a film graph of its own "
-                f"(see FillIn), got {given[name]!r}"
-            )
-    return inputs if isinstance(inputs, FillIn) else FillIn()
+def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None, **options: Any) -> list[Task]:
+    """The tasks of a protocol for one film; see :class:`~graphact.experiments.experiment.Experiment`."""
+    options = {**protocol.task_options, **options}
+    return recommendation_tasks((condition["film"],), protocol.splits, seed, directory=data, **options)
+
+
+def make_filled_in(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
+    """The same with gaps filled in, which is no function of a task: it needs the ratings of all other users."""
+    return make_tasks(protocol, condition, seed, data, inputs="filled in")
 
 
 def audience(ratings: Ratings, film: str | int, dtype: torch.dtype) -> Audience:
@@ -169,77 +165,38 @@ def audience(ratings: Ratings, film: str | int, dtype: torch.dtype) -> Audience:
 
 def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options: Options) -> Task:
     """The task of one split, with a film graph that its test users had no part in."""
-    count = shared.raters.numel()
+    count, node, fill_in = shared.raters.numel(), shared.item - 1, options.fill_in
     test = round(check_probability("test_fraction", options.test_fraction) * count)
     validation = round(check_probability("validation_fraction", options.validation_fraction) * (count - test))
     generator = generator_for(f"{NAME} split", seed, shared.item, split)
     parts = random_split(count, validation=validation, test=test, generator=generator)
-    if options.fill_in is None:
-        material = as_rated(ratings, shared, parts.test, options)
+    reserved = parts.test if fill_in is None else torch.cat([parts.validation, parts.test])
+    known = np.delete(ratings.matrix, shared.raters[reserved].numpy(), axis=0)
+    details: dict[str, Any] = {"film": shared.name, "title": ratings.titles[node], "item": shared.item}
+    details |= {"split": split, "seed": seed, "similarity": options.similarity}
+    details |= {name: getattr(fill_in or options, name) for name in ("neighbors", "min_co_raters")}
+    details |= {"test_fraction": options.test_fraction, "validation_fraction": options.validation_fraction}
+    if fill_in is None:
+        graph = film_graph(known, **{name: details[name] for name in ("similarity", "neighbors", "min_co_raters")})
+        inputs, targets = shared.inputs, shared.targets
     else:
-        reserved = torch.cat([parts.validation, parts.test])
-        material = with_gaps_filled(ratings, shared, reserved, options.fill_in, options.dtype)
+        asked = ratings.matrix[shared.raters.numpy()]
+        stars = asked[:, node].copy()
+        asked[:, node] = 0
+        graph, signals, expected = filled_in(known, asked, fill_in)
+        inputs = torch.from_numpy(signals).to(options.dtype).unsqueeze(-1)
+        targets = torch.from_numpy(stars - expected[:, node]).to(options.dtype)
+        # Targets are relative to the user's bias: what needs ratings as they are must refuse them.
+        details |= {"similarity": "shrunk correlation of residuals", "inputs": "filled in", "fill_in": asdict(fill_in)}
     return Task(
         name=NAME,
-        graph=material.graph.to(dtype=options.dtype),
-        inputs=material.inputs,
-        targets=material.targets,
-        train=parts.train,
-        validation=parts.validation,
-        test=parts.test,
-        node=shared.item - 1,
+        graph=graph.to(dtype=options.dtype),
+        inputs=inputs,
+        targets=targets,
+        **parts._asdict(),
+        node=node,
         out_features=1,
-        loss=material.loss,
+        loss="smooth_l1" if fill_in is None else "mse",
         metric="rmse",
-        details={
-            "film": shared.name,
-            "title": ratings.titles[shared.item - 1],
-            "item": shared.item,
-            "split": split,
-            "seed": seed,
-            **material.graph_details,
-            "test_fraction": options.test_fraction,
-            "validation_fraction": options.validation_fraction,
-            **material.input_details,
-        },
+        details=details,
     )
-
-
-def as_rated(ratings: Ratings, shared: Audience, reserved: Tensor, options: Options) -> Material:
-    """The ratings as they are, on the film graph of all users but the reserved samples."""
-    graph_options: dict[str, Any] = {
-        "similarity": options.similarity,
-        "neighbors": options.neighbors,
-        "min_co_raters": options.min_co_raters,
-    }
-    graph = film_graph(others_than(reserved, ratings, shared), **graph_options)
-    return Material(graph, shared.inputs, shared.targets, "smooth_l1", graph_options, {})
-
-
-def with_gaps_filled(
-    ratings: Ratings, shared: Audience, reserved: Tensor, settings: FillIn, dtype: torch.dtype
-) -> Material:
-    """Ratings relative to biases, gaps filled in by what all users but the reserved samples say of the films."""
-    node = shared.item - 1
-    asked = ratings.matrix[shared.raters.numpy()]
-    stars = asked[:, node].copy()
-    asked[:, node] = 0
-    filled = filled_in(others_than(reserved, ratings, shared), asked, settings)
-    return Material(
-        graph=filled.graph,
-        inputs=torch.from_numpy(filled.signals).to(dtype).unsqueeze(-1),
-        targets=torch.from_numpy(stars - filled.expected[:, node]).to(dtype),
-        loss="mse",
-        graph_details={
-            "similarity": "shrunk correlation of residuals",
-            "neighbors": settings.neighbors,
-            "min_co_raters": settings.min_co_raters,
-        },
-        # Targets are relative to the user's bias: what needs ratings as they are must refuse them.
-        input_details={"inputs": "filled in", "fill_in": asdict(settings)},
-    )
-
-
-def others_than(reserved: Tensor, ratings: Ratings, shared: Audience) -> Matrix:
-    """The ratings of all users but some raters of the film."""
-    return np.delete(ratings.matrix, shared.raters[reserved].numpy(), axis=0)

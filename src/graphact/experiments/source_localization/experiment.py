@@ -1,15 +1,11 @@
 """Source localization as an experiment: the paper's Table 1, and what does better."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+from graphact._lazy import Imported
 from graphact.experiments.experiment import Experiment
-from graphact.experiments.protocol import ACTIVATIONS, METHODS, Condition, Protocol
+from graphact.experiments.protocol import ACTIVATIONS, METHODS, Protocol
 from graphact.training.settings import TrainingSettings
-
-if TYPE_CHECKING:
-    from graphact.data import Task
 
 PAPER = Protocol(
     experiment="source-localization",
@@ -59,28 +55,12 @@ QUICK_PAPER = replace(
 )
 
 
-class SourceLocalization(Experiment):
-    """See :func:`graphact.tasks.source_localization`."""
-
-    def make_tasks(self, protocol: Protocol, condition: Condition, seed: int, data: Path | None = None) -> "list[Task]":
-        """All graphs, splits and nodes."""
-        from graphact.experiments.source_localization.task import source_localization_tasks
-
-        del condition, data
-        return source_localization_tasks(
-            protocol.graphs, protocol.splits, protocol.nodes, seed, **protocol.task_options
-        )
-
-    def baselines(self, task: "Task", order: int) -> dict[str, float]:
-        """Guessing among equally frequent classes."""
-        del order
-        return {"chance": 100 / task.out_features}
-
-
-EXPERIMENT = SourceLocalization(
+EXPERIMENT = Experiment(
     name="source-localization",
     title="Source localization",
     metric="accuracy",
     protocols=(PAPER, CONVERGED, BEST, QUICK, QUICK_PAPER),
     default_protocol="converged",
+    make_tasks=Imported("graphact.experiments.source_localization.task:make_tasks"),
+    baselines=lambda task, _: {"chance": 100 / task.out_features},
 )

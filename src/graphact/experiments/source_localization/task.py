@@ -1,6 +1,7 @@
 """In which community did a diffusion start? The task, and better inputs that nodes make of their signals."""
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -10,21 +11,13 @@ from graphact._checks import check_integer
 from graphact.data import Task
 from graphact.data.communities import community_graph
 from graphact.data.splits import eighty_ten_ten, generator_for
+from graphact.experiments.protocol import Condition, Protocol
 from graphact.graph import Graph
 
 NAME = "source-localization"
 COMMUNITIES = 4
 COMMUNITY_SIZE = 10
 STEPS = 30
-
-
-class Diffusions(NamedTuple):
-    """Everything the splits and nodes of one graph share."""
-
-    graph: Graph
-    inputs: Tensor
-    targets: Tensor
-    best_connected: list[int]
 
 
 def source_localization(
@@ -52,7 +45,7 @@ def source_localization(
         >>> 20 <= task.node < 30
         True
     """
-    return at_node(diffusions(graph, seed, dtype), graph, split, node, seed)
+    return tasks_on_graph(graph, [split], [node], seed, dtype)[0]
 
 
 def source_localization_tasks(
@@ -66,49 +59,54 @@ def source_localization_tasks(
         >>> len(tasks), tasks[0].inputs is tasks[11].inputs, tasks[0].inputs is tasks[12].inputs
         (24, True, False)
     """
+    split_numbers = range(check_integer("splits", splits, minimum=1))
+    node_numbers = range(check_integer("nodes", nodes, minimum=1))
     return [
-        at_node(shared, graph, split, node, seed)
+        task
         for graph in range(check_integer("graphs", graphs, minimum=1))
-        for shared in [diffusions(graph, seed, dtype)]
-        for split in range(check_integer("splits", splits, minimum=1))
-        for node in range(check_integer("nodes", nodes, minimum=1))
+        for task in tasks_on_graph(graph, split_numbers, node_numbers, seed, dtype)
     ]
 
 
-def diffusions(graph: int, seed: int, dtype: torch.dtype) -> Diffusions:
-    """The graph of one number, its diffused signals and their classes."""
+def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
+    """The tasks of a protocol; see :class:`~graphact.experiments.experiment.Experiment`."""
+    del condition, data
+    return source_localization_tasks(protocol.graphs, protocol.splits, protocol.nodes, seed, **protocol.task_options)
+
+
+def tasks_on_graph(
+    graph: int, splits: Iterable[int], nodes: Iterable[int], seed: int, dtype: torch.dtype
+) -> list[Task]:
+    """The tasks of one graph, by split, then node; they share the graph, its diffused signals and their classes."""
     drawn = community_graph(COMMUNITIES, COMMUNITY_SIZE, generator_for(f"{NAME} graph", seed, graph))
     shift, state = drawn.to_dense(), torch.eye(drawn.num_nodes, dtype=torch.float64)
     states = [state]
     for _ in range(STEPS - 1):
         state = shift @ state
         states.append(state)
-    signals = torch.stack(states).permute(2, 0, 1).reshape(-1, drawn.num_nodes, 1)
-    community = torch.arange(drawn.num_nodes) // COMMUNITY_SIZE
+    signals = torch.stack(states).permute(2, 0, 1).reshape(-1, drawn.num_nodes, 1).to(dtype)
+    classes = (torch.arange(drawn.num_nodes) // COMMUNITY_SIZE).repeat_interleave(STEPS)
     degrees = drawn.degree.view(COMMUNITIES, COMMUNITY_SIZE).tolist()
-    best = [start * COMMUNITY_SIZE + degree.index(max(degree)) for start, degree in enumerate(degrees)]
-    return Diffusions(drawn.to(dtype=dtype), signals.to(dtype), community.repeat_interleave(STEPS), best)
+    best_connected = [start * COMMUNITY_SIZE + degree.index(max(degree)) for start, degree in enumerate(degrees)]
+    drawn = drawn.to(dtype=dtype)
 
+    def at_node(split: int, node: int) -> Task:
+        if check_integer("node", node, minimum=0) >= COMMUNITIES:
+            raise ValueError(f"node must number a community, from 0 to {COMMUNITIES - 1}, got {node}")
+        return Task(
+            name=NAME,
+            graph=drawn,
+            inputs=signals,
+            targets=classes,
+            **eighty_ten_ten(len(signals), generator_for(f"{NAME} split", seed, graph, split))._asdict(),
+            node=best_connected[node],
+            out_features=COMMUNITIES,
+            loss="cross_entropy",
+            metric="accuracy",
+            details={"graph": graph, "split": split, "community": node, "seed": seed},
+        )
 
-def at_node(shared: Diffusions, graph: int, split: int, node: int, seed: int) -> Task:
-    """The task of one split, read at the best connected node of one community."""
-    if check_integer("node", node, minimum=0) >= COMMUNITIES:
-        raise ValueError(f"node must number a community, from 0 to {COMMUNITIES - 1}, got {node}")
-    parts = eighty_ten_ten(shared.inputs.size(0), generator_for(f"{NAME} split", seed, graph, split))
-    return Task(
-        name=NAME,
-        graph=shared.graph,
-        inputs=shared.inputs,
-        targets=shared.targets,
-        train=parts.train,
-        validation=parts.validation,
-        test=parts.test,
-        node=shared.best_connected[node],
-        out_features=COMMUNITIES,
-        loss="cross_entropy",
-        metric="accuracy",
-        details={"graph": graph, "split": split, "community": node, "seed": seed},
-    )
+    return [at_node(split, node) for split in splits for node in nodes]
 
 
 def local_contrast(inputs: Tensor, graph: Graph) -> Tensor:
