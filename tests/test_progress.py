@@ -1,6 +1,6 @@
 """What a person sees while something runs."""
 
-from graphact.progress import JobBars, JobLines, download_bar, progress_bar, show_progress
+from graphact.progress import JobProgress, download_bar, progress_bar, show_progress
 
 
 def test_the_progress_line(capsys):
@@ -12,7 +12,7 @@ def test_the_progress_line(capsys):
 
 
 def test_jobs_are_lines_in_a_pipe(capsys):
-    with JobLines() as watcher:
+    with JobProgress() as watcher:
         watcher.plan(3, 1)
         watcher.start("relu F=2", 2)
         watcher.epoch(1)
@@ -21,8 +21,9 @@ def test_jobs_are_lines_in_a_pipe(capsys):
     assert capsys.readouterr().out == expected
 
 
-def test_jobs_are_bars_in_a_terminal(capsys):
-    with JobBars() as watcher:
+def test_jobs_have_bars_in_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    with JobProgress() as watcher:
         watcher.plan(2, 0)
         watcher.start("relu F=2", 4)
         watcher.epoch(1)

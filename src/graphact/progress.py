@@ -90,37 +90,14 @@ class JobWatcher:
         """A cell is over, with this result."""
 
 
-class JobLines(JobWatcher):
-    """A line a cell, for logs and pipes."""
+class JobProgress(JobWatcher):
+    """A line a cell; in a terminal also bars: all cells with the time left, and the epochs of the running one."""
 
     def __init__(self) -> None:
-        self.cells = self.done = 0
-        self.begun = time.monotonic()
-
-    def plan(self, cells: int, finished: int) -> None:
-        """How many there are."""
-        self.cells, self.done = cells, finished
-        self.log(f"{cells} cells, {finished} of them finished already" if finished else f"{cells} cells")
-
-    def finish(self, title: str, summary: str) -> None:
-        """The result and the time so far."""
-        self.done += 1
-        self.log(f"[{self.done}/{self.cells}] {title}: {summary} ({time.monotonic() - self.begun:.0f} s so far)")
-
-    def log(self, line: str) -> None:
-        """Print at once, also into a pipe."""
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-
-
-class JobBars(JobLines):
-    """Live bars in a terminal: all cells with the time left, and the epochs of the running one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bars = live_bars(transient=True)
+        self.bars = live_bars(transient=True, disable=not sys.stdout.isatty())
         self.all, self.current = (self.bars.add_task(name, total=None, note="") for name in ("cells", "epochs"))
-        self.epochs = 0
+        self.cells = self.done = self.epochs = 0
+        self.begun = time.monotonic()
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -130,25 +107,26 @@ class JobBars(JobLines):
         self.bars.stop()
 
     def plan(self, cells: int, finished: int) -> None:
-        """Start the bar of all cells."""
-        super().plan(cells, finished)
+        """See :class:`JobWatcher`."""
+        self.cells, self.done = cells, finished
+        self.log(f"{cells} cells, {finished} of them finished already" if finished else f"{cells} cells")
         self.bars.reset(self.all, total=cells, completed=finished)
 
     def start(self, title: str, epochs: int) -> None:
-        """Start the bar of a cell."""
+        """See :class:`JobWatcher`."""
         self.epochs = epochs
         self.bars.reset(self.current, description=title, total=epochs)
 
     def epoch(self, epoch: int) -> None:
-        """Move both bars."""
+        """See :class:`JobWatcher`."""
         self.bars.update(self.current, completed=epoch)
         self.bars.update(self.all, completed=self.done + epoch / self.epochs)
 
+    def finish(self, title: str, summary: str) -> None:
+        """See :class:`JobWatcher`."""
+        self.done += 1
+        self.log(f"[{self.done}/{self.cells}] {title}: {summary} ({time.monotonic() - self.begun:.0f} s so far)")
+
     def log(self, line: str) -> None:
-        """Print above the bars."""
-        self.bars.console.print(line, markup=False, highlight=False)
-
-
-def job_watcher() -> JobLines:
-    """Bars in a terminal, lines elsewhere."""
-    return JobBars() if sys.stdout.isatty() else JobLines()
+        """Print above the bars, at once, also into a pipe."""
+        self.bars.console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     from graphact.data.datasets.download import locate
     from graphact.experiments.runner import check_settings, run_protocol
     from graphact.experiments.store import Store
-    from graphact.progress import JobWatcher, job_watcher
+    from graphact.progress import JobProgress, JobWatcher
     from graphact.training.memory import keep_freed_memory
 
     protocol = find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation))
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, stop)
     workers = [] if options.worker else [start_worker(options, store.directory) for _ in range(options.jobs - 1)]
     try:
-        with JobWatcher() if options.worker else job_watcher() as watcher:
+        with JobWatcher() if options.worker else JobProgress() as watcher:
             run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=watcher)
         failed = [worker for worker in workers if worker.wait()]
     except BaseException as error:

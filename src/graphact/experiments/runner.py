@@ -141,11 +141,7 @@ def run_job(
     common = {
         **stamp(job.protocol, device),
         "kind": "model",
-        "method": job.method,
-        "hops": job.hops,
-        "features": job.features,
-        "order": job.order,
-        "seed": job.seed,
+        **{name: getattr(job, name) for name in ("method", "hops", "features", "order", "seed")},
         "epochs": job.protocol.training.epochs,
         "settings": job.settings(),
         "seconds": (result.seconds_before + time.perf_counter() - begun) / len(tasks),
@@ -182,17 +178,11 @@ def run_baselines(
     ]
     labels = {name: name.replace("FIR", f"FIR of order {FITTED_ORDER}") for name in figures[0]}
     common = {**stamp(protocol, "cpu"), "kind": "baseline", "hops": None, "features": None, "order": None, "seed": seed}
+    untrained = dict.fromkeys(("validation", "best_epoch", "epochs", "beta", "weights"))
     seconds = (time.perf_counter() - begun) / len(plain)
     return [
-        {
-            **common,
-            **place(task),
-            "condition": dict(condition),
-            "method": labels[name],
-            "metric": task.metric,
-            "value": value,
-        }
-        | {"validation": None, "best_epoch": None, "epochs": None, "beta": None, "weights": None, "seconds": seconds}
+        {**common, **place(task), "condition": dict(condition), "method": labels[name], "metric": task.metric}
+        | {"value": value, **untrained, "seconds": seconds}
         for task, figure in zip(plain, figures, strict=True)
         for name, value in figure.items()
     ]

@@ -17,29 +17,18 @@ Vector = NDArray[np.float64]
 
 
 class FilmBiases(NamedTuple):
-    """What a film is given on average.
-
-    Attributes:
-        mean: mean of all ratings.
-        film: ``(films,)``, how much more each film is given, shrunk towards 0.
-    """
+    """What a film is given on average: the mean of all ratings, and how much more each film is given, shrunk to 0."""
 
     mean: float
-    film: Vector
+    film: Vector  # (films,)
 
 
 class Residuals(NamedTuple):
-    """Ratings taken apart: a rating is the mean + film bias + bias of its user + residual.
+    """Ratings taken apart: a rating is the mean + film bias + bias of its user + residual."""
 
-    Attributes:
-        rated: ``(users, films)``, 1 where a user rated a film, 0 elsewhere.
-        user: ``(users, 1)``, how much more each user gives, shrunk towards 0.
-        residual: ``(users, films)``, what remains of each rating; 0 where there is none.
-    """
-
-    rated: Matrix
-    user: Matrix
-    residual: Matrix
+    rated: Matrix  # (users, films), 1 where a user rated a film, 0 elsewhere
+    user: Matrix  # (users, 1), how much more each user gives, shrunk to 0
+    residual: Matrix  # (users, films), what remains of each rating; 0 where there is none
 
 
 def film_biases(ratings: Matrix, shrinkage: float) -> FilmBiases:
@@ -117,17 +106,11 @@ class FillIn:
 
 
 class FilledIn(NamedTuple):
-    """Users' ratings with all gaps filled in.
+    """Users' ratings with all gaps filled in."""
 
-    Attributes:
-        graph: the shift operator of the films, in float64.
-        signals: ``(users, films)``, bias of the user + residual, or + filled-in residual where a film is not rated.
-        expected: ``(users, films)``, the rating that filling in alone expects of a film the user did not rate.
-    """
-
-    graph: Graph
-    signals: Matrix
-    expected: Matrix
+    graph: Graph  # the shift operator of the films, in float64
+    signals: Matrix  # (users, films), bias of the user + residual, filled in where a film is not rated
+    expected: Matrix  # (users, films), the rating that filling in alone expects of a film the user did not rate
 
 
 def filled_in(known: Matrix, asked: Matrix, settings: FillIn) -> FilledIn:
