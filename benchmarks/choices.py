@@ -18,9 +18,9 @@ import torch
 from arguments import count, need_cuda
 from saying import say
 
-from graphact.experiments.building import make_tasks, seed_of
 from graphact.experiments.pairing import difference
-from graphact.experiments.presets import find_protocol
+from graphact.experiments.protocol import seed_of
+from graphact.experiments.registry import find_experiment, find_protocol
 from graphact.nn import GCNN
 from graphact.training import Fleet
 
@@ -109,7 +109,7 @@ def main():
     protocol = find_protocol("source-localization", "paper", "converged")
     protocol = replace(protocol, graphs=options.graphs, splits=options.splits)
     settings = replace(protocol.training, epochs=options.epochs)
-    tasks = make_tasks(protocol, {}, 0, None)
+    tasks = find_experiment(protocol.experiment).make_tasks(protocol, {}, 0, None)
     activations = [("relu", None), ("max-ga", 2)]
     results, begun = {}, time.perf_counter()
     say(f"{len(tasks)} models a line, {options.epochs} epochs, F = {FEATURES}, {options.device}")

@@ -15,7 +15,8 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 
-from graphact.experiments.pairing import OVERLAP, by_place, choose, difference, place_of
+from graphact.experiments.pairing import by_place, choose, difference, place_of
+from graphact.experiments.registry import find_experiment
 from graphact.experiments.store import Store, StoreError
 
 NETWORKS = ("relu", "max-l", "max-ga", "median-l", "median-ga", "kernel-ga", "fir")
@@ -240,7 +241,7 @@ def shown(ours, other, digits):
     rows = [*ours, *([] if isinstance(other, float) else other)]
     if not all(math.isfinite(row["value"]) for row in rows):
         return "a run diverged"
-    found = difference(ours, other, overlap=OVERLAP.get(ours[0]["experiment"]))
+    found = difference(ours, other, overlap=find_experiment(ours[0]["experiment"]).overlap)
     if found.mean == found.margin == 0:
         return "0"
     text = f"{found.mean:+.{digits}f} ± {found.margin:.{digits}f}"

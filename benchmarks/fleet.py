@@ -18,9 +18,9 @@ from limits import copy_bandwidth, demands, matrix_rate
 from saying import say
 
 import graphact
-from graphact.experiments.building import make_models, make_tasks
-from graphact.experiments.presets import find_protocol
-from graphact.experiments.protocol import Cell
+from graphact.experiments.protocol import TrainingJob
+from graphact.experiments.registry import find_experiment, find_protocol
+from graphact.experiments.runner import make_models
 from graphact.training import Fleet
 from graphact.training.memory import keep_freed_memory
 from graphact.training.single import OneModel, fit
@@ -41,9 +41,9 @@ def check(models, tasks, device):
 def build(experiment, method, hops, features, order, protocol="converged", **changes):
     """Tasks and models of one cell."""
     found = replace(find_protocol(experiment, "paper", protocol), **changes)
-    cell = Cell(found, method, hops, features, order, seed=0)
-    tasks = make_tasks(found, {}, 0, None)
-    return make_models(cell, tasks), tasks, found.training
+    job = TrainingJob(found, method, hops, features, order, seed=0)
+    tasks = find_experiment(experiment).make_tasks(found, {}, 0, None)
+    return make_models(job, tasks), tasks, found.training
 
 
 def seconds(function, device):

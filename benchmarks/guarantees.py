@@ -29,10 +29,10 @@ from graphact.analysis import (
     lipschitz_constrained,
     topology_bound,
 )
-from graphact.experiments.building import make_models, make_tasks
-from graphact.experiments.presets import find_protocol
-from graphact.experiments.protocol import Cell
+from graphact.experiments.protocol import TrainingJob
+from graphact.experiments.registry import find_experiment, find_protocol
 from graphact.experiments.report.methods import Variant
+from graphact.experiments.runner import make_models
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact.training.memory import keep_freed_memory
 
@@ -52,8 +52,8 @@ SIGNALS = 12
 
 def trained(variant, directory):
     """Eight networks of one kind (two graphs, four nodes) with their tasks, in float64; from files where they exist."""
-    tasks = make_tasks(PROTOCOL, {}, 0, None)
-    models = make_models(Cell(PROTOCOL, variant.method, variant.hops, 8, 4, seed=0), tasks)
+    tasks = find_experiment(PROTOCOL.experiment).make_tasks(PROTOCOL, {}, 0, None)
+    models = make_models(TrainingJob(PROTOCOL, variant.method, variant.hops, 8, 4, seed=0), tasks)
     files = [directory / "models" / f"{variant.method}-{number}.safetensors" for number in range(len(models))]
     if not all(file.exists() for file in files):
         Fleet(models, tasks).train(PROTOCOL.training)
@@ -97,7 +97,7 @@ def tradeoff(options):
     file = options.out / "tradeoff.json"
     rows = json.loads(file.read_text()) if file.exists() else []
     done = {(row["method"], row["limit"], row["node"]) for row in rows}
-    tasks = make_tasks(PROTOCOL, {}, 0, None)[:4]
+    tasks = find_experiment(PROTOCOL.experiment).make_tasks(PROTOCOL, {}, 0, None)[:4]
     for variant in CONSTRAINED:
         for node, task in list(enumerate(tasks))[: options.models]:
             for limit in (*LIMITS, None):
@@ -123,8 +123,8 @@ def tradeoff(options):
 def constrained_run(variant, task, limit, node):
     """One network, trained below a limit or without one."""
     torch.manual_seed(node)
-    cell = Cell(PROTOCOL, variant.method, variant.hops, 8, 4, seed=0)
-    (model,) = make_models(cell, [task])
+    job = TrainingJob(PROTOCOL, variant.method, variant.hops, 8, 4, seed=0)
+    (model,) = make_models(job, [task])
     if limit is not None:
         lipschitz_constrained(model, task.graph, limit)
     result = fit(model, task, SHORT, seed=node)

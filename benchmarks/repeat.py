@@ -19,9 +19,9 @@ from saying import say
 
 from graphact.cli import make_parser
 from graphact.commands.run import pick_device
-from graphact.experiments.presets import find_protocol
-from graphact.experiments.protocol import cells_of
-from graphact.experiments.running import run_protocol
+from graphact.experiments.protocol import jobs_of
+from graphact.experiments.registry import find_protocol
+from graphact.experiments.runner import run_protocol
 from graphact.experiments.store import Store, StoreError
 from graphact.tasks import DataError
 
@@ -42,11 +42,7 @@ def alone(protocol, cell):
     protocol = replace(protocol, methods=(cell.method,), features=(cell.features,), orders=(cell.order,))
     if cell.hops is not None:
         protocol = replace(protocol, hops=(cell.hops,))
-    if "film" in cell.condition:
-        return replace(protocol, films=(cell.condition["film"],))
-    if "snr_db" in cell.condition:
-        return replace(protocol, snrs_db=(cell.condition["snr_db"],))
-    return protocol
+    return replace(protocol, conditions=(cell.condition,), sweep=())
 
 
 def values(rows, cell):
@@ -88,7 +84,7 @@ def main():
     store = Store(options.results)
     try:
         protocol, seed, device = published(store)
-        cells = [cell for cell in cells_of(protocol, seed) if store.is_finished(cell.key)]
+        cells = [cell for cell in jobs_of(protocol, seed) if store.is_finished(cell.key)]
         for cell in random.Random(options.draw).sample(cells, min(options.cells, len(cells))):
             say(repeat(store, cell, protocol, seed, device, options.data))
     except (StoreError, DataError, ValueError) as problem:

@@ -23,14 +23,13 @@ import torch
 from arguments import count, need_cuda
 from saying import say
 
-from graphact.experiments.building import make_models, make_tasks, seed_of
+from graphact.data.splits import generator_for, random_split
 from graphact.experiments.pairing import choose, difference
-from graphact.experiments.presets import find_protocol
-from graphact.experiments.protocol import cells_of
+from graphact.experiments.protocol import jobs_of, seed_of
+from graphact.experiments.registry import find_experiment, find_protocol
+from graphact.experiments.runner import make_models
+from graphact.experiments.source_localization.task import COMMUNITIES, COMMUNITY_SIZE, STEPS
 from graphact.tasks import DataError, baselines, locate, prepared, prepared_baselines
-from graphact.tasks.randomness import generator_for
-from graphact.tasks.source_localization import COMMUNITIES, COMMUNITY_SIZE, STEPS
-from graphact.tasks.splits import random_split
 from graphact.training import Fleet
 
 NETWORKS = ("max-ga", "relu")
@@ -92,9 +91,9 @@ def with_parts(task, train, validation, test):
 
 def trained(protocol, method, tasks, seed, device):
     """The test metric of each network of a preset."""
-    [cell] = cells_of(replace(protocol, methods=(method,)), seed)
+    [job] = jobs_of(replace(protocol, methods=(method,)), seed)
     seeds = [seed_of("replica", seed, replica) for replica in range(len(tasks))]
-    return Fleet(make_models(cell, tasks), tasks, seeds, device=device).train(protocol.training).test
+    return Fleet(make_models(job, tasks), tasks, seeds, device=device).train(protocol.training).test
 
 
 def nearest_neighbor(task):
@@ -110,7 +109,7 @@ def source_localization(options):
     protocol = find_protocol("source-localization", "best")
     protocol = replace(protocol, graphs=options.graphs, splits=options.source_splits, nodes=options.nodes)
     protocol = with_epochs(protocol, options.epochs)
-    ordinary = make_tasks(protocol, {}, options.seed, None)
+    ordinary = find_experiment(protocol.experiment).make_tasks(protocol, {}, options.seed, None)
     unseen = [with_unseen_sources(task) for task in ordinary]
     random = [dealt_at_random(task, like) for task, like in zip(ordinary, unseen, strict=True)]
     say(f"source localization: {len(ordinary)} networks a line, {protocol.training.epochs} epochs")
@@ -130,9 +129,9 @@ def source_localization(options):
 
 def denoising(options):
     """Pairs of a method and its values, for each way to split."""
-    protocol = replace(find_protocol("denoising", "best"), splits=options.splits, snrs_db=())
+    protocol = replace(find_protocol("denoising", "best"), splits=options.splits, sweep=())
     protocol = with_epochs(protocol, options.denoising_epochs)
-    ordinary = make_tasks(protocol, {"snr_db": 3.0}, options.seed, options.data)
+    ordinary = find_experiment(protocol.experiment).make_tasks(protocol, {"snr_db": 3.0}, options.seed, options.data)
     unseen = [with_unseen_days(task) for task in ordinary]
     random = [dealt_at_random(task, like) for task, like in zip(ordinary, unseen, strict=True)]
     say(f"denoising, 3 dB: {len(ordinary)} networks a line, {protocol.training.epochs} epochs")

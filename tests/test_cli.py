@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from graphact.cli import main
+from graphact.experiments.registry import find_protocol
 
 # a shell that runs in the background lets its children ignore Ctrl-C
 HEARS_CONTROL_C = """
@@ -102,6 +103,22 @@ def test_only_some_activations_and_another_seed(tmp_path, capsys):
     assert json.loads((tmp_path / "2" / "run.json").read_text())["commands"] == [
         "graphact run source-localization --preset smoke --activation relu --device cpu --seed 1"
     ]
+
+
+def test_every_seed_has_a_folder_of_its_own(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["run", "source-localization", "--preset", "smoke", "--device", "cpu", "--activation", "relu"]
+    assert main(arguments) == 0
+    assert main([*arguments, "--seed", "1"]) == 0
+    folders = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert folders == ["source-localization-smoke", "source-localization-smoke-seed-1"]
+    # version 0.1 kept all seeds in one folder: such a run goes on there
+    shared = ["--seed", "2", "--out", "out/source-localization-smoke"]
+    assert main([*arguments, *shared]) == 0
+    capsys.readouterr()
+    assert main([*arguments, "--seed", "2"]) == 0
+    assert "1 of them finished already" in capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == folders
 
 
 def test_two_processes_share_the_cells(tmp_path):
@@ -212,13 +229,11 @@ def test_lost_baselines_come_back(tmp_path, capsys):
 
 
 def test_results_of_other_settings_are_not_mixed(tmp_path, capsys, monkeypatch):
-    from graphact.experiments import presets
-
     arguments = ["run", "source-localization", "--preset", "smoke", "--activation", "relu", "--out", str(tmp_path)]
     assert main(arguments) == 0
-    key = ("source-localization", "converged")
-    changed = replace(presets.SMOKE[key], training=replace(presets.SMOKE[key].training, epochs=3))
-    monkeypatch.setitem(presets.SMOKE, key, changed)
+    protocol = find_protocol("source-localization", "smoke", methods=("relu",))
+    changed = replace(protocol, training=replace(protocol.training, epochs=3))
+    monkeypatch.setattr("graphact.commands.run.find_protocol", lambda *_: changed)
     before = sorted((tmp_path / "rows").iterdir())
     assert main(arguments) == 2
     error = capsys.readouterr().err

@@ -3,16 +3,19 @@
 Names are loaded when they are first used, so that what needs no torch (``graphact.agents``) does not import it.
 """
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-if _TYPE_CHECKING:
-    from graphact import agents, analysis, experiments, functional, nn, scaleout, tasks, training
+if TYPE_CHECKING:
+    from graphact import agents, analysis, data, experiments, functional, nn, scaleout, tasks, training
     from graphact import files as files
     from graphact import graph as graph
     from graphact import kernels as kernels
+    from graphact import layers as layers
+    from graphact import operations as operations
     from graphact.files import load, save
     from graphact.graph import Graph
     from graphact.kernels.backends import backend
+del TYPE_CHECKING
 
 __version__ = "0.1.0"
 
@@ -22,6 +25,7 @@ __all__ = [
     "agents",
     "analysis",
     "backend",
+    "data",
     "experiments",
     "functional",
     "load",
@@ -34,7 +38,7 @@ __all__ = [
 
 # where the names of __all__ are; a name that is not here is a module of its own
 _HOMES = {"Graph": "graph", "backend": "kernels.backends", "load": "files", "save": "files"}
-_FURTHER_MODULES = ("files", "graph", "kernels")
+_FURTHER_MODULES = ("files", "graph", "kernels", "layers", "operations", "registry", "storage")
 
 
 def __getattr__(name: str) -> object:

@@ -53,8 +53,8 @@ def call(arguments: Sequence[str] | None) -> int:
     try:
         return int(options.command(options))
     except RuntimeError as error:
+        from graphact.data.datasets.download import DataError
         from graphact.experiments.store import StoreError
-        from graphact.tasks import DataError
 
         if isinstance(error, (StoreError, DataError)):
             raise ValueError(error) from error

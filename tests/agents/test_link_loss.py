@@ -15,8 +15,8 @@ from scipy.stats import ks_2samp
 
 from graphact import nn
 from graphact.agents import Faults, Timing, deploy, simulate_inference
-from graphact.tasks.communities import community_graph
-from graphact.tasks.task import Task
+from graphact.data import Task
+from graphact.data.communities import community_graph
 from graphact.training import TrainingSettings, fit
 
 LEVEL = 0.01

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import torch
 
-from graphact.experiments.presets import find_protocol
-from graphact.experiments.running import Quiet, run_protocol
+from graphact.experiments.registry import find_protocol
+from graphact.experiments.runner import run_protocol
 from graphact.experiments.store import Store
+from graphact.progress import JobWatcher
 from graphact.training import TrainingSettings
 
 PROTOCOL = replace(
@@ -28,7 +29,7 @@ PROTOCOL = replace(
 )
 
 
-class Signaller(Quiet):
+class Signaller(JobWatcher):
     """Tells the parent when an epoch is over."""
 
     def __init__(self, pipe):

@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from graphact.experiments.presets import EXPERIMENTS, PRESETS, find_protocol
-from graphact.experiments.protocol import cells_of
+from graphact.experiments.experiment import PRESETS
+from graphact.experiments.protocol import jobs_of
+from graphact.experiments.registry import EXPERIMENTS, find_protocol
 from graphact.training import TrainingSettings
 
 
 def test_table_one():
     protocol = find_protocol("source-localization", "paper", "paper")
-    cells = cells_of(protocol, seed=0)
-    assert len(cells) == 3 * (3 + 3 * 2)
+    jobs = jobs_of(protocol, seed=0)
+    assert len(jobs) == 3 * (3 + 3 * 2)
     assert (protocol.graphs, protocol.splits, protocol.nodes, protocol.layers) == (10, 10, 4, 2)
     assert protocol.training == TrainingSettings(400, 100, 1e-3, (0.9, 0.999), None)
     converged = find_protocol("source-localization", "paper", "converged")
@@ -21,7 +22,7 @@ def test_table_one():
 
 def test_consensus():
     protocol = find_protocol("consensus", "paper")
-    assert {(cell.method, cell.order) for cell in cells_of(protocol, 0)} == {
+    assert {(job.method, job.order) for job in jobs_of(protocol, 0)} == {
         (method, order)
         for method in ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga", "fir")
         for order in (20, 25, 30, 35)
@@ -30,34 +31,32 @@ def test_consensus():
 
 
 def test_denoising_sweeps_the_noise_at_the_lowest_order():
-    cells = cells_of(find_protocol("denoising", "paper"), 0)
-    main = [cell for cell in cells if cell.condition == {"snr_db": 3.0}]
+    jobs = jobs_of(find_protocol("denoising", "paper"), 0)
+    main = [job for job in jobs if job.condition == {"snr_db": 3.0}]
     assert len(main) == 3 * 4 * 7
-    assert all((cell.order, cell.features) == (1, 4) for cell in cells if cell.condition != {"snr_db": 3.0})
+    assert all((job.order, job.features) == (1, 4) for job in jobs if job.condition != {"snr_db": 3.0})
 
 
 def test_recommendation():
-    cells = cells_of(find_protocol("recommendation", "paper"), 0)
-    assert {cell.condition["film"] for cell in cells} == {"toy-story", "contact", "return-of-the-jedi"}
-    assert all(cell.order + 1 == 5 and cell.features == 32 and cell.hops in (None, 1) for cell in cells)
+    jobs = jobs_of(find_protocol("recommendation", "paper"), 0)
+    assert {job.condition["film"] for job in jobs} == {"toy-story", "contact", "return-of-the-jedi"}
+    assert all(job.order + 1 == 5 and job.features == 32 and job.hops in (None, 1) for job in jobs)
 
 
 def test_keys_depend_on_everything_that_decides_the_result():
     protocol = find_protocol("source-localization", "quick")
-    keys = {cell.key for cell in cells_of(protocol, 0)} | {cell.key for cell in cells_of(protocol, 1)}
+    keys = {job.key for job in jobs_of(protocol, 0)} | {job.key for job in jobs_of(protocol, 1)}
     longer = replace(protocol, training=replace(protocol.training, epochs=61))
-    keys |= {cell.key for cell in cells_of(longer, 0)} | {
-        cell.key for cell in cells_of(replace(protocol, bias=False), 0)
-    }
+    keys |= {job.key for job in jobs_of(longer, 0)} | {job.key for job in jobs_of(replace(protocol, bias=False), 0)}
     assert len(keys) == 4 * 6
-    assert [cell.key for cell in cells_of(protocol, 0)] == [cell.key for cell in cells_of(protocol, 0)]
+    assert [job.key for job in jobs_of(protocol, 0)] == [job.key for job in jobs_of(protocol, 0)]
 
 
 def test_options_that_are_not_used_do_not_change_keys():
     """Results of earlier versions stay valid."""
-    settings = cells_of(find_protocol("consensus", "paper"), 0)[0].settings()
+    settings = jobs_of(find_protocol("consensus", "paper"), 0)[0].settings()
     assert not {"preparation", "task_options", "later_order", "schedule", "weight_decay"} & set(settings)
-    settings = cells_of(find_protocol("consensus", "best"), 0)[0].settings()
+    settings = jobs_of(find_protocol("consensus", "best"), 0)[0].settings()
     assert (settings["preparation"], settings["later_order"], settings["schedule"]) == ("by-centrality", 2, "cosine")
 
 
@@ -71,7 +70,7 @@ def test_preparations_are_checked():
 def test_every_experiment_has_every_preset():
     for preset in PRESETS:
         for experiment in EXPERIMENTS:
-            assert cells_of(find_protocol(experiment, preset), 0)
+            assert jobs_of(find_protocol(experiment, preset), 0)
 
 
 @pytest.mark.parametrize(

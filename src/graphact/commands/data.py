@@ -21,11 +21,14 @@ def add_to(commands: Any) -> None:
 
 def data(options: argparse.Namespace) -> int:
     """Fetch or check."""
-    from graphact.tasks import DATASETS, check, fetch, show_progress
+    from graphact.data.datasets.download import DATASETS, check, fetch
+    from graphact.progress import download_bar
 
     if options.action == "fetch":
         for dataset in DATASETS:
-            sys.stdout.write(f"{dataset}: {fetch(dataset, options.data, show_progress)}\n")
+            with download_bar() as progress:
+                folder = fetch(dataset, options.data, progress)
+            sys.stdout.write(f"{dataset}: {folder}\n")
         return 0
     states = check(options.data)
     for state in states:

@@ -4,9 +4,9 @@ import argparse
 import sys
 from typing import Any
 
-from graphact.experiments.presets import EXPERIMENTS, PRESETS, find_protocol, protocol_names
-from graphact.experiments.protocol import cells_of
-from graphact.nn import ACTIVATIONS
+from graphact.experiments.experiment import PRESETS
+from graphact.experiments.protocol import ACTIVATIONS, jobs_of
+from graphact.experiments.registry import EXPERIMENTS, find_experiment
 
 
 def add_to(commands: Any) -> None:
@@ -21,16 +21,14 @@ def listing(options: argparse.Namespace) -> int:
     """Print one line for everything that can be run."""
     del options
     lines = ["experiment            preset  protocol    cells  models  epochs"]
-    for experiment in EXPERIMENTS:
-        for preset in PRESETS:
-            if preset != "smoke":
-                for name in protocol_names(experiment, preset):
-                    protocol = find_protocol(experiment, preset, name)
-                    cells = len(cells_of(protocol, 0))
-                    models = cells * protocol.graphs * protocol.splits * protocol.nodes
-                    lines.append(
-                        f"{experiment:21s} {preset:7s} {name:10s} {cells:6d} {models:7d} {protocol.training.epochs:7d}"
-                    )
+    for name in EXPERIMENTS:
+        experiment = find_experiment(name)
+        for preset in PRESETS[:-1]:  # smoke is for tests
+            for protocol in experiment.protocols_at(preset).values():
+                cells = len(jobs_of(protocol, 0))
+                models = cells * protocol.graphs * protocol.splits * protocol.nodes
+                counts = f"{cells:6d} {models:7d} {protocol.training.epochs:7d}"
+                lines.append(f"{name:21s} {preset:7s} {protocol.name:10s} {counts}")
     lines.append(f"activations: {', '.join(ACTIVATIONS)}; fir is the linear baseline")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from graphact.commands.options import add_data
-from graphact.experiments.presets import EXPERIMENTS, PRESETS, find_protocol
-from graphact.experiments.protocol import METHODS, cells_of
+from graphact.experiments.experiment import PRESETS
+from graphact.experiments.protocol import METHODS, jobs_of
+from graphact.experiments.registry import EXPERIMENTS, find_experiment, find_protocol
 
 HELP = "run an experiment and write its report"
 DESCRIPTION = """\
@@ -26,7 +27,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("experiment", choices=EXPERIMENTS, metavar="EXPERIMENT", help=", ".join(EXPERIMENTS))
     parser.add_argument(
         "--preset",
-        choices=tuple(PRESETS),
+        choices=PRESETS,
         default="quick",
         metavar="{quick,paper,best}",
         help="quick: about a minute on a CPU (default); paper: all of it; best: better settings, found on seed 0",
@@ -45,7 +46,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: CUDA where there is one"
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for results (default: out/EXPERIMENT-PRESET)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder for results (default: out/EXPERIMENT-PRESET, -seed-N added for seeds other than 0)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="decides everything random (default: 0)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that share the cells (default: 1)")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -56,43 +62,62 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the protocol, then report."""
     from graphact._checks import check_integer
-    from graphact.experiments.building import find_data
-    from graphact.experiments.progress import watcher
-    from graphact.experiments.running import Quiet, check_settings, run_protocol
+    from graphact.data.datasets.download import locate
+    from graphact.experiments.runner import check_settings, run_protocol
     from graphact.experiments.store import Store
+    from graphact.progress import JobProgress, JobWatcher
     from graphact.training.memory import keep_freed_memory
 
     protocol = find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation))
     check_integer("--jobs", options.jobs, minimum=1)
+    check_integer("--seed", options.seed, minimum=0)
     device = pick_device(options.device)
-    directory = options.out or Path("out") / f"{options.experiment}-{options.preset}"
-    store = Store(directory)
+    store = Store(options.out or default_folder(options))
     if not options.worker:
-        check_settings(protocol, store, check_integer("--seed", options.seed, minimum=0))
-        find_data(protocol, options.data)
+        check_settings(protocol, store, options.seed)
+        dataset = find_experiment(options.experiment).dataset
+        if dataset is not None:
+            locate(dataset, options.data)
     store.create(command_line(options))
     keep_freed_memory()
     share_cores(options.jobs)
-    if options.worker:
-        run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=Quiet())
-        return 0
-    workers = [start_worker(options, directory) for _ in range(options.jobs - 1)]
     signal.signal(signal.SIGTERM, stop)
+    workers = [] if options.worker else [start_worker(options, store.directory) for _ in range(options.jobs - 1)]
     try:
-        with watcher() as watching:
-            run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=watching)
+        with JobWatcher() if options.worker else JobProgress() as watcher:
+            run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=watcher)
         failed = [worker for worker in workers if worker.wait()]
-    except BaseException:
+    except BaseException as error:
         for worker in workers:
             worker.terminate()
+        for worker in workers:
+            worker.wait()
+        if options.worker and isinstance(error, KeyboardInterrupt):
+            return 130  # the process that started this one reports it
         raise
+    if options.worker:
+        return 0
     if failed:
         sys.stderr.write("graphact: a worker process failed; run the same command again to finish its cells\n")
         return 1
-    left = [cell.title for cell in cells_of(protocol, options.seed) if not store.is_finished(cell.key)]
+    left = [job.title for job in jobs_of(protocol, options.seed) if not store.is_finished(job.key)]
     if left:
         sys.stderr.write(f"graphact: another process is still working on {len(left)} cells, such as {left[0]}\n")
     return finish(store) or bool(left)
+
+
+def default_folder(options: argparse.Namespace) -> Path:
+    """Where results go: a folder for each experiment, preset and seed.
+
+    Seeds shared a folder in version 0.1; a run of then goes on where it is.
+    """
+    from graphact.experiments.store import Store
+
+    folder = Path("out") / f"{options.experiment}-{options.preset}"
+    shared = Store(folder)
+    if options.seed == 0 or (shared.run_file.exists() and command_line(options) in shared.commands()):
+        return folder
+    return folder.with_name(f"{folder.name}-seed-{options.seed}")
 
 
 def finish(store: Any) -> int:

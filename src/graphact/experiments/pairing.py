@@ -9,7 +9,6 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-OVERLAP = {"denoising": 1 / 8, "recommendation": 1 / 9}  # where one data set is split: test over training samples
 PLACE = ("graph", "split", "node", "realization", "seed")
 
 
@@ -52,7 +51,8 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
     Args:
         first: rows of a method in one setting.
         second: rows of another one on the same graphs, splits and nodes; or a number.
-        overlap: test samples over training samples of a split; needed where one data set was split.
+        overlap: test samples over training samples of a split; needed where one data set was split;
+            see :class:`~graphact.experiments.experiment.Experiment`.
 
     Raises:
         ValueError: the methods were not run on the same graphs, splits and nodes; a run diverged; or overlap

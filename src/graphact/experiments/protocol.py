@@ -1,18 +1,21 @@
-"""What an experiment runs: protocols as data, and the cells they are made of."""
+"""What an experiment runs: protocols as data, and the training jobs they are made of. Nothing here needs torch."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphact._checks import check_choice
-from graphact.nn import ACTIVATIONS
-from graphact.tasks.preparation import OF_SIGNALS, PREPARATIONS
-from graphact.training import TrainingSettings
+from graphact.experiments.preparation import OF_SIGNALS, PREPARATIONS
+from graphact.training.settings import TrainingSettings
 
+ACTIVATIONS = ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga")  # those of graphact.nn, without torch
 METHODS = (*ACTIVATIONS, "fir")
 ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
+REPLICAS = ("graphs", "splits", "nodes")
+
+Condition = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -26,16 +29,16 @@ class Protocol:
         methods: activations, and "fir" for the linear baseline.
         features: widths F to try.
         orders: filter orders K to try.
+        training: epochs, batch size, optimizer.
         hops: hops of the graph-adaptive activations to try; localized ones have one.
         layers: number of layers.
         graphs: number of graphs drawn, where graphs are drawn.
         splits: number of splits of the samples.
         nodes: number of nodes to read, where single nodes are read.
-        films: films whose ratings are predicted.
-        snrs_db: signal-to-noise ratios beside the main one, 3 dB, at order 1 and the largest width.
+        conditions: what else tells tasks apart, such as the film; every width and order is tried under each.
+        sweep: further conditions, tried with the largest width and the lowest order alone.
         loss_probabilities: link-loss probabilities at which trained networks are evaluated.
         loss_realizations: number of thinned graphs for each.
-        training: epochs, batch size, optimizer.
         bias: constants in the filter banks.
         per_feature: activation weights for each feature, rather than shared.
         preparation: what nodes make of their signals before the network sees them; see
@@ -56,8 +59,8 @@ class Protocol:
     graphs: int = 1
     splits: int = 1
     nodes: int = 1
-    films: tuple[str, ...] = ()
-    snrs_db: tuple[float, ...] = ()
+    conditions: tuple[Condition, ...] = ({},)
+    sweep: tuple[Condition, ...] = ()
     loss_probabilities: tuple[float, ...] = ()
     loss_realizations: int = 0
     bias: bool = False
@@ -76,10 +79,28 @@ class Protocol:
                 f"with loss_probabilities {self.loss_probabilities}"
             )
 
+    def smallest(self) -> "Protocol":
+        """Seconds, for tests: the same code on as little as possible."""
+        return replace(
+            self,
+            preset="smoke",
+            features=(2,),
+            orders=self.orders[:2],
+            hops=self.hops[:1],
+            graphs=1,
+            splits=2,
+            nodes=min(self.nodes, 2),
+            conditions=self.conditions[:1],
+            sweep=self.sweep[:1],
+            loss_probabilities=self.loss_probabilities[:1],
+            loss_realizations=min(self.loss_realizations, 2),
+            training=replace(self.training, epochs=2, batch_size=500),
+        )
+
 
 @dataclass(frozen=True)
-class Cell:
-    """One fleet: all graphs, splits and nodes of one setting.
+class TrainingJob:
+    """The training of one cell of a table, as one fleet: all graphs, splits and nodes of one setting.
 
     Attributes:
         protocol: the protocol it belongs to.
@@ -87,8 +108,8 @@ class Cell:
         hops: hops of the activation; None where it has none.
         features: width F.
         order: filter order K.
-        condition: what else tells it from its siblings: the film, or the signal-to-noise ratio.
         seed: decides graphs, splits, noise, initial parameters and the order of samples.
+        condition: what else tells it from its siblings: the film, or the signal-to-noise ratio.
     """
 
     protocol: Protocol
@@ -97,7 +118,7 @@ class Cell:
     features: int
     order: int
     seed: int
-    condition: Mapping[str, Any] = field(default_factory=dict)
+    condition: Condition = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -111,43 +132,37 @@ class Cell:
 
     def settings(self) -> dict[str, Any]:
         """Everything its result depends on, as JSON values; options that are not used are not named."""
-        protocol = self.protocol
+        protocol, training = self.protocol, self.protocol.training
         settings = {
             "experiment": protocol.experiment,
             "protocol": protocol.name,
-            "method": self.method,
-            "hops": self.hops,
-            "features": self.features,
-            "order": self.order,
+            **{name: getattr(self, name) for name in ("method", "hops", "features", "order")},
             "condition": dict(self.condition),
             "seed": self.seed,
-            "layers": protocol.layers,
-            "graphs": protocol.graphs,
-            "splits": protocol.splits,
-            "nodes": protocol.nodes,
-            "bias": protocol.bias,
-            "per_feature": protocol.per_feature,
-            "epochs": protocol.training.epochs,
-            "batch_size": protocol.training.batch_size,
-            "learning_rate": protocol.training.learning_rate,
-            "betas": list(protocol.training.betas),
-            "patience": protocol.training.patience,
+            **{name: getattr(protocol, name) for name in ("layers", *REPLICAS, "bias", "per_feature")},
+            **{name: getattr(training, name) for name in ("epochs", "batch_size", "learning_rate")},
+            "betas": list(training.betas),
+            "patience": training.patience,
             "loss_probabilities": list(protocol.loss_probabilities),
             "loss_realizations": protocol.loss_realizations,
         }
         options = {
-            "preparation": (protocol.preparation, "none"),
-            "task_options": (dict(protocol.task_options), {}),
             "later_order": (protocol.later_order, None),
-            "schedule": (protocol.training.schedule, "constant"),
-            "weight_decay": (protocol.training.weight_decay, 0.0),
+            "schedule": (training.schedule, "constant"),
+            "weight_decay": (training.weight_decay, 0.0),
         }
-        return settings | {name: value for name, (value, usual) in options.items() if value != usual}
+        return settings | changed_options(protocol, **options)
 
     @property
     def key(self) -> str:
         """A file name that is the same for the same settings and different for different ones."""
         return file_key(f"{self.method}-F{self.features}-K{self.order}", self.settings())
+
+
+def changed_options(protocol: Protocol, **options: tuple[Any, Any]) -> dict[str, Any]:
+    """The options that are not as usual: results from before there was an option keep their keys."""
+    usual = {"preparation": (protocol.preparation, "none"), "task_options": (dict(protocol.task_options), {})}
+    return {name: value for name, (value, default) in (usual | options).items() if value != default}
 
 
 def file_key(prefix: str, settings: Mapping[str, Any]) -> str:
@@ -156,11 +171,26 @@ def file_key(prefix: str, settings: Mapping[str, Any]) -> str:
     return f"{settings['experiment']}-{settings['protocol']}-{prefix}-{fingerprint}"
 
 
-def cells_of(protocol: Protocol, seed: int) -> list[Cell]:
-    """All cells of a protocol, the main ones first."""
+def key_of_baselines(protocol: Protocol, condition: Condition, seed: int) -> str:
+    """The key of the baselines under a condition."""
+    settings = {
+        "experiment": protocol.experiment,
+        "preset": protocol.preset,
+        "protocol": protocol.name,
+        "condition": dict(condition),
+        "seed": seed,
+        **{name: getattr(protocol, name) for name in REPLICAS},
+    }
+    return file_key("baselines", settings | changed_options(protocol))
+
+
+def jobs_of(protocol: Protocol, seed: int) -> list[TrainingJob]:
+    """All jobs of a protocol, the main conditions first."""
+    grid = [(condition, protocol.features, protocol.orders) for condition in protocol.conditions]
+    grid += [(condition, (max(protocol.features),), (min(protocol.orders),)) for condition in protocol.sweep]
     return [
-        Cell(protocol, method, hops, features, order, seed, condition)
-        for condition, features_tried, orders_tried in _conditions(protocol)
+        TrainingJob(protocol, method, hops, features, order, seed, condition)
+        for condition, features_tried, orders_tried in grid
         for features in features_tried
         for order in orders_tried
         for method in protocol.methods
@@ -168,21 +198,14 @@ def cells_of(protocol: Protocol, seed: int) -> list[Cell]:
     ]
 
 
-def _conditions(protocol: Protocol) -> Iterator[tuple[dict[str, Any], tuple[int, ...], tuple[int, ...]]]:
-    if protocol.films:
-        for film in protocol.films:
-            yield {"film": film}, protocol.features, protocol.orders
-    elif protocol.experiment == "denoising":
-        yield {"snr_db": 3.0}, protocol.features, protocol.orders
-        for snr in protocol.snrs_db:
-            if snr != 3.0:
-                yield {"snr_db": snr}, (max(protocol.features),), (min(protocol.orders),)
-    else:
-        yield {}, protocol.features, protocol.orders
-
-
 def hops_of(method: str, protocol: Protocol) -> tuple[int | None, ...]:
     """The hops to try for a method: several for graph-adaptive activations, one for localized ones."""
     if method in ADAPTIVE:
         return protocol.hops
     return (1,) if method.endswith("-l") else (None,)
+
+
+def seed_of(*what: object) -> int:
+    """A seed for one purpose, unlike those of all others."""
+    digest = hashlib.sha256(" ".join(map(str, what)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

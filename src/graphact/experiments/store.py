@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from graphact.files import write_atomically
+from graphact.storage import write_atomically
 
 Row = dict[str, Any]
 

@@ -1,8 +1,22 @@
 """Training: one model of any kind, or hundreds of models of one shape as one batch."""
 
-from graphact.training.fleet import Fleet, FleetResult
-from graphact.training.settings import TrainingSettings
-from graphact.training.single import Fit, fit
-from graphact.training.stacked import StackedGraphs
+from typing import TYPE_CHECKING
+
+from graphact._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from graphact.training.fleet import Fleet, FleetResult
+    from graphact.training.settings import TrainingSettings
+    from graphact.training.single import Fit, fit
+    from graphact.training.stacked import StackedGraphs
 
 __all__ = ["Fit", "Fleet", "FleetResult", "StackedGraphs", "TrainingSettings", "fit"]
+
+# settings need no torch: protocols are listed without it
+_HOMES = {
+    "graphact.training.fleet": "Fleet FleetResult",
+    "graphact.training.settings": "TrainingSettings",
+    "graphact.training.single": "Fit fit",
+    "graphact.training.stacked": "StackedGraphs",
+}
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphact.data import Task, loss_of, metric_of
 from graphact.graph import Graph
 from graphact.layers import HopMixture, UnsupportedModelError, structure
 from graphact.nn import FIR, GCNN, GraphModule
 from graphact.nn.activation import MixedActivation
 from graphact.nn.graph_adaptive import GraphAdaptive, GraphAdaptiveKernel
 from graphact.nn.localized import LocalizedMax
-from graphact.tasks import Task, loss_of, metric_of
 from graphact.training.capture import captured_step
 from graphact.training.loop import Progress, train
 from graphact.training.settings import TrainingSettings

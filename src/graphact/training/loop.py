@@ -88,7 +88,7 @@ def train(
     Args:
         trainee: the models and their samples.
         settings: epochs, batch size, optimizer.
-        progress: called after every epoch.
+        progress: called after every epoch, when its checkpoint is written; what it raises ends training.
         checkpoint: file to continue from if it exists, and to write to.
         every: asked after each epoch whether to write the checkpoint now.
         make_step: how to make the function that takes positions ``(R, B)``, makes one step and returns the losses.
@@ -108,11 +108,11 @@ def train(
         losses = [step(positions) for positions in order.split(settings.batch_size, dim=1)]
         if not selection.update(trainee, epoch, settings.patience):
             break
-        if progress is not None:
-            progress(epoch, settings.epochs, torch.stack(losses).mean().item())
         if checkpoint is not None and every():
             seconds = selection.seconds_before + time.perf_counter() - begun
             write_checkpoint(checkpoint, origin, trainee.parameters, optimizer, selection, epoch, seconds)
+        if progress is not None:
+            progress(epoch, settings.epochs, torch.stack(losses).mean().item())
     return selection
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphact.tasks import Task, loss_of, metric_of
-from graphact.training.bar import progress_bar
+from graphact.data import Task, loss_of, metric_of
+from graphact.progress import progress_bar
 from graphact.training.loop import Progress, train
 from graphact.training.settings import TrainingSettings
 

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Hashable
 
-from graphact.experiments.pairing import OVERLAP, difference
+from graphact.experiments.pairing import difference
+from graphact.experiments.registry import find_experiment
 from graphact.experiments.report.grid import Grid, GridLine
 from graphact.experiments.report.measures import Measure, cost
 from graphact.experiments.report.rows import Run
@@ -49,7 +50,7 @@ def are_alike(one: GridLine, other: GridLine, column: Hashable) -> bool:
     places = ours.keys() & theirs.keys()
     if len(places) < 3:
         return False
-    overlap = OVERLAP.get(next(iter(ours.values())).experiment)
+    overlap = find_experiment(next(iter(ours.values())).experiment).overlap
     pairs = ([vars(runs[place]) for place in places] for runs in (ours, theirs))
     return not difference(*pairs, overlap=overlap).is_certain
 

@@ -1,0 +1,38 @@
+"""What is imported when it is first used, so that descriptions and what else needs no torch do not load it."""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A function by its place, ``package.module:function``, imported when it is called."""
+
+    place: str
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Import and call."""
+        return resolve_name(self.place)(*arguments, **options)
+
+
+def lazy_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module whose names are defined elsewhere.
+
+    Args:
+        module: ``__name__`` of the module.
+        homes: for each module that defines some of them, their names, separated by spaces.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+
+    def find(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(home_of[name]), name)
+        setattr(sys.modules[module], name, value)
+        return value
+
+    return find

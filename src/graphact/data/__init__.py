@@ -1,0 +1,24 @@
+"""Learning problems as data: tasks, losses and metrics, splits, and the data sets of others."""
+
+from typing import TYPE_CHECKING
+
+from graphact._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from graphact.data.datasets.download import DATASETS, DataError, DataFile, FileStatus, check, fetch, locate
+    from graphact.data.datasets.molene import Temperatures, read_molene
+    from graphact.data.datasets.movielens import Ratings, read_movielens
+    from graphact.data.scoring import loss_of, metric_of
+    from graphact.data.task import Task
+
+__all__ = ["DATASETS", "DataError", "DataFile", "FileStatus", "Ratings", "Task", "Temperatures", "check", "fetch"]
+__all__ += ["locate", "loss_of", "metric_of", "read_molene", "read_movielens"]
+
+_HOMES = {
+    "graphact.data.datasets.download": "DATASETS DataError DataFile FileStatus check fetch locate",
+    "graphact.data.datasets.molene": "Temperatures read_molene",
+    "graphact.data.datasets.movielens": "Ratings read_movielens",
+    "graphact.data.scoring": "loss_of metric_of",
+    "graphact.data.task": "Task",
+}
+__getattr__ = lazy_names(__name__, _HOMES)

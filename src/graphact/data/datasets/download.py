@@ -1,0 +1,286 @@
+"""The files of data sets: what they must hold, where their publishers keep them, and where they lie on this machine.
+
+They are found in a folder, or downloaded once (by pooch), and checked by hash every time.
+"""
+
+import hashlib
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from graphact._checks import check_choice
+from graphact.progress import DownloadProgress, download_bar
+from graphact.storage import write_atomically
+
+VARIABLE = "GRAPHACT_DATA"
+TIMEOUT_SECONDS = 30
+BYTES_AT_A_TIME = 1 << 16
+LARGEST_FILE = 1 << 26
+
+PathLike = str | os.PathLike[str]
+Progress = DownloadProgress
+
+
+class DataError(RuntimeError):
+    """A data file is missing, damaged or out of reach. The message is one line that says what to do."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file of a dataset.
+
+    Attributes:
+        path: where it lies inside a data directory, with forward slashes.
+        sha256: SHA-256 of its content.
+        url: where it comes from.
+        member: its name inside the zip archive at ``url``; None when ``url`` is the file itself.
+    """
+
+    path: str
+    sha256: str
+    url: str
+    member: str | None = None
+
+
+class FileStatus(NamedTuple):
+    """What became of one file: ``status`` is "ok", "missing" or "damaged" (its hash is not the expected one)."""
+
+    dataset: str
+    file: str
+    status: str
+
+
+# MovieLens 100K of GroupLens: for research, not to be redistributed.
+MOVIELENS = "https://files.grouplens.org/datasets/movielens/ml-100k.zip"
+# Molène: hourly observations of Météo-France (Licence Ouverte), first published on data.gouv.fr as "Données horaires
+# des 55 stations terrestres de la zone Large Molène sur un mois". This repository keeps that archive unchanged, with
+# the list of stations as a CSV file.
+MOLENE = (
+    "https://raw.githubusercontent.com/bgirault-usc/Molene-Dataset/2b3c9faa4aceb5d037a6e09fbb638362d9d67b48"
+    "/Original_Data"
+)
+
+DATASETS: dict[str, tuple[DataFile, ...]] = {
+    "ml-100k": (
+        DataFile(
+            "ml-100k/u.data",
+            "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
+            MOVIELENS,
+            member="ml-100k/u.data",
+        ),
+        DataFile(
+            "ml-100k/u.item",
+            "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701",
+            MOVIELENS,
+            member="ml-100k/u.item",
+        ),
+    ),
+    "molene": (
+        DataFile(
+            "molene/RADOMEH.tar.gz",
+            "15755616c0de991571518eb3aa319dedbb668955058335e3abc461827b32c803",
+            f"{MOLENE}/RADOMEH.tar.gz",
+        ),
+        DataFile(
+            "molene/weather_stations.csv",
+            "0c17e597f87ff7c171c1cf3d150cc7c7cd449a774f425bde33094fffd595ae81",
+            f"{MOLENE}/weather_stations.csv",
+        ),
+    ),
+}
+
+
+def locate(dataset: str, directory: PathLike | None = None, download: bool = True) -> Path:
+    """The folder that holds the files of a dataset, every one with the right hash.
+
+    The data directory is the first of: the argument, the environment variable GRAPHACT_DATA, the user's cache folder.
+    A directory that the user named is only read. Into the cache folder, what is missing is downloaded once.
+
+    Args:
+        dataset: "ml-100k" or "molene".
+        directory: data directory, laid out as ``ml-100k/u.data``, ``ml-100k/u.item``, ``molene/RADOMEH.tar.gz``,
+            ``molene/weather_stations.csv``.
+        download: whether missing files may be downloaded to the cache folder.
+
+    Raises:
+        DataError: a file is missing or damaged and was not, or could not be, downloaded.
+    """
+    files, root = files_of(dataset), data_directory(directory)
+    wrong = [file for file in files if status_of(root, file) != "ok"]
+    if wrong:
+        named = directory is not None or bool(os.environ.get(VARIABLE))
+        if named or not download:
+            raise DataError(f"{root / wrong[0].path} is {status_of(root, wrong[0])}; {advice(dataset)}")
+        with download_bar() as progress:
+            fetch(dataset, directory, progress)
+    return root / Path(files[0].path).parent
+
+
+def fetch(dataset: str, directory: PathLike | None = None, progress: Progress | None = None) -> Path:
+    """Download what a data directory lacks of a dataset; good files stay as they are.
+
+    Content is checked before it takes its place, and takes it in one step: a file is the right one or was not
+    touched.
+
+    Args:
+        dataset: "ml-100k" or "molene".
+        directory: data directory to fill, as in :func:`locate`.
+        progress: called with the address, the bytes so far and the bytes in all (None if unknown).
+
+    Returns:
+        The folder with the files of the dataset.
+
+    Raises:
+        DataError: no network, a damaged download, or a folder that cannot be written.
+    """
+    files, root = files_of(dataset), data_directory(directory)
+    wanted = [file for file in files if status_of(root, file) != "ok"]
+    for url, group in groupby(wanted, key=lambda file: file.url):
+        try:
+            fetch_from(url, list(group), root, progress)
+        except DataError as error:
+            raise DataError(f"{error}; {advice(dataset)}") from error
+    return root / Path(files[0].path).parent
+
+
+def check(directory: PathLike | None = None) -> list[FileStatus]:
+    """The state of every known file in a data directory, without downloading anything."""
+    root = data_directory(directory)
+    return [
+        FileStatus(dataset, file.path, status_of(root, file)) for dataset, files in DATASETS.items() for file in files
+    ]
+
+
+def data_directory(directory: PathLike | None = None) -> Path:
+    """The data directory in use: the argument, else GRAPHACT_DATA, else ``graphact`` in the user's cache folder."""
+    chosen = directory if directory is not None else os.environ.get(VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "graphact"
+
+
+def files_of(dataset: str) -> tuple[DataFile, ...]:
+    """The files of a dataset."""
+    return DATASETS[check_choice("dataset", dataset, tuple(DATASETS))]
+
+
+def status_of(root: Path, file: DataFile) -> str:
+    """Whether a file is "ok", "missing" or "damaged"."""
+    path = root / file.path
+    try:
+        with path.open("rb") as content:
+            return "ok" if hashlib.file_digest(content, "sha256").hexdigest() == file.sha256 else "damaged"
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {one_line(error.strerror or error)}") from error
+
+
+def advice(dataset: str) -> str:
+    """What a user can do about missing data."""
+    layout = " and ".join(file.path for file in DATASETS[dataset])
+    return f"try again with a network, or set {VARIABLE} or --data to a folder that holds {layout}"
+
+
+def fetch_from(url: str, files: Sequence[DataFile], root: Path, progress: Progress | None) -> None:
+    """Download a file, or a zip archive of which the named members are kept."""
+    if files[0].member is None:
+        return download(url, root / files[0].path, files[0].sha256, progress)
+    with tempfile.TemporaryDirectory() as scratch:
+        archive = Path(scratch) / "archive.zip"
+        download(url, archive, None, progress)
+        for file in files:
+            content = member_of_zip(archive, file.member or "", url)
+            if hashlib.sha256(content).hexdigest() != file.sha256:
+                raise DataError(f"{url}: the hash of {file.path} is not the expected one, so the file was not kept")
+            try:
+                write_atomically(root / file.path, content)
+            except OSError as error:
+                raise DataError(f"cannot write {root / file.path}: {one_line(error.strerror or error)}") from error
+    return None
+
+
+def download(url: str, path: Path, sha256: str | None, progress: Progress | None = None) -> None:
+    """Download to a temporary file, check it, and move it into place.
+
+    Args:
+        url: the address.
+        path: where the file goes.
+        sha256: what its SHA-256 must be; None for any.
+        progress: called with the address, the bytes so far and the bytes in all (None if unknown), after each piece.
+
+    Raises:
+        DataError: no connection, an answer other than the file, fewer bytes than promised, or no place to write to.
+    """
+    try:
+        import pooch
+        import requests  # which pooch brings along
+    except ImportError as error:
+        raise DataError("downloads need the package pooch: pip install 'graphact[experiments]'") from error
+    pooch.get_logger().setLevel("ERROR")
+    done = total = 0
+
+    def stream(url: str, output_file: str, _: object) -> None:
+        nonlocal done, total
+        as_it_is = {"Accept-Encoding": "identity"}  # the promised length is that of the file
+        with (
+            requests.get(url, stream=True, timeout=TIMEOUT_SECONDS, headers=as_it_is) as response,
+            Path(output_file).open("wb") as file,
+        ):
+            response.raise_for_status()
+            total = int(response.headers.get("Content-Length") or 0)
+            for piece in response.iter_content(BYTES_AT_A_TIME):
+                done += file.write(piece)
+                if done > LARGEST_FILE:
+                    raise DataError(f"cannot download {url}: more than {LARGEST_FILE} bytes came, not the file")
+                if progress is not None:
+                    progress(url, done, total or None)
+
+    try:
+        pooch.retrieve(url, sha256, fname=path.name, path=path.parent, downloader=stream)
+    except requests.HTTPError as error:
+        response: Any = error.response
+        answer = f"{response.status_code} {one_line(response.reason)}"
+        raise DataError(f"cannot download {url}: the server answered {answer}") from error
+    except requests.RequestException as error:
+        reason = one_line(getattr(error.args[0], "reason", error) if error.args else type(error).__name__)
+        if done < total:
+            reason = f"the connection ended after {done} of {total} bytes"
+        raise DataError(f"cannot download {url}: {reason}") from error
+    except ValueError as error:
+        place = f"{path.parent.name}/{path.name}"
+        raise DataError(f"{url}: the hash of {place} is not the expected one, so the file was not kept") from error
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {one_line(error.strerror or error)}") from error
+
+
+def member_of_zip(archive: Path, member: str, origin: str) -> bytes:
+    """One named file of a zip archive, read in memory; nothing is extracted and no other name is looked at.
+
+    Raises:
+        DataError: the archive is damaged, lacks the file, or holds an unreasonably large one.
+    """
+    try:
+        with zipfile.ZipFile(archive) as files:
+            size = files.getinfo(member).file_size
+            if size > LARGEST_FILE:
+                raise DataError(f"{origin}: {member} would take {size} bytes, which is not the file")
+            return files.read(member)
+    except KeyError as error:
+        raise DataError(f"{origin}: the archive has no file named {member}") from error
+    except DataError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+        raise DataError(f"{origin}: the archive is damaged: {one_line(error)}") from error
+
+
+def one_line(reason: object) -> str:
+    """The text of an error without line breaks."""
+    return " ".join(str(reason).split())

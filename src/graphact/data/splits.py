@@ -1,0 +1,59 @@
+"""Randomness from given seeds alone; and which samples to learn from, to choose with, and to report on."""
+
+import hashlib
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphact._checks import check_integer
+
+
+def generator_for(purpose: str, seed: int, *numbers: int) -> torch.Generator:
+    """A generator on the CPU, seeded from what it is used for, a seed, and the number of the realisation.
+
+    Every combination has its own stream: one purpose never uses up the randomness of another.
+
+    Example:
+        >>> import torch
+        >>> draws = [torch.rand(1, generator=generator_for("noise", 0, split)) for split in (0, 1, 0)]
+        >>> draws[0] == draws[2], draws[0] == draws[1]
+        (tensor([True]), tensor([False]))
+    """
+    numbers = tuple(check_integer("seed", number, minimum=0) for number in (seed, *numbers))
+    key = "/".join([purpose, *map(str, numbers)])
+    return torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big"))
+
+
+class Split(NamedTuple):
+    """Index tensors (int64) that share no sample."""
+
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+
+
+def random_split(count: int, *, validation: int, test: int, generator: torch.Generator) -> Split:
+    """Deal the samples 0 to ``count - 1`` at random; what is left after test and validation is for training.
+
+    The test samples come first in the random order, so they do not depend on the size of the validation set.
+    """
+    if validation + test >= count:
+        raise ValueError(
+            f"at least one of {count} samples must remain for training, got {validation} for validation and {test} "
+            "for testing"
+        )
+    order = torch.randperm(count, generator=generator)
+    return Split(order[test + validation :], order[test : test + validation], order[:test])
+
+
+def eighty_ten_ten(count: int, generator: torch.Generator) -> Split:
+    """Deal 80 % of the samples for training, 10 % for validation (both rounded) and the rest for testing.
+
+    Example:
+        >>> import torch
+        >>> [part.numel() for part in eighty_ten_ten(744, torch.Generator())]
+        [595, 74, 75]
+    """
+    train, validation = round(0.8 * count), round(0.1 * count)
+    return random_split(count, validation=validation, test=count - train - validation, generator=generator)

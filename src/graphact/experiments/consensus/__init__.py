@@ -1,0 +1,1 @@
+"""Finite-time consensus: every node should answer the mean of all."""

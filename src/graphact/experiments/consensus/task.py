@@ -1,0 +1,152 @@
+"""Every node should answer the mean of all: the task, better inputs, and what a linear filter achieves."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphact import functional
+from graphact._checks import check_integer
+from graphact.data import Task
+from graphact.data.communities import community_graph
+from graphact.data.splits import eighty_ten_ten, generator_for
+from graphact.experiments.baselines import least_squares, score_on_test
+from graphact.experiments.protocol import Condition, Protocol
+from graphact.graph import Graph
+
+NAME = "consensus"
+COMMUNITIES = 5
+COMMUNITY_SIZE = 20
+SIGNALS = 2500
+CENTRALITY_STEPS = 10
+
+
+def consensus(graph: int = 0, split: int = 0, seed: int = 0, *, dtype: torch.dtype = torch.float32) -> Task:
+    r"""Reach the mean of a signal at every node (section 4.2 of the paper).
+
+    The graph is a stochastic block model of 5 communities of 20 nodes (edge probabilities 0.8 within and 0.1 between
+    them), redrawn until it is connected. The 2500 signals come from :math:`\mathcal{N}(0, I)`; the target of every
+    node is the mean of its signal over all nodes. Split 80/10/10 at random. For link loss, put
+    ``task.graph.drop_edges(p)`` in the place of the graph.
+
+    Args:
+        graph: number of the graph; graph and signals depend on it and on the seed.
+        split: number of the split; a split depends on it, on the graph and on the seed.
+        seed: seed of all randomness.
+        dtype: floating-point type of graph, signals and targets.
+
+    Example:
+        >>> from graphact.tasks import consensus
+        >>> task = consensus()
+        >>> task.inputs.shape, task.targets.shape, task.test.numel()
+        (torch.Size([2500, 100, 1]), torch.Size([2500, 100, 1]), 250)
+    """
+    return tasks_on_graph(graph, [split], seed, dtype)[0]
+
+
+def consensus_tasks(
+    graphs: int = 10, splits: int = 10, seed: int = 0, *, dtype: torch.dtype = torch.float32
+) -> list[Task]:
+    """All tasks ``consensus(graph, split, seed)``, by graph, then split; splits share graph and signals."""
+    numbers = range(check_integer("splits", splits, minimum=1))
+    return [
+        task
+        for graph in range(check_integer("graphs", graphs, minimum=1))
+        for task in tasks_on_graph(graph, numbers, seed, dtype)
+    ]
+
+
+def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
+    """The tasks of a protocol; see :class:`~graphact.experiments.experiment.Experiment`."""
+    del condition, data
+    return consensus_tasks(protocol.graphs, protocol.splits, seed, **protocol.task_options)
+
+
+def tasks_on_graph(graph: int, splits: Iterable[int], seed: int, dtype: torch.dtype) -> list[Task]:
+    """The tasks of one graph; they share the graph, its random signals and their means."""
+    drawn = community_graph(COMMUNITIES, COMMUNITY_SIZE, generator_for(f"{NAME} graph", seed, graph))
+    generator = generator_for(f"{NAME} signals", seed, graph)
+    signals = torch.randn(SIGNALS, drawn.num_nodes, 1, dtype=torch.float64, generator=generator)
+    shared: dict[str, Any] = {
+        "graph": drawn.to(dtype=dtype),
+        "inputs": signals.to(dtype),
+        "targets": signals.mean(dim=1, keepdim=True).repeat(1, drawn.num_nodes, 1).to(dtype),
+    }
+    return [
+        Task(
+            name=NAME,
+            **shared,
+            **eighty_ten_ten(SIGNALS, generator_for(f"{NAME} split", seed, graph, split))._asdict(),
+            node=None,
+            out_features=1,
+            loss="mse",
+            metric="rmse",
+            details={"graph": graph, "split": split, "seed": seed},
+        )
+        for split in splits
+    ]
+
+
+def by_centrality(inputs: Tensor, graph: Graph, steps: int = CENTRALITY_STEPS) -> Tensor:
+    r"""A signal divided by how much each node counts in its shifts: :math:`y = x / S^k \mathbf{1}`.
+
+    Shifts of a signal tend to the leading eigenvector of S, and their size to a sum in which each node has the weight
+    of its entry in that eigenvector. Divided by it beforehand, all nodes count alike. The weights take ``steps``
+    exchanges, once for a graph; with one step they are the nodes' degrees.
+
+    A node that hears nobody has no weight and gives 0.
+
+    Args:
+        inputs: ``(M, N, F)``.
+        graph: the shift operator S, with nonnegative weights.
+        steps: k.
+
+    Raises:
+        ValueError: the graph has negative weights.
+
+    Example:
+        >>> import torch
+        >>> from graphact import Graph
+        >>> line = Graph.from_edge_index(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=3)
+        >>> by_centrality(torch.tensor([[[3.0], [4.0], [5.0]]]), line, steps=1).flatten()
+        tensor([3., 2., 5.])
+    """
+    if bool((graph.weight < 0).any()):
+        raise ValueError(f"graph must have nonnegative weights, got one of {graph.weight.min().item():g}")
+    exact = graph.to(dtype=torch.float64)
+    weight = torch.ones(graph.num_nodes, 1, dtype=torch.float64, device=inputs.device)
+    for _ in range(check_integer("steps", steps, minimum=1)):
+        weight = functional.shift(weight, exact)
+    return torch.where(weight > 0, inputs.double() / weight, 0.0).to(inputs.dtype)
+
+
+def simple_answers(task: Task, order: int) -> dict[str, float]:
+    """Zero, the expectation of the mean; and the best filter of one order."""
+    return {
+        "answer zero": score_on_test(task, torch.zeros_like(task.targets)),
+        "least-squares FIR": score_on_test(task, least_squares_fir(task, order)),
+    }
+
+
+def answers_of_prepared(task: Task, preparation: str, order: int) -> dict[str, float]:
+    """The best filter of signals that were divided by centrality."""
+    if preparation != "by-centrality":
+        return {}
+    return {"least-squares FIR of the prepared signals": score_on_test(task, least_squares_fir(task, order))}
+
+
+def least_squares_fir(task: Task, order: int) -> Tensor:
+    r"""The outputs of the filter :math:`\sum_{k=0}^{K} c_k T_k(S)` with the least squared error on training samples.
+
+    Chebyshev polynomials :math:`T_k`, which stay bounded on the spectrum of S in [-1, 1], keep the problem solvable in
+    double precision at orders where powers of S no longer differ by more than rounding. The filter is one filter of
+    S of order K all the same.
+    """
+    signals, transposed = task.inputs.squeeze(-1), task.graph.to_dense().T
+    terms = [signals, signals @ transposed][: order + 1]
+    while len(terms) <= order:
+        terms.append(2 * terms[-1] @ transposed - terms[-2])
+    basis = torch.stack(terms, dim=-1)
+    return basis @ least_squares(basis[task.train].flatten(0, 1), task.targets[task.train].flatten(0, 1))

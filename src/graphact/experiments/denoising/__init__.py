@@ -1,0 +1,1 @@
+"""Denoising: recover the temperatures of weather stations from noisy measurements."""

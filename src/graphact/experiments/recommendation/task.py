@@ -1,0 +1,202 @@
+"""What will a user think of a film? The task, from the user's ratings of other films."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphact._checks import check_choice, check_integer, check_probability
+from graphact.data import Task
+from graphact.data.datasets.download import PathLike, locate
+from graphact.data.datasets.movielens import Ratings, read_movielens
+from graphact.data.splits import generator_for, random_split
+from graphact.experiments.protocol import Condition, Protocol
+from graphact.experiments.recommendation.fill_in import FillIn, filled_in
+from graphact.experiments.recommendation.film_graph import film_graph
+
+NAME = "recommendation"
+FILMS = {"toy-story": 1, "contact": 258, "return-of-the-jedi": 181}
+INPUTS = ("as rated", "filled in")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of :func:`recommendation` that all films and splits of a call share."""
+
+    similarity: str = "pearson"
+    neighbors: int = 10
+    min_co_raters: int = 10
+    test_fraction: float = 0.1
+    validation_fraction: float = 0.1
+    dtype: torch.dtype = torch.float32
+    inputs: str | FillIn = "as rated"
+
+    def __post_init__(self) -> None:
+        for name in ("similarity", "neighbors", "min_co_raters"):
+            if self.fill_in is not None and getattr(self, name) != getattr(Options, name):
+                raise ValueError(
+                    f"{name} must be left as it is where inputs are filled in, which brings a film graph of its own "
+                    f"(see FillIn), got {getattr(self, name)!r}"
+                )
+
+    @property
+    def fill_in(self) -> FillIn | None:
+        """How to fill in, None for ratings as they are."""
+        if isinstance(self.inputs, FillIn):
+            return self.inputs
+        return FillIn() if check_choice("inputs", self.inputs, INPUTS) == "filled in" else None
+
+
+class Audience(NamedTuple):
+    """Everything the splits of one film share: its raters (rows of the matrix), their signals and targets."""
+
+    name: str
+    item: int
+    raters: Tensor
+    inputs: Tensor
+    targets: Tensor
+
+
+def recommendation(
+    film: str | int = "toy-story",
+    split: int = 0,
+    seed: int = 0,
+    *,
+    similarity: str = "pearson",
+    neighbors: int = 10,
+    min_co_raters: int = 10,
+    inputs: str | FillIn = "as rated",
+    test_fraction: float = 0.1,
+    validation_fraction: float = 0.1,
+    directory: PathLike | None = None,
+    download: bool = True,
+    dtype: torch.dtype = torch.float32,
+) -> Task:
+    """Predict the ratings of one film (section 4.4 of the paper, MovieLens 100K).
+
+    The samples are the users who rated the film; a signal holds a user's ratings of all 1682 films, 0 for films not
+    rated and for the film in question, whose rating is the target. A share ``test_fraction`` of these users is for
+    testing. The paper has no validation set; here a share ``validation_fraction`` of the other users is one, and 0
+    gives the paper's 90/10 split with the same test users.
+
+    The film graph (:func:`~graphact.tasks.film_graph`) comes from all users who are not test users, whether they
+    rated the film or not; no rating of a test user has any influence on it.
+
+    With ``inputs="filled in"`` the task is another one with the same users and splits. The signal of a user holds the
+    user's bias + the residual of each rating, and a weighted mean of the residuals of similar films for films not
+    rated. The target is the rating minus the one that filling in alone expects (mean + film bias + user bias +
+    filled-in residual), so errors are still in units of the rating scale, and an answer of 0 is the expected rating.
+    The loss is the squared error. Biases of films, similarities and graph (see :class:`~graphact.tasks.FillIn`) come
+    from all users who are neither test nor validation users; a user's own bias does not know the target.
+
+    Args:
+        film: "toy-story", "contact", "return-of-the-jedi", or the number of an item, from 1.
+        split: number of the split; it depends on film, split and seed.
+        seed: seed of all randomness.
+        similarity: "pearson", or "co-rated-variance" for the similarity of the authors' group.
+        neighbors: how many of the most similar films of each film stay connected with it.
+        min_co_raters: films with fewer common raters are not similar ("pearson" only).
+        inputs: "as rated", "filled in", or a :class:`~graphact.tasks.FillIn` for other settings than the usual ones.
+            Filled-in inputs bring a film graph of their own, so the three arguments above must be left as they are.
+        test_fraction: share of the users for testing.
+        validation_fraction: share of the remaining users for validation.
+        directory: data directory; see :func:`~graphact.tasks.locate`.
+        download: whether missing data may be downloaded.
+        dtype: floating-point type of graph, signals and targets.
+
+    Raises:
+        DataError: the data is missing or damaged.
+    """
+    options = Options(similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, inputs)
+    ratings = read_movielens(locate("ml-100k", directory, download))
+    return on_split(ratings, audience(ratings, film, dtype), split, seed, options)
+
+
+def recommendation_tasks(
+    films: Sequence[str | int] = tuple(FILMS),
+    splits: int = 5,
+    seed: int = 0,
+    *,
+    directory: PathLike | None = None,
+    download: bool = True,
+    **options: Any,
+) -> list[Task]:
+    """All tasks ``recommendation(film, split, seed, ...)``, by film, then split; splits of a film share its signals.
+
+    The other arguments are those of :func:`recommendation`. Filled-in signals belong to one split, as the users they
+    are filled in from do.
+    """
+    common = Options(**options)
+    ratings = read_movielens(locate("ml-100k", directory, download))
+    return [
+        on_split(ratings, shared, split, seed, common)
+        for film in films
+        for shared in [audience(ratings, film, common.dtype)]
+        for split in range(check_integer("splits", splits, minimum=1))
+    ]
+
+
+def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None, **options: Any) -> list[Task]:
+    """The tasks of a protocol for one film; see :class:`~graphact.experiments.experiment.Experiment`."""
+    options = {**protocol.task_options, **options}
+    return recommendation_tasks((condition["film"],), protocol.splits, seed, directory=data, **options)
+
+
+def make_filled_in(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
+    """The same with gaps filled in, which is no function of a task: it needs the ratings of all other users."""
+    return make_tasks(protocol, condition, seed, data, inputs="filled in")
+
+
+def audience(ratings: Ratings, film: str | int, dtype: torch.dtype) -> Audience:
+    """The users who rated a film, their other ratings, and what they thought of it."""
+    item = FILMS[check_choice("film", film, tuple(FILMS))] if isinstance(film, str) else film
+    if check_integer("film", item, minimum=1) > ratings.matrix.shape[1]:
+        raise ValueError(f"film must be an item from 1 to {ratings.matrix.shape[1]}, got {film}")
+    raters = np.flatnonzero(ratings.matrix[:, item - 1])
+    signals = torch.from_numpy(ratings.matrix[raters]).to(dtype).unsqueeze(-1)
+    targets = signals[:, item - 1, 0].clone()
+    signals[:, item - 1] = 0
+    return Audience(str(film), item, torch.from_numpy(raters), signals, targets)
+
+
+def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options: Options) -> Task:
+    """The task of one split, with a film graph that its test users had no part in."""
+    count, node, fill_in = shared.raters.numel(), shared.item - 1, options.fill_in
+    test = round(check_probability("test_fraction", options.test_fraction) * count)
+    validation = round(check_probability("validation_fraction", options.validation_fraction) * (count - test))
+    generator = generator_for(f"{NAME} split", seed, shared.item, split)
+    parts = random_split(count, validation=validation, test=test, generator=generator)
+    reserved = parts.test if fill_in is None else torch.cat([parts.validation, parts.test])
+    known = np.delete(ratings.matrix, shared.raters[reserved].numpy(), axis=0)
+    details: dict[str, Any] = {"film": shared.name, "title": ratings.titles[node], "item": shared.item}
+    details |= {"split": split, "seed": seed, "similarity": options.similarity}
+    details |= {name: getattr(fill_in or options, name) for name in ("neighbors", "min_co_raters")}
+    details |= {"test_fraction": options.test_fraction, "validation_fraction": options.validation_fraction}
+    if fill_in is None:
+        graph = film_graph(known, **{name: details[name] for name in ("similarity", "neighbors", "min_co_raters")})
+        inputs, targets = shared.inputs, shared.targets
+    else:
+        asked = ratings.matrix[shared.raters.numpy()]
+        stars = asked[:, node].copy()
+        asked[:, node] = 0
+        graph, signals, expected = filled_in(known, asked, fill_in)
+        inputs = torch.from_numpy(signals).to(options.dtype).unsqueeze(-1)
+        targets = torch.from_numpy(stars - expected[:, node]).to(options.dtype)
+        # Targets are relative to the user's bias: what needs ratings as they are must refuse them.
+        details |= {"similarity": "shrunk correlation of residuals", "inputs": "filled in", "fill_in": asdict(fill_in)}
+    return Task(
+        name=NAME,
+        graph=graph.to(dtype=options.dtype),
+        inputs=inputs,
+        targets=targets,
+        **parts._asdict(),
+        node=node,
+        out_features=1,
+        loss="smooth_l1" if fill_in is None else "mse",
+        metric="rmse",
+        details=details,
+    )

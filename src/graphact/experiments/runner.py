@@ -1,0 +1,281 @@
+"""Running the training jobs of a protocol and writing their rows as they come."""
+
+import math
+import signal
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+import graphact
+from graphact.data import Task
+from graphact.experiments.baselines import baselines, prepared_baselines
+from graphact.experiments.protocol import Condition, Protocol, TrainingJob, jobs_of, key_of_baselines, seed_of
+from graphact.experiments.registry import find_experiment
+from graphact.experiments.store import Row, Store, StoreError
+from graphact.nn import FIR, GCNN, GraphModule
+from graphact.nn.activation import HopMixture
+from graphact.progress import JobWatcher
+from graphact.training import Fleet
+
+CHECKPOINT_SECONDS = 20.0
+FITTED_ORDER = 35  # of the linear filter in closed form; lower orders come out alike
+
+
+def run_protocol(
+    protocol: Protocol,
+    store: Store,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    data: Path | None = None,
+    watcher: JobWatcher | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> None:
+    """Run whatever is not finished yet. Jobs that another process holds are left to it.
+
+    Args:
+        protocol: what to run.
+        store: where the rows go.
+        seed: decides everything random.
+        device: where to train.
+        data: folder of the data sets; see :func:`graphact.data.locate`.
+        watcher: called while the jobs run.
+        checkpoint_seconds: how often a half-finished job is written to disk.
+    """
+    watcher, experiment = watcher or JobWatcher(), find_experiment(protocol.experiment)
+    jobs = jobs_of(protocol, seed)
+    watcher.plan(len(jobs), sum(store.is_finished(job.key) for job in jobs))
+    made_for: Condition | None = None
+    plain, tasks = list[Task](), list[Task]()
+    for job in jobs:
+        baseline_key = key_of_baselines(protocol, job.condition, seed)
+        if store.is_finished(job.key) and store.is_finished(baseline_key):
+            continue
+        if job.condition != made_for:
+            made_for, plain = job.condition, experiment.make_tasks(protocol, job.condition, seed, data)
+            tasks = experiment.prepare_tasks(protocol, job.condition, plain, seed, data)
+        with store.claim(baseline_key) as mine:
+            if mine and not store.is_finished(baseline_key):
+                store.finish(baseline_key, run_baselines(protocol, job.condition, plain, tasks, seed))
+        with store.claim(job.key) as mine:
+            if mine and not store.is_finished(job.key):
+                watcher.start(job.title, protocol.training.epochs)
+                rows = run_job(job, plain, tasks, store, device, watcher, checkpoint_seconds)
+                store.finish(job.key, rows)
+                watcher.finish(job.title, summary_of(job, rows))
+
+
+def check_settings(protocol: Protocol, store: Store, seed: int) -> None:
+    """Raise if the store holds a job of this protocol that was run with other settings, by an older version perhaps.
+
+    Raises:
+        StoreError: it does; a report could not tell the two apart.
+    """
+    place = ("experiment", "protocol", "method", "hops", "features", "order", "condition", "seed")
+    wanted = {
+        tuple(str(job.settings()[name]) for name in place): (job.title, job.settings())
+        for job in jobs_of(protocol, seed)
+    }
+    for row in store.first_rows():
+        settings = row.get("settings")
+        if settings is None or row.get("preset") != protocol.preset:
+            continue
+        title, new = wanted.get(tuple(str(settings.get(name)) for name in place), ("", settings))
+        for name in sorted(new.keys() | settings.keys()):
+            if new.get(name) != settings.get(name):
+                change = f"{name} {settings.get(name)} instead of {new.get(name)}"
+                raise StoreError(
+                    f"{store.directory} holds results of other settings ({title}: {change}); choose another --out"
+                )
+
+
+def make_models(job: TrainingJob, tasks: list[Task]) -> list[GraphModule]:
+    """One model a replica, each drawn from a seed of its own, the same for every method."""
+    models = []
+    with torch.random.fork_rng(devices=[]):
+        for replica in range(len(tasks)):
+            torch.manual_seed(seed_of("replica", job.seed, replica))
+            models.append(make_model(job, tasks[0].inputs.size(-1), tasks[0].out_features))
+    return models
+
+
+def make_model(job: TrainingJob, in_features: int, out_features: int) -> GraphModule:
+    """A network of the shape of a job."""
+    protocol = job.protocol
+    features = [in_features, *[job.features] * protocol.layers]
+    later = job.order if protocol.later_order is None else protocol.later_order
+    order = [job.order, *[later] * (protocol.layers - 1)]
+    if job.method == "fir":
+        return FIR(features, order, out_features, bias=protocol.bias)
+    options = {"bias": protocol.bias, "per_feature": protocol.per_feature}
+    return GCNN(features, order, job.method, job.hops or 1, out_features, **options)
+
+
+def run_job(
+    job: TrainingJob,
+    plain: list[Task],
+    tasks: list[Task],
+    store: Store,
+    device: str,
+    watcher: JobWatcher,
+    checkpoint_seconds: float,
+) -> list[Row]:
+    """Train the fleet of a job and evaluate it."""
+    begun = time.perf_counter()
+    models = make_models(job, tasks)
+    seeds = [seed_of("replica", job.seed, replica) for replica in range(len(tasks))]
+    fleet = Fleet(models, tasks, seeds, device=device)
+    with CheckpointTimer(checkpoint_seconds, watcher).signals_held() as timer:
+        result = fleet.train(
+            job.protocol.training, progress=timer.after_epoch, checkpoint=store.checkpoint(job.key), every=timer
+        )
+    further = find_experiment(job.protocol.experiment).evaluate_further(job, fleet, plain)
+    common = {
+        **stamp(job.protocol, device),
+        "kind": "model",
+        **{name: getattr(job, name) for name in ("method", "hops", "features", "order", "seed")},
+        "epochs": job.protocol.training.epochs,
+        "settings": job.settings(),
+        "seconds": (result.seconds_before + time.perf_counter() - begun) / len(tasks),
+    }
+    rows = []
+    for replica, (model, task) in enumerate(zip(models, tasks, strict=True)):
+        row = {
+            **common,
+            **place(task),
+            "condition": dict(job.condition),
+            "metric": task.metric,
+            "value": result.test[replica],
+            "validation": result.validation[replica],
+            "best_epoch": result.best_epoch[replica],
+            **learned(model),
+        }
+        rows.append(row)
+        row = {**row, "beta": None, "weights": None}  # written once
+        rows += [
+            {**row, "condition": {**job.condition, **condition}, "value": values[replica]}
+            for condition, values in further
+        ]
+    return rows
+
+
+def run_baselines(
+    protocol: Protocol, condition: Condition, plain: list[Task], tasks: list[Task], seed: int
+) -> list[Row]:
+    """The honest baselines on the same graphs and splits, also of what nodes make of their signals."""
+    begun = time.perf_counter()
+    figures = [
+        baselines(task, order=FITTED_ORDER) | prepared_baselines(prepared, protocol.preparation, FITTED_ORDER)
+        for task, prepared in zip(plain, tasks, strict=True)
+    ]
+    labels = {name: name.replace("FIR", f"FIR of order {FITTED_ORDER}") for name in figures[0]}
+    common = {**stamp(protocol, "cpu"), "kind": "baseline", "hops": None, "features": None, "order": None, "seed": seed}
+    untrained = dict.fromkeys(("validation", "best_epoch", "epochs", "beta", "weights"))
+    seconds = (time.perf_counter() - begun) / len(plain)
+    return [
+        {**common, **place(task), "condition": dict(condition), "method": labels[name], "metric": task.metric}
+        | {"value": value, **untrained, "seconds": seconds}
+        for task, figure in zip(plain, figures, strict=True)
+        for name, value in figure.items()
+    ]
+
+
+def stamp(protocol: Protocol, device: str) -> Row:
+    """What, with which versions, where and when."""
+    on = torch.cuda.get_device_name() if device == "cuda" else device
+    return {
+        "experiment": protocol.experiment,
+        "preset": protocol.preset,
+        "protocol": protocol.name,
+        "graphact": graphact.__version__,
+        "torch": torch.__version__,
+        "device": on,
+        "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def place(task: Task) -> Row:
+    """Which replica a task is."""
+    return {name: task.details.get(name) for name in ("graph", "split")} | {"node": task.node, "realization": None}
+
+
+def learned(model: GraphModule) -> Row:
+    """The trained coefficients of the activations, layer by layer."""
+    activations = [part for part in model.modules() if isinstance(part, HopMixture)]
+    if not activations:
+        return {"beta": None, "weights": None}
+    return {
+        "beta": [part.beta.item() for part in activations],
+        "weights": [part.weights.detach().view(part.hops, -1).tolist() for part in activations],
+    }
+
+
+def summary_of(job: TrainingJob, rows: list[Row]) -> str:
+    """The result of a job in one line, without evaluations under other conditions than it was trained in."""
+    own = [row for row in rows if row["condition"] == job.condition]
+    values = [row["value"] for row in own if math.isfinite(row["value"])]
+    diverged = f", {len(own) - len(values)} diverged" if len(values) < len(own) else ""
+    if not values:
+        return f"all {len(own)} runs diverged"
+    spread = f" ± {statistics.stdev(values):.3g}" if len(values) > 1 else ""
+    unit = "%" if own[0]["metric"] == "accuracy" else "RMSE"
+    return f"{statistics.fmean(values):.3g}{spread} {unit} over {len(values)} runs{diverged}"
+
+
+class CheckpointTimer:
+    """Decides after every epoch whether to write the checkpoint: every so many seconds, and before a stop.
+
+    While :meth:`signals_held` lasts, Ctrl-C and SIGTERM are held back until the checkpoint of the running epoch is
+    written. The same signal a second time stops at once.
+    """
+
+    def __init__(self, seconds: float, watcher: JobWatcher) -> None:
+        self.seconds, self.last, self.watcher = seconds, time.monotonic(), watcher
+        self.stopping = self.written = False
+
+    def __call__(self) -> bool:
+        """Whether it is time."""
+        self.written = self.stopping
+        due = time.monotonic() - self.last >= self.seconds
+        if due:
+            self.last = time.monotonic()
+        return due or self.stopping
+
+    def after_epoch(self, epoch: int, epochs: int, loss: float) -> None:
+        """Show progress; stop if the checkpoint of a stop has been written."""
+        del epochs, loss
+        self.watcher.epoch(epoch)
+        if self.written:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def signals_held(self) -> "Iterator[CheckpointTimer]":
+        """Hold back the signals that end a run by an exception; in other threads than the main one there are none."""
+        before: dict[int, Any] = {}
+        received: set[int] = set()
+
+        def hold(number: int, frame: FrameType | None) -> None:
+            self.stopping = True
+            if number in received:
+                before[number](number, frame)
+            received.add(number)
+
+        if threading.current_thread() is threading.main_thread():
+            for stop in (signal.SIGINT, signal.SIGTERM):
+                if callable(signal.getsignal(stop)):
+                    before[stop] = signal.signal(stop, hold)
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if self.stopping:
+            raise KeyboardInterrupt

@@ -1,0 +1,1 @@
+"""Source localization: in which community did a diffusion start, asked at one node."""

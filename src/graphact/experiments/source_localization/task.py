@@ -1,0 +1,136 @@
+"""In which community did a diffusion start? The task, and better inputs that nodes make of their signals."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from graphact import functional
+from graphact._checks import check_integer
+from graphact.data import Task
+from graphact.data.communities import community_graph
+from graphact.data.splits import eighty_ten_ten, generator_for
+from graphact.experiments.protocol import Condition, Protocol
+from graphact.graph import Graph
+
+NAME = "source-localization"
+COMMUNITIES = 4
+COMMUNITY_SIZE = 10
+STEPS = 30
+
+
+def source_localization(
+    graph: int = 0, split: int = 0, node: int = 0, seed: int = 0, *, dtype: torch.dtype = torch.float32
+) -> Task:
+    r"""Tell the community of the source from a diffused signal, at one node (section 4.1 of the paper).
+
+    The graph is a stochastic block model of 4 communities of 10 nodes (edge probabilities 0.8 within and 0.1 between
+    them), redrawn until it is connected. The 1200 signals are :math:`S^t \delta_c` for every node c and
+    t = 0, ..., 29, ordered by c, then t; the class is the community of c. Split 80/10/10 at random. The answer is
+    read at the best connected node of one community: the one with the most edges, the lowest number among equals.
+
+    Args:
+        graph: number of the graph; a graph depends on it and on the seed.
+        split: number of the split; a split depends on it, on the graph and on the seed.
+        node: community, 0 to 3, at whose best connected node the answer is read.
+        seed: seed of all randomness.
+        dtype: floating-point type of graph and signals.
+
+    Example:
+        >>> from graphact.tasks import source_localization
+        >>> task = source_localization(graph=3, split=1, node=2)
+        >>> task.inputs.shape, task.targets[[0, 299, 300]]
+        (torch.Size([1200, 40, 1]), tensor([0, 0, 1]))
+        >>> 20 <= task.node < 30
+        True
+    """
+    return tasks_on_graph(graph, [split], [node], seed, dtype)[0]
+
+
+def source_localization_tasks(
+    graphs: int = 10, splits: int = 10, nodes: int = 4, seed: int = 0, *, dtype: torch.dtype = torch.float32
+) -> list[Task]:
+    """All tasks ``source_localization(graph, split, node, seed)``, by graph, split, node; they share graph and signals.
+
+    Example:
+        >>> from graphact.tasks import source_localization_tasks
+        >>> tasks = source_localization_tasks(graphs=2, splits=3)
+        >>> len(tasks), tasks[0].inputs is tasks[11].inputs, tasks[0].inputs is tasks[12].inputs
+        (24, True, False)
+    """
+    split_numbers = range(check_integer("splits", splits, minimum=1))
+    node_numbers = range(check_integer("nodes", nodes, minimum=1))
+    return [
+        task
+        for graph in range(check_integer("graphs", graphs, minimum=1))
+        for task in tasks_on_graph(graph, split_numbers, node_numbers, seed, dtype)
+    ]
+
+
+def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
+    """The tasks of a protocol; see :class:`~graphact.experiments.experiment.Experiment`."""
+    del condition, data
+    return source_localization_tasks(protocol.graphs, protocol.splits, protocol.nodes, seed, **protocol.task_options)
+
+
+def tasks_on_graph(
+    graph: int, splits: Iterable[int], nodes: Iterable[int], seed: int, dtype: torch.dtype
+) -> list[Task]:
+    """The tasks of one graph, by split, then node; they share the graph, its diffused signals and their classes."""
+    drawn = community_graph(COMMUNITIES, COMMUNITY_SIZE, generator_for(f"{NAME} graph", seed, graph))
+    shift, state = drawn.to_dense(), torch.eye(drawn.num_nodes, dtype=torch.float64)
+    states = [state]
+    for _ in range(STEPS - 1):
+        state = shift @ state
+        states.append(state)
+    signals = torch.stack(states).permute(2, 0, 1).reshape(-1, drawn.num_nodes, 1).to(dtype)
+    classes = (torch.arange(drawn.num_nodes) // COMMUNITY_SIZE).repeat_interleave(STEPS)
+    degrees = drawn.degree.view(COMMUNITIES, COMMUNITY_SIZE).tolist()
+    best_connected = [start * COMMUNITY_SIZE + degree.index(max(degree)) for start, degree in enumerate(degrees)]
+    drawn = drawn.to(dtype=dtype)
+
+    def at_node(split: int, node: int) -> Task:
+        if check_integer("node", node, minimum=0) >= COMMUNITIES:
+            raise ValueError(f"node must number a community, from 0 to {COMMUNITIES - 1}, got {node}")
+        return Task(
+            name=NAME,
+            graph=drawn,
+            inputs=signals,
+            targets=classes,
+            **eighty_ten_ten(len(signals), generator_for(f"{NAME} split", seed, graph, split))._asdict(),
+            node=best_connected[node],
+            out_features=COMMUNITIES,
+            loss="cross_entropy",
+            metric="accuracy",
+            details={"graph": graph, "split": split, "community": node, "seed": seed},
+        )
+
+    return [at_node(split, node) for split in splits for node in nodes]
+
+
+def local_contrast(inputs: Tensor, graph: Graph) -> Tensor:
+    r"""How much a signal differs from its shift, relative to the largest such difference nearby.
+
+    .. math:: d = x - S x, \qquad y_i = d_i / \max_{j \in N_i \cup \{i\}} |d_j|
+
+    A signal that has been shifted often is nearly an eigenvector of S with eigenvalue 1, and what tells its origin is
+    tiny beside it. The difference removes the large part, the division brings what is left to the size of 1, wherever
+    the signal stands. It takes two exchanges. Where all differences vanish, the result is 0.
+
+    Args:
+        inputs: ``(M, N, F)``.
+        graph: the shift operator S, of spectral norm 1.
+
+    Example:
+        >>> import torch
+        >>> from graphact import Graph
+        >>> pair = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+        >>> local_contrast(torch.tensor([[[3.0], [1.0]]]), pair)
+        tensor([[[ 1.],
+                 [-1.]]])
+    """
+    exact, signal = graph.to(dtype=torch.float64), inputs.double()
+    difference = signal - functional.shift(signal, exact)
+    size = functional.neighborhood_max(difference.abs(), exact, closed=True)
+    return torch.where(size > 0, difference / size, 0.0).to(inputs.dtype)

@@ -1,0 +1,132 @@
+"""Progress on the screen: live bars with the time left in a terminal (by rich), plain lines elsewhere."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+DownloadProgress = Callable[[str, int, int | None], None]
+
+
+class EpochProgress(Protocol):
+    """Called after every epoch."""
+
+    def __call__(self, epoch: int, epochs: int, loss: float) -> None:
+        """After ``epoch`` of ``epochs`` epochs, with the mean training loss of the last one."""
+
+
+def live_bars(count: "ProgressColumn | None" = None, **options: Any) -> "Progress":
+    """Bars with description, count, time left and a note; every task has a field ``note``."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    title, note = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
+    time_left = TimeRemainingColumn(), TextColumn("left")
+    return Progress(title, BarColumn(), count or MofNCompleteColumn(), *time_left, note, **options)
+
+
+@contextmanager
+def progress_bar(epochs: int) -> Iterator[EpochProgress]:
+    """Show a bar while the context lasts; yields what the training loop calls after every epoch."""
+    with live_bars() as bars:
+        task = bars.add_task("epoch", total=epochs, note="")
+
+        def watch(epoch: int, epochs: int, loss: float) -> None:
+            bars.update(task, completed=epoch, total=epochs, note=f"loss {loss:.4g}")
+
+        yield watch
+
+
+@contextmanager
+def download_bar() -> Iterator[DownloadProgress | None]:
+    """Show downloads while the context lasts, on standard error and only in a terminal; yields what they call."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import DownloadColumn
+
+    with live_bars(DownloadColumn(), console=Console(stderr=True)) as bars:
+        tasks: dict[str, Any] = {}
+
+        def watch(url: str, done: int, total: int | None) -> None:
+            if url not in tasks:
+                tasks[url] = bars.add_task(f"downloading {url.rsplit('/', 1)[-1]}", note="")
+            bars.update(tasks[url], completed=done, total=total)
+
+        yield watch
+
+
+def show_progress(url: str, done: int, total: int | None) -> None:
+    """Draw the state of a download on one line of standard error, without rich."""
+    name = url.rsplit("/", 1)[-1]
+    share = f"{100 * done / total:3.0f} % of {total / 1e6:.1f} MB" if total else f"{done / 1e6:.1f} MB"
+    sys.stderr.write(f"\rdownloading {name}: {share}" + ("\n" if done == total else ""))
+    sys.stderr.flush()
+
+
+class JobWatcher:
+    """Called while the cells of an experiment are trained. This one shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to clean up."""
+
+    def plan(self, cells: int, finished: int) -> None:
+        """Before anything runs: how many cells there are, and how many are finished already."""
+
+    def start(self, title: str, epochs: int) -> None:
+        """A cell begins."""
+
+    def epoch(self, epoch: int) -> None:
+        """An epoch of the cell is over."""
+
+    def finish(self, title: str, summary: str) -> None:
+        """A cell is over, with this result."""
+
+
+class JobProgress(JobWatcher):
+    """A line a cell; in a terminal also bars: all cells with the time left, and the epochs of the running one."""
+
+    def __init__(self) -> None:
+        self.bars = live_bars(transient=True, disable=not sys.stdout.isatty())
+        self.all, self.current = (self.bars.add_task(name, total=None, note="") for name in ("cells", "epochs"))
+        self.cells = self.done = self.epochs = 0
+        self.begun = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bars.stop()
+
+    def plan(self, cells: int, finished: int) -> None:
+        """See :class:`JobWatcher`."""
+        self.cells, self.done = cells, finished
+        self.log(f"{cells} cells, {finished} of them finished already" if finished else f"{cells} cells")
+        self.bars.reset(self.all, total=cells, completed=finished)
+
+    def start(self, title: str, epochs: int) -> None:
+        """See :class:`JobWatcher`."""
+        self.epochs = epochs
+        self.bars.reset(self.current, description=title, total=epochs)
+
+    def epoch(self, epoch: int) -> None:
+        """See :class:`JobWatcher`."""
+        self.bars.update(self.current, completed=epoch)
+        self.bars.update(self.all, completed=self.done + epoch / self.epochs)
+
+    def finish(self, title: str, summary: str) -> None:
+        """See :class:`JobWatcher`."""
+        self.done += 1
+        self.log(f"[{self.done}/{self.cells}] {title}: {summary} ({time.monotonic() - self.begun:.0f} s so far)")
+
+    def log(self, line: str) -> None:
+        """Print above the bars, at once, also into a pipe."""
+        self.bars.console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,67 @@
+"""Trained networks on graphs that lost links."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphact.data import metric_of
+from graphact.experiments.consensus.experiment import EXPERIMENT
+from graphact.experiments.consensus.link_loss import lossy_metric
+from graphact.experiments.consensus.task import by_centrality
+from graphact.experiments.protocol import jobs_of, seed_of
+from graphact.experiments.runner import make_models
+from graphact.training import Fleet
+
+
+@pytest.mark.parametrize("preparation", ["none", "by-centrality"])
+def test_nodes_prepare_their_signals_with_the_links_that_are_left(preparation):
+    protocol = replace(EXPERIMENT.find_protocol("smoke", "best"), preparation=preparation, loss_realizations=1)
+    job = next(job for job in jobs_of(protocol, 3) if job.method == "max-ga")
+    plain = EXPERIMENT.make_tasks(protocol, {}, 3, None)
+    tasks = EXPERIMENT.prepare_tasks(protocol, {}, plain, 3, None)
+    models = make_models(job, tasks)
+    found = lossy_metric(Fleet(models, tasks), plain, 0.15, job)
+    generator = torch.Generator().manual_seed(seed_of("loss", 3, 0, 0, 0.15))
+    thin = plain[0].graph.drop_edges(0.15, generator=generator)
+    for model, task, metric in zip(models, plain, found, strict=True):
+        signals = task.inputs if preparation == "none" else by_centrality(task.inputs, thin)
+        with torch.no_grad():
+            answers = model(signals[task.test], thin)
+        assert metric == pytest.approx(metric_of("rmse", answers, task.targets[task.test]).item(), rel=1e-4)
+
+
+def test_without_loss_nothing_changes():
+    protocol = replace(EXPERIMENT.find_protocol("smoke", "best"), loss_realizations=1)
+    job = jobs_of(protocol, 0)[0]
+    plain = EXPERIMENT.make_tasks(protocol, {}, 0, None)
+    tasks = EXPERIMENT.prepare_tasks(protocol, {}, plain, 0, None)
+    fleet = Fleet(make_models(job, tasks), tasks)
+    assert lossy_metric(fleet, plain, 0.0, job) == pytest.approx(fleet.metric("test").tolist(), rel=1e-4)
+
+
+def test_loss_is_drawn_anew_for_every_graph_and_realization_and_averaged():
+    protocol = replace(
+        EXPERIMENT.find_protocol("smoke", "best"), preparation="none", graphs=2, splits=2, loss_realizations=3
+    )
+    job = jobs_of(protocol, 0)[0]
+    plain = EXPERIMENT.make_tasks(protocol, {}, 0, None)
+    models = make_models(job, plain)
+    found = lossy_metric(Fleet(models, plain), plain, 0.15, job)
+    graphs = list({id(task.graph): task.graph for task in plain}.values())
+    assert len(graphs) == 2
+    thinned = {
+        (number, realization): graph.drop_edges(
+            0.15, generator=torch.Generator().manual_seed(seed_of("loss", 0, number, realization, 0.15))
+        )
+        for number, graph in enumerate(graphs)
+        for realization in range(3)
+    }
+    for model, task, value in zip(models, plain, found, strict=True):
+        number = next(number for number, graph in enumerate(graphs) if graph is task.graph)
+        errors = []
+        for realization in range(3):
+            answers = model(task.inputs[task.test], thinned[number, realization])
+            errors.append(metric_of(task.metric, task.read(answers), task.targets[task.test]).item())
+        assert len(set(errors)) == 3
+        assert value == pytest.approx(sum(errors) / 3, rel=1e-4)

@@ -1,0 +1,63 @@
+"""All experiments by name, as descriptions."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphact import nn
+from graphact.cli import make_parser
+from graphact.experiments.protocol import ACTIVATIONS, METHODS, jobs_of, key_of_baselines
+from graphact.experiments.registry import EXPERIMENTS, find_experiment, find_protocol
+from graphact.experiments.store import Store
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+WITHOUT_TORCH = """
+import sys
+from graphact.commands import data, listing, report, run
+from graphact.experiments.protocol import jobs_of
+from graphact.experiments.registry import EXPERIMENTS, find_experiment
+for name in EXPERIMENTS:
+    assert all(jobs_of(protocol, 0) for protocol in find_experiment(name).protocols)
+assert not {"torch", "numpy", "scipy", "rich", "pooch"} & set(sys.modules)
+"""
+
+
+def test_descriptions_need_no_torch():
+    result = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_methods_are_the_activations_of_the_library_and_the_linear_filter():
+    assert tuple(nn.ACTIVATIONS) == ACTIVATIONS
+    assert (*ACTIVATIONS, "fir") == METHODS
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_knows_its_name_and_metric(name):
+    experiment = find_experiment(name)
+    assert experiment.name == name
+    assert {protocol.experiment for protocol in experiment.protocols} == {name}
+    assert experiment.metric == ("accuracy" if name == "source-localization" else "rmse")
+    assert (experiment.overlap is None) == (experiment.dataset is None)
+
+
+@pytest.mark.parametrize("name", ["source-localization", "consensus"])
+def test_tasks_have_the_name_and_metric_of_their_experiment(name):
+    experiment, protocol = find_experiment(name), find_protocol(name, "smoke")
+    for task in experiment.make_tasks(protocol, protocol.conditions[0], 0, None):
+        assert (task.name, task.metric) == (name, experiment.metric)
+
+
+@pytest.mark.parametrize("folder", sorted(path.parent.name for path in RESULTS.glob("*/rows")))
+def test_published_results_are_continued_not_repeated(folder):
+    """File names hold a fingerprint of all settings: results of earlier versions stay valid."""
+    store = Store(RESULTS / folder)
+    (command,) = store.commands()
+    options = make_parser().parse_args(command.split()[1:])
+    protocol = find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation))
+    jobs = jobs_of(protocol, options.seed)
+    keys = {job.key for job in jobs} | {key_of_baselines(protocol, job.condition, options.seed) for job in jobs}
+    assert {file.name.split(".")[0] for file in (store.directory / "rows").iterdir()} == keys
