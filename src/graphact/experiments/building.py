@@ -69,13 +69,13 @@ def make_model(cell: Cell, in_features: int, out_features: int) -> GraphModule:
     later = cell.order if protocol.later_order is None else protocol.later_order
     order = [cell.order, *[later] * (protocol.layers - 1)]
     if cell.method == "fir":
-        return FIR(features, order, out_features, bias=protocol.bias)
+        return FIR(features, order=order, out_features=out_features, bias=protocol.bias)
     return GCNN(
         features,
-        order,
-        cell.method,
-        cell.hops or 1,
-        out_features,
+        order=order,
+        activation=cell.method,
+        hops=cell.hops or 1,
+        out_features=out_features,
         bias=protocol.bias,
         per_feature=protocol.per_feature,
     )
