@@ -28,7 +28,11 @@ LOSSES = (0.025, 0.05, 0.075, 0.1, 0.125, 0.15)
 def train(name, task, options):
     torch.manual_seed(0)
     features = [1, options.features, options.features]
-    model = (FIR(features, options.order) if name == "fir" else GCNN(features, options.order, name, 1)).double()
+    model = (
+        FIR(features, order=options.order)
+        if name == "fir"
+        else GCNN(features, order=options.order, activation=name, hops=1)
+    ).double()
     fit(model, task, TrainingSettings(epochs=options.epochs, learning_rate=0.005))
     return model
 

@@ -4,15 +4,18 @@ import argparse
 import importlib
 import pkgutil
 import resource
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from graphact import commands
-from graphact.cli import COMMANDS
+from graphact.cli import COMMANDS, main
 from graphact.commands.agents import SUBCOMMANDS
 
+FINISHED = Path(__file__).parent / "compatibility" / "fixtures" / "runs" / "finished"
 HEAVY = {"torch", "numpy", "scipy", "pandas", "matplotlib", "numba", "triton", "rich", "jinja2", "safetensors"}
 CODE = f"""
 import sys
@@ -37,6 +40,23 @@ def test_answers_without_heavy_modules(words):
     result = subprocess.run([sys.executable, "-c", CODE, *words.split()], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert result.stdout
+
+
+def test_a_missing_package_is_one_line(monkeypatch, capsys, tmp_path):
+    shutil.copytree(FINISHED, tmp_path / "run")
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["report", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert "matplotlib" in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_a_missing_module_of_graphact_is_a_bug(monkeypatch):
+    monkeypatch.setitem(sys.modules, "graphact.commands.bench", None)
+    with pytest.raises(ModuleNotFoundError):
+        main(["bench", "graph.npz"])
 
 
 def seconds_of_cpu(*words):

@@ -15,7 +15,7 @@ MODELS = {
     "gcnn": lambda: nn.GCNN([1, 4, 3], order=[2, 1], activation="kernel-ga", hops=2, learn_gamma=True, bias=True),
     "gcnn-shared": lambda: nn.GCNN([1, 4], activation="median-ga", per_feature=False, out_features=None, closed=True),
     "fir": lambda: nn.FIR([1, 4], order=3, readout_bias=False),
-    "filter": lambda: nn.GraphFilter(1, 2, 3, bias=True),
+    "filter": lambda: nn.GraphFilter(1, 2, order=3, bias=True),
     "max-l": lambda: nn.LocalizedMax(hops=2),
     "kernel": lambda: nn.GraphAdaptiveKernel(gamma=0.3),
     "min": lambda: nn.GraphAdaptive("min", hops=2, features=1),

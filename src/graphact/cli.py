@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read the output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("graphact"):
+            raise  # no package that a user could install
         sys.stderr.write(f"graphact: {error}\n")
         return 2
 

@@ -16,7 +16,10 @@ from graphact.cli import main
 @pytest.fixture
 def files(tmp_path):
     """A model and a graph on disk."""
-    graphact.save(nn.GCNN([1, 4, 4], 2, "max-ga", 2, 3).double(), tmp_path / "model.safetensors")
+    graphact.save(
+        nn.GCNN([1, 4, 4], order=2, activation="max-ga", hops=2, out_features=3).double(),
+        tmp_path / "model.safetensors",
+    )
     GRAPHS["random"]().save(tmp_path / "graph.npz")
     return str(tmp_path / "model.safetensors"), str(tmp_path / "graph.npz")
 

@@ -20,7 +20,7 @@ from graphact.cli import main
 
 
 def gcnn():
-    return nn.GCNN([2, 4, 3], [2, 1], "max-ga", 2, 2).double()
+    return nn.GCNN([2, 4, 3], order=[2, 1], activation="max-ga", hops=2, out_features=2).double()
 
 
 def split(tmp_path, graph, model):
@@ -56,7 +56,7 @@ def test_a_line_of_three_on_zenoh(tmp_path):
 
 
 def test_a_lonely_node_takes_signals_from_a_sensor_until_it_is_told_to_stop(tmp_path):
-    (folder,) = split(tmp_path, GRAPHS["one node"](), nn.GCNN([1, 1], 1, "relu").double())
+    (folder,) = split(tmp_path, GRAPHS["one node"](), nn.GCNN([1, 1], order=1, activation="relu").double())
     options = ["--sensor", f"{sys.executable} -c print(7.5)", "--period", "1.5", "--lead", "1.4"]
     process = start(folder, "--transport", "udp", *options)
     assert json.loads(process.stdout.readline())["event"] == "ready"
@@ -75,7 +75,7 @@ def test_a_lonely_node_takes_signals_from_a_sensor_until_it_is_told_to_stop(tmp_
 
 
 def test_bad_lines_are_skipped_and_a_restarted_node_goes_on(tmp_path):
-    (folder,) = split(tmp_path, GRAPHS["one node"](), nn.GCNN([2, 1], 1, "relu").double())
+    (folder,) = split(tmp_path, GRAPHS["one node"](), nn.GCNN([2, 1], order=1, activation="relu").double())
     reasons, runs = [], []
     for _ in range(2):
         process = start(folder, "--transport", "udp", "--period", "0.3", "--slot", "0.1")
@@ -93,7 +93,7 @@ def test_bad_lines_are_skipped_and_a_restarted_node_goes_on(tmp_path):
 
 
 def test_files_of_json_lines_repeat_if_asked(tmp_path):
-    (folder,) = split(tmp_path, GRAPHS["one node"](), nn.GCNN([1, 1], 1, "relu").double())
+    (folder,) = split(tmp_path, GRAPHS["one node"](), nn.GCNN([1, 1], order=1, activation="relu").double())
     (tmp_path / "x.jsonl").write_text("1.5\n[2.5]\n")
     file = ["--transport", "udp", "--signals", str(tmp_path / "x.jsonl"), "--period", "0"]
     printed = start(folder, *file, "--repeat", "--runs", "5").communicate(timeout=20)[0].splitlines()
@@ -104,7 +104,7 @@ def test_files_of_json_lines_repeat_if_asked(tmp_path):
 
 
 def test_an_agent_imports_no_torch(tmp_path):
-    (folder,) = split(tmp_path, GRAPHS["one node"](), nn.GCNN([1, 1], 1, "relu").double())
+    (folder,) = split(tmp_path, GRAPHS["one node"](), nn.GCNN([1, 1], order=1, activation="relu").double())
     np.save(tmp_path / "x.npy", np.ones((1, 1)))
     for transport in ("udp", "zenoh"):
         (folder / "log.jsonl").unlink(missing_ok=True)

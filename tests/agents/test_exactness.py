@@ -11,7 +11,7 @@ from graphact.agents.messages import datagram_bytes
 
 TOLERANCE = 1e-12
 BARE = {
-    "filter": lambda: nn.GraphFilter(2, 3, 2, bias=True),
+    "filter": lambda: nn.GraphFilter(2, 3, order=2, bias=True),
     "min": lambda: nn.GraphAdaptive("min", hops=2, features=2),
     "kernel": lambda: nn.GraphAdaptiveKernel(hops=3, gamma=0.7, learn_gamma=True),
     "max-l": lambda: nn.LocalizedMax(closed=True),
@@ -23,7 +23,7 @@ BARE = {
 def gcnn(name, **options):
     """Two layers; graph-adaptive activations look two hops far."""
     hops = 2 if name.endswith("-ga") else 1
-    return nn.GCNN([2, 4, 3], [2, 1], name, hops, 2, gamma=0.8, **options).double()
+    return nn.GCNN([2, 4, 3], order=[2, 1], activation=name, hops=hops, out_features=2, gamma=0.8, **options).double()
 
 
 def check(model, graph, x):

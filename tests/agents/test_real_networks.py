@@ -66,7 +66,7 @@ def models(tmp_path_factory):
     made = {}
     for name in nn.ACTIVATIONS:
         hops = 2 if name.endswith("-ga") else 1
-        model = nn.GCNN([2, 4, 3], [2, 1], name, hops, 2, gamma=0.8).double()
+        model = nn.GCNN([2, 4, 3], order=[2, 1], activation=name, hops=hops, out_features=2, gamma=0.8).double()
         graphact.save(model, folder / f"{name}.safetensors")
         made[str(folder / f"{name}.safetensors")] = model
     return made

@@ -100,13 +100,22 @@ def random_module(rng, kind):
     outputs = [None, 1, 3][rng.integers(3)]
     bias = bool(rng.random() < 0.5)
     if kind == "filter":
-        return GraphFilter(features[0], features[1], orders[0], bias), features[0]
+        return GraphFilter(features[0], features[1], order=orders[0], bias=bias), features[0]
     if kind == "fir":
-        return FIR(features, orders, outputs, bias=bias), features[0]
+        return FIR(features, order=orders, out_features=outputs, bias=bias), features[0]
     name = ["relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga"][rng.integers(6)]
     options = dict(closed=closed, gamma=float(10 ** rng.uniform(-1, 1)), learn_gamma=bool(rng.random() < 0.5))
     per_feature = bool(rng.random() < 0.5)
-    return GCNN(features, orders, name, hops, outputs, bias=bias, per_feature=per_feature, **options), features[0]
+    return GCNN(
+        features,
+        order=orders,
+        activation=name,
+        hops=hops,
+        out_features=outputs,
+        bias=bias,
+        per_feature=per_feature,
+        **options,
+    ), features[0]
 
 
 def random_chain(rng):
@@ -134,10 +143,16 @@ def random_activation(rng, hops, features, closed):
     if name == "relu":
         return ReLU()
     if name == "kernel-ga":
-        return GraphAdaptiveKernel(hops, features, closed, float(10 ** rng.uniform(-1, 1)), bool(rng.random() < 0.5))
+        return GraphAdaptiveKernel(
+            hops=hops,
+            features=features,
+            closed=closed,
+            gamma=float(10 ** rng.uniform(-1, 1)),
+            learn_gamma=bool(rng.random() < 0.5),
+        )
     if name.endswith("-l"):
         return {"max-l": LocalizedMax, "median-l": LocalizedMedian}[name](hops, features, closed)
-    return GraphAdaptive(name.removesuffix("-ga"), hops, features, closed)
+    return GraphAdaptive(name.removesuffix("-ga"), hops=hops, features=features, closed=closed)
 
 
 def shake(module, rng):

@@ -20,7 +20,7 @@ def files(tmp_path):
     graph.save(tmp_path / "graph.npz")
     graphact.save(GCNN([1, 2, 2], order=1, activation="max-ga", out_features=3), tmp_path / "classifier.safetensors")
     graphact.save(GCNN([1, 2], order=1, activation="kernel-ga"), tmp_path / "regressor.safetensors")
-    graphact.save(GraphAdaptiveMax(2), tmp_path / "activation.safetensors")
+    graphact.save(GraphAdaptiveMax(hops=2), tmp_path / "activation.safetensors")
     np.save(tmp_path / "signals.npy", np.random.default_rng(0).normal(size=(9, 7)))
     return tmp_path
 

@@ -42,8 +42,8 @@ def test_no_step_of_training_exceeds_the_limit(name):
 
 
 KINDS = {
-    "max": lambda: GraphAdaptiveMax(2, features=3),
-    "kernel": lambda: GraphAdaptiveKernel(1, gamma=0.3, learn_gamma=True),
+    "max": lambda: GraphAdaptiveMax(hops=2, features=3),
+    "kernel": lambda: GraphAdaptiveKernel(hops=1, gamma=0.3, learn_gamma=True),
     "filter": lambda: GraphFilter(1, 2, order=2),
     "fir": lambda: FIR([1, 2], order=1, out_features=None),
     "relu network": lambda: GCNN([1, 2], activation="relu", out_features=None),
@@ -102,4 +102,4 @@ def test_mistakes():
     with pytest.raises(TypeError, match="must have coefficients to rescale, got ReLU"):
         lipschitz_constrained(ReLU(), GRAPH, 1.0)
     with pytest.raises(ValueError, match="limit must be a finite number above 0, got 0"):
-        lipschitz_constrained(GraphFilter(1, 1, 1), GRAPH, 0)
+        lipschitz_constrained(GraphFilter(1, 1, order=1), GRAPH, 0)

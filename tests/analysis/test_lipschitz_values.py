@@ -29,10 +29,10 @@ def set_parameters(module, **values):
     [
         (ReLU(), [1.0, 1.0, 1.0]),
         # an end hears the middle, whose row of S is (1, 0, 1); the middle hears the ends, whose row is (0, 1, 0)
-        (set_parameters(GraphAdaptive("max", 1), beta=-2.0, weights=[0.5]), [2.0, 1.5, 2.0]),
-        (set_parameters(GraphAdaptive("max", 1), beta=2.0, weights=[0.5]), [3.0, 2.5, 3.0]),
-        (set_parameters(GraphAdaptive("median", 2), beta=1.0, weights=[0.0, 1.0]), [3.0, 3.0, 3.0]),
-        (set_parameters(LocalizedMax(1), beta=1.0, weights=[-3.0]), [4.0, 4.0, 4.0]),
+        (set_parameters(GraphAdaptive("max", hops=1), beta=-2.0, weights=[0.5]), [2.0, 1.5, 2.0]),
+        (set_parameters(GraphAdaptive("max", hops=1), beta=2.0, weights=[0.5]), [3.0, 2.5, 3.0]),
+        (set_parameters(GraphAdaptive("median", hops=2), beta=1.0, weights=[0.0, 1.0]), [3.0, 3.0, 3.0]),
+        (set_parameters(LocalizedMax(hops=1), beta=1.0, weights=[-3.0]), [4.0, 4.0, 4.0]),
     ],
     ids=["relu", "max, signs cancel", "max", "median, two hops", "localized max"],
 )
@@ -44,18 +44,24 @@ def test_literal_activations(module, per_node):
 
 
 def test_the_paper_constant():
-    module = set_parameters(GraphAdaptive("max", 2, features=2), beta=-1.5, weights=[[0.5, -0.2], [0.1, 0.3]])
+    module = set_parameters(GraphAdaptive("max", hops=2, features=2), beta=-1.5, weights=[[0.5, -0.2], [0.1, 0.3]])
     bound = lipschitz_bound(module, PATH)
     assert bound.paper == pytest.approx(1.5 + 2 * 0.5 * 2.0)  # the norms of S and of its square are 2
     assert bound.value <= bound.paper
-    for other in (GraphAdaptive("median", 2), GraphAdaptiveKernel(), LocalizedMax(), ReLU(), GraphFilter(1, 1, 1)):
+    for other in (
+        GraphAdaptive("median", hops=2),
+        GraphAdaptiveKernel(),
+        LocalizedMax(),
+        ReLU(),
+        GraphFilter(1, 1, order=1),
+    ):
         assert lipschitz_bound(other, PATH).paper is None
 
 
 def test_kernel_slope():
     """One pair of nodes: the derivative of exp(-d^2 / 2 gamma^2) by both values, at its steepest."""
     pair = Graph.from_dense(torch.tensor([[1.0, 0.5], [0.5, 1.0]], dtype=torch.float64))
-    module = set_parameters(GraphAdaptiveKernel(1, gamma=0.4), beta=0.0, weights=[2.0])
+    module = set_parameters(GraphAdaptiveKernel(hops=1, gamma=0.4), beta=0.0, weights=[2.0])
     expected = 2.0 * math.exp(-0.5) / 0.4 * 1.0  # rows of S differ by (0.5, -0.5)
     assert lipschitz_bound(module, pair).value == pytest.approx(expected)
 
@@ -92,7 +98,7 @@ def test_one_hop_is_the_largest_over_all_choices(seed, op):
     rng = np.random.default_rng(seed)
     beta, weight = rng.normal(size=2)
     closed = bool(seed % 2)
-    module = set_parameters(GraphAdaptive(op, 1, closed=closed), beta=beta, weights=[weight])
+    module = set_parameters(GraphAdaptive(op, hops=1, closed=closed), beta=beta, weights=[weight])
     unit = np.eye(len(case.matrix))
     expected = []
     for i in range(len(unit)):

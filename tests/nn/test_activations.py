@@ -59,7 +59,7 @@ def test_learned_gamma():
 
 
 def test_repr_shows_the_settings():
-    assert repr(nn.GraphFilter(1, 2, 3)) == "GraphFilter(in_features=1, out_features=2, order=3, bias=False)"
+    assert repr(nn.GraphFilter(1, 2, order=3)) == "GraphFilter(in_features=1, out_features=2, order=3, bias=False)"
     assert repr(nn.GraphAdaptiveKernel(hops=2)) == (
         "GraphAdaptiveKernel(hops=2, features=None, closed=False, gamma=0.1, learn_gamma=False)"
     )
@@ -73,7 +73,7 @@ def test_repr_shows_the_settings():
         (lambda: nn.LocalizedMedian(features=0), ValueError, "features must be at least 1, got 0"),
         (lambda: nn.GraphAdaptiveKernel(gamma=-1.0), ValueError, "gamma must be a finite number above 0, got -1.0"),
         (lambda: nn.GraphAdaptive("mean"), ValueError, "op must be one of .* got 'mean'"),
-        (lambda: nn.GraphFilter(1, 1, -1), ValueError, "order must be at least 0, got -1"),
+        (lambda: nn.GraphFilter(1, 1, order=-1), ValueError, "order must be at least 0, got -1"),
         (lambda: nn.make_activation("elu"), ValueError, "activation must be one of .* got 'elu'"),
     ],
 )

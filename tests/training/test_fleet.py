@@ -89,7 +89,7 @@ def test_several_input_features_with_decay_and_schedule(activation):
         for task in tasks
     ]
     torch.manual_seed(4)
-    models = [GCNN([3, 4, 2], [3, 1], activation, bias=True, gamma=0.5).double() for _ in tasks]
+    models = [GCNN([3, 4, 2], order=[3, 1], activation=activation, bias=True, gamma=0.5).double() for _ in tasks]
     alone = [copy.deepcopy(model) for model in models]
     options = {"schedule": "cosine", "weight_decay": 0.3}
     together = histories(Fleet(models, tasks), **options)

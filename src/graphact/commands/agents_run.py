@@ -67,20 +67,17 @@ def run(options: argparse.Namespace) -> int:
     from graphact.agents.transports.zenoh import Tls
 
     timing, deployment = Timing(slot=options.slot), Deployment.load(options.folder)
-    try:
-        serve(
-            options.folder,
-            deployment,
-            make_signals(options, deployment),
-            make_schedule(options, deployment),
-            transport=options.transport,
-            timing=timing,
-            tls=Tls.of_folder(options.folder / "tls") if options.tls else None,
-            durable=options.durable,
-            runs=options.runs,
-        )
-    except ModuleNotFoundError as error:
-        raise ValueError(error) from error
+    serve(
+        options.folder,
+        deployment,
+        make_signals(options, deployment),
+        make_schedule(options, deployment),
+        transport=options.transport,
+        timing=timing,
+        tls=Tls.of_folder(options.folder / "tls") if options.tls else None,
+        durable=options.durable,
+        runs=options.runs,
+    )
     return 0
 
 

@@ -114,9 +114,10 @@ def make_model(job: TrainingJob, in_features: int, out_features: int) -> GraphMo
     later = job.order if protocol.later_order is None else protocol.later_order
     order = [job.order, *[later] * (protocol.layers - 1)]
     if job.method == "fir":
-        return FIR(features, order, out_features, bias=protocol.bias)
+        return FIR(features, order=order, out_features=out_features, bias=protocol.bias)
     options = {"bias": protocol.bias, "per_feature": protocol.per_feature}
-    return GCNN(features, order, job.method, job.hops or 1, out_features, **options)
+    hops = job.hops or 1
+    return GCNN(features, order=order, activation=job.method, hops=hops, out_features=out_features, **options)
 
 
 def run_job(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_integer, check_positive
+from graphact._deprecation import keyword_only_after
 from graphact.graph.protocol import GraphLike
 from graphact.layers import HopMixture as HopMixtureLayer
 from graphact.layers import Layer, Pointwise, Reads
@@ -36,8 +37,9 @@ class HopMixture(GraphModule):
     ``learn_gamma=True`` trained through its logarithm, so that it stays above 0.
 
     Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all. Give
+            it by keyword: until version 0.3 a first positional argument means ``hops``, as in 0.1, and warns.
         hops: number K of terms, k = 1..K.
-        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
         closed: count a node among its neighbours.
         options: for each parameter of the operation its value, and ``learn_NAME`` to train it.
 
@@ -54,8 +56,9 @@ class HopMixture(GraphModule):
         if isinstance(vars(cls).get("operation"), Operation):
             register_operation(cls.operation)
 
+    @keyword_only_after(0, "hops", "features", "closed")
     def __init__(
-        self, hops: int = 1, features: int | None = None, closed: bool = False, **options: float | bool
+        self, features: int | None = None, *, hops: int = 1, closed: bool = False, **options: float | bool
     ) -> None:
         super().__init__()
         self.hops = check_integer("hops", hops, minimum=1)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_companion, check_integer
+from graphact._deprecation import keyword_only_after
 from graphact.functional import graph_filter
 from graphact.graph.protocol import GraphLike
 from graphact.layers import Filter, Layer
@@ -30,7 +31,8 @@ class GraphFilter(GraphModule):
         out_features)``; ``bias``: ``(out_features,)``.
     """
 
-    def __init__(self, in_features: int, out_features: int, order: int, bias: bool = False) -> None:
+    @keyword_only_after(2, "order", "bias")
+    def __init__(self, in_features: int, out_features: int, *, order: int, bias: bool = False) -> None:
         super().__init__()
         self.in_features = check_integer("in_features", in_features, minimum=1)
         self.out_features = check_integer("out_features", out_features, minimum=1)

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from graphact._checks import check_integer, check_positive
+from graphact._deprecation import keyword_only_after
 from graphact.graph.protocol import GraphLike
 from graphact.layers import Layer
 from graphact.nn.base import GraphModule, describe, resolve_graph
@@ -50,14 +51,15 @@ class GCNN(GraphModule):
         torch.Size([32, 20, 4])
     """
 
+    @keyword_only_after(1, "order", "activation", "hops", "out_features")
     def __init__(
         self,
         features: Sequence[int],
+        *,
         order: int | Sequence[int] = 2,
         activation: Activation | Sequence[Activation] = "max-ga",
         hops: int = 1,
         out_features: int | None = 1,
-        *,
         bias: bool = False,
         readout_bias: bool = True,
         per_feature: bool = True,
@@ -131,12 +133,13 @@ class FIR(GraphModule):
         x: ``(..., N, features[0])``; result: ``(..., N, out_features)``.
     """
 
+    @keyword_only_after(1, "order", "out_features")
     def __init__(
         self,
         features: Sequence[int],
+        *,
         order: int | Sequence[int] = 2,
         out_features: int | None = 1,
-        *,
         bias: bool = False,
         readout_bias: bool = True,
     ) -> None:
@@ -171,7 +174,8 @@ def make_filters(features: Sequence[int], order: int | Sequence[int], bias: bool
     orders: list[Any] = list(order) if isinstance(order, (list, tuple)) else [order] * layers
     if len(orders) != layers:
         raise ValueError(f"order must be one number or one for each of the {layers} layers, got {orders!r}")
-    return [GraphFilter(*widths, k, bias) for widths, k in zip(itertools.pairwise(features), orders, strict=True)]
+    widths = itertools.pairwise(features)
+    return [GraphFilter(*pair, order=k, bias=bias) for pair, k in zip(widths, orders, strict=True)]
 
 
 def make_readout(in_features: int, out_features: int | None, bias: bool) -> nn.Module:

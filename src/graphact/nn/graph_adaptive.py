@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from graphact._deprecation import keyword_only_after
 from graphact.functional import graph_adaptive
 from graphact.nn.activation import HopMixture
 from graphact.operations import KERNEL, MAX, MEDIAN, Operation, as_operation
@@ -20,8 +21,8 @@ class GraphAdaptive(HopMixture):
         op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"``, an :class:`~graphact.operations.Operation`, or a function
             of ``(neighbors)`` or of ``(own, neighbors)`` as :func:`graphact.functional.neighborhood_apply` takes it;
             subclasses with an operation of their own have no such argument.
-        hops: number K of shifts.
         features: number F of features to give each its own weights; None shares them among all.
+        hops: number K of shifts.
         closed: count a node among its neighbours.
         options: parameters of the operation, such as ``gamma=0.5, learn_gamma=True`` of the kernel.
 
@@ -44,16 +45,18 @@ class GraphAdaptive(HopMixture):
         if "operation" in vars(cls) and "__init__" not in vars(cls):
             cls.__init__ = HopMixture.__init__  # type: ignore[method-assign, assignment]
 
+    @keyword_only_after(1, "hops", "features", "closed")
     def __init__(
         self,
         op: str | Operation | Callable[..., Tensor],
-        hops: int = 1,
         features: int | None = None,
+        *,
+        hops: int = 1,
         closed: bool = False,
         **options: float | bool,
     ) -> None:
         vars(self)["operation"] = as_operation(op)
-        super().__init__(hops, features, closed, **options)
+        super().__init__(features=features, hops=hops, closed=closed, **options)
 
     def config(self) -> dict[str, Any]:
         is_given = "operation" in vars(self)
@@ -76,8 +79,8 @@ class GraphAdaptiveKernel(GraphAdaptive):
     """Graph-adaptive Gaussian kernel activation.
 
     Args:
-        hops: number K of shifts.
         features: number F of features to give each its own weights; None shares them among all.
+        hops: number K of shifts.
         closed: accepted like everywhere; a node does not differ from itself, so it changes nothing.
         gamma: width of the Gaussian, above 0.
         learn_gamma: train gamma, through its logarithm, so that it stays above 0.
@@ -88,15 +91,17 @@ class GraphAdaptiveKernel(GraphAdaptive):
 
     operation = KERNEL
 
+    @keyword_only_after(0, "hops", "features", "closed", "gamma", "learn_gamma")
     def __init__(
         self,
-        hops: int = 1,
         features: int | None = None,
+        *,
+        hops: int = 1,
         closed: bool = False,
         gamma: float = 0.1,
         learn_gamma: bool = False,
     ) -> None:
-        HopMixture.__init__(self, hops, features, closed, gamma=gamma, learn_gamma=learn_gamma)
+        HopMixture.__init__(self, features=features, hops=hops, closed=closed, gamma=gamma, learn_gamma=learn_gamma)
 
     @property
     def gamma(self) -> float | Tensor:

@@ -16,7 +16,9 @@ from graphact.cli import main
 def files(tmp_path):
     """A model, a graph and samples on disk, as the command takes them."""
     graph = directed(8, 0.35, 0)
-    graphact.save(nn.GCNN([1, 2], 1, "max-ga", 1, 1).double(), tmp_path / "model.safetensors")
+    graphact.save(
+        nn.GCNN([1, 2], order=1, activation="max-ga", hops=1, out_features=1).double(), tmp_path / "model.safetensors"
+    )
     graph.save(tmp_path / "graph.npz")
     x = np.random.default_rng(0).normal(size=(12, graph.num_nodes, 1))
     np.save(tmp_path / "x.npy", x)

@@ -62,7 +62,7 @@ def check(model, graph, features=2, objective="mse", batch=5, x=None):
 
 def gcnn(name, **options):
     hops = 2 if name.endswith("-ga") else 1
-    return nn.GCNN([2, 4, 3], [2, 1], name, hops, 2, gamma=0.8, **options).double()
+    return nn.GCNN([2, 4, 3], order=[2, 1], activation=name, hops=hops, out_features=2, gamma=0.8, **options).double()
 
 
 @pytest.mark.parametrize("graph", ["directed", "directed with a diagonal", "disconnected", "one node"])
@@ -87,7 +87,7 @@ def test_every_objective(objective):
 def test_ties_go_to_the_lowest_number(activation, closed):
     """Sums of features that tie though the features differ, so that it matters who is given the gradient."""
     graph = GRAPHS["complete"]()
-    model = nn.GCNN([2, 2, 2], [0, 1], activation, 1, 1, closed=closed).double()
+    model = nn.GCNN([2, 2, 2], order=[0, 1], activation=activation, hops=1, out_features=1, closed=closed).double()
     torch.nn.init.ones_(model.filters[0].taps)
     x = np.random.default_rng(0).choice([0.0, 1.0, 2.0], size=(30, graph.num_nodes, 2))
     check(model, graph, batch=30, x=x)
@@ -96,7 +96,7 @@ def test_ties_go_to_the_lowest_number(activation, closed):
 @pytest.mark.parametrize(
     "model",
     [
-        lambda: nn.GraphFilter(2, 3, 2, bias=True),
+        lambda: nn.GraphFilter(2, 3, order=2, bias=True),
         lambda: nn.FIR([2, 3, 2], order=[3, 2], out_features=None, bias=True),
         lambda: nn.GraphAdaptive("min", hops=2, features=2),
         lambda: nn.GraphAdaptiveKernel(hops=3, gamma=0.7, learn_gamma=True),

@@ -21,7 +21,7 @@ STEPS = 40
 def test_molene_by_32_agents():
     task = denoising(dtype=torch.float64, download=False)
     x, targets = task.inputs[task.train].numpy(), task.targets[task.train].numpy()
-    model, learning = nn.GCNN([1, 4], 1, "max-ga").double(), Learning(rate=0.05, batch=32)
+    model, learning = nn.GCNN([1, 4], order=1, activation="max-ga").double(), Learning(rate=0.05, batch=32)
     trained, central = copy.deepcopy(model), copy.deepcopy(model)
     nodes = deploy(model, task.graph)
     training = simulate_training(nodes, x, targets, learning, steps=STEPS, faults=Faults(loss=0.05))

@@ -26,7 +26,7 @@ TOLERANCE = 1e-10
 
 
 def gcnn(activation="max-ga", **options):
-    return nn.GCNN([1, 3, 2], 1, activation, 1, 1, **options).double()
+    return nn.GCNN([1, 3, 2], order=1, activation=activation, hops=1, out_features=1, **options).double()
 
 
 def samples(graph, count=7, seed=0):
@@ -155,7 +155,7 @@ def test_long_vectors_and_many_signals_go_in_pieces(monkeypatch):
 
 
 def test_a_training_goes_on_where_it_stopped():
-    graph, model = GRAPHS["line"](), nn.GCNN([1, 2], 1, "max-l").double()
+    graph, model = GRAPHS["line"](), nn.GCNN([1, 2], order=1, activation="max-l").double()
     x, targets = samples(graph)
     nodes, learning = deploy(model, graph), Learning(rate=0.02, batch=3)
     faults = Faults(loss=0.1, duplicate=0.1)
@@ -169,7 +169,7 @@ def test_a_training_goes_on_where_it_stopped():
 
 def test_cross_entropy_at_one_node_in_single_precision():
     graph = GRAPHS["random"]()
-    model = nn.GCNN([1, 4], 2, "max-ga", 1, 2)
+    model = nn.GCNN([1, 4], order=2, activation="max-ga", hops=1, out_features=2)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, graph.num_nodes, 1)).astype(np.float32)
     targets = np.full((40, graph.num_nodes, 1), np.nan)

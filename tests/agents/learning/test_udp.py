@@ -31,7 +31,7 @@ def run_everywhere(nodes, transports, number, program, kind):
 
 def test_learning_over_udp():
     graph = directed(5, 0.5, 3)
-    model = nn.GCNN([1, 2, 2], 1, "median-ga").double()
+    model = nn.GCNN([1, 2, 2], order=1, activation="median-ga").double()
     deployments = deploy(model, graph)
     x, targets = np.random.default_rng(0).normal(size=(2, 6, graph.num_nodes, 1))
     learning = Learning("gradient-tracking", rate=0.02)
