@@ -23,7 +23,7 @@ from graphact.experiments.registry import find_experiment, find_protocol
 from graphact.experiments.runner import make_models
 from graphact.training import Fleet
 from graphact.training.memory import keep_freed_memory
-from graphact.training.single import OneModel, fit
+from graphact.training.single import SeparateModels, fit
 
 
 def check(models, tasks, device):
@@ -34,7 +34,7 @@ def check(models, tasks, device):
     together = fleet.losses(positions)
     for number in range(3):
         task = tasks[number].to(device, torch.float64)
-        alone = OneModel(copy.deepcopy(models[number]).to(device), task, number).losses(positions[:1])
+        alone = SeparateModels([copy.deepcopy(models[number]).to(device)], [task], [number]).losses(positions[:1])
         torch.testing.assert_close(together[number : number + 1], alone, rtol=0, atol=1e-9)
 
 

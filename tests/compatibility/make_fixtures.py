@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from graphact.experiments.presets import find_protocol
+from graphact.experiments.running import Quiet, run_protocol
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -21,8 +23,6 @@ from graphact.agents.addresses import free_addresses
 from graphact.agents.learning import FileStore, Learning, simulate_training
 from graphact.agents.processes import Processes
 from graphact.cli import main
-from graphact.experiments.presets import find_protocol
-from graphact.experiments.running import Quiet, run_protocol
 from graphact.experiments.store import Store
 from graphact.scaleout import PartitionedGraph, ScaleoutSettings, train
 from graphact.tasks import source_localization_tasks

@@ -12,7 +12,7 @@ from graphact.agents import deploy
 from graphact.analysis import certify, lipschitz_bound, lipschitz_constrained, topology_bound
 from graphact.layers import UnsupportedModelError
 from graphact.tasks import source_localization_tasks
-from graphact.training import Fleet
+from graphact.training import Fleet, TrainingSettings, fit
 
 
 class DoubledGCNN(nn.GCNN):
@@ -179,8 +179,27 @@ def test_a_constrained_model_is_bounded_as_it_computes_and_not_saved(tmp_path):
         graphact.save(model, tmp_path / "model.safetensors")
 
 
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_fleet_never_trains_another_model(change):
+def test_a_fleet_trains_a_changed_model_as_it_is(change):
+    """A description that would not be true is not used: the fleet ends where training alone does."""
+    settings = TrainingSettings(epochs=2, batch_size=300, learning_rate=0.01)
     tasks = source_localization_tasks(graphs=1, splits=1, nodes=2)
-    with pytest.raises(UnsupportedModelError):
-        Fleet([change(), change()], tasks)
+    models, alone = ([*map(make_seeded(change), range(2))] for _ in range(2))
+    fleet = Fleet(models, tasks)
+    assert fleet.way in ("vmap", "loop")
+    assert fleet.reason.startswith(CHANGES[change])
+    result = fleet.train(settings)
+    for number, (model, expected, task) in enumerate(zip(models, alone, tasks, strict=True)):
+        single = fit(expected, task, settings, seed=number)
+        assert result.test[number] == pytest.approx(single.test, rel=1e-6)
+        for ours, theirs in zip(model.parameters(), expected.parameters(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def make_seeded(make):
+    def made(seed):
+        torch.manual_seed(seed)
+        return make()
+
+    return made

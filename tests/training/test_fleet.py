@@ -11,7 +11,7 @@ from graphact.nn import ACTIVATIONS, FIR, GCNN
 from graphact.tasks import Task, consensus_tasks, source_localization_tasks
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact.training.loop import train
-from graphact.training.single import OneModel
+from graphact.training.single import SeparateModels
 
 SETTINGS = TrainingSettings(epochs=9, batch_size=150, learning_rate=0.01)
 
@@ -31,14 +31,19 @@ def make_models(count, **options):
     return [GCNN([1, 3, 2], **options).double() for _ in range(count)]
 
 
-def histories(trainee, **changes):
+def stacked(models, tasks, **options):
+    """What a fleet trains."""
+    return Fleet(models, tasks, **options, way="stacked").batch
+
+
+def histories(batch, **changes):
     """Loss of each model in every step."""
     seen = []
 
-    def make_step(trainee, optimizer):
+    def make_step(batch, optimizer):
         def step(positions):
             optimizer.zero_grad()
-            losses = trainee.losses(positions)
+            losses = batch.losses(positions)
             losses.sum().backward()
             optimizer.step()
             seen.append(losses.detach())
@@ -46,7 +51,7 @@ def histories(trainee, **changes):
 
         return step
 
-    train(trainee, dataclasses.replace(SETTINGS, epochs=13, **changes), make_step=make_step)
+    train(batch, dataclasses.replace(SETTINGS, epochs=13, **changes), make_step=make_step)
     return torch.stack(seen)
 
 
@@ -57,10 +62,10 @@ def test_losses_of_fleet_and_alone_agree_for_fifty_steps(name, per_feature):
     hops = 1 if name.endswith("-l") else 2
     models = make_models(4, activation=name, hops=hops, per_feature=per_feature, learn_gamma=True)
     alone = [copy.deepcopy(model) for model in models]
-    together = histories(Fleet(models, tasks, seeds=[5, 6, 7, 8]))
+    together = histories(stacked(models, tasks, seeds=[5, 6, 7, 8]))
     assert len(together) >= 50
     for number in range(4):
-        single = histories(OneModel(alone[number], tasks[number], seed=5 + number))
+        single = histories(SeparateModels([alone[number]], [tasks[number]], [5 + number]))
         torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
 
 
@@ -75,9 +80,9 @@ def test_regression_at_all_nodes_with_high_order(model):
         for _ in tasks
     ]
     alone = [copy.deepcopy(model) for model in models]
-    together = histories(Fleet(models, tasks))
+    together = histories(stacked(models, tasks))
     for number in range(2):
-        single = histories(OneModel(alone[number], tasks[number], seed=number))
+        single = histories(SeparateModels([alone[number]], [tasks[number]], [number]))
         torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
 
 
@@ -92,9 +97,9 @@ def test_several_input_features_with_decay_and_schedule(activation):
     models = [GCNN([3, 4, 2], order=[3, 1], activation=activation, bias=True, gamma=0.5).double() for _ in tasks]
     alone = [copy.deepcopy(model) for model in models]
     options = {"schedule": "cosine", "weight_decay": 0.3}
-    together = histories(Fleet(models, tasks), **options)
+    together = histories(stacked(models, tasks), **options)
     for number in range(2):
-        single = histories(OneModel(alone[number], tasks[number], seed=number), **options)
+        single = histories(SeparateModels([alone[number]], [tasks[number]], [number]), **options)
         torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
 
 
@@ -129,6 +134,11 @@ def tiny_task(graph, **changes):
         "details": {},
     }
     return Task(**{**options, **changes})
+
+
+def frozen(model):
+    model.filters[0].taps.requires_grad_(False)
+    return model
 
 
 @pytest.mark.parametrize("kind", ["directed", "laplacian", "large"])
@@ -197,9 +207,19 @@ def test_link_loss_evaluation_uses_the_other_graphs():
             "inputs of the tasks must have one shape",
         ),
         (
-            lambda: [GCNN([1, 2], activation="max-l", hops=2)],
-            lambda: [tiny_task(Graph.from_dense(torch.ones(3, 3)))],
-            "must have one hop, got hops=2",
+            lambda: [frozen(GCNN([1, 2])), GCNN([1, 2])],
+            lambda: [tiny_task(Graph.from_dense(torch.ones(3, 3)))] * 2,
+            r"one configuration, got filters.0.taps as untrained \(3, 1, 2\) in the first and as trained",
+        ),
+        (
+            lambda: [GCNN([1, 2])] * 2,
+            lambda: [tiny_task(Graph.from_dense(torch.ones(3, 3)))] * 2,
+            "models must not share parameters, got filters.0.taps in 0 and 1",
+        ),
+        (
+            lambda: [GCNN([1, 2], activation="max-ga"), GCNN([1, 2], activation="median-ga")],
+            lambda: [tiny_task(Graph.from_dense(torch.ones(3, 3)))] * 2,
+            "models must have one configuration",
         ),
     ],
 )

@@ -11,7 +11,7 @@ import torch
 from graphact.nn import GCNN
 from graphact.tasks import consensus_tasks, source_localization, source_localization_tasks
 from graphact.training import Fleet, TrainingSettings, fit
-from graphact.training.shuffling import epoch_order
+from graphact.training.randomness import epoch_order
 
 
 def test_every_order_is_a_permutation_and_all_differ():
@@ -31,16 +31,24 @@ def test_orders_are_uniform():
 
 
 class Scripted:
-    """A trainee whose validation metric follows a script, one column a model."""
+    """A batch of models whose validation metric follows a script, one column a model."""
 
     def __init__(self, script, higher_is_better=True):
         self.script, self.higher_is_better = iter(script), higher_is_better
-        self.parameters, self.biases = [torch.zeros(2, requires_grad=True)], []
+        self.parameters, self.spared = [torch.zeros(2, requires_grad=True)], []
         self.seeds, self.num_samples = torch.tensor([0, 1]), 4
         self.calls = 0
 
-    def losses(self, positions):
-        return self.parameters[0] * 1.0
+    def untrained(self):
+        return []
+
+    def begin_step(self, epoch, number):
+        pass
+
+    def backward(self, positions):
+        losses = self.parameters[0] * 1.0
+        losses.sum().backward()
+        return losses.detach()
 
     def validate(self):
         self.calls += 1
@@ -53,15 +61,15 @@ class Scripted:
 def run(script, patience=None, higher_is_better=True):
     from graphact.training.loop import train
 
-    trainee = Scripted(script, higher_is_better)
-    return trainee, train(trainee, TrainingSettings(epochs=len(script), batch_size=4, patience=patience))
+    batch = Scripted(script, higher_is_better)
+    return batch, train(batch, TrainingSettings(epochs=len(script), batch_size=4, patience=patience))
 
 
 def test_best_epoch_of_each_model_is_kept_and_the_first_among_equals():
     _, selection = run([(1.0, 5.0), (3.0, 4.0), (3.0, 6.0), (2.0, 6.0)])
     assert selection.epoch.tolist() == [2, 3]
     assert selection.metric.tolist() == [3.0, 6.0]
-    assert selection.parameters[0].tolist() == [2.0, 3.0]
+    assert selection.state[0].tolist() == [2.0, 3.0]
 
 
 def test_lower_is_better_for_errors_and_nan_never_wins():
@@ -72,9 +80,9 @@ def test_lower_is_better_for_errors_and_nan_never_wins():
 
 def test_patience_is_counted_for_each_model():
     script = [(1.0, 1.0), (0.0, 2.0), (0.0, 3.0), (9.0, 4.0), (9.0, 0.0), (9.0, 0.0), (9.0, 9.0), (9.0, 9.0)]
-    trainee, selection = run(script, patience=2)
+    batch, selection = run(script, patience=2)
     assert selection.epoch.tolist() == [1, 4]
-    assert trainee.calls == 7
+    assert batch.calls == 7
 
 
 def test_a_resumed_fleet_equals_an_undisturbed_one(tmp_path):

@@ -5,8 +5,9 @@ import sys
 from typing import Any
 
 from graphact.experiments.experiment import PRESETS
-from graphact.experiments.protocol import ACTIVATIONS, jobs_of
+from graphact.experiments.protocol import jobs_of
 from graphact.experiments.registry import EXPERIMENTS, find_experiment
+from graphact.registry import names
 
 
 def add_to(commands: Any) -> None:
@@ -29,6 +30,6 @@ def listing(options: argparse.Namespace) -> int:
                 models = cells * protocol.graphs * protocol.splits * protocol.nodes
                 counts = f"{cells:6d} {models:7d} {protocol.training.epochs:7d}"
                 lines.append(f"{name:21s} {preset:7s} {protocol.name:10s} {counts}")
-    lines.append(f"activations: {', '.join(ACTIVATIONS)}; fir is the linear baseline")
+    lines.append(f"activations: {', '.join(names())}; fir is the linear baseline")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0

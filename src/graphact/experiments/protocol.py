@@ -8,9 +8,10 @@ from typing import Any
 
 from graphact._checks import check_choice
 from graphact.experiments.preparation import OF_SIGNALS, PREPARATIONS
+from graphact.registry import BUILT_IN
 from graphact.training.settings import TrainingSettings
 
-ACTIVATIONS = ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga")  # those of graphact.nn, without torch
+ACTIVATIONS = tuple(BUILT_IN)
 METHODS = (*ACTIVATIONS, "fir")
 ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
 REPLICAS = ("graphs", "splits", "nodes")

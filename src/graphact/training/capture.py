@@ -5,21 +5,23 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from graphact.training.loop import Trainee, plain_step
+from graphact.training.loop import ModelBatch, plain_step
 
 WARM_UP_STEPS = 3
 
 
-def captured_step(trainee: Trainee, optimizer: torch.optim.Optimizer) -> Callable[[Tensor], Tensor]:
+def captured_step(batch: ModelBatch, optimizer: torch.optim.Optimizer) -> Callable[[Tensor], Tensor]:
     """The step of :func:`~graphact.training.loop.plain_step` as CUDA graphs, one for each batch size that occurs."""
-    plain = plain_step(trainee, optimizer)
+    plain = plain_step(batch, optimizer)
     recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+    warm_up_left = WARM_UP_STEPS
 
     def step(positions: Tensor) -> Tensor:
+        nonlocal warm_up_left
         size = positions.size(1)
         if size not in recorded:
-            if sum(seen) < WARM_UP_STEPS:
-                seen.append(1)
+            if warm_up_left > 0:
+                warm_up_left -= 1
                 return on_side_stream(plain, positions)
             recorded[size] = record(plain, positions)
         graph, static_positions, losses = recorded[size]
@@ -27,7 +29,6 @@ def captured_step(trainee: Trainee, optimizer: torch.optim.Optimizer) -> Callabl
         graph.replay()
         return losses.clone()
 
-    seen: list[int] = []
     return step
 
 

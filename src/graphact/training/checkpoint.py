@@ -1,4 +1,4 @@
-"""Half-finished training on disk: parameters, state of Adam, best parameters so far. One safetensors file, atomic.
+"""Half-finished training on disk: models, state of Adam, best models so far, in one file of :mod:`graphact.storage`.
 
 A checkpoint belongs to the models, samples, seeds and settings it was made with; only the number of epochs may grow, as
 long as the learning rate does not depend on it.
@@ -11,67 +11,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphact.files import write_atomically
+from graphact.storage import check_tensors, load_tensors, save_tensors
 from graphact.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from graphact.training.loop import Selection
+    from graphact.training.loop import ModelBatch, Selection
 
-ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")
-
-
-def write_checkpoint(
-    path: Path,
-    origin: str,
-    parameters: list[Tensor],
-    optimizer: torch.optim.Optimizer,
-    selection: "Selection",
-    epoch: int,
-    seconds: float,
-) -> None:
-    """Write everything that the next epoch depends on, and the seconds spent so far."""
-    from safetensors.torch import save
-
-    tensors = {
-        "epoch": torch.tensor(epoch),
-        "seconds": torch.tensor(seconds, dtype=torch.float64),
-        "selection.metric": selection.metric,
-        "selection.epoch": selection.epoch,
-    }
-    for number, (parameter, best) in enumerate(zip(parameters, selection.parameters, strict=True)):
-        tensors[f"{number}.value"] = parameter.detach()
-        tensors[f"{number}.best"] = best
-        for name in ADAM_STATE:
-            tensors[f"{number}.{name}"] = torch.as_tensor(optimizer.state[parameter][name])
-    on_cpu = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, save(on_cpu, metadata={"origin": origin}))
-
-
-def read_checkpoint(
-    path: Path,
-    origin: str,
-    epochs: int,
-    parameters: list[Tensor],
-    optimizer: torch.optim.Optimizer,
-    selection: "Selection",
-) -> int:
-    """Restore what :func:`write_checkpoint` wrote; return the number of epochs done, at most ``epochs``.
-
-    A file that does not fit changes nothing, and 0 is returned.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt") as file:
-            if (file.metadata() or {}).get("origin") != origin:
-                return 0
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError:
-        return 0
-    if not fits(tensors, parameters, selection) or tensors["epoch"] > epochs:
-        return 0
-    _restore(tensors, parameters, optimizer, selection)
-    return int(tensors["epoch"])
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 def origin_of(settings: TrainingSettings, identity: str) -> str:
@@ -79,30 +25,74 @@ def origin_of(settings: TrainingSettings, identity: str) -> str:
     return f"{identity} {replace(settings, epochs=1) if settings.schedule == 'constant' else settings}"
 
 
-def fits(tensors: dict[str, Tensor], parameters: list[Tensor], selection: "Selection") -> bool:
-    """Whether all tensors of a checkpoint are there, in the shapes and types of what they are to replace."""
-    expected = {"epoch": torch.tensor(0), "seconds": torch.tensor(0.0, dtype=torch.float64)}
-    expected |= {"selection.metric": selection.metric, "selection.epoch": selection.epoch}
-    for number, parameter in enumerate(parameters):
-        expected |= {f"{number}.{name}": parameter for name in ("value", "best", "exp_avg", "exp_avg_sq")}
-        expected[f"{number}.step"] = torch.tensor(0.0)
-    return tensors.keys() == expected.keys() and all(
-        tensors[name].shape == tensor.shape and tensors[name].dtype == tensor.dtype for name, tensor in expected.items()
-    )
-
-
-def _restore(
-    tensors: dict[str, Tensor], parameters: list[Tensor], optimizer: torch.optim.Optimizer, selection: "Selection"
+def write_checkpoint(
+    path: Path,
+    origin: str,
+    batch: "ModelBatch",
+    optimizer: torch.optim.Optimizer,
+    selection: "Selection",
+    epoch: int,
+    seconds: float,
 ) -> None:
-    for number, (parameter, best) in enumerate(zip(parameters, selection.parameters, strict=True)):
+    """Write everything that the next epoch depends on, and the seconds spent so far."""
+    tensors = {
+        "epoch": torch.tensor(epoch),
+        "seconds": torch.tensor(seconds, dtype=torch.float64),
+        "selection.metric": selection.metric,
+        "selection.epoch": selection.epoch,
+    }
+    values = [*batch.parameters, *batch.untrained()]
+    for number, (value, best) in enumerate(zip(values, selection.state, strict=True)):
+        tensors |= {f"{number}.value": value.detach(), f"{number}.best": best}
+        moments = optimizer.state.get(value, {})  # a parameter that had no gradient yet has none
+        tensors |= {f"{number}.{name}": torch.as_tensor(moment) for name, moment in moments.items()}
+    on_cpu = {name: tensor.cpu().contiguous().clone() for name, tensor in tensors.items()}
+    save_tensors(path, on_cpu, {"kind": "checkpoint", "origin": origin})
+
+
+def read_checkpoint(
+    path: Path,
+    origin: str,
+    epochs: int,
+    batch: "ModelBatch",
+    optimizer: torch.optim.Optimizer,
+    selection: "Selection",
+) -> int:
+    """Restore what :func:`write_checkpoint` wrote; return the number of epochs done, at most ``epochs``.
+
+    A file that does not fit changes nothing, and 0 is returned.
+    """
+    try:
+        header, tensors = load_tensors(path, "pt")
+        check_tensors(path, header, tensors)
+    except ValueError:
+        return 0
+    if header.get("origin") != origin or not fits(tensors, batch, selection) or tensors["epoch"] > epochs:
+        return 0
+    values = [*batch.parameters, *batch.untrained()]
+    for number, (value, best) in enumerate(zip(values, selection.state, strict=True)):
         with torch.no_grad():
-            parameter.copy_(tensors[f"{number}.value"])
+            value.copy_(tensors[f"{number}.value"])
             best.copy_(tensors[f"{number}.best"])
-        on_device = parameter.is_cuda
-        optimizer.state[parameter] = {
-            name: tensors[f"{number}.{name}"].to(parameter.device if on_device or name != "step" else "cpu")
-            for name in ADAM_STATE
-        }
+        if f"{number}.step" in tensors:
+            optimizer.state[value] = {
+                name: tensors[f"{number}.{name}"].to(value.device if value.is_cuda or name != "step" else "cpu")
+                for name in MOMENTS
+            }
     selection.metric = tensors["selection.metric"].to(selection.metric.device)
     selection.epoch = tensors["selection.epoch"].to(selection.epoch.device)
     selection.seconds_before = float(tensors["seconds"])
+    return int(tensors["epoch"])
+
+
+def fits(tensors: dict[str, Tensor], batch: "ModelBatch", selection: "Selection") -> bool:
+    """Whether all tensors of a checkpoint are there, in the shapes and types of what they are to replace."""
+    expected = {"epoch": torch.tensor(0), "seconds": torch.tensor(0.0, dtype=torch.float64)}
+    expected |= {"selection.metric": selection.metric, "selection.epoch": selection.epoch}
+    for number, value in enumerate([*batch.parameters, *batch.untrained()]):
+        expected |= {f"{number}.value": value, f"{number}.best": value}
+        if number < len(batch.parameters) and f"{number}.step" in tensors:
+            expected |= {f"{number}.step": torch.tensor(0.0), f"{number}.exp_avg": value, f"{number}.exp_avg_sq": value}
+    return tensors.keys() == expected.keys() and all(
+        tensors[name].shape == tensor.shape and tensors[name].dtype == tensor.dtype for name, tensor in expected.items()
+    )

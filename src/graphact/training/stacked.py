@@ -6,6 +6,7 @@ one disjoint union whose rows are long and contiguous.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -20,30 +21,43 @@ class StackedGraphs:
     """R graphs of N nodes each, of which several may be the same one.
 
     Attributes:
-        union: the disjoint union of all R graphs.
-        dense: ``(R, N, N)``, the shift operators as matrices, where N is small; None otherwise.
-        spectra: eigenvalues ``(R, N)`` and eigenvectors ``(R, N, N)`` of small symmetric operators; None otherwise.
+        graphs: the graphs.
+        num_nodes: N.
     """
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
         sizes = {graph.num_nodes for graph in graphs}
         if len(sizes) != 1:
             raise ValueError(f"graphs of a fleet must have equally many nodes, got {sorted(sizes)}")
-        self.num_nodes = sizes.pop()
-        self.union = Graph.union(graphs)
+        self.graphs, self.num_nodes = list(graphs), sizes.pop()
+        self._distinct = list({id(graph): graph for graph in graphs}.values())
+        place = {id(graph): number for number, graph in enumerate(self._distinct)}
+        self._replica = torch.tensor([place[id(graph)] for graph in graphs], device=graphs[0].device)
         self._powers: dict[int, Tensor] = {}
         self._scaled_vectors: dict[int, Tensor] = {}
-        self.dense: Tensor | None = None
-        self.spectra: tuple[Tensor, Tensor] | None = None
-        if self.num_nodes <= DENSE_UP_TO:
-            distinct = list({id(graph): graph for graph in graphs}.values())
-            place = {id(graph): number for number, graph in enumerate(distinct)}
-            replica = torch.tensor([place[id(graph)] for graph in graphs], device=graphs[0].device)
-            matrices = torch.stack([graph.to_dense() for graph in distinct])
-            self.dense = matrices[replica]
-            if not any(graph.is_directed for graph in distinct):
-                values, vectors = torch.linalg.eigh(matrices.double())
-                self.spectra = values.to(matrices.dtype)[replica], vectors.to(matrices.dtype)[replica]
+
+    @cached_property
+    def union(self) -> Graph:
+        """The disjoint union of all R graphs."""
+        return Graph.union(self.graphs)
+
+    @cached_property
+    def dense(self) -> Tensor | None:
+        """The shift operators as matrices ``(R, N, N)``, where N is small; None otherwise."""
+        return None if self.num_nodes > DENSE_UP_TO else self._matrices()[self._replica]
+
+    @cached_property
+    def spectra(self) -> tuple[Tensor, Tensor] | None:
+        """Eigenvalues ``(R, N)`` and eigenvectors ``(R, N, N)`` of small symmetric operators; None otherwise."""
+        if self.num_nodes > DENSE_UP_TO or any(graph.is_directed for graph in self._distinct):
+            return None
+        matrices = self._matrices()
+        values, vectors = torch.linalg.eigh(matrices.double())
+        return values.to(matrices.dtype)[self._replica], vectors.to(matrices.dtype)[self._replica]
+
+    def _matrices(self) -> Tensor:
+        """The shift operators of the distinct graphs."""
+        return torch.stack([graph.to_dense() for graph in self._distinct])
 
     def powers(self, count: int) -> Tensor:
         """The powers 0..count - 1 of the eigenvalues, ``(R, N, count)``; computed once."""

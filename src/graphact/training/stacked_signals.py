@@ -1,7 +1,7 @@
 """Filtered signals of many models side by side, in the form in which they are cheapest to shift and to read.
 
-An activation asks a signal z for its shifts: at all nodes, or only at a node and its neighbours. What the answer costs
-depends on where z comes from. Shapes as in ``stacked.py``.
+An activation asks a signal z for its shifts: at all nodes, or only in ego graphs. What the answer costs depends on
+where z comes from. Shapes as in ``stacked.py``.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphact.kernels.backends import implementation
+from graphact.training.ego_graphs import EgoGraphs
 from graphact.training.stacked import StackedGraphs, all_shifts
-from graphact.training.stars import Stars
 
 
 class StackedSignal(Protocol):
@@ -24,8 +24,8 @@ class StackedSignal(Protocol):
     def everywhere(self, hop: int) -> Tensor:
         """``S^hop z`` at all nodes, ``(R, N, B, F)``."""
 
-    def around(self, stars: Stars, hops: Sequence[int]) -> Tensor:
-        """``S^hop z`` at the slots of each star, hop after hop, then z at its center: ``(R, H D + 1, B, F)``."""
+    def around(self, ego: EgoGraphs, hops: Sequence[int]) -> Tensor:
+        """``S^hop z`` at the slots of each ego graph, hop after hop, then z at its center: ``(R, H D + 1, B, F)``."""
 
 
 class KnownSignal:
@@ -40,13 +40,13 @@ class KnownSignal:
             self.shifts.append(self.graphs.shift(self.shifts[-1]))
         return self.shifts[hop]
 
-    def around(self, stars: Stars, hops: Sequence[int]) -> Tensor:
+    def around(self, ego: EgoGraphs, hops: Sequence[int]) -> Tensor:
         """See :class:`StackedSignal`."""
         if self.graphs.dense is not None:
-            return product(stars.rows_of_powers(tuple(hops)), self.shifts[0])
-        rows = [self.everywhere(hop).flatten(0, 1).index_select(0, stars.slots.flatten()) for hop in hops]
-        centers = self.everywhere(0).flatten(0, 1).index_select(0, stars.nodes)
-        parts = [row.unflatten(0, stars.slots.shape) for row in rows]
+            return product(ego.rows_of_powers(tuple(hops)), self.shifts[0])
+        rows = [self.everywhere(hop).flatten(0, 1).index_select(0, ego.slots.flatten()) for hop in hops]
+        centers = self.everywhere(0).flatten(0, 1).index_select(0, ego.nodes)
+        parts = [row.unflatten(0, ego.slots.shape) for row in rows]
         return torch.cat([*parts, centers.unsqueeze(1)], dim=1)
 
 
@@ -60,9 +60,9 @@ class SpectralSignal:
         """See :class:`StackedSignal`."""
         return product(self.graphs.scaled_vectors(hop), self.coefficients)
 
-    def around(self, stars: Stars, hops: Sequence[int]) -> Tensor:
+    def around(self, ego: EgoGraphs, hops: Sequence[int]) -> Tensor:
         """See :class:`StackedSignal`."""
-        return product(stars.rows_in_eigenbasis(tuple(hops)), self.coefficients)
+        return product(ego.rows_in_eigenbasis(tuple(hops)), self.coefficients)
 
 
 class FilteredInputs:
@@ -90,13 +90,13 @@ class FilteredInputs:
             return self._mix(columns, hop)
         return onwards.everywhere(hop - self.inputs.hops)
 
-    def around(self, stars: Stars, hops: Sequence[int]) -> Tensor:
+    def around(self, ego: EgoGraphs, hops: Sequence[int]) -> Tensor:
         """See :class:`StackedSignal`."""
         if any(hop > self.inputs.hops for hop in hops):
-            return KnownSignal(self.everywhere(0), self.graphs).around(stars, hops)
-        slots = stars.slots % self.inputs.num_nodes
+            return KnownSignal(self.everywhere(0), self.graphs).around(ego, hops)
+        slots = ego.slots % self.inputs.num_nodes
         columns = self.inputs.columns(slots, self.samples)
-        center = self.inputs.columns((stars.nodes % self.inputs.num_nodes).unsqueeze(1), self.samples)
+        center = self.inputs.columns((ego.nodes % self.inputs.num_nodes).unsqueeze(1), self.samples)
         return torch.cat([*(self._mix(columns, hop) for hop in hops), self._mix(center, 0)], dim=1)
 
     def _mix(self, columns: Tensor, hop: int) -> Tensor:
@@ -167,3 +167,60 @@ class ShiftedInputs:
 def product(matrices: Tensor, signal: Tensor) -> Tensor:
     """A matrix ``(R, M, N)`` for each replica times a signal ``(R, N, B, F)``."""
     return torch.bmm(matrices, signal.flatten(2)).view(*matrices.shape[:2], *signal.shape[2:])
+
+
+def stacked_filter(x: Tensor, graphs: StackedGraphs, taps: Tensor, bias: Tensor | None) -> StackedSignal:
+    """:func:`graphact.functional.graph_filter` with taps ``(R, K + 1, F_in, F_out)``, plus a bias ``(R, F_out)``."""
+    if prefers_eigenbasis(x, graphs, taps):
+        return SpectralSignal(in_eigenbasis(x, graphs, taps, bias), graphs)
+    if x.size(3) <= taps.size(3):
+        filtered = mix_shifts(all_shifts(x, graphs, taps.size(1)), taps)
+    else:
+        filtered = through_horner(x, graphs, taps)
+    return KnownSignal(filtered if bias is None else filtered + bias.view(len(bias), 1, 1, -1), graphs)
+
+
+def prefers_eigenbasis(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> bool:
+    """Count the multiplications for each sample of both ways."""
+    if graphs.spectra is None:
+        return False
+    nodes, (inputs, outputs), order = graphs.num_nodes, taps.shape[2:], taps.size(1) - 1
+    shifts = order * nodes**2 * min(inputs, outputs) + nodes * (order + 1) * inputs * outputs
+    eigenbasis = nodes**2 * (inputs + outputs) + nodes * inputs * outputs
+    return eigenbasis + nodes * (order + 1) * inputs * outputs / x.size(2) < shifts
+
+
+def mix_shifts(shifts: Tensor, taps: Tensor) -> Tensor:
+    """A filter bank on the shifts of its input."""
+    replicas, nodes, samples, _ = shifts.shape
+    mixed = torch.bmm(shifts.reshape(replicas, nodes * samples, -1), taps.flatten(1, 2))
+    return mixed.view(replicas, nodes, samples, -1)
+
+
+def through_horner(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> Tensor:
+    """One matrix product, then Horner's scheme on the few output features."""
+    replicas, nodes, samples, inputs = x.shape
+    mixed = torch.bmm(x.reshape(replicas, nodes * samples, inputs), taps.transpose(1, 2).flatten(2))
+    *lower, out = mixed.view(replicas, nodes, samples, -1).split(taps.size(3), dim=-1)
+    out = out.contiguous()
+    for term in reversed(lower):
+        out = term + graphs.shift(out)
+    return out
+
+
+def in_eigenbasis(x: Tensor, graphs: StackedGraphs, taps: Tensor, bias: Tensor | None) -> Tensor:
+    """In the eigenbasis of S, a filter bank is one small matrix for each eigenvalue: the polynomial at that point."""
+    assert graphs.spectra is not None
+    _, vectors = graphs.spectra
+    replicas, nodes, samples, inputs = x.shape
+    response = torch.bmm(graphs.powers(taps.size(1)), taps.flatten(2)).view(replicas * nodes, inputs, -1)
+    transformed = torch.bmm(vectors.transpose(1, 2), x.flatten(2)).view(replicas * nodes, samples, inputs)
+    if bias is None:
+        filtered = torch.bmm(transformed, response)
+    else:
+        constant = (vectors.sum(1).unsqueeze(-1) * bias.unsqueeze(1)).view(replicas * nodes, 1, -1)
+        if x.is_cuda:
+            filtered = torch.baddbmm(constant, transformed, response)
+        else:  # torch would repeat the constant for every sample first
+            filtered = torch.bmm(transformed, response).add_(constant)
+    return filtered.view(replicas, nodes, samples, -1)
