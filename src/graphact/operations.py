@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from graphact.registry import home_of
+
 Array = Any
 """A torch tensor or a NumPy array."""
 
@@ -150,11 +152,6 @@ def register_operation(operation: Operation) -> Operation:
         raise ValueError(f"operation names must be unique, and {operation.name!r} names another operation already")
     OPERATIONS[operation.name] = operation
     return operation
-
-
-def home_of(function: Callable[..., Any]) -> tuple[str, str]:
-    """Where a function or class is defined."""
-    return getattr(function, "__module__", ""), getattr(function, "__qualname__", type(function).__qualname__)
 
 
 def find_operation(name: str) -> Operation:

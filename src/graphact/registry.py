@@ -7,8 +7,6 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from graphact.operations import home_of
-
 ENTRY_POINTS = "graphact.activations"
 BUILT_IN = {
     "relu": "graphact.nn.activation:ReLU",
@@ -97,3 +95,8 @@ class Activations(Mapping[str, type[Any]]):
 
     def __len__(self) -> int:
         return len(names())
+
+
+def home_of(function: Callable[..., Any]) -> tuple[str, str]:
+    """Where a function or class is defined."""
+    return getattr(function, "__module__", ""), getattr(function, "__qualname__", type(function).__qualname__)

@@ -113,11 +113,10 @@ def make_model(job: TrainingJob, in_features: int, out_features: int) -> GraphMo
     features = [in_features, *[job.features] * protocol.layers]
     later = job.order if protocol.later_order is None else protocol.later_order
     order = [job.order, *[later] * (protocol.layers - 1)]
+    shape: dict[str, Any] = {"order": order, "out_features": out_features, "bias": protocol.bias}
     if job.method == "fir":
-        return FIR(features, order=order, out_features=out_features, bias=protocol.bias)
-    options = {"bias": protocol.bias, "per_feature": protocol.per_feature}
-    hops = job.hops or 1
-    return GCNN(features, order=order, activation=job.method, hops=hops, out_features=out_features, **options)
+        return FIR(features, **shape)
+    return GCNN(features, activation=job.method, hops=job.hops or 1, per_feature=protocol.per_feature, **shape)
 
 
 def run_job(

@@ -203,7 +203,7 @@ def check_tasks(tasks: Sequence[Task]) -> None:
 
 def check_samples(tasks: Sequence[Task]) -> None:
     """Raise if a sample holds NaN or infinity; a task was checked when it was made, but tensors can be written to."""
-    tensors = {}
+    tensors: dict[int, tuple[str, Tensor]] = {}
     for number, task in enumerate(tasks):
         for name in ("inputs", "targets"):
             tensor = getattr(task, name)
