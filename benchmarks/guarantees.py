@@ -32,7 +32,7 @@ from graphact.analysis import (
 from graphact.experiments.building import make_models, make_tasks
 from graphact.experiments.presets import find_protocol
 from graphact.experiments.protocol import Cell
-from graphact.experiments.report.methods import Variant
+from graphact.experiments.style import Variant
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact.training.memory import keep_freed_memory
 

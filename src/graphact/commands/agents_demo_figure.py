@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphact.commands.agents_demo_story import ENTRIES, Story
-from graphact.experiments.report.figures.canvas import house_style, new_sheet, settle, to_png
+from graphact.experiments.style import house_style, new_sheet, settle, to_png
 
 MEASURED, ANSWERED, CENTRAL, HURT = "#999999", "#0072b2", "#e69f00", "#d55e00"
 

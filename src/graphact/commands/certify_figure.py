@@ -3,7 +3,7 @@
 from typing import Any
 
 from graphact.commands.certify_findings import Findings
-from graphact.experiments.report.figures.canvas import house_style, new_sheet, settle, to_png, to_svg
+from graphact.experiments.style import house_style, new_sheet, settle, to_png, to_svg
 
 CERTIFIED, FOUND = "#0072b2", "#d55e00"
 PANEL = 2.3

@@ -1,0 +1,1 @@
+"""Distributed regression: denoising of temperatures."""
