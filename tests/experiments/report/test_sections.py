@@ -40,7 +40,12 @@ def denoising(method="relu", value=1.0, order=1, snr=None, features=4, **changes
 
 
 def test_experiments_come_in_the_order_of_the_paper():
-    assert list(sections(reversed(every_experiment()))) == ["source-localization", "consensus", "denoising", "recommendation"]
+    assert list(sections(reversed(every_experiment()))) == [
+        "source-localization",
+        "consensus",
+        "denoising",
+        "recommendation",
+    ]
 
 
 def test_every_protocol_and_preset_has_a_block():
