@@ -1,5 +1,7 @@
 """The results that are published with the code say what their rows say."""
 
+import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -11,16 +13,40 @@ RESULTS = Path(__file__).parents[2] / "results"
 FOLDERS = sorted(folder.parent.name for folder in RESULTS.glob("*/rows"))
 
 
+def words_of(page):
+    """The text of a page without its figures."""
+    text = re.sub(r"<(svg|style)\b.*?</\1>", "", page.read_text(), flags=re.DOTALL)
+    return unescape(re.sub(r"<[^>]*>", " ", text)).split()
+
+
 def test_there_are_some():
     assert len(FOLDERS) >= 7
 
 
-@pytest.mark.parametrize("name", FOLDERS)
-def test_tables_come_from_the_rows(name, tmp_path):
-    store = Store(RESULTS / name)
-    write_report(store.rows(), tmp_path, command="\n".join(store.commands()))
-    published = {file.name: file.read_text() for file in (RESULTS / name / "tables").iterdir()}
-    assert {file.name: file.read_text() for file in (tmp_path / "tables").iterdir()} == published
+@pytest.fixture(scope="module", params=FOLDERS)
+def published_and_made(request, tmp_path_factory):
+    """A folder of results as it is published, and with the report made again from its rows."""
+    store, made = Store(RESULTS / request.param), tmp_path_factory.mktemp("made")
+    write_report(store.rows(), made, command="\n".join(store.commands()))
+    return store.directory, made
+
+
+def test_tables_come_from_the_rows(published_and_made):
+    published, made = (
+        {file.name: file.read_bytes() for file in (folder / "tables").iterdir()} for folder in published_and_made
+    )
+    assert sorted(made) == sorted(published)
+    assert [name for name in made if made[name] != published[name]] == []
+
+
+def test_figures_have_their_names(published_and_made):
+    published, made = (sorted(file.name for file in (folder / "figures").iterdir()) for folder in published_and_made)
+    assert made == published
+
+
+def test_pages_say_what_the_rows_say(published_and_made):
+    published, made = (words_of(folder / "report.html") for folder in published_and_made)
+    assert made == published
 
 
 @pytest.mark.parametrize("name", FOLDERS)

@@ -125,7 +125,10 @@ def finish(store: Any) -> int:
     from graphact.experiments.report import terminal_table, write_report
 
     rows = store.rows()
-    page = write_report(rows, store.directory, command="\n".join(store.commands()))
+    try:
+        page = write_report(rows, store.directory, command="\n".join(store.commands()))
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{error}; results are kept: graphact report {store.directory}") from error
     sys.stdout.write(f"\n{terminal_table(rows)}\n\nreport: {page}\n")
     return 0
 

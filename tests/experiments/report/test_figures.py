@@ -1,39 +1,86 @@
 import re
 import struct
 import xml.etree.ElementTree as ElementTree
+from itertools import combinations
 
 import matplotlib
+import numpy as np
+import pandas as pd
 import pytest
-from experiments.report.factory import baseline, row
+from experiments.report.factory import baseline, every_experiment, row
+from matplotlib.colors import to_hex
 
-from graphact.experiments.report.cells import gather
-from graphact.experiments.report.figures.charts import Point, Reference
-from graphact.experiments.report.figures.render import render
-from graphact.experiments.report.figures.scale import scale_of
-from graphact.experiments.report.figures.svg import ON_DARK, dark_rules
-from graphact.experiments.report.methods import METHODS, STYLE_OF_OTHERS
+from graphact.experiments.report.figures import draw, render, scale_of
 from graphact.experiments.report.rows import read_rows
-from graphact.experiments.report.sections.all import sections_of
+from graphact.experiments.report.write import sections_of
+from graphact.experiments.style import GREY, METHODS, ON_DARK, WIDTH, Variant, dark_rules, house_style, settle
 
 OKABE_ITO = {"#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"}
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def figures_of(rows):
-    blocks = [block for section in sections_of(gather(read_rows(rows))) for block in section.blocks]
-    return [figure for block in blocks for figure in block.figures]
+    blocks = [block for _, blocks in sections_of(read_rows(rows)).values() for block in blocks]
+    return [figure for block in blocks for figure in block.content.figures]
+
+
+def drawn(figure):
+    with house_style():
+        sheet = draw(figure)
+        settle(sheet)
+    return sheet
+
+
+def sheet_of(rows):
+    (figure,) = figures_of(rows)
+    return drawn(figure)
+
+
+@pytest.fixture(scope="module")
+def every_figure():
+    """All figures of all experiments, drawn."""
+    return [(figure, drawn(figure)) for figure in figures_of(every_experiment())]
 
 
 def denoising(method="relu", value=1.0, order=1, **changes):
     return row("denoising", method, value, order=order, features=4, **changes)
 
 
-def reference(*means, constant=True):
-    return Reference("a baseline", tuple(Point(float(x), mean, 0.0) for x, mean in enumerate(means)), constant)
+def networks_of(axes):
+    """The lines of a line chart by their label."""
+    return {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
+
+
+def baselines_of(axes):
+    """The values of the dotted lines."""
+    return [list(line.get_ydata()) for line in axes.lines if line.get_label().startswith("_")]
+
+
+def dots_of(axes):
+    """What stands in each row of a dot chart: mean, ends of its bar, colour, marker, and whether that is filled."""
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    found = []
+    for point, _, (bar,) in axes.containers:
+        (x,), (y,) = point.get_data()
+        ends = bar.get_segments()[0][:, 0].round(9).tolist()
+        filled = point.get_markerfacecolor() != "none"
+        found.append((labels[round(y)], x, ends, point.get_color(), point.get_marker(), filled))
+    return found
+
+
+def ticks_of(axes):
+    """The labels of the ticks that are on the axes."""
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        yield from (tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high)
+
+
+def texts_below(sheet):
+    return sheet.get_supxlabel().split("\n")
 
 
 def test_methods_differ_in_colour_marker_and_none_needs_colour_alone():
-    styles = [method.style for method in METHODS.values()] + [STYLE_OF_OTHERS]
+    styles = [*METHODS.values(), Variant("another", None).style]
     assert len({style.color for style in styles}) == len({style.marker for style in styles}) == len(styles)
     assert {style.color for style in styles} > OKABE_ITO
 
@@ -41,42 +88,123 @@ def test_methods_differ_in_colour_marker_and_none_needs_colour_alone():
 def test_line_chart_holds_the_means_and_deviations():
     rows = [denoising(value=1.0), denoising(value=3.0, split=1), denoising(order=2, value=1.5)]
     rows += [baseline("denoising", "noise", 2.0), denoising("fir", float("nan"))]
-    (figure,) = figures_of(rows)
-    (series,) = figure.chart.series
-    assert series.points == (Point(1.0, 2.0, pytest.approx(2**0.5)), Point(2.0, 1.5, 0.0))
-    (simple,) = figure.chart.references
-    assert [point.mean for point in simple.points] == [2.0, 2.0]
-    assert simple.constant
+    (axes,) = sheet_of(rows).axes
+    (line,) = networks_of(axes).values()
+    assert line.get_label() == "ReLU"
+    assert line.get_xydata().tolist() == [[1.0, 2.0], [2.0, 1.5]]
+    (band,) = axes.collections
+    corners = {tuple(corner) for corner in band.get_paths()[0].vertices.round(9).tolist()}
+    assert corners == {(1.0, round(2 - 2**0.5, 9)), (1.0, round(2 + 2**0.5, 9)), (2.0, 1.5)}
+    assert to_hex(band.get_facecolor()[0]) == line.get_color() == METHODS["relu"].color
+    assert baselines_of(axes) == [[2.0, 2.0]]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Filter order K", "Test RMSE (kelvin)")
+
+
+def test_line_chart_of_one_column_stands_side_by_side():
+    methods = ("relu", "max-ga", "fir")
+    rows = [denoising(method, count + split, split=split) for count, method in enumerate(methods) for split in (0, 2)]
+    (axes,) = sheet_of(rows).axes
+    places = [line.get_xydata()[0].tolist() for line in networks_of(axes).values()]
+    assert places == [[pytest.approx(2 / 3), 1.0], [1.0, 2.0], [pytest.approx(4 / 3), 3.0]]
+    bars = [bar.get_segments()[0][:, 1].tolist() for bar in axes.collections[::2]]
+    assert bars == [pytest.approx([mean - 2**0.5, mean + 2**0.5]) for mean in (1.0, 2.0, 3.0)]
+
+
+def test_axis_of_doubled_orders_is_logarithmic():
+    (axes,) = sheet_of([denoising(order=order) for order in (1, 2, 4, 8)]).axes
+    assert axes.get_xscale() == "log"
+    (axes,) = sheet_of([denoising(order=order) for order in (1, 2, 3, 4)]).axes
+    assert axes.get_xscale() == "linear"
+
+
+def test_baselines_are_drawn_where_they_are_known():
+    rows = [denoising(order=order, value=1.5 + split, split=split) for order in (1, 2) for split in (0, 1)]
+    rows += [baseline("denoising", "at one order", 2.1, order=2), baseline("denoising", "everywhere", 2.2)]
+    rows += [baseline("denoising", "at both", 1.9 - order / 100, order=order) for order in (1, 2)]
+    sheet = sheet_of(rows)
+    (axes,) = sheet.axes
+    assert baselines_of(axes) == [[2.2, 2.2], [2.1], [1.89, 1.88]]
+    words = [text.replace("\N{NO-BREAK SPACE} ", "") for text in texts_below(sheet)]
+    assert words == ["aeverywhere (2.200)", "bat one order (2.100)", "cat both (1.880 to 1.890)"]
+    tags = {text.get_text(): text.xy for text in axes.texts}
+    assert list(tags) == ["c", "b", "a"]
+    low, high = axes.get_ylim()
+    assert tags["a"][1] == pytest.approx((2.2 - low) / (high - low))
+
+
+def test_baselines_far_away_are_named_and_not_drawn_into_the_scale():
+    rows = [denoising(value=1.0), denoising(value=1.1, split=1), baseline("denoising", "noise", 9.0)]
+    sheet = sheet_of([*rows, baseline("denoising", "oracle", 0.001)])
+    assert [text[3:] for text in texts_below(sheet)] == [
+        "noise (9.000, above the scale)",
+        "oracle (0.001, below the scale)",
+    ]
+    assert sheet.axes[0].get_ylim()[1] < 2.0
+    assert [text.get_text() for text in sheet.axes[0].texts] == []
+
+
+def test_baselines_at_one_place_share_it():
+    rows = [denoising(value=1.0), denoising(value=2.0, split=1)]
+    names = "abcdef"
+    rows += [baseline("denoising", name, 1.5 + 1e-6 * count) for count, name in enumerate(names)]
+    assert [text.get_text() for text in sheet_of(rows).axes[0].texts] == ["a, b, c, …"]
+
+
+def test_one_baseline_with_a_short_name_is_its_own_tag():
+    sheet = sheet_of([row(value=30.0), baseline("source-localization", "chance", 25.0)])
+    assert [text.get_text() for text in sheet.axes[0].texts] == ["F = 8", "chance"]
+    assert texts_below(sheet) == [""]
 
 
 def test_dot_chart_holds_ours_and_the_papers():
-    rows = [row(method="max-ga", hops=2, value=70.0), baseline("source-localization", "chance", 25.0)]
-    (figure,) = figures_of(rows)
-    (panel,) = figure.chart.panels
-    dots = {dot.label: dot for dot in panel.dots}
-    assert panel.title == "F = 8"
-    assert dots["Max G.A. (2)"].ours.mean == 70.0
-    assert dots["Max G.A. (2)"].paper == (73.9, 6.8)
-    assert dots["ReLU"].ours is None
-    assert panel.references[0].points[0].mean == 25.0
+    rows = [row(method="max-ga", hops=2, value=value, split=split) for split, value in enumerate((69.0, 71.0))]
+    sheet = sheet_of([*rows, baseline("source-localization", "chance", 25.0)])
+    (axes,) = sheet.axes
+    dots = dots_of(axes)
+    ends = [round(70 - 2**0.5, 9), round(70 + 2**0.5, 9)]
+    assert ("Max G.A. (2)", 70.0, ends, METHODS["max-ga"].color, "^", True) in dots
+    assert ("Max G.A. (2)", 73.9, [67.1, 80.7], METHODS["max-ga"].color, "^", False) in dots
+    assert ("ReLU", 47.2, [31.7, 62.7], METHODS["relu"].color, "o", False) in dots
+    assert [label for label, *_, filled in dots if filled] == ["Max G.A. (2)"]
+    assert axes.texts[0].get_text() == "F = 8"
+    (chance,) = [line for line in axes.lines if line.get_color() == GREY]
+    assert list(chance.get_xdata()) == [25.0, 25.0]
+    assert axes.get_xlim()[0] < 25.0
+    assert [text.get_text() for text in sheet.legends[0].texts] == [
+        "ours, mean ± standard deviation",
+        "paper, mean ± standard deviation",
+    ]
+
+
+def test_dot_chart_has_a_panel_for_each_column():
+    rows = [row(features=features, value=60.0 + features) for features in (2, 8)]
+    panels = sheet_of(rows).axes
+    assert [axes.texts[0].get_text() for axes in panels] == ["F = 2", "F = 8"]
+    assert [dots_of(axes)[0][:2] for axes in panels] == [("ReLU", 62.0), ("ReLU", 68.0)]
+    assert panels[0].get_xlim() == panels[1].get_xlim()
+
+
+def series(*values):
+    return pd.Series(values, dtype=float)
 
 
 def test_results_and_near_references_are_on_the_scale():
-    scale = scale_of([(1.0, 0.1), (2.0, 0.0)], [reference(2.2), reference(9.0), reference(0.01)])
+    scale = scale_of(series(1.0, 2.0), series(0.1, 0.0), series(2.2, 9.0, 0.01))
     assert scale.low < 0.9
     assert 2.2 < scale.high < 9.0
-    assert [scale.position(reference(mean)) for mean in (2.2, 9.0)] == ["on", "above"]
-    assert scale_of([(5.0, 0.1)], [reference(1.0)]).position(reference(1.0)) == "below"
+    assert scale_of(series(5.0), series(0.1), series(1.0)).low > 1.0
 
 
 def test_errors_never_reach_below_zero():
-    assert scale_of([(1.0, 2.0)], []).low == 0.0
+    assert scale_of(series(1.0), series(2.0), series()).low == 0.0
 
 
 def test_means_of_different_magnitude_have_a_logarithmic_scale():
-    assert scale_of([(1.0, 0.0), (30.0, 0.0)], []).logarithmic
-    assert not scale_of([(1.0, 0.0), (29.0, 0.0)], []).logarithmic
-    assert not scale_of([(0.0, 0.0), (29.0, 0.0)], []).logarithmic
+    for means, logarithmic in (((1.0, 30.0), True), ((1.0, 29.0), False), ((0.0, 29.0), False)):
+        assert scale_of(series(*means), series(0.0, 0.0), series()).logarithmic == logarithmic
+    (axes,) = sheet_of([denoising(order=order, value=10.0**order) for order in (1, 2, 3)]).axes
+    assert axes.get_yscale() == "log"
 
 
 @pytest.mark.parametrize("values", [(1.0, 1.0), (0.0, 0.0), (1e-3, 1e7), (-1.0, 2.0), (1.0, float("inf"))], ids=str)
@@ -84,7 +212,28 @@ def test_every_range_of_values_is_drawn(values):
     places = [(order, split, value) for order, value in enumerate(values) for split in (0, 1)]
     rows = [denoising(order=order, split=split, value=value * (1 + 2 * split)) for order, split, value in places]
     (figure,) = figures_of([*rows, *(baseline("denoising", f"baseline {count}", 1.0 + count) for count in range(28))])
-    assert render(figure).png.startswith(b"\x89PNG")
+    assert render(figure)[0].startswith(b"\x89PNG")
+    assert [text.split("\N{NO-BREAK SPACE}")[0] for text in texts_below(drawn(figure))][-3:] == ["z", "a2", "b2"]
+
+
+def test_nothing_overlaps_and_nothing_is_cut_off(every_figure):
+    for figure, sheet in every_figure:
+        sheet.draw_without_rendering()
+        texts = [text for axes in sheet.axes for text in (*axes.texts, *ticks_of(axes))]
+        texts += [axes.xaxis.label for axes in sheet.axes] + [axes.yaxis.label for axes in sheet.axes]
+        texts += [*sheet.texts, *(text for legend in sheet.legends for text in legend.texts)]
+        shown = [text for text in texts if text.get_text() and text.get_visible()]
+        boxes = [(text.get_text(), text.get_window_extent()) for text in shown]
+        assert len(boxes) > 10
+        for words, box in boxes:
+            assert box.x0 >= 0, (figure.name, words)
+            assert box.y0 >= 0, (figure.name, words)
+            assert box.x1 <= sheet.bbox.x1, (figure.name, words)
+            assert box.y1 <= sheet.bbox.y1, (figure.name, words)
+        for (one, box), (other, another) in combinations(boxes, 2):
+            width = min(box.x1, another.x1) - max(box.x0, another.x0)
+            height = min(box.y1, another.y1) - max(box.y0, another.y0)
+            assert width < 0.5 or height < 0.5, (figure.name, one, other)
 
 
 def test_files_are_well_formed_and_say_what_they_show(full_report):
@@ -99,16 +248,16 @@ def test_files_are_well_formed_and_say_what_they_show(full_report):
         assert "<image" not in content
         assert not re.findall(r"(?:href|src)=\"(?!#)", content)
         width, height = struct.unpack(">II", file.with_suffix(".png").read_bytes()[16:24])
-        assert width == 1200
+        assert width == 300 * WIDTH == 1200
         assert 700 < height < 3000
 
 
 def test_dark_colours_replace_those_that_are_drawn(full_report):
-    drawn = "".join(file.read_text() for file in (full_report / "figures").glob("*.svg"))
+    drawings = "".join(file.read_text() for file in (full_report / "figures").glob("*.svg"))
     for light in ON_DARK:
-        assert f": {light}" in drawn.split("</style>", 1)[1]
+        assert f": {light}" in drawings.split("</style>", 1)[1]
         assert f'[style*="stroke: {light}"]' in dark_rules()
-    assert "#000000" not in drawn
+    assert "#000000" not in drawings
 
 
 def test_dark_colours_reach_markers_which_see_nothing_around_them():
@@ -120,8 +269,7 @@ def test_dark_colours_reach_markers_which_see_nothing_around_them():
 
 def test_text_is_no_mathematics_and_no_unknown_letters():
     (figure,) = figures_of([row(method="_hidden $x$ \u6f22", value=50.0), row(value=40.0)])
-    drawn = render(figure)
-    assert "_hidden $x$ ?" in drawn.svg
+    assert "_hidden $x$ ?" in render(figure)[1]
 
 
 def test_settings_of_the_reader_are_neither_used_nor_changed():
@@ -133,14 +281,33 @@ def test_settings_of_the_reader_are_neither_used_nor_changed():
         assert matplotlib.rcParams["font.size"] == 30.0
 
 
-def test_same_method_looks_the_same_in_every_figure(full_report):
-    for file in sorted((full_report / "figures").glob("*.svg")):
-        content = file.read_text()
-        for method in ("relu", "max-l", "max-ga", "median-l", "median-ga", "kernel-ga"):
-            assert METHODS[method].style.color in content, (file.name, method)
+def test_same_method_looks_the_same_in_every_figure(every_figure):
+    looks = {}
+    for _, sheet in every_figure:
+        for axes in sheet.axes:
+            for label, line in networks_of(axes).items():
+                looks.setdefault(label.split(" (")[0], set()).add((line.get_color(), line.get_marker()))
+            for label, _, _, color, marker, _ in dots_of(axes):
+                looks.setdefault(label.split(" (")[0], set()).add((color, marker))
+    assert looks == {style.short: {(style.color, style.marker)} for style in METHODS.values()}
+    assert GREY not in {style.color for style in METHODS.values()}
 
 
 def test_thin_lines_are_explained():
     rows = [denoising("max-ga", 1.0 + hops, hops=hops) for hops in (1, 2)]
     (figure,) = figures_of(rows)
     assert figure.caption.endswith("Thin lines: the same method with fewer hops.")
+    widths = {label: line.get_linewidth() for label, line in networks_of(drawn(figure).axes[0]).items()}
+    assert widths == {"Max G.A. (1)": 0.9, "Max G.A. (2)": 1.5}
+
+
+def test_every_number_of_a_table_is_in_its_figure(every_figure):
+    for figure, sheet in every_figure:
+        entries = figure.table.entries
+        expected = sorted(entries["mean"][(entries.kind == "model")].dropna())
+        if figure.axis is None:
+            expected = sorted([*expected, *entries.paper_mean.dropna()])
+            values = [dot[1] for axes in sheet.axes for dot in dots_of(axes)]
+        else:
+            values = np.concatenate([line.get_ydata() for line in networks_of(sheet.axes[0]).values()])
+        assert sorted(values) == expected, figure.name

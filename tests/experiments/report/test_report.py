@@ -6,6 +6,7 @@ import pytest
 from experiments.report.factory import baseline, every_experiment, row
 
 from graphact.experiments.report import terminal_table, write_report
+from graphact.experiments.store import Store
 
 
 def contents(folder):
@@ -91,16 +92,45 @@ def test_protocols_that_would_share_files(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def run_without(missing, program):
+    """What a program does where some libraries are not installed."""
+    tests = [path for path in sys.path if path.endswith("tests")]
+    start = f"import sys; sys.path += {tests!r}; sys.modules.update(dict.fromkeys({missing!r}))\n"
+    return subprocess.run([sys.executable, "-c", start + program], capture_output=True, text=True)
+
+
 def test_tables_need_no_matplotlib():
-    program = """
-import sys
-sys.modules["matplotlib"] = None
+    done = run_without(
+        ["matplotlib"],
+        """
 from graphact.experiments.report import terminal_table
 from experiments.report.factory import row
 print(terminal_table([row()]))
-"""
-    tests = [path for path in sys.path if path.endswith("tests")]
-    command = [sys.executable, "-c", f"import sys; sys.path += {tests!r}\n{program}"]
-    done = subprocess.run(command, capture_output=True, text=True)
+""",
+    )
     assert done.returncode == 0, done.stderr
     assert "ReLU" in done.stdout
+
+
+@pytest.mark.parametrize("missing", ["jinja2", "matplotlib", "pandas"])
+def test_a_missing_library_is_named_in_one_line(missing, tmp_path):
+    store = Store(tmp_path)
+    store.create("graphact run source-localization")
+    store.finish("a-cell", [row()])
+    program = f"from graphact.cli import main; sys.exit(main(['report', {str(tmp_path)!r}]))"
+    done = run_without([missing], program)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"graphact: reports need the package {missing}: pip install 'graphact[experiments]'; "
+        f"results are kept: graphact report {tmp_path}\n"
+    )
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_experiments_are_imported_without_the_libraries_of_reports():
+    program = """
+import graphact.experiments.report, graphact.experiments.registry, graphact.experiments.runner
+import graphact.commands.run, graphact.commands.report, graphact.experiments.style
+"""
+    done = run_without(["jinja2", "matplotlib", "pandas"], program)
+    assert done.returncode == 0, done.stderr

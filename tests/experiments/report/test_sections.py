@@ -1,29 +1,32 @@
 import pytest
 from experiments.report.factory import baseline, every_experiment, row
 
-from graphact.experiments.report.cells import gather
-from graphact.experiments.report.provenance import provenance
 from graphact.experiments.report.rows import read_rows
-from graphact.experiments.report.sections.all import sections_of
-from graphact.experiments.report.sections.section import file_name
+from graphact.experiments.report.section import file_name
+from graphact.experiments.report.sentences import provenance
+from graphact.experiments.report.write import sections_of
 
 
 def sections(rows):
-    return sections_of(gather(read_rows(rows)))
+    return sections_of(read_rows(rows))
 
 
 def block(rows):
-    ((only,),) = [section.blocks for section in sections(rows)]
+    ((_, (only,)),) = sections(rows).values()
     return only
 
 
-def titles(block):
-    return [table.title for table in (*block.tables, *block.more_tables)]
+def content(rows):
+    return block(rows).content
+
+
+def titles(content):
+    return [table.title for table in (*content.tables, *content.more_tables)]
 
 
 def means(table, label):
     (line,) = [line for line in table.lines if line.label == label]
-    return [entry.ours.mean if entry.ours else None for entry in line.entries]
+    return [entry.mean if entry.runs else None for entry in line.entries]
 
 
 def consensus(method="relu", value=0.02, order=20, loss=None, **changes):
@@ -37,16 +40,20 @@ def denoising(method="relu", value=1.0, order=1, snr=None, features=4, **changes
 
 
 def test_experiments_come_in_the_order_of_the_paper():
-    found = [section.experiment for section in sections(reversed(every_experiment()))]
-    assert found == ["source-localization", "consensus", "denoising", "recommendation"]
+    assert list(sections(reversed(every_experiment()))) == [
+        "source-localization",
+        "consensus",
+        "denoising",
+        "recommendation",
+    ]
 
 
 def test_every_protocol_and_preset_has_a_block():
     rows = [
         row(protocol=protocol, preset=preset) for protocol in ("converged", "paper") for preset in ("quick", "paper")
     ]
-    (section,) = sections(rows)
-    assert [(block.preset, block.protocol) for block in section.blocks] == [
+    ((_, blocks),) = sections(rows).values()
+    assert [(block.preset, block.protocol) for block in blocks] == [
         ("paper", "paper"),
         ("paper", "converged"),
         ("quick", "paper"),
@@ -55,7 +62,7 @@ def test_every_protocol_and_preset_has_a_block():
 
 
 def test_orders_of_source_localization_have_tables_of_their_own():
-    found = block([row(order=2), row(order=4, value=60.0)])
+    found = content([row(order=2), row(order=4, value=60.0)])
     assert titles(found) == ["Table 1: source localization, K = 2", "Table 1: source localization, K = 4"]
     assert len({table.name for table in found.tables}) == len({figure.name for figure in found.figures}) == 2
 
@@ -63,7 +70,7 @@ def test_orders_of_source_localization_have_tables_of_their_own():
 def test_headline_names_the_best_network_relu_and_chance():
     rows = [row(value=value, split=split) for split, value in enumerate((47.0, 48.0))]
     rows += [row(method="max-ga", hops=2, value=value, split=split) for split, value in enumerate((73.0, 73.2))]
-    found = block([*rows, row(features=2, value=99.0), baseline("source-localization", "chance", 25.0)])
+    found = content([*rows, row(features=2, value=99.0), baseline("source-localization", "chance", 25.0)])
     ((where, sentence),) = found.headlines
     assert where == "F = 8"
     plain = sentence.replace("\N{NO-BREAK SPACE}", " ")
@@ -75,7 +82,7 @@ def test_headline_names_the_best_network_relu_and_chance():
 )
 def test_headline_says_whether_a_baseline_is_beaten(best, verdict):
     simple = [baseline("recommendation", name, value) for name, value in (("constant", 0.95), ("ridge", 0.85))]
-    found = block([row("recommendation", "max-ga", best, hops=1), row("recommendation", value=1.0), *simple])
+    found = content([row("recommendation", "max-ga", best, hops=1), row("recommendation", value=1.0), *simple])
     ((where, sentence),) = found.headlines
     assert where == "Toy Story"
     assert sentence == (
@@ -93,7 +100,7 @@ def test_headline_does_not_call_noise_a_victory():
         rows = [baseline("recommendation", "constant", 0.95, **place) for place in places]
         rows += [baseline("recommendation", "ridge", 0.90, **place) for place in places]
         rows += [row("recommendation", value=0.90 - shift + noise[place["split"]], **place) for place in places]
-        ((_, sentence),) = block(rows).headlines
+        ((_, sentence),) = content(rows).headlines
         assert sentence.endswith(verdict)
 
 
@@ -104,17 +111,17 @@ def test_headline_counts_graphs_not_their_splits(sign, certain):
     rows = [baseline("consensus", "answer zero", 0.1, **place) for place in places]
     rows += [baseline("consensus", "least squares", 0.05, **place) for place in places]
     rows += [row("consensus", value=0.05 - gains[place["graph"]], **place) for place in places]
-    sentence = block(rows).headlines[0][1]
+    sentence = content(rows).headlines[0][1]
     assert sentence.endswith("which the best network beats." if certain else "does not clearly differ.")
 
 
 def test_headline_of_sweeps_is_about_the_lowest_order_and_names_fir():
-    found = block([denoising(value=1.0), denoising(order=8, value=0.5), denoising("fir", 1.5)])
-    assert found.headlines == (("K = 1, F = 4", "ReLU 1.000, FIR (no nonlinearity) 1.500."),)
+    found = content([denoising(value=1.0), denoising(order=8, value=0.5), denoising("fir", 1.5)])
+    assert found.headlines == [("K = 1, F = 4", "ReLU 1.000, FIR (no nonlinearity) 1.500.")]
 
 
 def test_largest_number_of_features_is_the_main_one():
-    found = block([denoising(features=features, value=float(features)) for features in (1, 2, 4)])
+    found = content([denoising(features=features, value=float(features)) for features in (1, 2, 4)])
     assert titles(found) == [
         "Figure 2c in numbers: error over the filter order, F = 4",
         "Figure 2c in numbers: error over the filter order, F = 2",
@@ -128,18 +135,18 @@ def test_largest_number_of_features_is_the_main_one():
 def test_noise_sweep_is_at_the_lowest_order(usual):
     rows = [denoising(value=1.0, snr=usual), denoising(order=8, value=0.9, snr=usual), denoising(value=2.0, snr=0.0)]
     rows += [denoising(order=8, value=1.9, snr=0.0), baseline("denoising", "noise", 3.0, condition={"snr_db": 0.0})]
-    orders, noise = block(rows).tables
-    assert orders.columns == ("K = 1", "K = 8")
+    orders, noise = content(rows).tables
+    assert orders.columns == ["K = 1", "K = 8"]
     assert means(orders, "ReLU") == [1.0, 0.9]
     assert noise.title == "Figure 2d in numbers: error over the noise, K = 1, F = 4"
-    assert noise.columns == ("0 dB", "3 dB")
+    assert noise.columns == ["0 dB", "3 dB"]
     assert means(noise, "ReLU") == [2.0, 1.0]
     assert means(noise, "noise") == [3.0, None]
 
 
 def test_a_noise_level_that_was_run_twice_is_shown_once():
     rows = [denoising(value=1.0), denoising(value=1.1, snr=3.0), denoising(value=2.0, snr=0.0)]
-    orders, noise = block(rows).tables
+    orders, noise = content(rows).tables
     assert means(orders, "ReLU") == [1.0]
     assert means(noise, "ReLU") == [2.0, 1.1]
 
@@ -150,9 +157,9 @@ def test_link_loss_shows_the_setting_with_the_lowest_validation_error():
         rows.append(consensus(order=order, validation=validation, value=test))
         rows.append(consensus(order=order, validation=validation, value=test + 1, loss=0.05))
     rows += [consensus("fir", 0.7, order=20), consensus("fir", 0.8, order=20, loss=0.05)]
-    losses = block(rows).tables[1]
+    losses = content(rows).tables[1]
     assert losses.title == "Figure 2b in numbers: error over lost links, F = 32"
-    assert losses.columns == ("p = 0", "p = 0.05")
+    assert losses.columns == ["p = 0", "p = 0.05"]
     assert means(losses, "ReLU, K = 25") == [0.3, 1.3]
     assert means(losses, "FIR, K = 20") == [0.7, 0.8]
     assert len(losses.lines) == 2
@@ -161,12 +168,12 @@ def test_link_loss_shows_the_setting_with_the_lowest_validation_error():
 def test_best_setting_without_validation_is_by_test_error_at_no_loss():
     rows = [consensus(order=order, value=value) for order, value in ((20, 0.2), (25, 0.1))]
     rows += [consensus(order=order, value=value, loss=0.1) for order, value in ((20, 0.3), (25, 0.9))]
-    assert means(block(rows).tables[1], "ReLU") == [0.1, 0.9]
+    assert means(content(rows).tables[1], "ReLU") == [0.1, 0.9]
 
 
 def test_best_setting_of_lossy_results_alone_is_by_their_mean():
     rows = [consensus(order=order, value=value, loss=0.1) for order, value in ((20, 0.3), (25, 0.9))]
-    found = block(rows)
+    found = content(rows)
     assert means(found.tables[1], "ReLU") == [0.3]
     assert "K = 20" in found.tables[1].title
 
@@ -174,7 +181,7 @@ def test_best_setting_of_lossy_results_alone_is_by_their_mean():
 def test_baselines_of_link_loss_say_where_they_were_measured():
     rows = [consensus(), consensus(loss=0.1), baseline("consensus", "answer zero", 0.1)]
     rows += [baseline("consensus", "FIR", 0.05, condition={"loss_probability": 0.1})]
-    losses = block(rows).tables[1]
+    losses = content(rows).tables[1]
     assert means(losses, "answer zero, no link lost") == [0.1, 0.1]
     assert means(losses, "FIR") == [None, 0.05]
 
@@ -186,20 +193,20 @@ def test_learned_weights_over_replicas_and_features():
         row(**shared, split=1, beta=[3.0, 2.0], weights=[[[0.5, 0.7], [1.0, 1.0]], [[0.0, 0.0], [2.0, 4.0]]]),
         row(),
     ]
-    found = block(rows)
+    found = content(rows)
     weights = found.tables[-1]
     assert weights.title == "Learned activation weights, F = 8"
-    assert weights.columns == ("Layer 1: β", "Layer 1: h1", "Layer 1: h2", "Layer 2: β", "Layer 2: h1", "Layer 2: h2")
+    assert weights.columns == ["Layer 1: β", "Layer 1: h1", "Layer 1: h2", "Layer 2: β", "Layer 2: h1", "Layer 2: h2"]
     assert [line.label for line in weights.lines] == ["Max G.A. (2)"]
-    texts = [entry.ours_text(3) for entry in weights.lines[0].entries]
+    texts = [weights.ours(entry) for entry in weights.lines[0].entries]
     assert texts[:4] == ["2.000 ± 1.414", "0.400 ± 0.258", "1.000 ± 0.000", "2.000 ± 0.000"]
     assert means(weights, "Max G.A. (2)")[5] == 2.5
-    assert found.more_tables == ()
+    assert found.more_tables == []
 
 
 def test_weights_of_every_setting_are_folded_away():
     weights = {"beta": [1.0], "weights": [[[0.5]]]}
-    found = block([row(method="max-l", hops=1, features=features, **weights) for features in (2, 8)])
+    found = content([row(method="max-l", hops=1, features=features, **weights) for features in (2, 8)])
     assert [line.label for line in found.more_tables[0].lines] == ["Max L. (1), F = 2", "Max L. (1), F = 8"]
 
 
@@ -211,7 +218,7 @@ def test_methods_run_with_other_hops_are_complete_too():
     methods = [(method, None if hops is None else 1) for method, hops in PUBLISHED]
     found = block([row(method=method, hops=hops) for method, hops in methods])
     assert found.progress.sentence == "Complete: 6 results of networks in 6 cells of the tables."
-    assert len(found.tables[0].lines) == 8
+    assert len(found.content.tables[0].lines) == 8
 
 
 def test_partial_results_say_their_share():

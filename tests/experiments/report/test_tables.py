@@ -6,23 +6,28 @@ import pytest
 from experiments.report.factory import baseline, every_experiment, row
 
 from graphact.experiments.report import terminal_table
-from graphact.experiments.report.cells import gather
-from graphact.experiments.report.paper import Published
 from graphact.experiments.report.rows import read_rows
-from graphact.experiments.report.sections.all import sections_of
-from graphact.experiments.report.summary import Summary
-from graphact.experiments.report.tables.formats import to_csv, to_markdown
-from graphact.experiments.report.tables.table import MISSING, Entry
+from graphact.experiments.report.tables import MISSING, entries_of, to_csv
+from graphact.experiments.report.write import make_templates, sections_of
 
 NAN, INF = float("nan"), float("inf")
 
 
-def blocks_of(rows):
-    return [block for section in sections_of(gather(read_rows(rows))) for block in section.blocks]
+def contents_of(rows):
+    return [block.content for _, blocks in sections_of(read_rows(rows)).values() for block in blocks]
 
 
 def main_table(rows):
-    return blocks_of(rows)[0].tables[0]
+    return contents_of(rows)[0].tables[0]
+
+
+def to_markdown(table):
+    return make_templates().get_template("table.md.j2").render(table=table)
+
+
+def paper(table, label, column):
+    found = entry(table, label, column)
+    return found.paper_mean, found.paper_std
 
 
 def line(table, label):
@@ -51,7 +56,7 @@ def select(rows, **wanted):
 def test_cells_hold_mean_deviation_and_number_of_the_runs(experiment, label, column, wanted):
     rows = [row for row in every_experiment() if row["experiment"] == experiment and row["protocol"] == "paper"]
     values = select(rows, **wanted)
-    ours = entry(main_table(rows), label, column).ours
+    ours = entry(main_table(rows), label, column)
     assert ours.runs == len(values) > 3
     assert ours.mean == pytest.approx(np.mean(values))
     assert ours.std == pytest.approx(np.std(values, ddof=1))
@@ -61,19 +66,20 @@ def test_cells_hold_mean_deviation_and_number_of_the_runs(experiment, label, col
     ("mean", "where"), [(60.0, "inside"), (35.8, "inside"), (60.01, "above"), (35.79, "below"), (None, None)]
 )
 def test_marks_say_where_our_mean_lies(mean, where):
-    assert Entry(Summary(mean, 1.0, 5), Published(47.9, 12.1)).against_paper == where
+    (found,) = entries_of([{"mean": NAN if mean is None else mean, "runs": 5, "paper": (47.9, 12.1)}]).against_paper
+    assert found == where
 
 
 def test_no_mark_without_a_published_number():
     table = main_table([row(method="max-ga", hops=1, value=64.0), row(method="fir", value=64.0)])
-    assert entry(table, "Max G.A. (1)", "F = 8").paper is None
+    assert table.paper(entry(table, "Max G.A. (1)", "F = 8")) == MISSING
     assert entry(table, "Max G.A. (1)", "F = 8").against_paper is None
     assert entry(table, "FIR", "F = 8").against_paper is None
 
 
 def test_paper_stands_beside_every_number_of_hops_where_it_states_none():
     table = main_table([row(method="max-l", hops=hops, value=70.0, features=2) for hops in (1, 2)])
-    assert entry(table, "Max L. (1)", "F = 2").paper == entry(table, "Max L. (2)", "F = 2").paper == (64.5, 8.0)
+    assert paper(table, "Max L. (1)", "F = 2") == paper(table, "Max L. (2)", "F = 2") == (64.5, 8.0)
     assert "Max L." not in [line.label for line in table.lines]
 
 
@@ -102,7 +108,7 @@ def test_one_run_has_no_deviation_and_a_lost_run_is_counted():
     rows = [row(value=50.0), row(method="max-ga", hops=2, value=NAN)]
     rows += [row(method="median-ga", hops=2, value=value, split=split) for split, value in enumerate((60.0, 62.0, INF))]
     table = main_table(rows)
-    texts = {line.label: (line.entries[0].ours_text(1), line.entries[0].runs_text) for line in table.lines}
+    texts = {line.label: (table.ours(line.entries[0]), table.runs(line.entries[0])) for line in table.lines}
     assert texts["ReLU"] == ("50.0", "1 run")
     assert texts["Max G.A. (2)"] == ("diverged", "1 run, 1 not finite")
     assert texts["Median G.A. (2)"] == ("61.0 ± 1.4", "3 runs, 1 not finite")
@@ -122,8 +128,8 @@ def test_markdown():
 
 
 def test_every_line_of_a_markdown_table_has_as_many_cells():
-    for block in blocks_of(every_experiment()):
-        for table in (*block.tables, *block.more_tables):
+    for content in contents_of(every_experiment()):
+        for table in (*content.tables, *content.more_tables):
             counts = {line.count(" | ") for line in to_markdown(table).splitlines() if line.startswith("|")}
             assert len(counts) == 1, table.title
 

@@ -1,6 +1,65 @@
-"""Reports on results: a page, tables and figures from rows, beside the paper's numbers and honest baselines."""
+"""Reports on results: a page, tables and figures from rows, beside the paper's numbers and honest baselines.
 
-from graphact.experiments.report.terminal import terminal_table
-from graphact.experiments.report.write import write_report
+A report needs jinja2, matplotlib and pandas, which are imported when one is written, not before.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 __all__ = ["terminal_table", "write_report"]
+
+
+def section_of(experiment: str) -> Any:
+    """The :class:`~graphact.experiments.report.section.Section` of an experiment, which is in its own package."""
+    return import_module(f"graphact.experiments.{experiment.replace('-', '_')}.section").SECTION
+
+
+def write_report(
+    rows: Iterable[Mapping[str, Any]], directory: str | os.PathLike[str], *, command: str | None = None
+) -> Path:
+    """Write a report on results: a page, its tables as Markdown and CSV, its figures as PNG and SVG.
+
+    The same rows, in whatever order, give the same files byte by byte. Each file is complete or, if writing was
+    interrupted, as it was before; the page comes last.
+
+    Args:
+        rows: the results; :mod:`graphact.experiments.report.rows` describes what a row holds.
+        directory: where to write ``report.html``, ``tables/`` and ``figures/``.
+        command: the command that made the results, to be shown in the report.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        ValueError: there are no rows, a row is not as described, a run occurs twice, or two protocols share a name.
+        TypeError: a value of a row has the wrong type.
+        ModuleNotFoundError: jinja2, matplotlib or pandas is not installed.
+    """
+    with naming_the_extra():
+        from graphact.experiments.report.write import write_files
+
+        return write_files(rows, Path(directory), command)
+
+
+def terminal_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The main table of each experiment, preset and protocol, aligned for a terminal; raises as a report does."""
+    with naming_the_extra():
+        from graphact.experiments.report.write import terminal_text
+
+        return terminal_text(rows)
+
+
+@contextmanager
+def naming_the_extra() -> Iterator[None]:
+    """Turn a missing library into an error that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("jinja2", "matplotlib", "pandas"):
+            raise
+        message = f"reports need the package {error.name}: pip install 'graphact[experiments]'"
+        raise ModuleNotFoundError(message, name=error.name) from error

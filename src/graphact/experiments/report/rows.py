@@ -1,146 +1,134 @@
-"""Rows of results: what the report reads, and the checks that every row must pass."""
+"""Rows of results, checked: a frame of runs, and a frame of cells, the runs that differ in their replica alone.
+
+A row is the test result of one trained model, or of one baseline, on one replica of an experiment: a mapping with these
+keys. Further keys are passed over, and None is the same as no key.
+
+- ``experiment``, ``preset``, ``protocol``: what was run, how much of it, such as "quick", and how it was trained.
+- ``kind``, ``method``: "model" and the name of an activation or "fir", or "baseline" and a few words.
+- ``metric``, ``value``, ``validation``: on test and validation samples; NaN, infinity or None where a run diverged.
+- ``hops``, ``features``, ``order``: of the activation and the filters. ``epochs``, ``best_epoch``: run, and kept.
+- ``condition``: nothing, or the condition of the experiment with its level, such as ``{"snr_db": 3.0}``.
+- ``graph``, ``split``, ``node``, ``realization``, ``seed``: which replica it is.
+- ``beta`` by layer, ``weights`` by layer, hop and feature: what the activation learned.
+- ``settings``: whatever else decided the result, such as the learning rate, by name.
+- ``graphact``, ``torch``, ``device``, ``seconds``, ``finished``: with what, where, how long, until when.
+"""
 
 import math
+import statistics
+from collections import namedtuple
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any
 
-from graphact._checks import check_choice, check_integer
+import pandas as pd
 
-METRICS = {"source-localization": "accuracy", "consensus": "rmse", "denoising": "rmse", "recommendation": "rmse"}
-CONDITIONS = {"consensus": "loss_probability", "denoising": "snr_db", "recommendation": "film"}
-NEEDED_OF_MODELS = {
-    "source-localization": ("features",),
-    "consensus": ("features", "order"),
-    "denoising": ("features", "order"),
-    "recommendation": (),
-}
-KINDS = ("model", "baseline")
+from graphact._checks import check_choice, check_integer
+from graphact.experiments.registry import EXPERIMENTS
+from graphact.experiments.report import section_of
+from graphact.experiments.style import Variant
+
 TEXTS = ("preset", "protocol", "method")
-COUNTS = ("hops", "features", "order", "graph", "split", "node", "realization", "best_epoch", "epochs", "seed")
 PROVENANCE = ("graphact", "torch", "device", "finished")
 REPLICA = ("graph", "split", "node", "realization", "seed")
+COUNTS = ("hops", "features", "order", *REPLICA, "best_epoch", "epochs")
+NUMBERS = {"value": math.nan, "validation": math.nan, "seconds": 0.0}
+SETTING = ["experiment", "preset", "protocol", "kind", "method", "hops", "features", "order", "level"]
 
-Condition = tuple[tuple[str, float | str], ...]
+
+# Mean and sample standard deviation (divisor n - 1) of the finite numbers, NaN if there are too few of them
+Summary = namedtuple("Summary", "mean std runs not_finite")
 
 
-@dataclass(frozen=True)
-class Run:
-    """One row: the test result of one trained model, or of one baseline, on one replica of an experiment.
+def summarize(values: Iterable[float]) -> Summary:
+    """Summarize numbers, to the same bits in whatever order they come.
 
-    Attributes:
-        experiment: "source-localization", "consensus", "denoising" or "recommendation".
-        preset: how much was run, such as "quick" or "paper".
-        protocol: how it was trained, such as "paper" or "converged".
-        kind: "model" or "baseline".
-        method: name of an activation or "fir" for a model; a few words for a baseline.
-        metric: "accuracy" (percent, higher is better) or "rmse" (lower is better).
-        value: the metric on the test samples; NaN, infinity or None of a run that diverged.
-        hops: number of hops of the activation.
-        features: number of features F of a layer.
-        order: order K of the filters.
-        condition: nothing, or one of ``loss_probability`` (consensus), ``snr_db`` (denoising), ``film``
-            (recommendation) with its value.
-        graph, split, node, realization, seed: which replica this is.
-        validation: the metric on the validation samples, NaN if there are none.
-        best_epoch, epochs: the epoch whose parameters were kept, and how many were run.
-        beta: the trained weight of the ReLU term, one for each layer.
-        weights: the trained weights h by layer, hop and feature.
-        settings: whatever else decided the result, such as the learning rate, by name.
-        graphact, torch, device, seconds, finished: with what, where, how long, until when.
+    Example:
+        >>> summarize([1.0, 3.0, float("nan")])
+        Summary(mean=2.0, std=1.4142135623730951, runs=3, not_finite=1)
     """
-
-    experiment: str
-    preset: str
-    protocol: str
-    kind: str
-    method: str
-    metric: str
-    value: float
-    hops: int | None = None
-    features: int | None = None
-    order: int | None = None
-    condition: Condition = ()
-    graph: int | None = None
-    split: int | None = None
-    node: int | None = None
-    realization: int | None = None
-    seed: int | None = None
-    validation: float = math.nan
-    best_epoch: int | None = None
-    epochs: int | None = None
-    beta: tuple[float, ...] = ()
-    weights: tuple[tuple[tuple[float, ...], ...], ...] = ()
-    settings: tuple[tuple[str, str], ...] = ()
-    graphact: str | None = None
-    torch: str | None = None
-    device: str | None = None
-    seconds: float = 0.0
-    finished: str | None = None
-
-    @property
-    def replica(self) -> tuple[int | None, ...]:
-        """What tells this run from the others of its cell."""
-        return tuple(getattr(self, name) for name in REPLICA)
+    every = list(values)
+    finite = sorted(value for value in every if math.isfinite(value))
+    mean = statistics.fmean(finite) if finite else math.nan
+    std = statistics.stdev(finite) if len(finite) > 1 else math.nan
+    return Summary(mean, std, len(every), len(every) - len(finite))
 
 
-def read_rows(rows: Iterable[Mapping[str, Any]]) -> list[Run]:
+def read_rows(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Check rows and bring them into an order that does not depend on the one they came in.
 
+    Besides the keys of its row, a run has ``level`` (of its condition), ``replica`` (what tells it from the others of
+    its cell) and ``work`` (computed in one go: a network whatever it is tested under, or all baselines of a replica).
+
     Raises:
-        ValueError: there are no rows, or a row does not fit the description of :class:`Run`.
+        ValueError: there are no rows, or a row is not as described above.
         TypeError: a value of a row is of the wrong type.
     """
     runs = [read_row(row, f"rows[{position}]") for position, row in enumerate(rows)]
     if not runs:
         raise ValueError("rows must hold at least one result, got none; run an experiment first")
-    return sorted(runs, key=place)
+    runs.sort(key=lambda run: [(run[name] is not None, run[name] or 0) for name in (*SETTING, *REPLICA)])
+    return pd.DataFrame(runs, dtype=object).astype(dict.fromkeys(NUMBERS, float))
 
 
-def place(run: Run) -> tuple[object, ...]:
-    """What runs are sorted by; no two runs of a report share it."""
-    texts = (run.experiment, run.preset, run.protocol, run.kind, run.method)
-    numbers = (run.hops, run.features, run.order, *run.replica)
-    return *texts, *(-1 if value is None else value for value in numbers), run.condition
+def gather(runs: pd.DataFrame) -> pd.DataFrame:
+    """Group runs into cells: setting, label of their line, summary, and values, replicas and parameters of the runs.
+
+    Raises:
+        ValueError: two runs are the same replica of the same cell, which would count twice.
+    """
+    for run in runs[runs.duplicated([*SETTING, *REPLICA])].to_dict("records"):
+        words = ", ".join(f"{name} {run[name]!r}" for name in (*SETTING, *REPLICA))
+        raise ValueError(f"rows must hold every run once, got two of {words}")
+    cell = runs.groupby(SETTING, dropna=False, sort=False).ngroup()
+    cells = runs.loc[~cell.duplicated(), SETTING].reset_index(drop=True)
+    for name in ("value", "validation", "replica", "beta", "weights"):
+        cells[name] = runs[name].groupby(cell).agg(tuple)
+    cells[list(Summary._fields)] = [summarize(values) for values in cells.value]
+    cells["validation"] = [summarize(values).mean for values in cells.validation]
+    names = zip(cells.kind, cells.method, cells.hops, strict=True)
+    cells["line"] = [Variant(method, hops).label if kind == "model" else method for kind, method, hops in names]
+    return cells
 
 
-def read_row(row: Mapping[str, Any], name: str) -> Run:
-    """One checked row; ``name`` is how messages call it. Keys that a :class:`Run` does not have are passed over."""
-    known = {field.name for field in fields(Run)}
-    values = {key: value for key, value in row.items() if key in known and value is not None}
-    required = {"experiment", *TEXTS, "kind", "metric"}
-    if missing := sorted(required - values.keys()):
+def read_row(row: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """One checked row; ``name`` is how messages call it."""
+    values = {key: value for key, value in row.items() if value is not None}
+    if missing := sorted({"experiment", *TEXTS, "kind", "metric"} - values.keys()):
         raise ValueError(f"{name} must hold {missing[0]!r}, got the keys {sorted(row)}")
-    experiment = check_choice(f"{name}['experiment']", values["experiment"], tuple(METRICS))
-    check_choice(f"{name}['kind']", values["kind"], KINDS)
-    check_choice(f"{name}['metric']", values["metric"], (METRICS[experiment],))
+    experiment = check_choice(f"{name}['experiment']", values["experiment"], EXPERIMENTS)
+    kind = check_choice(f"{name}['kind']", values["kind"], ("model", "baseline"))
+    section = section_of(experiment)
+    check_choice(f"{name}['metric']", values["metric"], (section.measure.metric,))
+    run: dict[str, Any] = {"experiment": experiment, "kind": kind}
     for key in (*TEXTS, *PROVENANCE):
-        if key in values:
-            values[key] = check_text(f"{name}[{key!r}]", values[key])
+        run[key] = check_text(f"{name}[{key!r}]", values[key]) if key in values else None
     for key in COUNTS:
-        if key in values:
-            values[key] = check_integer(f"{name}[{key!r}]", values[key], minimum=0)
-    for key in NEEDED_OF_MODELS[experiment] if values["kind"] == "model" else ():
-        if key not in values:
+        run[key] = check_integer(f"{name}[{key!r}]", values[key], minimum=0) if key in values else None
+        if kind == "model" and run[key] is None and key in section.needed:
             raise ValueError(f"{name}[{key!r}] must be an integer for a model of {experiment}, got None")
-    values["value"] = check_number(f"{name}['value']", values.get("value", math.nan))
-    values["validation"] = check_number(f"{name}['validation']", values.get("validation", math.nan))
-    values["seconds"] = check_number(f"{name}['seconds']", values.get("seconds", 0.0))
-    values["condition"] = check_condition(f"{name}['condition']", values.get("condition", {}), experiment)
-    values["beta"] = check_numbers(f"{name}['beta']", values.get("beta", ()), depth=1)
-    values["weights"] = check_numbers(f"{name}['weights']", values.get("weights", ()), depth=3)
-    values["settings"] = check_settings(f"{name}['settings']", values.get("settings", {}))
-    return Run(**values)
+    for key, usual in NUMBERS.items():
+        run[key] = check_numbers(f"{name}[{key!r}]", values.get(key, usual), depth=0)
+    for key, depth in (("beta", 1), ("weights", 3)):
+        run[key] = check_numbers(f"{name}[{key!r}]", values.get(key, ()), depth=depth)
+    for key in ("condition", "settings"):
+        if not isinstance(value := values.setdefault(key, {}), Mapping):
+            raise TypeError(f"{name}[{key!r}] must be a mapping, got {value!r} of type {type(value).__name__}")
+    run["settings"] = tuple(sorted((str(key), in_words(value)) for key, value in values["settings"].items()))
+    run["level"] = check_condition(f"{name}['condition']", values["condition"], section.condition, experiment)
+    run["replica"] = tuple(run[key] for key in REPLICA)
+    tested_again = {"realization", *(() if section.condition and section.condition.retrained else ("level",))}
+    ignored = tested_again if kind == "model" else {"method", "hops", "features", "order"}
+    run["work"] = repr([run[key] for key in (*SETTING, *REPLICA) if key not in ignored])
+    return run
 
 
 def check_text(name: str, value: Any) -> str:
     """Return a text on one line, in printable characters."""
     if not isinstance(value, str) or not value.strip():
         raise TypeError(f"{name} must be a text that is not empty, got {value!r}")
-    return "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in " ".join(value.split())
-    )
+    line = " ".join(value.split())
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
 
 
 def check_number(name: str, value: Any) -> float:
@@ -159,11 +147,17 @@ def check_numbers(name: str, value: Any, *, depth: int) -> Any:
     return tuple(check_numbers(name, item, depth=depth - 1) for item in value)
 
 
-def check_settings(name: str, value: Any) -> tuple[tuple[str, str], ...]:
-    """Return settings as pairs of texts, by name."""
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{name} must be a mapping, got {value!r} of type {type(value).__name__}")
-    return tuple((str(key), in_words(value[key])) for key in sorted(value, key=str))
+def check_condition(name: str, value: Mapping[Any, Any], known: Any, experiment: str) -> float | str | None:
+    """Return the level of the condition that the experiment knows, None where the row has none."""
+    keys = set(value)
+    if known and known.is_text:
+        if keys != {known.name}:
+            raise ValueError(f"{name} must name the {known.name} and nothing else, got {dict(value)}")
+        return check_text(f"{name}[{known.name!r}]", str(value[known.name]))
+    if keys - {known and known.name}:
+        expected = f"be empty{f' or hold {known.name!r}' if known else ''} in {experiment}"
+        raise ValueError(f"{name} must {expected}, got {dict(value)}")
+    return check_number(f"{name}[{known.name!r}]", value[known.name]) if keys else None
 
 
 def in_words(value: Any) -> str:
@@ -173,17 +167,3 @@ def in_words(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(in_words, value)) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def check_condition(name: str, value: Any, experiment: str) -> Condition:
-    """Return the condition as pairs, if it is one that the experiment knows."""
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{name} must be a mapping, got {value!r} of type {type(value).__name__}")
-    key = CONDITIONS.get(experiment)
-    if experiment == "recommendation":
-        if set(value) != {key}:
-            raise ValueError(f"{name} must name the film and nothing else, got {dict(value)}")
-        return (("film", check_text(f"{name}['film']", str(value["film"]))),)
-    if set(value) - {key}:
-        raise ValueError(f"{name} must be empty{f' or hold {key!r}' if key else ''} in {experiment}, got {dict(value)}")
-    return tuple((str(kind), check_number(f"{name}[{kind!r}]", level)) for kind, level in value.items())

@@ -1,71 +1,91 @@
-"""Write the report."""
+"""From rows to the files of a report, and to a table for the terminal."""
 
-import os
+from collections import namedtuple
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from graphact.experiments.report.cells import gather
-from graphact.experiments.report.figures.render import render
-from graphact.experiments.report.page.page import page
-from graphact.experiments.report.provenance import provenance
-from graphact.experiments.report.rows import read_rows
-from graphact.experiments.report.sections.all import sections_of
-from graphact.experiments.report.sections.section import Block, Section
-from graphact.experiments.report.tables.formats import to_csv, to_markdown
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+from graphact.experiments.registry import EXPERIMENTS
+from graphact.experiments.report import section_of
+from graphact.experiments.report.rows import gather, read_rows
+from graphact.experiments.report.section import Section, file_name
+from graphact.experiments.report.sentences import facts_of, progress_over, provenance
+from graphact.experiments.report.tables import SIGNS, to_csv, to_text, uncapitalized
+from graphact.experiments.style import JOINS, dark_rules
 from graphact.files import write_atomically
 
+# One preset and protocol of an experiment: what is shown, how much of it has been run, and its settings
+Block = namedtuple("Block", "preset protocol content progress facts")
 
-def write_report(
-    rows: Iterable[Mapping[str, Any]], directory: str | os.PathLike[str], *, command: str | None = None
-) -> Path:
-    """Write a report on results: a page, its tables as Markdown and CSV, its figures as PNG and SVG.
 
-    The same rows, in whatever order, give the same files byte by byte. Each file is complete or, if writing was
-    interrupted, as it was before; the page comes last.
+def sections_of(runs: pd.DataFrame) -> dict[str, tuple[Section, list[Block]]]:
+    """The section of each experiment in the paper's order, with its blocks, the paper's preset and protocol first."""
+    sections: dict[str, tuple[Section, list[Block]]] = {name: (section_of(name), []) for name in EXPERIMENTS}
+    keys = ["experiment", "preset", "protocol"]
+    own_runs, own_cells = (dict(list(frame.groupby(keys))) for frame in (runs, gather(runs)))
+    for key in sorted(own_cells, key=lambda names: [(name != "paper", name) for name in names]):
+        (_, preset, protocol), (section, blocks) = key, sections[key[0]]
+        content = section.content(own_cells[key], file_name(*key))
+        content.tables.sort(key=lambda table: not table.with_runs)  # results first, then learned weights
+        progress = progress_over(table for table in (*content.tables, *content.more_tables) if table.with_runs)
+        blocks.append(Block(preset, protocol, content, progress, facts_of(own_runs[key])))
+    return {name: (section, blocks) for name, (section, blocks) in sections.items() if blocks}
 
-    Args:
-        rows: the results; :class:`~graphact.experiments.report.rows.Run` says what a row holds.
-        directory: where to write ``report.html``, ``tables/`` and ``figures/``.
-        command: the command that made the results, to be shown in the report.
 
-    Returns:
-        The path of the page.
+def write_files(rows: Iterable[Mapping[str, Any]], folder: Path, command: str | None) -> Path:
+    """Write the report; see :func:`graphact.experiments.report.write_report`."""
+    from graphact.experiments.report.figures import render
 
-    Raises:
-        ValueError: there are no rows, a row is not as described, a run occurs twice, or two protocols share a name.
-        TypeError: a value of a row has the wrong type.
-        ModuleNotFoundError: matplotlib is not installed.
-    """
     runs = read_rows(rows)
-    sections = sections_of(gather(runs))
-    check_names(sections)
-    folder = Path(directory)
+    sections, templates = sections_of(runs), make_templates()
     contents: dict[str, bytes] = {}
-    drawings: dict[str, str] = {}
-    for block in (block for section in sections for block in section.blocks):
-        for figure in block.figures:
-            drawn = render(figure)
-            drawings[figure.name] = drawn.inline
-            contents[f"figures/{figure.name}.png"] = drawn.png
-            contents[f"figures/{figure.name}.svg"] = drawn.svg.encode()
-        for table in (*block.tables, *block.more_tables):
-            contents[f"tables/{table.name}.md"] = to_markdown(table).encode()
-            contents[f"tables/{table.name}.csv"] = to_csv(table).encode()
-    contents["report.html"] = page(sections, drawings, provenance(runs), command).encode()
-    for name, content in contents.items():
-        write_atomically(folder / name, content)
-    return folder / "report.html"
-
-
-def check_names(sections: Iterable[Section]) -> None:
-    """Refuse two blocks whose files would have the same names."""
-    seen: dict[str, Block] = {}
-    for block in (block for section in sections for block in section.blocks):
-        for table in (*block.tables, *block.more_tables):
-            other = seen.setdefault(table.name, block)
-            if other is not block:
+    drawings: dict[str, Markup] = {}
+    owners: dict[str, Block] = {}
+    for block in (block for _, blocks in sections.values() for block in blocks):
+        for table in (*block.content.tables, *block.content.more_tables):
+            if (other := owners.setdefault(table.name, block)) is not block:
                 raise ValueError(
                     "presets and protocols must differ in letters or digits, which name the files, got "
                     f"{(other.preset, other.protocol)} and {(block.preset, block.protocol)}"
                 )
+            contents[f"tables/{table.name}.md"] = templates.get_template("table.md.j2").render(table=table).encode()
+            contents[f"tables/{table.name}.csv"] = to_csv(table).encode()
+        for figure in block.content.figures:
+            png, svg, inline = render(figure)
+            contents[f"figures/{figure.name}.png"], contents[f"figures/{figure.name}.svg"] = png, svg.encode()
+            drawings[figure.name] = Markup(inline)
+    rules = Markup(f"figure svg * {{ {JOINS} }}\n{dark_rules()}")
+    words = {"provenance": provenance(runs), "command": command, "svg_rules": rules}
+    page = templates.get_template("page.html.j2").render(sections=sections, drawings=drawings, **words)
+    for name, content in (contents | {"report.html": page.encode()}).items():
+        write_atomically(folder / name, content)
+    return folder / "report.html"
+
+
+def terminal_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The main tables; see :func:`graphact.experiments.report.terminal_table`."""
+    return "\n\n".join(
+        f"{section.title}, protocol {block.protocol}, preset {block.preset}\n{to_text(block.content.tables[0])}\n"
+        f"{block.progress.sentence}"
+        for section, blocks in sections_of(read_rows(rows)).values()
+        for block in blocks
+    )
+
+
+def make_templates() -> jinja2.Environment:
+    """Templates with their filters; whatever is put into HTML is escaped."""
+    escape, space = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|"}), "\N{NO-BREAK SPACE}"
+    blanks: Any = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    loader, autoescape = jinja2.PackageLoader("graphact.experiments.report"), jinja2.select_autoescape(("html.j2",))
+    templates = jinja2.Environment(loader=loader, autoescape=autoescape, undefined=jinja2.StrictUndefined, **blanks)
+    templates.globals["signs"] = SIGNS
+    templates.filters |= {
+        "uncapitalized": uncapitalized,
+        "unbroken": lambda text: text.replace(" = ", f"{space}={space}").replace(" ± ", f"{space}±{space}"),
+        "markdown": lambda text: text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").translate(escape),
+    }
+    return templates

@@ -1,0 +1,83 @@
+"""Finite-time consensus in the report: figures 2a and 2b of the paper."""
+
+import math
+
+import pandas as pd
+
+from graphact.experiments.report.content import at_levels, level_sweep, order_sweep
+from graphact.experiments.report.section import Condition, Content, Section
+from graphact.experiments.report.tables import Measure
+
+MEASURE = Measure("rmse", "Test RMSE", 4)
+NO_LOSS = 0.0
+
+
+def content(cells: pd.DataFrame, name: str) -> Content:
+    """The error over the filter order, and over the share of links that are lost."""
+    intact = at_levels(cells, NO_LOSS, prefer_named=False)
+    orders = order_sweep(
+        intact[intact.column == NO_LOSS],
+        name,
+        MEASURE,
+        number="Figure 2a",
+        caption="Mean over graphs and splits; bands reach one standard deviation to either side. Dotted: baselines.",
+    )
+    losses = level_sweep(
+        pd.concat([best_settings(at_levels(cells, NO_LOSS, prefer_named=True)), baselines(cells)]),
+        name,
+        MEASURE,
+        number="Figure 2b",
+        title="error over lost links",
+        axis="Probability that a link is lost",
+        column="p = {}",
+        caption=(
+            "Each method in its best setting, the one with the lowest validation error, on graphs that lost each link "
+            "with the given probability. Bands reach one standard deviation to either side. Dotted: baselines."
+        ),
+    )
+    return orders + losses
+
+
+def best_settings(cells: pd.DataFrame) -> pd.DataFrame:
+    """The networks of each method's best setting (hops, features and order), at every level.
+
+    Of the settings that were run with lost links, the best has the lowest validation error without loss; where that is
+    not known for all of them, the lowest test error there; where that is not known either, the lowest mean test error
+    over the levels.
+    """
+    chosen = []
+    for _, method in cells[cells.kind == "model"].groupby("method", sort=False):
+        keys = [method[key].map(lambda value: value or 0) for key in ("hops", "features", "order")]
+        settings = [setting for _, setting in method.groupby(keys) if (setting.column != NO_LOSS).any()]
+        criteria = [
+            [setting[setting.column == NO_LOSS]["validation"].mean() for setting in settings],
+            [setting[setting.column == NO_LOSS]["mean"].mean() for setting in settings],
+            [setting["mean"].fillna(math.inf).mean() for setting in settings],
+        ]
+        errors = next(values for values in criteria if not any(map(math.isnan, values)))
+        chosen += [settings[errors.index(min(errors))]] if settings else []
+    return pd.concat(chosen) if chosen else cells[:0]
+
+
+def baselines(cells: pd.DataFrame) -> pd.DataFrame:
+    """Baselines at their probability of loss; the best of each kind on the whole graph for every other column."""
+    simple = cells[cells.kind == "baseline"]
+    lossy = simple[simple.level.notna()]
+    whole = simple[simple.level.isna()].sort_values("mean", kind="stable").drop_duplicates("method")
+    return pd.concat([whole.assign(column=None, line=whole.line + ", no link lost"), lossy.assign(column=lossy.level)])
+
+
+SECTION = Section(
+    title="Finite-time consensus",
+    explanation=(
+        "Every node of a graph holds a random number and has to find the mean of all of them, with messages between "
+        "neighbours only. A filter of order K lets a layer hear nodes up to K hops away.",
+        "Then the trained networks are asked again on graphs that lost links at random. The baselines are answering "
+        "zero, which is right on average, and the best linear filter, found by least squares instead of training. L.: "
+        "localized. G.A.: graph-adaptive.",
+    ),
+    measure=MEASURE,
+    content=content,
+    condition=Condition("loss_probability", retrained=False),
+    needed=("features", "order"),
+)

@@ -1,0 +1,171 @@
+"""Contents that sections choose from: a table of the paper with our numbers, sweeps over a number, learned weights."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import chain, product
+from typing import Any
+
+import pandas as pd
+
+from graphact.experiments.report.rows import summarize
+from graphact.experiments.report.section import Content, Figure, file_name
+from graphact.experiments.report.sentences import headline
+from graphact.experiments.report.tables import Measure, PublishedTable, Table, entries_of, make_table
+from graphact.experiments.style import Variant
+
+DOTS = (
+    "Filled markers are ours, hollow ones the paper's; bars reach one standard deviation to either side. "
+    "Dotted lines are baselines that need no network."
+)
+WEIGHTS = (
+    "β weighs the ReLU term, h1, h2, … the terms of the hops. Mean ± standard deviation over replicas and, for h, over "
+    "features."
+)
+
+
+def comparison(
+    cells: pd.DataFrame,
+    name: str,
+    measure: Measure,
+    *,
+    number: str,
+    title: str,
+    paper: PublishedTable,
+    column: str,
+    column_label: Callable[[Any], str],
+    column_order: Sequence[Hashable],
+    settings: Mapping[str, str],
+    headlines: slice = slice(None),
+) -> Content:
+    """A table of the paper with our numbers beside its own, and as dots.
+
+    ``column`` is the key of a cell that decides its column, ``settings`` are further keys with their letters: networks
+    that differ in them have tables of their own, with the baselines that do not contradict. ``headlines`` are the
+    columns that the summary speaks of.
+    """
+    cells = cells.assign(column=cells[column], setting=list(zip(*(cells[key] for key in settings), strict=True)))
+    networks, baselines = cells[cells.kind == "model"], cells[cells.kind == "baseline"]
+    found = sorted(set(networks.setting), key=lambda setting: [value or -1 for value in setting])
+
+    def words(setting: tuple[Any, ...]) -> str:
+        known = [pair for pair in zip(settings.values(), setting, strict=False) if pair[1] is not None]
+        return "".join(f", {letter} = {value}" for letter, value in known) if len(found) > 1 else ""
+
+    content = Content()
+    for setting in found or [()]:
+        fits = [all(own in (None, one) for own, one in zip(cell, setting, strict=False)) for cell in baselines.setting]
+        table = make_table(
+            pd.concat([networks[networks.setting == setting], baselines[fits]]),
+            measure,
+            name=file_name(number, name, words(setting)),
+            title=f"{number}: {title}{words(setting)}",
+            column_label=column_label,
+            paper=paper,
+            column_order=column_order,
+        )
+        heading = f"{title[:1].upper()}{title[1:]}{words(setting)}"
+        figure = Figure(file_name("figure", name, words(setting)), heading, DOTS, table)
+        told = list(enumerate(table.columns))[headlines]
+        sentences = [(f"{label}{words(setting)}", headline(table, place)) for place, label in told]
+        content += Content(sentences, [figure] if table.entries.best.any() else [], [table])
+    places = [column_label(cell.column) + words(cell.setting) for cell in networks.itertuples()]
+    return content + learned_weights(networks.assign(place=places), name, content.headlines[0][0])
+
+
+def order_sweep(cells: pd.DataFrame, name: str, measure: Measure, *, number: str, caption: str) -> Content:
+    """Methods over the filter order, under one condition: the most features in a figure and a table, others folded."""
+    networks = cells[cells.kind == "model"]
+    tables: list[Table] = []
+    for features in sorted(networks.features.unique(), reverse=True) or [None]:
+        fits = (cells.features == features) | (cells.features.isna() & (cells.kind == "baseline"))
+        own_name = file_name(number, name, f"f{features}" if tables else "")
+        title = f"{number} in numbers: error over the filter order" + (f", F = {features}" if features else "")
+        chosen = cells[fits].assign(column=cells.order)
+        tables.append(make_table(chosen, measure, name=own_name, title=title, column_label="K = {}".format))
+    where = tables[0].columns[0] + tables[0].title.partition("filter order")[2]
+    places = [f"K = {cell.order}, F = {cell.features}" for cell in networks.itertuples()]
+    figures = line_figures(tables[0], caption, "Filter order K")
+    content = Content([(where, headline(tables[0], 0))], figures, tables[:1], tables[1:])
+    return content + learned_weights(networks.assign(place=places), name, where)
+
+
+def level_sweep(
+    cells: pd.DataFrame, name: str, measure: Measure, *, number: str, title: str, axis: str, column: str, caption: str
+) -> Content:
+    """Methods over the level of a condition, which is the ``column`` of a cell; nothing where there is no network.
+
+    Filter order and features stand in the title or, where networks differ in them, at each line.
+    """
+    networks, letters = cells[cells.kind == "model"], {"order": "K", "features": "F"}
+    if networks.empty:
+        return Content()
+    common = {key for key in letters if networks[key].nunique(dropna=False) == 1}
+
+    def words(cell: Any, keys: set[str]) -> str:
+        return "".join(f", {letters[key]} = {getattr(cell, key)}" for key in letters if key in keys)
+
+    own = [words(cell, letters.keys() - common if cell.kind == "model" else set()) for cell in cells.itertuples()]
+    table = make_table(
+        cells.assign(line=cells.line + own),
+        measure,
+        name=file_name(number, name),
+        title=f"{number} in numbers: {title}{words(networks.iloc[0], common)}",
+        column_label=lambda level: column.format(f"{level:g}"),
+    )
+    return Content(figures=line_figures(table, caption, axis), tables=[table])
+
+
+def line_figures(table: Table, caption: str, axis: str) -> list[Figure]:
+    """A sweep as lines; nothing where no network has a result."""
+    drawn = table.entries[(table.entries.kind == "model") & table.entries["mean"].notna()].drop_duplicates("number")
+    thin = " Thin lines: the same method with fewer hops." if drawn.method.duplicated().any() else ""
+    figure = Figure(table.name, table.title.replace(" in numbers", "", 1), f"{caption}{thin}", table, axis)
+    return [] if drawn.empty else [figure]
+
+
+def at_levels(cells: pd.DataFrame, default: float, *, prefer_named: bool) -> pd.DataFrame:
+    """Cells with the level of their condition as ``column``; one without condition has the default level.
+
+    Where the default level occurs both ways, named and not, one of the two is kept.
+    """
+    levels = [default if level is None else level for level in cells.level]
+    marked = cells.assign(column=levels, other=cells.level.notna() != prefer_named).sort_values("other", kind="stable")
+    return marked.drop_duplicates(["kind", "method", "hops", "features", "order", "column"]).sort_index()
+
+
+def learned_weights(networks: pd.DataFrame, name: str, headline: str) -> Content:
+    """Tables of beta and h by layer and hop: the headline's setting to be seen, and all of them to be unfolded.
+
+    A network has its setting in words as ``place``.
+    """
+    learned = [cell for cell in networks.itertuples() if any(cell.beta) or any(cell.weights)]
+    learned.sort(
+        key=lambda cell: (Variant(cell.method, cell.hops).rank, cell.features or 0, cell.order or 0, cell.place)
+    )
+    title, name = "Learned activation weights", file_name("weights", name)
+    seen = {cell.line: cell for cell in learned if cell.place == headline}
+    every = {f"{cell.line}, {cell.place}": cell for cell in learned}
+    shown = [weights_table(seen, name, f"{title}, {headline}")] if seen else []
+    rest = len(every) > len(seen)
+    folded = [weights_table(every, f"{name}-every-setting", f"{title} in every setting")] if rest else []
+    return Content(tables=shown, more_tables=folded)
+
+
+def weights_table(cells: Mapping[str, Any], name: str, title: str) -> Table:
+    """One line for each network; the summary of a hop is over the features, too, and counts its runs."""
+    runs = [run for cell in cells.values() for run in zip(cell.beta, cell.weights, strict=True)]
+    layers = max((len(part) for run in runs for part in run), default=0)
+    hops = max((len(layer) for _, weights in runs for layer in weights), default=0)
+    places = list(product(range(layers), range(hops + 1)))  # hop 0 stands for beta
+    columns = [f"Layer {layer + 1}: {f'h{hop}' if hop else 'β'}" for layer, hop in places]
+    records = []
+    for line, (label, cell) in enumerate(cells.items()):
+        for place, (layer, hop) in enumerate(places):
+            by_run = [beta[layer : layer + 1] for beta in cell.beta]
+            if hop:
+                of_layer = [by_hop for weights in cell.weights for by_hop in weights[layer : layer + 1]]
+                by_run = [values for by_hop in of_layer for values in by_hop[hop - 1 : hop]]
+            summary = summarize(chain.from_iterable(by_run))._replace(runs=sum(map(bool, by_run)))
+            where = {"number": line, "line": label, "place": place, "column": columns[place]}
+            records.append(where | summary._asdict())
+    measure = Measure("", "Trained parameters", 3)
+    return Table(name, title, measure, columns, entries_of(records), WEIGHTS, with_runs=False)

@@ -1,0 +1,185 @@
+"""Tables as figures: lines with bands or dots with error bars, in pixels and as SVG for light and dark ground."""
+
+import textwrap
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from graphact.experiments import style
+from graphact.experiments.report.section import Figure
+from graphact.experiments.report.tables import number
+from graphact.experiments.style import GREY, INK, Variant, drawable
+
+PLOT, ROW, PANEL, AXIS = 2.6, 0.19, 0.4, 0.6  # inches of a line chart; of a network, a panel and the axis of dots
+LETTERS, SHORT = 70, 12  # letters to a line below the figure; letters of a name that is its own tag
+CLOSE, MANY = 0.045, 4  # part of an axis that a tag takes; tags that have room at one place
+DOTTED: Any = {"color": GREY, "linewidth": 0.9, "linestyle": (0, (1, 1.6)), "zorder": 1.5}
+FILLED: Any = {"linewidth": 1.3, "markeredgewidth": 0}
+HOLLOW: Any = {"linewidth": 0.7, "markeredgewidth": 0.8, "markerfacecolor": "none"}
+TAG: Any = {"xycoords": "axes fraction", "color": GREY, "weight": "bold", "fontsize": 7.5}
+Scale = namedtuple("Scale", "low high logarithmic")  # the ends of an axis and whether it is logarithmic
+
+
+def render(figure: Figure) -> tuple[bytes, str, str]:
+    """A figure in pixels, as an SVG file, and as an SVG element of a page."""
+    with style.house_style():
+        sheet = draw(figure)
+        style.settle(sheet)
+        svgs = style.light_and_dark(style.to_svg(sheet), name=figure.name, title=figure.title, alt=figure.alt)
+        return style.to_png(sheet), *svgs
+
+
+def draw(figure: Figure) -> Any:
+    """Networks with a legend above, baselines as dotted lines with letters, which the text below explains."""
+    entries, digits = figure.table.entries, figure.table.measure.digits
+    networks = entries[(entries.kind == "model") & entries[["mean", "paper_mean"]].notna().any(axis=1)]
+    baselines = entries[(entries.kind == "baseline") & entries["mean"].notna()]
+    papers = networks[["paper_mean", "paper_std"]].set_axis(["mean", "std"], axis=1)
+    results = pd.concat([networks[["mean", "std"]], papers]).dropna(subset="mean").fillna(0.0)
+    scale = scale_of(results["mean"], results["std"], baselines["mean"])
+    tags, texts = {}, []
+    for position, (line, means) in enumerate(baselines.groupby("line", sort=False)["mean"]):
+        values = " to ".join(dict.fromkeys(number(end, digits) for end in (means.min(), means.max())))
+        values += ", above the scale" if means.min() > scale.high else ""
+        values += ", below the scale" if means.max() < scale.low else ""
+        tags[line] = chr(ord("a") + position % 26) + (str(position // 26 + 1) if position >= 26 else "")
+        words = drawable(f"{tags[line]}\N{NO-BREAK SPACE} {line} ({values})")
+        texts += textwrap.wrap(words, LETTERS, subsequent_indent="\N{NO-BREAK SPACE}" * 4)
+    if len(tags) == 1 and len(next(iter(tags))) <= SHORT and "scale" not in texts[0]:
+        tags, texts = {line: drawable(line) for line in tags}, []
+    sheet = style.new_sheet(PLOT)
+    plot = draw_dots if figure.axis is None else draw_lines
+    height, handles = plot(sheet, figure, networks, baselines.assign(tag=baselines.line.map(tags)), scale)
+    below = sheet.supxlabel("\n".join(texts), x=0.015, ha="left", fontsize=7.5, linespacing=1.4)
+    for columns in range(min(4, len(handles)), 0, -1):
+        legend = sheet.legend(
+            handles=handles, ncols=columns, loc="outside upper left", handlelength=2.6, columnspacing=1.2
+        )
+        if legend.get_window_extent().width <= 0.97 * sheet.bbox.width or columns == 1:
+            break
+        legend.remove()
+    around = legend.get_window_extent().height + (below.get_window_extent().height if texts else 0)
+    sheet.set_figheight(height + around / sheet.dpi)
+    return sheet
+
+
+def draw_lines(sheet: Any, figure: Figure, networks: Any, baselines: Any, scale: Scale) -> tuple[float, list[Any]]:
+    """Means over the columns with bands of one standard deviation; of one column, side by side with bars."""
+    axes, xs = sheet.subplots(), np.unique(networks.key.astype(float))
+    ratios = xs[1:] / xs[:-1] if xs[0] > 0 else np.zeros(0)
+    if len(ratios) > 1 and np.ptp(ratios) < 1e-9 and ratios[0] >= 1.5:
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(xs, [f"{x:g}" for x in xs])
+    axes.set_xticks([], minor=True)
+    axes.set(xlabel=figure.axis, ylabel=figure.table.measure.axis, xmargin=0.04 if len(xs) > 1 else 0.0)
+    axes.grid(axis="y")
+    set_scale(axes.yaxis, scale)
+    hops = networks.hops.map(lambda value: value or 0)
+    is_main = hops == hops.groupby(networks.method).transform("max")
+    handles, count = [], networks.number.nunique()
+    for position, (_, line) in enumerate(networks.groupby("number")):
+        look, main = Variant(line.method.iloc[0], None).style, is_main[line.index[0]]
+        x = line.key.astype(float) + ((position + 0.5) / count - 0.5 if len(xs) == 1 else 0.0)
+        low, high = line["mean"] - line["std"].fillna(0), line["mean"] + line["std"].fillna(0)
+        if len(xs) == 1:
+            axes.vlines(x, low, high, color=look.color, linewidth=1.5)
+        axes.fill_between(x, low, high, color=look.color, alpha=0.1, linewidth=0)
+        kind: Any = {"color": look.color, "linestyle": look.line, "marker": look.marker, "markeredgewidth": 0}
+        size = {"linewidth": 1.5 if main else 0.9, "markersize": look.size * (5 if main else 3.2)}
+        handles += axes.plot(x, line["mean"], label=drawable(line.line.iloc[0]), **kind, **size)
+    if len(xs) == 1:
+        axes.set_xlim(xs[0] - 0.55, xs[0] + 0.55)
+    for _, line in baselines.groupby("number"):
+        if line.constant.all():
+            axes.axhline(line["mean"].iloc[0], **DOTTED)
+        else:
+            marker = "_" if len(line) == 1 else ""
+            axes.plot(line.key.astype(float), line["mean"], marker=marker, markersize=9, **DOTTED)
+    write_tags(axes, baselines.drop_duplicates("number", keep="last"), vertical=True)
+    return PLOT, handles
+
+
+def draw_dots(sheet: Any, figure: Figure, networks: Any, baselines: Any, scale: Scale) -> tuple[float, list[Any]]:
+    """A panel for each column; ours filled, the paper's hollow, bars of one standard deviation."""
+    from matplotlib.lines import Line2D
+
+    rows = [int((networks.place == place).sum()) for place in range(len(figure.table.columns))]
+    panels = sheet.subplots(len(rows), sharex=True, squeeze=False, height_ratios=[count + 0.6 for count in rows])[:, 0]
+    kinds = ("ours", "mean", "std", -0.17, FILLED), ("paper", "paper_mean", "paper_std", 0.17, HOLLOW)
+    for place, (axes, title) in enumerate(zip(panels, figure.table.columns, strict=True)):
+        shown, simple = networks[networks.place == place], baselines[baselines.place == place]
+        axes.annotate(drawable(title), (-0.013, 1.01), ha="right", **TAG | {"color": INK, "fontsize": 8.5})
+        set_scale(axes.xaxis, scale)
+        axes.set_ylim(len(shown) - 0.4, -0.75)
+        axes.set_yticks(range(len(shown)), map(drawable, shown.line))
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        axes.grid(axis="x")
+        for row, entry in enumerate(shown.to_dict("records")):
+            look = Variant(entry["method"], None).style
+            both = entry["mean"] == entry["mean"] and entry["paper_mean"] == entry["paper_mean"]
+            for _, mean, std, offset, kind in kinds:
+                size: Any = {"color": look.color, "marker": look.marker, "markersize": 4.5 * look.size}
+                if entry[mean] == entry[mean]:  # is known
+                    axes.errorbar(entry[mean], row + offset * both, xerr=np.nan_to_num(entry[std]), **size, **kind)
+        for mean in simple["mean"]:
+            axes.axvline(mean, **DOTTED)
+        write_tags(axes, simple, vertical=False)
+    panels[-1].set_xlabel(figure.table.measure.axis)
+    handles = [
+        Line2D([], [], color=INK, marker="o", markersize=4.5, label=f"{name}, mean ± standard deviation", **kind)
+        for name, mean, _, _, kind in kinds
+        if networks[mean].notna().any()
+    ]
+    return ROW * sum(rows) + PANEL * len(rows) + AXIS, handles
+
+
+def write_tags(axes: Any, baselines: pd.DataFrame, *, vertical: bool) -> None:
+    """Write the tags of baselines at the end of a vertical axis or above a horizontal one.
+
+    Those outside of the scale are left out; those too close to each other share a place.
+    """
+    within = baselines[baselines["mean"].between(*(axes.get_ylim() if vertical else axes.get_xlim()))]
+    groups: list[list[tuple[float, str]]] = []
+    for mean, tag in sorted(zip(within["mean"], within.tag, strict=True)):
+        share = (axes.transData - axes.transAxes).transform((mean, mean))[int(vertical)]
+        room = CLOSE * (1 if vertical or not groups else (len(groups[-1]) + 1) / 2)
+        if not groups or share - groups[-1][-1 if vertical else 0][0] >= room:
+            groups.append([])
+        groups[-1].append((share, tag))
+    for group in groups:
+        tags = [tag for _, tag in (reversed(group) if vertical else group)]
+        text = ", ".join(tags if len(tags) <= MANY else [*tags[: MANY - 1], "…"])
+        share = float(np.mean([share for share, _ in group]))
+        if vertical:
+            axes.annotate(text, (1.012, share), va="center", **TAG)
+        else:
+            axes.annotate(text, (share, 1.01), ha="left" if share < 0.08 else "center", **TAG)
+
+
+def scale_of(means: pd.Series, spreads: pd.Series, references: pd.Series) -> Scale:
+    """A range that holds every mean with its spread, and the references that are not far from them.
+
+    A reference far from all results would press them into a line: it is named below the figure instead.
+    Where means differ by a factor of 30 or more, the axis is logarithmic.
+    """
+    if means.min() > 0 and means.max() / means.min() >= 30:
+        shown = pd.concat([means, references[references > 0]])
+        return Scale(shown.min() / 1.5, shown.max() * 1.5, logarithmic=True)
+    low, high = (means - spreads).min(), (means + spreads).max()
+    reach = max(0.35 * (high - low), 0.05 * abs(high), 1e-9)
+    near = references[references.between(low - reach, high + reach)]
+    low, high = min([low, *near]), max([high, *near])
+    margin = 0.06 * max(high - low, 0.05 * abs(high), 1e-9)
+    return Scale(max(low - margin, 0.0) if means.min() >= 0 else low - margin, high + margin, logarithmic=False)
+
+
+def set_scale(axis: Any, scale: Scale) -> None:
+    """Give an axis its ends, and plain numbers where it is logarithmic."""
+    if scale.logarithmic:
+        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
+    axis.axes.set(**{f"{axis.axis_name}lim": (scale.low, scale.high)})

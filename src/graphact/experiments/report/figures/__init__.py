@@ -1,1 +1,0 @@
-"""Figures: what they show as plain data, and how matplotlib draws it."""

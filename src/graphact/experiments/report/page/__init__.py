@@ -1,1 +1,0 @@
-"""The page: HTML, its style, and figures that follow the reader's colours."""

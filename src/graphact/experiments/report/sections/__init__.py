@@ -1,1 +1,0 @@
-"""The sections of the report: which grids, tables, figures and sentences each experiment has."""

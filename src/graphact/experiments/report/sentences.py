@@ -1,0 +1,149 @@
+"""Results in words: the best network beside the baselines, how much has been run, in which settings, and where."""
+
+import math
+from collections import namedtuple
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from graphact.experiments.pairing import difference
+from graphact.experiments.report.rows import REPLICA
+from graphact.experiments.report.tables import MISSING, Table, number
+from graphact.experiments.style import Variant
+
+SHOWN_OTHERWISE = {
+    *("experiment", "preset", "protocol", "method", "hops", "features", "order", "condition", "seed", "epochs"),
+    *("graphs", "splits", "nodes"),
+}
+SIZES = {"Features F": "features", "Filter order K": "order", "Hops of the activation": "hops"}
+Facts = list[tuple[str, str]]
+
+
+# How much of what is shown has been run: 100 where nothing is missing, and only there; and in words
+Progress = namedtuple("Progress", "percent sentence")
+
+
+def headline(table: Table, place: int) -> str:
+    """The best network of a column beside ReLU, FIR and the best baseline.
+
+    It reads like "graph-adaptive max (2 hops) 73.1 % ± 7.0, ReLU 47.5 % ± 13.0; chance 25.0 %".
+    """
+    measure, entries = table.measure, table.entries
+    known = entries[(entries.place == place) & entries["mean"].notna()]
+    ranked = known.sort_values("mean", ascending=not measure.higher_is_better, kind="stable")
+    networks, simple = (list(ranked[ranked.kind == kind].itertuples()) for kind in ("model", "baseline"))
+
+    def words(entry: Any) -> str:
+        mean = f"{number(entry.mean, measure.digits)}{measure.unit}"
+        std = "" if math.isnan(entry.std) else f" ± {number(entry.std, measure.digits)}"
+        is_network = entry.kind == "model"
+        return f"{Variant(entry.method, entry.hops).long_label} {mean}{std}" if is_network else f"{entry.line} {mean}"
+
+    if not networks:
+        return "No network has a result yet" + (f"; {words(simple[0])}." if simple else ".")
+    usual = [next((entry for entry in networks if entry.method == name), networks[0]) for name in ("relu", "fir")]
+    sentence = ", ".join(words(entry) for entry in {entry.number: entry for entry in (networks[0], *usual)}.values())
+    if not simple:
+        return f"{sentence}."
+    best, baseline = networks[0], simple[0]
+    beaten = best.mean > baseline.mean if measure.higher_is_better else best.mean < baseline.mean
+    if beaten and sum(line.is_baseline for line in table.lines) == 1:
+        return f"{sentence}; {words(baseline)}."
+    verdict = "which the best network beats" if beaten else "which no network beats"
+    if are_alike(best, baseline, measure.overlap):
+        verdict = "from which the best network does not clearly differ"
+    return f"{sentence}; the best simple baseline is {words(baseline)}, {verdict}."
+
+
+def are_alike(one: Any, other: Any, overlap: float | None) -> bool:
+    """Whether the 95 % interval of the difference of two entries, run by run, holds 0."""
+    pairs = (zip(entry.replica, entry.value, strict=True) for entry in (one, other))
+    ours, theirs = ({place: value for place, value in pair if math.isfinite(value)} for pair in pairs)
+    both = ours.keys() & theirs.keys()
+    rows = [[dict(zip(REPLICA, place, strict=True), value=found[place]) for place in both] for found in (ours, theirs)]
+    return len(both) >= 3 and not difference(*rows, overlap=overlap).is_certain
+
+
+def progress_over(tables: Iterable[Table]) -> Progress:
+    """Count the places for networks in tables, and their runs.
+
+    Every place is expected to have as many runs as there are replicas in the fullest column of its table. A line that
+    only the paper has is expected to be run, too, unless we ran the method with other hops.
+    """
+    shown, expected = [], 0
+    for table in tables:
+        networks = table.entries[table.entries.kind == "model"]
+        ours = networks.groupby("number").runs.transform("sum") > 0
+        shown.append(networks[ours | ~networks.method.isin(networks.method[ours])])
+        fullest, sizes = {False: 0, True: 0}, []
+        for _, column in shown[-1].groupby("place"):  # each counts its own replicas: films are read at different nodes
+            places: set[Any] = set().union(*column.replica)
+            on_lossy_graphs = any(place[REPLICA.index("realization")] is not None for place in places)
+            fullest[on_lossy_graphs] = max(fullest[on_lossy_graphs], len(places))
+            sizes.append((len(column), on_lossy_graphs))
+        expected += sum(size * fullest[kind] for size, kind in sizes)
+    every = pd.concat(shown)
+    cells, filled, done, lost = len(every), sum(every.runs > 0), sum(every.runs), sum(every.not_finite)
+    percent = min(100 if done == expected else 99, 100 * done // max(expected, 1))
+    if filled == 0:
+        return Progress(percent, f"No network has a result yet; a cell without result shows {MISSING}.")
+    sentence = f"Complete: {done:,} results of networks in {cells} cell{'' if cells == 1 else 's'} of the tables."
+    if percent < 100:
+        sentence = (
+            f"Partial, {percent} % of what is shown: {done:,} of {expected:,} results of networks, in {filled} of "
+            f"{cells} cells of the tables; a cell without result shows {MISSING}."
+        )
+    left_out = f" {lost:,} of them did not end in a finite number and are left out of the means."
+    return Progress(percent, sentence + (left_out if lost else ""))
+
+
+def facts_of(runs: pd.DataFrame) -> Facts:
+    """Name and value of each setting that runs were made in."""
+    models = runs[runs.kind == "model"]
+    replicas, around = [], ["experiment"]
+    for name in ("graph", "split", "node", "realization"):  # nodes are counted by graph and split
+        count = max(models.groupby(around, dropna=False)[name].nunique(), default=0)
+        replicas += [f"{count} {name}{'' if count == 1 else 's'}"] if count else []
+        around.append(name)
+    settings: dict[str, set[str]] = {}
+    for name, value in (pair for pairs in models.settings.unique() for pair in pairs):
+        settings.setdefault(name, set()).add(value)
+    others = [(name, " or ".join(sorted(settings[name]))) for name in sorted(settings.keys() - SHOWN_OTHERWISE)]
+    found = [
+        *((name, listed(models[key])) for name, key in SIZES.items()),
+        ("Replicas", " \N{MULTIPLICATION SIGN} ".join(replicas)),
+        ("Epochs", listed(models.epochs)),
+        *((name.replace("_", " ").capitalize(), value) for name, value in others),
+        ("Seed", listed(runs.seed)),
+        ("Trained networks", f"{models.work.nunique():,}"),
+        ("Results", f"{len(models):,} of networks, {len(runs) - len(models):,} of baselines"),
+        ("Computing time, added up", computing_time(runs)),
+    ]
+    return [(name, value) for name, value in found if value]
+
+
+def provenance(runs: pd.DataFrame) -> Facts:
+    """Name and value of what is known of where results come from: versions, device, time."""
+    models, finished = sum(runs.kind == "model"), sorted(runs.finished.dropna())
+    found = [
+        ("Results", f"{len(runs):,} ({models:,} of networks, {len(runs) - models:,} of baselines)"),
+        ("Computing time, added up", computing_time(runs)),
+        *((name, listed(runs[name.lower()])) for name in ("graphact", "torch", "Device")),
+        ("Finished", " to ".join(dict.fromkeys(finished[:1] + finished[-1:]))),
+    ]
+    return [(name, value) for name, value in found if value]
+
+
+def listed(values: pd.Series) -> str:
+    """The values of a column in words, each once, in order."""
+    return ", ".join(map(str, sorted(values.dropna().unique())))
+
+
+def computing_time(runs: pd.DataFrame) -> str:
+    """The time in all in words, that of each network once even if it has several rows."""
+    seconds = math.fsum(runs.groupby("work").seconds.max())
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"

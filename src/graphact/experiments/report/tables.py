@@ -1,0 +1,220 @@
+"""Tables of means: what stands in them, whatever they are rendered as, and how they read as CSV and plain text."""
+
+import math
+import textwrap
+from collections import namedtuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from graphact.experiments.report.rows import Summary, summarize
+from graphact.experiments.style import Variant
+
+MISSING = "\N{EN DASH}"
+SIGNS = {"inside": "✓", "above": "▲", "below": "▼"}
+WORDS = {"inside": "in", "above": "over", "below": "under"}
+SIGNS_EXPLAINED = "✓ inside, ▲ above, ▼ below the paper's mean ± standard deviation."
+ROUNDING = 1e-9
+LABEL_LETTERS = 28
+CSV = ["table", "line", "kind", "column", "measure", *Summary._fields, "paper_mean", "paper_std", "against_paper"]
+EMPTY = {
+    **{"number": 0, "line": "", "place": 0, "column": "", "key": None, "constant": False, "best": False},
+    **{"kind": "model", "method": None, "hops": None, "value": (), "replica": (), "paper": None},
+    **{"mean": math.nan, "std": math.nan, "runs": 0, "not_finite": 0},
+}
+TYPES = {key: type(value) for key, value in EMPTY.items() if isinstance(value, int | float)}
+
+Line = namedtuple("Line", "label is_baseline entries")
+# Mean and standard deviation as printed, by (activation, hops) and column; None where the paper does not state the hops
+PublishedTable = Mapping[tuple[str, int | None], Mapping[Hashable, tuple[float, float]]]
+
+
+class Measure(NamedTuple):
+    """A metric of the rows, and how tables, axes and sentences show it."""
+
+    metric: str
+    axis: str
+    digits: int
+    higher_is_better: bool = False
+    unit: str = ""  # what follows a number in a sentence
+    overlap: float | None = None  # test samples over training samples, where splits of one data set are compared
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with everything its renderings need.
+
+    The frame ``entries`` holds its places line by line, networks first, then baselines. A place has the labels ``line``
+    and ``column``, their numbers ``number`` and ``place``, the ``key`` of the column, ``kind``, ``method``, ``hops``,
+    the summary of its runs (``runs`` is 0 where there are none), their ``value`` and ``replica``, ``paper_mean`` and
+    ``paper_std``; ``against_paper`` ("inside" the paper's mean ± standard deviation, "above" or "below" it), whether it
+    is the ``best`` network of its column, and whether the line is ``constant``, one result for all columns.
+    """
+
+    name: str  # of its files, without ending
+    title: str
+    measure: Measure
+    columns: list[str]
+    entries: pd.DataFrame
+    caption: str
+    with_runs: bool = True  # whether every place shows how many runs it stands for
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The lines; networks first, then baselines."""
+        groups = (list(group.itertuples()) for _, group in self.entries.groupby("number"))
+        return [Line(group[0].line, group[0].kind == "baseline", group) for group in groups]
+
+    @cached_property
+    def has_paper(self) -> bool:
+        """Whether any place shows a published number."""
+        return bool(self.entries.paper_mean.notna().any())
+
+    def ours(self, entry: Any) -> str:
+        """Our mean and standard deviation in a place."""
+        return spread(entry.mean, entry.std, self.measure.digits) if entry.runs else MISSING
+
+    def paper(self, entry: Any) -> str:
+        """The paper's mean and standard deviation in a place."""
+        known = entry.paper_mean == entry.paper_mean
+        return spread(entry.paper_mean, entry.paper_std, self.measure.digits) if known else MISSING
+
+    @staticmethod
+    def runs(entry: Any, noun: str = " run") -> str:
+        """How many runs a place stands for, and how many of them diverged."""
+        lost = f", {entry.not_finite} not finite" if entry.not_finite else ""
+        return f"{entry.runs}{noun}{'s' if noun and entry.runs > 1 else ''}{lost}" if entry.runs else ""
+
+
+def make_table(
+    cells: pd.DataFrame,
+    measure: Measure,
+    *,
+    name: str,
+    title: str,
+    column_label: Callable[[Any], str],
+    paper: PublishedTable | None = None,
+    column_order: Sequence[Hashable] = (),
+) -> Table:
+    """Arrange cells: methods down, settings across.
+
+    A cell has the key of its ``column``; a baseline without one holds for all columns that it has no other cell for.
+    Methods of the paper have a line even where we have no result. The columns of ``column_order`` come first; they are
+    the columns where there is no network at all.
+    """
+    paper = paper or {}
+    lines: dict[tuple[Variant | None, str], dict[Hashable, Any]] = {}
+    for cell in cells.to_dict("records"):
+        variant = Variant(cell["method"], cell["hops"]) if cell["kind"] == "model" else None
+        lines.setdefault((variant, cell["line"]), {})[None if pd.isna(cell["column"]) else cell["column"]] = cell
+    ours = [variant for variant, _ in lines if variant]
+    for variant in (Variant(*names) for names in paper):
+        if not any(one.method == variant.method and variant.hops in (None, one.hops) for one in ours):
+            lines[variant, variant.label] = {}
+    of_networks = {key for (variant, _), found in lines.items() if variant for key in found}
+    of_all = {key for found in lines.values() for key in found if key is not None}
+    ranks = {key: rank for rank, key in enumerate(column_order)}
+    keys = of_networks or set(column_order) or of_all or {None}
+    columns = sorted(keys, key=lambda key: (ranks.get(key, len(ranks)), isinstance(key, str), key))
+
+    def rank(line: Any) -> tuple[Any, ...]:
+        """Networks in the paper's order, then baselines from worst to best."""
+        (variant, label), found = line
+        mean = summarize(cell["mean"] for key in columns if (cell := found.get(key, found.get(None)))).mean
+        worth = -math.inf if math.isnan(mean) else mean if measure.higher_is_better else -mean
+        return (0, variant.rank, label) if variant else (1, worth, label)
+
+    labels = ["any setting" if key is None else column_label(key) for key in columns]
+    records = [
+        found.get(key, found.get(None, {}))
+        | {
+            "number": number,
+            "line": label,
+            "constant": set(found) == {None},
+            "kind": "model" if variant else "baseline",
+        }
+        | {"place": place, "key": key, "column": labels[place]}
+        | (vars(variant) | {"paper": published(paper, variant).get(key)} if variant else {})
+        for number, ((variant, label), found) in enumerate(sorted(lines.items(), key=rank))
+        for place, key in enumerate(columns)
+    ]
+    entries = entries_of(records)
+    cost = entries["mean"][entries.kind == "model"].dropna() * (-1 if measure.higher_is_better else 1)
+    entries["best"] = entries.index.isin(cost.groupby(entries.place).idxmin())
+    counts = entries.against_paper.value_counts()
+    inside = f"Inside: {counts.get('inside', 0)} of {counts.sum()} cells that the paper has, too."
+    captions = [SIGNS_EXPLAINED, inside] if counts.sum() else []
+    captions += ["The best network of a column is in bold."] if entries.best.any() else []
+    return Table(name, title, measure, labels, entries, " ".join(captions))
+
+
+def published(table: PublishedTable, variant: Variant) -> Mapping[Hashable, tuple[float, float]]:
+    """The published line of a network; one whose hops are not stated stands beside every number of hops."""
+    return table.get((variant.method, variant.hops)) or table.get((variant.method, None)) or {}
+
+
+def entries_of(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """The frame of a table from its places; what a place lacks is empty."""
+    filled = [{name: record.get(name, empty) for name, empty in EMPTY.items()} for record in records]
+    frame = pd.DataFrame(filled, columns=list(EMPTY), dtype=object).astype(TYPES)
+    papers = [paper or (math.nan, math.nan) for paper in frame.pop("paper")]
+    frame[["paper_mean", "paper_std"]] = pd.DataFrame(papers, columns=["mean", "std"], dtype=float)
+    difference, tolerance = frame["mean"] - frame.paper_mean, frame.paper_std + ROUNDING
+    signs = {"inside": difference.abs() <= tolerance, "above": difference > tolerance, "below": difference < -tolerance}
+    found = [next((sign for sign in signs if signs[sign][place]), None) for place in frame.index]
+    frame["against_paper"] = pd.Series(found, dtype=object)
+    return frame
+
+
+def number(value: float, digits: int) -> str:
+    """A number with so many decimals, or in scientific notation where they would be noise.
+
+    Example:
+        >>> number(73.14, 1), number(-0.04, 1), number(123456789.0, 1)
+        ('73.1', '0.0', '1.23e+08')
+    """
+    return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:z.{digits}f}"
+
+
+def spread(mean: float, std: float, digits: int) -> str:
+    """A mean with its standard deviation as tables show it."""
+    if math.isnan(mean):
+        return "diverged"
+    return number(mean, digits) if math.isnan(std) else f"{number(mean, digits)} ± {number(std, digits)}"
+
+
+def to_csv(table: Table) -> str:
+    """One line for each place of the table, numbers in full precision, empty where there is none."""
+    entries = table.entries.assign(table=table.title, measure=table.measure.axis)
+    return str(entries.to_csv(columns=CSV, index=False, lineterminator="\n"))
+
+
+def to_text(table: Table) -> str:
+    """Aligned columns for a terminal; the number of runs stands below where it is the same for all networks."""
+    networks = table.entries[(table.entries.kind == "model") & (table.entries.runs > 0)]
+    alike = networks.runs.nunique() == 1 and not networks.not_finite.any()
+    pair = 2 if table.has_paper else 1
+    lines = [["Activation", *(text for column in table.columns for text in (column, "paper")[:pair])]]
+    for line in table.lines:
+        first, *further = textwrap.wrap(line.label, LABEL_LETTERS)
+        cells = [first]
+        for entry in line.entries:
+            runs = "" if alike or not entry.runs else f" ({table.runs(entry, noun='')})"
+            word = f" {WORDS[entry.against_paper]}" if entry.against_paper else ""
+            cells += [f"{table.ours(entry)}{runs}{word}", table.paper(entry)][:pair]
+        lines += [cells, *([f"  {words}", *[""] * (len(cells) - 1)] for words in further)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    body = ["  ".join([first.ljust(widths[0]), *map(str.rjust, rest, widths[1:])]).rstrip() for first, *rest in lines]
+    runs = f", {table.runs(networks.iloc[0])} of each network" if alike else " over the runs, (their number)"
+    signs = "; in, over, under: inside, above, below the paper's mean ± standard deviation" if table.has_paper else ""
+    heading = f"{table.title}, {uncapitalized(table.measure.axis)}"
+    return "\n".join([heading, "", *body, "", f"mean ± standard deviation{runs}{signs}"])
+
+
+def uncapitalized(text: str) -> str:
+    """Text that goes on within a sentence."""
+    return text[:1].lower() + text[1:]

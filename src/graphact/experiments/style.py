@@ -1,0 +1,175 @@
+"""One look for every figure and table: how methods are called and drawn, and the sheet that figures are drawn on."""
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+INK, GREY, FAINT, WHITE = "#1f2328", "#7d8590", "#d5d9de", "#ffffff"
+WIDTH, PIXELS_PER_INCH = 4.0, 300
+FONT = "DejaVu Sans"
+SETTINGS: Any = {
+    **{"axes.axisbelow": True, "axes.edgecolor": GREY, "axes.linewidth": 0.7, "axes.titlesize": 8.5},
+    **{"axes.labelcolor": INK, "axes.labelsize": 8.5, "axes.spines.right": False, "axes.spines.top": False},
+    **{"font.family": [FONT], "font.size": 8, "text.color": INK, "text.parse_math": False},
+    **{"grid.color": FAINT, "grid.linewidth": 0.5, "svg.fonttype": "none", "svg.hashsalt": "graphact"},
+    **{"legend.fontsize": 7.5, "legend.frameon": False},
+    **{"xtick.color": GREY, "xtick.labelcolor": INK, "xtick.major.size": 3, "xtick.major.width": 0.7},
+    **{"ytick.color": GREY, "ytick.labelcolor": INK, "ytick.major.size": 3, "ytick.major.width": 0.7},
+}
+# Figures are drawn for light ground; what becomes of their colours on dark ground
+ON_DARK = {
+    **{INK: "#e6e9ed", GREY: "#9aa4af", FAINT: "#3a4149", WHITE: "#14171b"},
+    **{"#0072b2": "#3d9be0", "#56b4e9": "#9ad6f7", "#009e73": "#19b88a"},
+}
+FONTS = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
+JOINS = "stroke-linejoin: round; stroke-linecap: butt"
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a method is called and drawn. The colours are Okabe and Ito's, which colour-blind readers tell apart."""
+
+    short: str  # in tables
+    long: str  # in a sentence
+    color: str
+    marker: str
+    line: str | tuple[float, tuple[float, ...]]
+    size: float = 1.0  # of the marker, so that all look equally large
+
+
+DASHED = (0, (5, 1.5))
+# In the order of the paper's tables. Max is blue, median orange, the localized one of each lighter and dashed
+METHODS = {
+    "relu": Style("ReLU", "ReLU", INK, "o", "-"),
+    "max-l": Style("Max L.", "localized max", "#56b4e9", "v", DASHED, 1.1),
+    "max-ga": Style("Max G.A.", "graph-adaptive max", "#0072b2", "^", "-", 1.1),
+    "median-l": Style("Median L.", "localized median", "#e69f00", "s", DASHED, 0.9),
+    "median-ga": Style("Median G.A.", "graph-adaptive median", "#d55e00", "D", "-", 0.85),
+    "kernel-ga": Style("Kernel G.A.", "graph-adaptive kernel", "#009e73", "*", (0, (4, 1.2, 1, 1.2)), 1.6),
+    "fir": Style("FIR", "FIR (no nonlinearity)", "#cc79a7", "X", (0, (1.2, 1.2)), 1.1),
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with its number of hops.
+
+    Example:
+        >>> Variant("max-ga", 2).label, Variant("relu", None).label, Variant("max-ga", 2).long_label
+        ('Max G.A. (2)', 'ReLU', 'graph-adaptive max (2 hops)')
+    """
+
+    method: str
+    hops: int | None
+
+    @property
+    def style(self) -> Style:
+        """Names and looks of the method; one that is not in the list goes by its own name."""
+        return METHODS.get(self.method) or Style(self.method, self.method, GREY, "h", (0, (2.5, 1, 1, 1, 1, 1)))
+
+    @property
+    def label(self) -> str:
+        """The name in tables and figures, the hops in brackets as in the paper."""
+        return self.style.short + ("" if self.hops is None else f" ({self.hops})")
+
+    @property
+    def long_label(self) -> str:
+        """The name in a sentence."""
+        return self.style.long + ("" if self.hops is None else f" ({self.hops} hop{'' if self.hops == 1 else 's'})")
+
+    @property
+    def rank(self) -> tuple[int, str, int]:
+        """Position in tables: the paper's order, then others by name, each by hops."""
+        position = list(METHODS).index(self.method) if self.method in METHODS else len(METHODS)
+        return position, self.method, -1 if self.hops is None else self.hops
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Matplotlib's defaults, then ours, for the time of drawing; whatever the reader's own settings are."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(SETTINGS)
+        yield
+
+
+def new_sheet(height: float) -> Any:
+    """An empty figure that belongs to no window system."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    sheet = Figure(figsize=(WIDTH, height), layout="constrained")
+    FigureCanvasAgg(sheet)
+    return sheet
+
+
+def settle(sheet: Any) -> None:
+    """Compute the layout once and round it: the solver's last digits differ from run to run."""
+    sheet.draw_without_rendering()
+    sheet.set_layout_engine("none")
+    for axes in sheet.axes:
+        axes.set_position([round(edge, 4) for edge in axes.get_position().bounds])
+
+
+def to_png(sheet: Any) -> bytes:
+    """The figure in pixels, on white."""
+    buffer = io.BytesIO()
+    sheet.savefig(buffer, format="png", dpi=PIXELS_PER_INCH, facecolor=WHITE, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def to_svg(sheet: Any) -> str:
+    """The figure as matplotlib writes it, without background and date."""
+    buffer = io.BytesIO()
+    sheet.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return buffer.getvalue().decode()
+
+
+def drawable(text: str) -> str:
+    """Text that the font has letters for, and that matplotlib does not read as an instruction to hide it."""
+    from matplotlib.font_manager import findfont, get_font
+
+    known = get_font(findfont(FONT)).get_charmap()
+    shown = "".join(letter if ord(letter) in known else "?" for letter in text)
+    return f" {shown}" if shown.startswith("_") else shown
+
+
+def dark_rules() -> str:
+    """The style sheet that turns light figures into dark ones where the reader prefers that.
+
+    The colours stay written at each shape, so programs that know no style sheets show the figure as drawn. The rules
+    name no ancestor: markers are copies made by <use>, inside of which a rule sees nothing around them.
+    """
+    rules = (
+        f'[style*="{role}: {light}"] {{ {role}: {dark} !important }}'
+        for light, dark in ON_DARK.items()
+        for role in ("fill", "stroke")
+    )
+    return f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}"
+
+
+def light_and_dark(svg: str, *, name: str, title: str, alt: str) -> tuple[str, str]:
+    """An SVG as a file, on a ground of its own for pages of any colour, and as an element of a page.
+
+    Both are in the fonts of the reader's system, and the names in them begin with ``name``. ``title`` says what is
+    shown, ``alt`` what a reader who does not see it should know.
+    """
+
+    def adapt(tag: re.Match[str]) -> str:
+        named = re.sub(r'(\bid="|\bhref="#|url\(#)', rf"\g<1>{name}-", tag.group())
+        return re.sub(r"font-family: [^;\"]*", f"font-family: {FONTS}", named)
+
+    svg = re.sub(r"<style[^>]*>.*?</style>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    opening, end, body = re.sub(r"<[^>]+>", adapt, svg).partition(">")
+    words = f"<title>{escape(title)}</title><desc>{escape(alt)}</desc>"
+    rules = f'<style type="text/css">*{{{JOINS}}} {dark_rules()}</style>'
+    ground = f'<rect width="100%" height="100%" style="fill: {WHITE}"/>'
+    file = f'<?xml version="1.0" encoding="utf-8"?>\n{opening}{end}{words}{rules}{ground}{body}'
+    box = opening.partition('viewBox="')[2].partition('"')[0]
+    return file, f'<svg viewBox="{box}" role="img" aria-label="{escape(alt)}">' + body.replace("xlink:href", "href")
