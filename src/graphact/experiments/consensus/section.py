@@ -22,8 +22,9 @@ def content(cells: pd.DataFrame, name: str) -> Content:
         number="Figure 2a",
         caption="Mean over graphs and splits; bands reach one standard deviation to either side. Dotted: baselines.",
     )
+    networks = best_settings(at_levels(cells, NO_LOSS, prefer_named=True))
     losses = level_sweep(
-        pd.concat([best_settings(at_levels(cells, NO_LOSS, prefer_named=True)), baselines(cells)]),
+        pd.concat([networks.astype({"column": object}), baselines(cells)]),
         name,
         MEASURE,
         number="Figure 2b",

@@ -52,9 +52,12 @@ def comparison(
 
     content = Content()
     for setting in found or [()]:
-        fits = [all(own in (None, one) for own, one in zip(cell, setting, strict=False)) for cell in baselines.setting]
+        own = networks[[one == setting for one in networks.setting]]
+        fits = [
+            all(one in (None, wanted) for one, wanted in zip(pair, setting, strict=False)) for pair in baselines.setting
+        ]
         table = make_table(
-            pd.concat([networks[networks.setting == setting], baselines[fits]]),
+            pd.concat([own, baselines[fits]]),
             measure,
             name=file_name(number, name, words(setting)),
             title=f"{number}: {title}{words(setting)}",

@@ -41,22 +41,21 @@ def draw(figure: Figure) -> Any:
     scale = scale_of(results["mean"], results["std"], baselines["mean"])
     tags, texts = {}, []
     for position, (line, means) in enumerate(baselines.groupby("line", sort=False)["mean"]):
-        values = " to ".join(dict.fromkeys(number(end, digits) for end in (means.min(), means.max())))
-        values += ", above the scale" if means.min() > scale.high else ""
-        values += ", below the scale" if means.max() < scale.low else ""
+        low, high = means.min(), means.max()
+        values = " to ".join(dict.fromkeys(number(end, digits) for end in (low, high)))
+        outside = ", above the scale" if low > scale.high else ", below the scale" if high < scale.low else ""
         tags[line] = chr(ord("a") + position % 26) + (str(position // 26 + 1) if position >= 26 else "")
-        words = drawable(f"{tags[line]}\N{NO-BREAK SPACE} {line} ({values})")
+        words = drawable(f"{tags[line]}\N{NO-BREAK SPACE} {line} ({values}{outside})")
         texts += textwrap.wrap(words, LETTERS, subsequent_indent="\N{NO-BREAK SPACE}" * 4)
-    if len(tags) == 1 and len(next(iter(tags))) <= SHORT and "scale" not in texts[0]:
-        tags, texts = {line: drawable(line) for line in tags}, []
+    if len(tags) == 1 and len(line) <= SHORT and not outside:
+        tags, texts = {line: drawable(line)}, []
     sheet = style.new_sheet(PLOT)
     plot = draw_dots if figure.axis is None else draw_lines
     height, handles = plot(sheet, figure, networks, baselines.assign(tag=baselines.line.map(tags)), scale)
     below = sheet.supxlabel("\n".join(texts), x=0.015, ha="left", fontsize=7.5, linespacing=1.4)
+    spaces = {"handlelength": 2.6, "columnspacing": 1.2}
     for columns in range(min(4, len(handles)), 0, -1):
-        legend = sheet.legend(
-            handles=handles, ncols=columns, loc="outside upper left", handlelength=2.6, columnspacing=1.2
-        )
+        legend = sheet.legend(handles=handles, ncols=columns, loc="outside upper left", **spaces)
         if legend.get_window_extent().width <= 0.97 * sheet.bbox.width or columns == 1:
             break
         legend.remove()

@@ -18,8 +18,6 @@ SHOWN_OTHERWISE = {
 }
 SIZES = {"Features F": "features", "Filter order K": "order", "Hops of the activation": "hops"}
 Facts = list[tuple[str, str]]
-
-
 # How much of what is shown has been run: 100 where nothing is missing, and only there; and in words
 Progress = namedtuple("Progress", "percent sentence")
 

@@ -17,8 +17,6 @@ MISSING = "\N{EN DASH}"
 SIGNS = {"inside": "✓", "above": "▲", "below": "▼"}
 WORDS = {"inside": "in", "above": "over", "below": "under"}
 SIGNS_EXPLAINED = "✓ inside, ▲ above, ▼ below the paper's mean ± standard deviation."
-ROUNDING = 1e-9
-LABEL_LETTERS = 28
 CSV = ["table", "line", "kind", "column", "measure", *Summary._fields, "paper_mean", "paper_std", "against_paper"]
 EMPTY = {
     **{"number": 0, "line": "", "place": 0, "column": "", "key": None, "constant": False, "best": False},
@@ -26,7 +24,6 @@ EMPTY = {
     **{"mean": math.nan, "std": math.nan, "runs": 0, "not_finite": 0},
 }
 TYPES = {key: type(value) for key, value in EMPTY.items() if isinstance(value, int | float)}
-
 Line = namedtuple("Line", "label is_baseline entries")
 # Mean and standard deviation as printed, by (activation, hops) and column; None where the paper does not state the hops
 PublishedTable = Mapping[tuple[str, int | None], Mapping[Hashable, tuple[float, float]]]
@@ -162,7 +159,7 @@ def entries_of(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     frame = pd.DataFrame(filled, columns=list(EMPTY), dtype=object).astype(TYPES)
     papers = [paper or (math.nan, math.nan) for paper in frame.pop("paper")]
     frame[["paper_mean", "paper_std"]] = pd.DataFrame(papers, columns=["mean", "std"], dtype=float)
-    difference, tolerance = frame["mean"] - frame.paper_mean, frame.paper_std + ROUNDING
+    difference, tolerance = frame["mean"] - frame.paper_mean, frame.paper_std + 1e-9
     signs = {"inside": difference.abs() <= tolerance, "above": difference > tolerance, "below": difference < -tolerance}
     found = [next((sign for sign in signs if signs[sign][place]), None) for place in frame.index]
     frame["against_paper"] = pd.Series(found, dtype=object)
@@ -199,7 +196,7 @@ def to_text(table: Table) -> str:
     pair = 2 if table.has_paper else 1
     lines = [["Activation", *(text for column in table.columns for text in (column, "paper")[:pair])]]
     for line in table.lines:
-        first, *further = textwrap.wrap(line.label, LABEL_LETTERS)
+        first, *further = textwrap.wrap(line.label, 28)
         cells = [first]
         for entry in line.entries:
             runs = "" if alike or not entry.runs else f" ({table.runs(entry, noun='')})"

@@ -68,12 +68,10 @@ def write_files(rows: Iterable[Mapping[str, Any]], folder: Path, command: str | 
 
 def terminal_text(rows: Iterable[Mapping[str, Any]]) -> str:
     """The main tables; see :func:`graphact.experiments.report.terminal_table`."""
-    return "\n\n".join(
-        f"{section.title}, protocol {block.protocol}, preset {block.preset}\n{to_text(block.content.tables[0])}\n"
-        f"{block.progress.sentence}"
-        for section, blocks in sections_of(read_rows(rows)).values()
-        for block in blocks
-    )
+    pairs = [(section, block) for section, blocks in sections_of(read_rows(rows)).values() for block in blocks]
+    heads = [f"{section.title}, protocol {block.protocol}, preset {block.preset}" for section, block in pairs]
+    parts = [f"{to_text(block.content.tables[0])}\n{block.progress.sentence}" for _, block in pairs]
+    return "\n\n".join(f"{head}\n{part}" for head, part in zip(heads, parts, strict=True))
 
 
 def make_templates() -> jinja2.Environment:
