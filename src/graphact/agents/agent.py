@@ -1,17 +1,20 @@
 """An agent: a node with its transport, its log, its signals and a clock, for as long as it is wanted."""
 
+import hashlib
+import json
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from graphact.agents.deployment import Deployment
 from graphact.agents.driver import drive
 from graphact.agents.log import Log
-from graphact.agents.messages import Array
-from graphact.agents.model import infer
+from graphact.agents.messages import DIGEST_BYTES, Array
+from graphact.agents.model import Model, infer
 from graphact.agents.node import Node
 from graphact.agents.runs import RunResult
-from graphact.agents.schedule import BackToBack, Schedule
+from graphact.agents.schedule import BackToBack, Clocked, Schedule
 from graphact.agents.settings import Limits, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, Signals
 from graphact.agents.transports.base import Transport
@@ -33,7 +36,8 @@ class Agent:
         log: its write-ahead log.
         signals: where its signals come from.
         schedule: when runs begin.
-        report: called with every event: ``result`` and ``skipped``, see :func:`describe`.
+        report: called with every event: ``result`` (see :func:`describe`), ``skipped``, and ``refused`` with the
+            reason why this node does not take part with a neighbour.
         timing: how long it waits for neighbours.
         limits: how much it keeps.
         clock: says the time.
@@ -51,11 +55,13 @@ class Agent:
         limits: Limits | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.node = Node(deployment.links, log, timing, limits)
+        timing = timing or Timing()
+        self.node = Node(deployment.links, log, timing, limits, digest=agreement(deployment.model, timing, schedule))
         self.stopping = False
         self._deployment, self._transport, self._signals, self._schedule = deployment, transport, signals, schedule
         self._report, self._clock = report, clock
         self._skipped = -1
+        self._refusals: dict[int, str] = {}
 
     def stop(self) -> None:
         """Leave after the run in progress; may be called by a signal handler."""
@@ -71,6 +77,8 @@ class Agent:
         done = 0
         while runs is None or done < runs:
             run, start = self._schedule.next_run(self.node, self._skipped, self._clock())
+            if isinstance(self._schedule, Clocked):
+                self.node.expect(run)
             self._idle(start)
             if self.stopping:
                 return "stopped"
@@ -90,7 +98,7 @@ class Agent:
         self.node.greet()
         until = self._clock() + (GREETING_TIME if isinstance(self._schedule, BackToBack) else 0.0)
         while not self.stopping and self.node.welcomed_by != set(self.node.links.neighbors):
-            drive(self.node, self._transport, min(until, self._clock() + LOOK_UP), self._clock)
+            self._drive(min(until, self._clock() + LOOK_UP))
             if self._clock() >= until:
                 return
 
@@ -101,12 +109,12 @@ class Agent:
             self._signals.prepare(until, now)
             if now >= until:
                 return
-            drive(self.node, self._transport, min(until, now + LOOK_UP), self._clock)
+            self._drive(min(until, now + LOOK_UP))
 
     def _go_without(self, run: int, reason: str) -> None:
         """Let a run pass; without a clock, wait for the signal instead."""
         if isinstance(self._schedule, BackToBack):
-            drive(self.node, self._transport, self._clock() + 0.001, self._clock)
+            self._drive(self._clock() + 0.001)
             return
         self._skipped = run
         self._report({"event": "skipped", "node": self.node.links.node, "run": run, "reason": reason})
@@ -115,16 +123,36 @@ class Agent:
         program = infer(self._deployment.model, self._deployment.row, signal)
         self.node.begin(run, program, self._clock(), start=start)
         while True:
-            for result in drive(self.node, self._transport, self._clock() + LOOK_UP, self._clock):
+            for result in self._drive(self._clock() + LOOK_UP):
                 self._report(describe(self.node.links.node, result))
+                silent = set(self.node.links.hears).intersection(*result.missed) if result.missed else ()
+                if silent:  # away, or with other settings: the answer to a greeting tells which
+                    self.node.greet(sorted(silent))
             if not self.node.busy:
                 return
+
+    def _drive(self, until: float) -> list[RunResult]:
+        """Let the node work until a time or the end of its run, and report neighbours it does not take part with."""
+        results = drive(self.node, self._transport, until, self._clock)
+        if self.node.refusals != self._refusals:
+            before, self._refusals = self._refusals, dict(self.node.refusals)
+            for j, reason in self._refusals.items():
+                if before.get(j) != reason:
+                    self._report({"event": "refused", "node": self.node.links.node, "neighbor": j, "reason": reason})
+        return results
 
     def linger(self) -> None:
         """Answer neighbours that are still in the last run, for a slot."""
         until = self._clock() + self.node.timing.slot
         while self._clock() < until:
-            drive(self.node, self._transport, until, self._clock)
+            self._drive(until)
+
+
+def agreement(model: Model, timing: Timing, schedule: Schedule) -> bytes:
+    """The digest of what all nodes of a network must agree upon: the model, the slot and when runs begin."""
+    settings = {"slot": float(timing.slot), **{name: float(value) for name, value in asdict(schedule).items()}}
+    content = model.digest + json.dumps([type(schedule).__name__, settings], sort_keys=True).encode()
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
 def describe(node: int, result: RunResult) -> dict[str, Any]:

@@ -12,7 +12,8 @@ class Counters:
     node and a neighbour), ``forged`` (wrong key, or altered), ``other_epoch``, ``stale`` (its round is over),
     ``duplicate``, ``overflow`` (the queue of its sender is full), ``misfit`` (wrong dtype, shape or program, or from a
     neighbour that has nothing to say in that round), ``unanswered`` (a request for something this node does not have,
-    or has sent a moment ago).
+    or has sent a moment ago), ``ahead`` (its run is implausibly far ahead), ``differs`` (a greeting of a neighbour with
+    another model or other settings; its values count as ``forged``).
     """
 
     data_sent: int = 0
@@ -34,6 +35,8 @@ class Counters:
     overflow: int = 0
     misfit: int = 0
     unanswered: int = 0
+    ahead: int = 0
+    differs: int = 0
 
     def count(self, name: str) -> None:
         """Add one to a counter."""

@@ -56,7 +56,8 @@ def serve(
     try:
         gc.freeze()  # what is there stays: no need to look through it again and again
         used_to_start = time.process_time()
-        write_event({"event": "ready", "node": links.node, "transport": transport, "last_run": log.last_run})
+        ready = {"event": "ready", "node": links.node, "transport": transport, "last_run": log.last_run}
+        write_event({**ready, "ignored_records": log.ignored} if log.ignored else ready)
         reason = agent.work(runs)
         agent.linger()
         write_event(

@@ -31,6 +31,11 @@ class Links:
             others = getattr(self, name)
             if list(others) != sorted(set(others)) or self.node in others:
                 raise ValueError(f"{name} must be other nodes than {self.node}, ascending, each once, got {others}")
+        numbers = (self.node, *self.neighbors)
+        if min(numbers) < 0 or max(numbers) >= 2**32:
+            raise ValueError(f"nodes must have numbers from 0 to 2^32 - 1, got {numbers}")
+        if not 0 <= self.epoch < 2**64:
+            raise ValueError(f"epoch must lie between 0 and 2^64 - 1, got {self.epoch}")
         if set(self.keys) != set(self.neighbors):
             raise ValueError(f"keys must be those of the neighbours {self.neighbors}, got {sorted(self.keys)}")
         if any(len(key) != KEY_BYTES for key in self.keys.values()):

@@ -1,5 +1,7 @@
 """A model as a node holds it: configuration and parameters in NumPy, and the stages made of them."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +13,7 @@ from graphact.agents.messages import Array
 from graphact.agents.program import Program
 from graphact.agents.row import Row
 from graphact.agents.stages import Filter, Mixed, Readout, Relu, Stage
+from graphact.storage import digest
 
 ACTIVATION_OPERATIONS = {
     "relu": None,
@@ -52,6 +55,13 @@ class Model:
     def dtype(self) -> np.dtype[Any]:
         """The floating-point type of the computation."""
         return next((p.dtype for p in self.parameters.values()), np.dtype(float))
+
+    @property
+    def digest(self) -> bytes:
+        """What tells this model, with the values of its parameters, from every other one."""
+        parameters = {name: digest(np.asarray(value, order="C")) for name, value in self.parameters.items()}
+        described = [self.module, dict(self.config), parameters]
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).digest()
 
     @property
     def in_features(self) -> int | None:

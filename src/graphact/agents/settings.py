@@ -46,13 +46,18 @@ class Limits:
         pending_messages: values of later rounds kept for each neighbour.
         pending_bytes: the same in bytes, for each neighbour.
         archive_bytes: own values of this run and the one before, kept for neighbours that ask again.
+        run_jump: how far ahead of its own run a neighbour may be to be believed. Without a clock a node goes on with
+            the run that its neighbours are in, so a captured one could drive all numbers to their end at once. The
+            default lets a node join that has been away for 136 years of one run a second (or 16 months of 100), and
+            2^31 jumps of it lie between a network and the end of its numbers.
     """
 
     runs_ahead: int = 2
     pending_messages: int = 1024
     pending_bytes: int = 4 * 2**20
     archive_bytes: int = 16 * 2**20
+    run_jump: int = 2**32
 
     def __post_init__(self) -> None:
-        for name in ("runs_ahead", "pending_messages", "pending_bytes", "archive_bytes"):
+        for name in ("runs_ahead", "pending_messages", "pending_bytes", "archive_bytes", "run_jump"):
             check_integer(name, getattr(self, name), minimum=1)
