@@ -14,7 +14,7 @@ from agents.one_node import lone_node, result_of, said, talk
 from graphact import agents, nn
 from graphact.agents import Deployment, MemoryLog, Node, Timing
 from graphact.agents.addresses import free_addresses
-from graphact.agents.agent import Agent, agreement
+from graphact.agents.agent import Agent
 from graphact.agents.messages import Kind
 from graphact.agents.schedule import BackToBack, Clocked
 from graphact.agents.split import plain_model
@@ -103,9 +103,15 @@ def model(seed=0, **options):
     return replace(plain, parameters={name: rng.normal(size=value.shape) for name, value in parameters.items()})
 
 
+def digest_of(model, timing, schedule):
+    """What an agent that is given these greets with."""
+    deployment = agents.deploy(model, undirected([(0, 1)], 2))[0]
+    return Agent(deployment, Silent(), MemoryLog(), Silent(), schedule, print, timing).node.digest
+
+
 def test_what_must_agree():
-    base = agreement(model(), Timing(), Clocked(0.0, 1.0))
-    assert agreement(model(), Timing(request_after=0.1), Clocked(0, 1)) == base
+    base = digest_of(model(), Timing(), Clocked(0.0, 1.0))
+    assert digest_of(model(), Timing(request_after=0.1), Clocked(0, 1)) == base
     changes = [
         (model(1), Timing(), Clocked(0.0, 1.0)),
         (model(closed=True), Timing(), Clocked(0.0, 1.0)),
@@ -114,7 +120,7 @@ def test_what_must_agree():
         (model(), Timing(), Clocked(0.0, 2.0)),
         (model(), Timing(), BackToBack(0.0)),
     ]
-    assert len({base, *(agreement(*change) for change in changes)}) == 7
+    assert len({base, *(digest_of(*change) for change in changes)}) == 7
 
 
 def test_a_model_from_a_file_agrees_with_the_one_in_memory(tmp_path):

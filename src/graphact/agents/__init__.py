@@ -7,10 +7,10 @@ from graphact.agents.cost import Cost, cost_of_inference
 from graphact.agents.deployment import Deployment
 from graphact.agents.driver import drive
 from graphact.agents.faults import Faults
+from graphact.agents.inference import infer
 from graphact.agents.links import Links
 from graphact.agents.log import FileLog, MemoryLog, read_log
-from graphact.agents.model import Model, infer
-from graphact.agents.model_files import load_model, save_model
+from graphact.agents.model import Model, load_model, save_model
 from graphact.agents.node import Node
 from graphact.agents.program import Direction, Exchange, Program, Received
 from graphact.agents.row import Row

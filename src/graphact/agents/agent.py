@@ -1,7 +1,5 @@
 """An agent: a node with its transport, its log, its signals and a clock, for as long as it is wanted."""
 
-import hashlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -9,9 +7,10 @@ from typing import Any
 
 from graphact.agents.deployment import Deployment
 from graphact.agents.driver import drive
+from graphact.agents.inference import infer
 from graphact.agents.log import Log
-from graphact.agents.messages import DIGEST_BYTES, Array
-from graphact.agents.model import Model, infer
+from graphact.agents.messages import Array
+from graphact.agents.model import agreement
 from graphact.agents.node import Node
 from graphact.agents.runs import RunResult
 from graphact.agents.schedule import BackToBack, Clocked, Schedule
@@ -56,7 +55,9 @@ class Agent:
         clock: Callable[[], float] = time.time,
     ) -> None:
         timing = timing or Timing()
-        self.node = Node(deployment.links, log, timing, limits, digest=agreement(deployment.model, timing, schedule))
+        numbers = {name: float(value) for name, value in [("slot", timing.slot), *asdict(schedule).items()]}
+        digest = agreement(deployment.model, schedule=type(schedule).__name__, **numbers)
+        self.node = Node(deployment.links, log, timing, limits, digest=digest)
         self.stopping = False
         self._deployment, self._transport, self._signals, self._schedule = deployment, transport, signals, schedule
         self._report, self._clock = report, clock
@@ -146,13 +147,6 @@ class Agent:
         until = self._clock() + self.node.timing.slot
         while self._clock() < until:
             self._drive(until)
-
-
-def agreement(model: Model, timing: Timing, schedule: Schedule) -> bytes:
-    """The digest of what all nodes of a network must agree upon: the model, the slot and when runs begin."""
-    settings = {"slot": float(timing.slot), **{name: float(value) for name, value in asdict(schedule).items()}}
-    content = model.digest + json.dumps([type(schedule).__name__, settings], sort_keys=True).encode()
-    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
 def describe(node: int, result: RunResult) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphact.agents.deployment import Deployment
+from graphact.agents.deployment import Deployment, check_one_model
 from graphact.agents.faults import Faults
+from graphact.agents.inference import infer
 from graphact.agents.messages import Array
-from graphact.agents.model import infer
 from graphact.agents.program import Program
 from graphact.agents.replay import answered_links, replay
 from graphact.agents.settings import Limits, Timing
@@ -56,7 +56,7 @@ def simulate_inference(
         >>> bool((torch.from_numpy(answer.outputs) - model(x, path)).abs().max() < 1e-6)
         True
     """
-    model = deployments[0].model
+    model = check_one_model(deployments)
     if signals.ndim < 3 or signals.shape[-2] != len(deployments):
         raise ValueError(
             f"signals must have the shape (runs, ..., N, F) with N = {len(deployments)}, the number of nodes, "
@@ -64,7 +64,7 @@ def simulate_inference(
         )
 
     def program(i: int, run: int) -> Program[Array]:
-        return infer(model, deployments[i].row, signals[run, ..., i, :])
+        return infer(deployments[i].model, deployments[i].row, signals[run, ..., i, :])
 
     outcome = Simulation(
         [deployment.links for deployment in deployments],

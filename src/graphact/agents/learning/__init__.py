@@ -11,7 +11,7 @@ from graphact.agents.learning.mixing import mix
 from graphact.agents.learning.settings import Learning
 from graphact.agents.learning.simulated import Training, simulate_training
 from graphact.agents.learning.state import FileStore, MemoryStore, State, Store
-from graphact.agents.learning.tapes import Place
+from graphact.agents.learning.vjp import Place
 
 __all__ = [
     "FileStore",

@@ -17,7 +17,7 @@ from graphact.agents.learning.state import State
 from graphact.agents.messages import Array
 from graphact.storage import write_atomically
 
-VERSION = 1
+VERSION = 2  # parameters stand layer by layer; in version 1 as torch names them
 
 
 def write_training(training: Training, path: str | os.PathLike[str], identity: str) -> None:
@@ -66,7 +66,9 @@ def read_training(path: str | os.PathLike[str], identity: str) -> Training | Non
             found = described["version"], described["identity"]
     except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: not the checkpoint of a training: {error}") from error
-    if found != (VERSION, identity):
+    if found[0] != VERSION:
+        raise ValueError(f"{path}: a checkpoint of version {found[0]}, not {VERSION}; name another file, or delete it")
+    if found[1] != identity:
         raise ValueError(
             f"{path}: the checkpoint of another training (other model, graph, samples or options); "
             "name another file, or delete it"

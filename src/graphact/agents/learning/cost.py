@@ -1,17 +1,17 @@
 r"""What a step of learning costs, exactly, without loss.
 
-With M directed edges, L ordered pairs of neighbours (L = M on an undirected graph), P parameters, and with the rounds
-and message sizes of an inference (:mod:`graphact.agents.cost`): the gradient takes the rounds of all stages but a first
-filter (whose exchanges the preparation saves) along the M edges, and those of all stages but the first against them, in
-messages of the same size. Mixing then takes messages of :math:`56 + 8 P` bytes over the L pairs: one for D-PSGD, two
-for push-pull, two and an acknowledgement of 64 bytes for gradient tracking.
+With M directed edges, L ordered pairs of neighbours (L = M on an undirected graph), P trained parameters, and the
+rounds and message sizes of an inference (:mod:`graphact.agents.cost`): the gradient takes the rounds of all layers but
+a first filter (whose exchanges the preparation saves) along the M edges, and those of all layers but the first against
+them, in messages of the same size. Mixing then takes messages of :math:`56 + 8 P` bytes over the L pairs: one for
+D-PSGD, two for push-pull, two and an acknowledgement of 64 bytes for gradient tracking.
 """
 
 import numpy as np
 
 from graphact.agents.cost import Cost
 from graphact.agents.learning.exchanges import PIECE
-from graphact.agents.learning.gradient import first_filter
+from graphact.agents.learning.gradient import first_filter, num_trained
 from graphact.agents.learning.settings import Learning
 from graphact.agents.messages import datagram_bytes
 from graphact.agents.model import Model
@@ -40,10 +40,10 @@ def cost_of_step(
         slot: time for one round.
         features: features of the signal, where the model takes any number.
     """
-    widths, first = model.widths(features), model.stages[0].rounds
+    widths, first = model.widths(features), model.layers[0].exchanges
     travelling = widths[first:] * 2 if first_filter(model) else widths + widths[first:]
     exchanged = sum(datagram_bytes((batch, width), model.dtype) for width in travelling)
-    size = sum(value.size for value in model.parameters.values())
+    size = num_trained(model)
     pieces = [min(PIECE, size - start) for start in range(0, size, PIECE)] * VECTORS[learning.algorithm]
     acknowledgements = int(learning.algorithm == "gradient-tracking")
     mixed = sum(datagram_bytes((piece,), float) for piece in pieces) + acknowledgements * datagram_bytes((1,), np.int64)

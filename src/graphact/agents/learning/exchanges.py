@@ -19,7 +19,7 @@ def vector_rounds(length: int) -> int:
 
 
 def exchange_vectors(links: Links, values: Array | Mapping[int, Array], length: int) -> Program[dict[int, Array]]:
-    """Tell all neighbours a vector, or each its own; the vectors of those of whom every piece came.
+    """Send all neighbours a vector, or each its own; the finite vectors of those of whom every piece came.
 
     Args:
         links: whom this node is connected with.
@@ -33,7 +33,8 @@ def exchange_vectors(links: Links, values: Array | Mapping[int, Array], length: 
         shape = (piece.stop - piece.start,)
         received = yield Exchange(said, Direction.BOTH, shape=shape, dtype=np.float64)
         heard = {j: [*pieces, received[j]] for j, pieces in heard.items() if j in received}
-    return {j: np.concatenate(pieces) for j, pieces in heard.items()}
+    vectors = {j: np.concatenate(pieces) for j, pieces in heard.items()}
+    return {j: vector for j, vector in vectors.items() if np.isfinite(vector).all()}  # NaN would spread to all nodes
 
 
 def exchange_acknowledged(links: Links, value: Array) -> Program[dict[int, Array]]:

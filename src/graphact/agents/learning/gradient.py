@@ -1,15 +1,16 @@
 """The gradient of a whole model at one node, by exchange with its neighbours."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from graphact.agents.learning.objectives import evaluate
-from graphact.agents.learning.tapes import Gradients, Place, Tape, run_taped
+from graphact.agents.learning.vjp import Gradients, Place, Vjp, check_differentiable, run_layer
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
 from graphact.agents.program import Program
-from graphact.agents.stages import Filter, Readout
+from graphact.layers import Filter, Layer, UnsupportedModelError
 
 
 def gradient(
@@ -24,7 +25,7 @@ def gradient(
     gradient.
 
     The program takes one exchange along the edges for each round of the inference and one against them for each round
-    of all stages but the first, whose input needs no gradient.
+    of all layers but the first, whose input needs no gradient.
 
     Args:
         model: the model with the parameters that this node holds.
@@ -32,60 +33,65 @@ def gradient(
         signal: its signals, ``(B, F)``.
         target: what it should answer; see :func:`~graphact.agents.learning.objectives.evaluate`.
         objective: name of the loss.
-        powers: ``(K + 1, B, F)``, the shifted signals of a first stage that is a filter, where they are known
-            (:func:`~graphact.agents.learning.tapes.shift_powers`); its exchanges are saved then.
+        powers: ``(K + 1, B, F)``, the shifted signals of a first layer that is a filter, where they are known
+            (:func:`~graphact.agents.learning.vjp.shift_powers`); its exchanges are saved then.
 
     Returns:
-        Its own loss, and the gradients by name of the parameter.
+        Its own loss, and the gradients by name of the parameter, of those that are not frozen.
     """
     x = np.ascontiguousarray(signal, model.dtype)
-    tapes: list[Tape] = []
-    for number, stage in enumerate(model.stages):
-        tape = yield from run_taped(stage, x, place, powers if number == 0 else None)
-        tapes.append(tape)
-        x = tape.output
+    vjps: list[Vjp] = []
+    for number, layer in enumerate(model.layers):
+        vjp = yield from run_layer(layer, x, place, powers if number == 0 else None)
+        vjps.append(vjp)
+        x = vjp.output
     loss, grad = evaluate(objective, x, target)
     gradients: Gradients = {}
-    for number, prefix in reversed(list(enumerate(stage_prefixes(model)))):
-        grad, own = yield from tapes[number].backward(grad, number > 0)
-        gradients |= {f"{prefix}{name}": value for name, value in own.items() if f"{prefix}{name}" in model.parameters}
+    for number in reversed(range(len(vjps))):
+        grad, own = yield from vjps[number].backward(grad, number > 0)
+        names = model.entries[number]["arrays"]
+        gradients |= {names[name]: value for name, value in own.items() if names[name] not in model.frozen}
     return loss, gradients
 
 
-def stage_prefixes(model: Model) -> list[str]:
-    """What the names of the parameters of each stage begin with."""
-    if model.module not in ("GCNN", "FIR"):
-        return [""] * len(model.stages)
-    prefixes, layer = [], -1
-    for stage in model.stages:
-        layer += isinstance(stage, Filter)
-        kind = "filters" if isinstance(stage, Filter) else "activations"
-        prefixes.append("readout." if isinstance(stage, Readout) else f"{kind}.{layer}.")
-    return prefixes
+def check_learnable(model: Model) -> Model:
+    """Return the model if agents can train it.
+
+    Raises:
+        UnsupportedModelError: a layer has no gradient here, or all parameters are frozen.
+    """
+    if not model.trained:
+        raise UnsupportedModelError("", "the model has no parameter to learn that is not frozen")
+    for part, layer in zip(model.parts, model.layers, strict=True):
+        check_differentiable(layer, part)
+    return model
 
 
-def first_filter(model: Model) -> Filter | None:
-    """The first stage, if it is a filter."""
-    stage = model.stages[0]
-    return stage if isinstance(stage, Filter) else None
+def first_filter(model: Model) -> Layer | None:
+    """The first layer, if it is a filter."""
+    return model.layers[0] if model.layers[0].kind == Filter.kind else None
 
 
 def gradient_rounds(model: Model, *, prepared: bool = True) -> int:
     """How many exchanges a gradient takes, when the signals were shifted before or not."""
-    first = model.stages[0].rounds
+    first = model.layers[0].exchanges
     forward = model.rounds - (first if prepared and first_filter(model) else 0)
     return forward + model.rounds - first
 
 
+def num_trained(model: Model) -> int:
+    """How many numbers learning changes."""
+    return sum(model.parameters[name].size for name in model.trained)
+
+
 def to_vector(parameters: Mapping[str, Array], model: Model) -> Array:
-    """All parameters as one vector of float64, in the order of the model."""
-    return np.concatenate([np.asarray(parameters[name], np.float64).ravel() for name in model.parameters])
+    """All parameters that learning changes as one vector of float64, layer by layer."""
+    return np.concatenate([np.asarray(parameters[name], np.float64).ravel() for name in model.trained])
 
 
 def from_vector(vector: Array, model: Model) -> Model:
-    """The model with the parameters of a vector."""
-    sizes = [value.size for value in model.parameters.values()]
-    pieces = np.split(vector, np.cumsum(sizes)[:-1])
-    named = zip(model.parameters.items(), pieces, strict=True)
-    parameters = {name: piece.reshape(old.shape).astype(model.dtype) for (name, old), piece in named}
-    return Model(model.module, model.config, parameters)
+    """The model with the parameters of a vector; frozen ones as they are."""
+    sizes = [model.parameters[name].size for name in model.trained]
+    pieces = zip(model.trained, np.split(vector, np.cumsum(sizes)[:-1]), strict=True)
+    changed = {name: piece.reshape(model.parameters[name].shape).astype(model.dtype) for name, piece in pieces}
+    return replace(model, parameters={name: changed.get(name, value) for name, value in model.parameters.items()})

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphact._plain_checks import check_integer
 from graphact.agents.counters import Counters
-from graphact.agents.deployment import Deployment
+from graphact.agents.deployment import Deployment, check_one_model
 from graphact.agents.faults import Faults
 from graphact.agents.learning.gradient import from_vector
 from graphact.agents.learning.learner import PREPARATION, STEP, Learner, preparation_rounds, step_rounds
@@ -102,7 +102,7 @@ def simulate_training(
         True
     """
     learning, faults = learning or Learning(), faults or Faults()
-    model = deployments[0].model
+    model = check_one_model(deployments)
     check_samples(deployments, signals, targets, model, learning)
     stores = [MemoryStore(None if begun is None else begun.states[i]) for i in range(len(deployments))]
     learners = [

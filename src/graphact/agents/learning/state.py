@@ -12,6 +12,9 @@ import numpy as np
 from graphact.agents.messages import Array
 from graphact.storage import write_atomically
 
+VERSION = 2
+"""Since version 2 parameters stand layer by layer (:attr:`graphact.agents.Model.trained`)."""
+
 
 @dataclass(frozen=True)
 class State:
@@ -57,7 +60,7 @@ class State:
         """Write a file that is complete or, if writing was interrupted, the one before."""
         content = io.BytesIO()
         arrays: dict[str, Any] = {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
-        np.savez(content, **arrays)
+        np.savez(content, version=VERSION, **arrays)
         write_atomically(Path(path), content.getvalue())
 
     @classmethod
@@ -66,13 +69,19 @@ class State:
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: it is damaged or not a state.
+            ValueError: it is damaged, not a state, or of graphact 0.1.
         """
         try:
             with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as content:
                 arrays = {field.name: content[field.name] for field in fields(cls)}
+                version = int(content["version"]) if "version" in content else 1
         except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path}: not the state of a node that learns: {error}") from error
+        if version != VERSION:
+            raise ValueError(
+                f"{path}: a state of version {version}, whose order of parameters depended on where the model came "
+                "from; begin with the model again"
+            )
         return cls(int(arrays.pop("steps")), **arrays)
 
 
