@@ -16,7 +16,7 @@ from graphact.agents import Deployment, MemoryLog, Node, Timing
 from graphact.agents.addresses import free_addresses
 from graphact.agents.agent import Agent
 from graphact.agents.messages import Kind
-from graphact.agents.schedule import BackToBack, Clocked
+from graphact.agents.settings import BackToBack, Clocked
 from graphact.agents.split import plain_model
 
 ONE, OTHER = b"1" * 16, b"2" * 16

@@ -14,7 +14,7 @@ import graphact
 from graphact import agents, nn
 from graphact.agents import Deployment, Model, deploy, load_model, save_model, simulate_inference
 from graphact.agents.legacy import describe_layers
-from graphact.agents.simulated_inference import replay_inference
+from graphact.agents.replay import replay_inference
 from graphact.agents.split import plain_model
 from graphact.files import describe_model
 from graphact.layers import UnsupportedModelError
@@ -220,10 +220,10 @@ def test_a_header_that_describes_nonsense_is_refused(change, message, tmp_path):
 def test_tensors_that_do_not_fit_their_layer_are_refused():
     plain = plain_model(nn.GCNN([1, 2], 1, "max-ga", 1, 3, bias=True).double())
     for name, shape, message in [
-        ("filters.0.taps", (2, 1), r"filters\.0: taps must have the shape"),
+        ("filters.0.taps", (2, 1), r"filters\.0: taps must have 3 dimensions, got the shape \(2, 1\)"),
         ("filters.0.bias", (3,), r"filters\.0: bias must have 2 entries, got \(3,\)"),
-        ("readout.weight", (2,), "readout: weight must have the shape"),
-        ("activations.0.beta", (1,), r"activations\.0: beta and logarithms must be scalars"),
+        ("readout.weight", (2,), "readout: weight must have 2 dimensions"),
+        ("activations.0.beta", (1,), r"activations\.0: beta must have 0 dimensions"),
         ("activations.0.weights", (1, 5), "signal must have 5 features, got 2"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -1,29 +1,35 @@
-"""An agent: a node with its transport, its log, its signals and a clock, for as long as it is wanted."""
+"""An agent: a node with its transport, its log, its signals and a clock, and the process that it runs in."""
 
+import gc
+import json
+import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from graphact.agents.addresses import Addresses
 from graphact.agents.deployment import Deployment
-from graphact.agents.driver import drive
 from graphact.agents.inference import infer
-from graphact.agents.log import Log
+from graphact.agents.log import FileLog, Log
 from graphact.agents.messages import Array
 from graphact.agents.model import agreement
 from graphact.agents.node import Node
 from graphact.agents.runs import RunResult
-from graphact.agents.schedule import BackToBack, Clocked, Schedule
-from graphact.agents.settings import Limits, Timing
+from graphact.agents.settings import BackToBack, Clocked, Limits, Schedule, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, Signals
-from graphact.agents.transports.base import Transport
+from graphact.agents.transports.base import Transport, drive, open_transport
+from graphact.agents.transports.zenoh import Tls
 
+LOG_NAME = "log.jsonl"
 LOOK_UP = 0.1
 """Seconds after which a waiting agent looks whether it is to stop."""
 GREETING_TIME = 1.0
 """Seconds that an agent without a clock waits for answers to its greeting."""
 
-Report = Callable[[dict[str, Any]], None]
+Event = dict[str, Any]
 
 
 class Agent:
@@ -49,7 +55,7 @@ class Agent:
         log: Log,
         signals: Signals,
         schedule: Schedule,
-        report: Report,
+        report: Callable[[Event], None],
         timing: Timing | None = None,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.time,
@@ -69,11 +75,7 @@ class Agent:
         self.stopping = True
 
     def work(self, runs: int | None = None) -> str:
-        """Work until there is a reason to end; the reason.
-
-        Args:
-            runs: end after this many runs.
-        """
+        """Work until there is a reason to end, such as this many runs; the reason."""
         self._greet()
         done = 0
         while runs is None or done < runs:
@@ -94,8 +96,14 @@ class Agent:
             done += 1
         return f"{done} runs are done"
 
+    def linger(self) -> None:
+        """Answer neighbours that are still in the last run, for a slot."""
+        until = self._clock() + self.node.timing.slot
+        while self._clock() < until:
+            self._drive(until)
+
     def _greet(self) -> None:
-        """Say that this node is there; without a clock, learn which run the neighbours are in."""
+        """Greet the neighbours; without a clock, wait to learn which run they are in."""
         self.node.greet()
         until = self._clock() + (GREETING_TIME if isinstance(self._schedule, BackToBack) else 0.0)
         while not self.stopping and self.node.welcomed_by != set(self.node.links.neighbors):
@@ -142,14 +150,8 @@ class Agent:
                     self._report({"event": "refused", "node": self.node.links.node, "neighbor": j, "reason": reason})
         return results
 
-    def linger(self) -> None:
-        """Answer neighbours that are still in the last run, for a slot."""
-        until = self._clock() + self.node.timing.slot
-        while self._clock() < until:
-            self._drive(until)
 
-
-def describe(node: int, result: RunResult) -> dict[str, Any]:
+def describe(node: int, result: RunResult) -> Event:
     """A result as JSON can hold it: the output, and for each round the neighbours that were missed."""
     return {
         "event": "result",
@@ -161,3 +163,72 @@ def describe(node: int, result: RunResult) -> dict[str, Any]:
         "seconds": round(result.finished - result.started, 6),
         "finished": result.finished,
     }
+
+
+def serve(
+    folder: Path,
+    deployment: Deployment,
+    signals: Signals,
+    schedule: Schedule,
+    *,
+    transport: str,
+    timing: Timing | None = None,
+    tls: Tls | None = None,
+    durable: bool = False,
+    runs: int | None = None,
+) -> None:
+    """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes, and write events to standard output.
+
+    Args:
+        folder: where ``addresses.json`` is and ``log.jsonl`` comes.
+        deployment: what was loaded from it.
+        signals: where the node's signals come from.
+        schedule: when runs begin.
+        transport: ``zenoh`` or ``udp``.
+        timing: how long it waits for neighbours.
+        tls: encrypt the links.
+        durable: write the log through to the disk.
+        runs: end after this many runs.
+    """
+    links = deployment.links
+    network = open_transport(transport, links, Addresses.load(folder, links.neighbors), tls)
+    log = FileLog(folder / LOG_NAME, durable=durable)
+    agent = Agent(deployment, network, log, signals, schedule, write_event, timing)
+
+    def stop(*_: object) -> None:
+        """Let the agent finish its run; a second signal interrupts it."""
+        if agent.stopping:
+            raise KeyboardInterrupt
+        agent.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        gc.freeze()  # what is there stays: no need to look through it again and again
+        used_to_start = time.process_time()
+        ready = {"event": "ready", "node": links.node, "transport": transport, "last_run": log.last_run}
+        write_event({**ready, "ignored_records": log.ignored} if log.ignored else ready)
+        end = {"event": "end", "node": links.node, "reason": agent.work(runs)}
+        agent.linger()
+        end |= {"counters": asdict(agent.node.counters), "memory": memory_use()}
+        write_event(end | {"cpu_seconds": round(time.process_time() - used_to_start, 3)})
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for each in (signals, network, log):
+            each.close()
+
+
+def write_event(event: Event) -> None:
+    """One line of JSON on standard output, at once."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def memory_use() -> dict[str, float]:
+    """MiB of memory of this process: the largest it ever held, and what it holds for itself alone (on Linux)."""
+    use = {}
+    for name, file, label in (("peak", "status", "VmHWM"), ("private", "smaps_rollup", "Private_")):
+        path = Path("/proc/self") / file
+        lines = path.read_text().splitlines() if path.is_file() else []
+        use[name] = round(sum(int(line.split()[1]) for line in lines if line.startswith(label)) / 1024, 1)
+    return use

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from graphact.agents.links import Links
+from graphact.agents.links import Links, Row
 from graphact.agents.model import Model, load_model, save_model
-from graphact.agents.row import Row
 from graphact.storage import write_atomically
 
 FORMAT = "graphact node"

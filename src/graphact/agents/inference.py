@@ -1,6 +1,6 @@
 """What a node does for each kind of layer: programs in NumPy that exchange with the neighbours as often as they need.
 
-``PROGRAMS`` holds one program for each kind of layer spec, ``CHECKS`` what must hold for it to run here. A program
+``PROGRAMS`` holds one program for each kind of layer spec, ``REASONS`` why one may not run here. A program
 takes the node's value ``(..., F)`` and its row of S (:mod:`graphact.agents.program` says what a program is).
 """
 
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphact.agents.links import Row
 from graphact.agents.messages import Array
 from graphact.agents.program import Exchange, Program
-from graphact.agents.row import Row
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
 
 if TYPE_CHECKING:
     from graphact.agents.model import Model
+
 
 POINTWISE: dict[str, Callable[[Array], Array]] = {"relu": lambda x: np.maximum(x, 0)}
 """Functions of each value on its own, by name."""
@@ -113,6 +114,9 @@ def operation_values(layer: HopMixture, dtype: np.dtype[Any]) -> dict[str, Any]:
 
 # What must hold for a layer to run on agents
 
+DIMENSIONS = {"taps": (3,), "weight": (2,), "bias": (1,), "weights": (1, 2)}
+"""How many dimensions an array of a layer may have; others are scalars."""
+
 
 def check_layer(layer: Layer, part: str) -> None:
     """Raise if agents cannot compute a layer.
@@ -124,43 +128,27 @@ def check_layer(layer: Layer, part: str) -> None:
     Raises:
         UnsupportedModelError: they cannot, or the arrays of the layer do not fit each other.
     """
-    if layer.kind not in CHECKS:
-        raise UnsupportedModelError(part, f"agents know the layers {', '.join(CHECKS)}, got {layer.kind!r}")
-    reason = CHECKS[layer.kind](layer)
+    if layer.kind not in PROGRAMS:
+        raise UnsupportedModelError(part, f"agents know the layers {', '.join(PROGRAMS)}, got {layer.kind!r}")
+    for name, array in layer.arrays().items():
+        if array.ndim not in DIMENSIONS.get(name, (0,)) or 0 in array.shape:
+            dimensions = " or ".join(map(str, DIMENSIONS.get(name, (0,))))
+            raise UnsupportedModelError(part, f"{name} must have {dimensions} dimensions, got the shape {array.shape}")
+        if name == "bias" and len(array) != layer.out_features:
+            raise UnsupportedModelError(part, f"bias must have {layer.out_features} entries, got {array.shape}")
+    reason = REASONS[layer.kind](layer) if layer.kind in REASONS else None
     if reason is not None:
         raise UnsupportedModelError(part, reason)
 
 
-def check_filter(layer: Filter) -> str | None:
-    """Why agents cannot compute a filter bank; None if they can."""
-    if layer.taps.ndim != 3 or 0 in layer.taps.shape:
-        return f"taps must have the shape (K + 1, F_in, F_out), got {layer.taps.shape}"
-    return check_bias(layer.bias, layer.out_features)
-
-
-def check_linear(layer: Linear) -> str | None:
-    """Why agents cannot compute a linear map; None if they can."""
-    if layer.weight.ndim != 2 or 0 in layer.weight.shape:
-        return f"weight must have the shape (F_out, F_in), got {layer.weight.shape}"
-    return check_bias(layer.bias, layer.out_features)
-
-
-def check_bias(bias: Array | None, features: int) -> str | None:
-    """Why a bias does not fit; None if it does, or is not there."""
-    return None if bias is None or bias.shape == (features,) else f"bias must have {features} entries, got {bias.shape}"
-
-
-def check_pointwise(layer: Pointwise) -> str | None:
+def why_not_pointwise(layer: Pointwise) -> str | None:
     """Why agents cannot compute a pointwise function; None if they can."""
     known = ", ".join(POINTWISE)
     return None if layer.function in POINTWISE else f"function must be one of {known} on agents, got {layer.function!r}"
 
 
-def check_hop_mixture(layer: HopMixture) -> str | None:
+def why_not_hop_mixture(layer: HopMixture) -> str | None:
     """Why agents cannot compute an activation; None if they can."""
-    scalars = [layer.beta, *layer.log_parameters.values()]
-    if any(scalar.shape != () for scalar in scalars) or layer.weights.ndim not in (1, 2) or 0 in layer.weights.shape:
-        return f"beta and logarithms must be scalars and weights (K,) or (K, F), got {layer.weights.shape}"
     if layer.reads not in ("shifted", "hops"):
         return f"reads must be 'shifted' or 'hops', got {layer.reads!r}"
     if layer.reads == "hops" and layer.hops > 1:
@@ -170,10 +158,10 @@ def check_hop_mixture(layer: HopMixture) -> str | None:
         )
     if {*layer.constants, *layer.log_parameters} != {*layer.operation.parameters}:
         return f"the parameters of {layer.operation.name!r} must be {list(layer.operation.parameters)}"
-    return None if layer.operation.is_built_in else check_operation(layer)
+    return None if layer.operation.is_built_in else why_not_operation(layer)
 
 
-def check_operation(layer: HopMixture) -> str | None:
+def why_not_operation(layer: HopMixture) -> str | None:
     """Why an operation that is not graphact's own does not run on NumPy arrays; None if it does."""
     dtype, name = layer.beta.dtype, layer.operation.name
     values = np.linspace(-1, 1, 24, dtype=dtype).reshape(4, 2, 3)
@@ -190,9 +178,7 @@ def check_operation(layer: HopMixture) -> str | None:
     return None
 
 
-CHECKS: dict[str, Callable[[Any], str | None]] = {
-    Filter.kind: check_filter,
-    Linear.kind: check_linear,
-    Pointwise.kind: check_pointwise,
-    HopMixture.kind: check_hop_mixture,
+REASONS: dict[str, Callable[[Any], str | None]] = {
+    Pointwise.kind: why_not_pointwise,
+    HopMixture.kind: why_not_hop_mixture,
 }

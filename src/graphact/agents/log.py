@@ -79,17 +79,17 @@ class FileLog:
         self.path, self.durable, self.max_bytes = Path(path), durable, max_bytes
         self.path.parent.mkdir(parents=True, exist_ok=True)
         cut_torn_line(self.path)
-        before = [self.path.with_name(self.path.name + ".1"), self.path]
-        records = (record for path in before if path.exists() for record in read_log(path))
+        self._older = self.path.with_name(self.path.name + ".1")
+        records = (record for path in (self._older, self.path) if path.exists() for record in read_log(path))
         self.last_run, self.ignored = last_plausible_run(records)
-        self._open()
+        self._file = open_to_append(self.path)
 
     def append(self, record: Record) -> None:
         """Write a record with one system call."""
         if isinstance(record, Began) and os.fstat(self._file).st_size > self.max_bytes:
             os.close(self._file)
-            self.path.replace(self.path.with_name(self.path.name + ".1"))
-            self._open()
+            self.path.replace(self._older)
+            self._file = open_to_append(self.path)
         line = to_line(record)
         if os.write(self._file, line) != len(line):
             raise OSError(f"{self.path}: the disk is full")
@@ -101,8 +101,10 @@ class FileLog:
         """Close the file."""
         os.close(self._file)
 
-    def _open(self) -> None:
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+def open_to_append(path: Path) -> int:
+    """The descriptor of a file that is only added to."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
 
 def last_plausible_run(records: Iterable[Record]) -> tuple[int, int]:

@@ -35,6 +35,7 @@ import math
 import struct
 from collections.abc import Mapping
 from enum import IntEnum
+from operator import gt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,9 +132,9 @@ class Message(NamedTuple):
     digest: bytes = b""
 
 
-LARGEST = {"sender": 2**32 - 1, "recipient": 2**32 - 1, "epoch": 2**64 - 1, "run": MAX_RUN, "round": 2**32 - 1}
-LARGEST |= {"program": 255}
-"""The range of every number of a message, from 0."""
+WORD = 2**32 - 1
+LARGEST = {"sender": WORD, "recipient": WORD, "epoch": 2**64 - 1, "run": MAX_RUN, "round": WORD, "program": 255}
+"""The largest value of every number of a message; the smallest is 0."""
 
 
 def datagram_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any] | type") -> int:
@@ -153,30 +154,16 @@ def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
     Raises:
         ValueError: a number is out of its range.
     """
-    for name, largest in LARGEST.items():
-        if not 0 <= getattr(message, name) <= largest:
-            raise ValueError(f"{name} of a message must lie between 0 and {largest}, got {getattr(message, name)}")
-    code, shape, content = message.payload
-    body = (
-        HEADER.pack(
-            MAGIC,
-            DIGEST_VERSION if message.digest else VERSION,
-            message.kind,
-            message.program,
-            code,
-            len(shape),
-            0,
-            message.sender,
-            message.recipient,
-            message.epoch,
-            message.run,
-            message.round,
-        )
-        + DIMENSIONS[len(shape)].pack(*shape)
-        + content
-        + message.digest
-    )
-    return body + authenticate(body, key, b"" if message.kind in GREETINGS else digest)
+    kind, sender, recipient, epoch, run, round_, program, (code, shape, content), own_digest = message
+    numbers = (sender, recipient, epoch, run, round_, program)
+    if min(numbers) < 0 or any(map(gt, numbers, LARGEST.values())):
+        fields = zip(LARGEST.items(), numbers, strict=True)
+        name, most, value = next((name, most, n) for (name, most), n in fields if not 0 <= n <= most)
+        raise ValueError(f"{name} of a message must lie between 0 and {most}, got {value}")
+    version = DIGEST_VERSION if own_digest else VERSION
+    head = HEADER.pack(MAGIC, version, kind, program, code, len(shape), 0, sender, recipient, epoch, run, round_)
+    body = head + DIMENSIONS[len(shape)].pack(*shape) + content + own_digest
+    return body + authenticate(body, key, b"" if kind in GREETINGS else digest)
 
 
 def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes], digest: bytes = b"") -> Message:

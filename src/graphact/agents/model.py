@@ -1,4 +1,4 @@
-"""A model as a node holds it, layer specs with NumPy arrays, and its file: what :func:`graphact.save` writes."""
+"""A model as a node holds it, layer specs with NumPy arrays; what an inference costs; its file."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ import numpy as np
 
 from graphact.agents.inference import check_layer
 from graphact.agents.legacy import describe_layers
-from graphact.agents.messages import DIGEST_BYTES, Array
+from graphact.agents.messages import DIGEST_BYTES, Array, datagram_bytes
 from graphact.layers import Layer, UnsupportedModelError, from_json, structure
 from graphact.storage import check_tensors, digest, load_tensors, save_tensors
 
@@ -124,6 +124,52 @@ def agreement(model: Model, **settings: Any) -> bytes:
     """The digest of what all nodes of a network must agree upon: the model, and settings (JSON values)."""
     content = model.digest + json.dumps(settings, sort_keys=True).encode()
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one inference.
+
+    Attributes:
+        rounds: exchanges.
+        messages: data messages of all nodes together, without loss.
+        bytes: their bytes, as handed to the transport (lower layers add theirs, 28 for UDP over IPv4).
+        longest: seconds after which the inference has ended at every node at the latest, whatever happens.
+    """
+
+    rounds: int
+    messages: int
+    bytes: int
+    longest: float
+
+
+def cost_of_inference(
+    model: Model, num_edges: int, batch: tuple[int, ...] = (), *, slot: float = 0.18, features: int | None = None
+) -> Cost:
+    r"""The cost of one inference: :math:`R = \sum_l (K_l + A_l)` rounds of one message over each directed edge.
+
+    A filter of order K exchanges K times, an activation over H hops H + 1 times (graph-adaptive) or once (localized).
+    A message with F features of B signals in numbers of s bytes has :math:`52 + 4d + s\,B\,F` bytes, with d the
+    number of dimensions of the array (1 for one signal, 2 for a batch); a layer exchanges its input features.
+
+    Args:
+        model: the model.
+        num_edges: directed edges between different nodes, as :attr:`graphact.Graph.num_edges` counts them.
+        batch: the batch shape of the signals; ``()`` for one signal.
+        slot: time for one round.
+        features: features of the signal, where the model takes any number.
+
+    Example:
+        >>> import graphact
+        >>> from graphact.agents import cost_of_inference
+        >>> from graphact.agents.split import plain_model
+        >>> model = graphact.nn.GCNN(features=[1, 8], order=2, activation="max-ga", hops=1).double()
+        >>> cost_of_inference(plain_model(model), num_edges=4)  # 2 rounds of 1 feature, 2 rounds of 8
+        Cost(rounds=4, messages=16, bytes=1472, longest=0.72)
+    """
+    widths = model.widths(features)
+    sizes = [datagram_bytes((*batch, width), model.dtype) for width in widths]
+    return Cost(len(widths), len(widths) * num_edges, num_edges * sum(sizes), len(widths) * slot)
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:

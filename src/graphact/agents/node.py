@@ -1,6 +1,6 @@
 """One node of the network as a state machine without I/O and without a clock.
 
-Whoever drives a node (a simulation, a daemon) tells it what arrived and what time it is, and does what it asks for:
+A driver (a simulation, a daemon) tells a node what arrived and what time it is, and does what it asks for:
 
 - ``begin(run, program, now)`` starts a run,
 - ``receive(datagram, now)`` hands over what the transport delivered, whatever it is,
@@ -16,11 +16,9 @@ reported, and was logged before anything that depends on them was sent.
 import random
 from collections.abc import Collection
 
-from graphact.agents.archive import Archive, Entry
-from graphact.agents.counters import Counters
+from graphact.agents.buffers import Archive, Entry, Mailbox
 from graphact.agents.links import Links
 from graphact.agents.log import Began, Log, RoundClosed
-from graphact.agents.mailbox import Mailbox
 from graphact.agents.messages import (
     DIGEST_BYTES,
     GREETINGS,
@@ -35,7 +33,7 @@ from graphact.agents.messages import (
     encode,
 )
 from graphact.agents.program import AnyProgram, Exchange, Received
-from graphact.agents.runs import RunInProgress, RunResult, freeze
+from graphact.agents.runs import Counters, RunInProgress, RunResult, freeze
 from graphact.agents.settings import Limits, Timing
 
 INFERENCE = 1
@@ -119,8 +117,7 @@ class Node:
             kind: number of the program; 1 is inference.
 
         Raises:
-            ValueError: the number is not higher than all before, or there is no number after it; or no message has
-                room for the number of the program.
+            ValueError: the number is not higher than all before, or it or that of the program is out of range.
             RuntimeError: a run is in progress.
         """
         if self._active is not None:
@@ -193,7 +190,7 @@ class Node:
     # Rounds
 
     def _resume(self, run: RunInProgress, received: Received | None, now: float) -> None:
-        """Let the program go on until it waits for somebody, or ends."""
+        """Let the program go on until it waits for a neighbour, or ends."""
         while True:
             try:
                 exchange = run.program.send(received)  # type: ignore[arg-type]  # None starts a generator
@@ -210,7 +207,7 @@ class Node:
             received = self._close_round(run)
 
     def _open_round(self, run: RunInProgress, exchange: Exchange, now: float) -> None:
-        """Say this node's value, and take what neighbours have said already."""
+        """Send this node's value, and take the values that have come already."""
         recipients, sources = self.links.recipients(exchange.direction), self.links.sources(exchange.direction)
         entry = Entry(run.kind, freeze(exchange.value, recipients))
         run.open_round(exchange, sources)

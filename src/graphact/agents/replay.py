@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from graphact.agents.deployment import Deployment
 from graphact.agents.log import Record, RoundClosed
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
+from graphact.agents.simulation import Outcome
 from graphact.layers import Filter, HopMixture, Linear, Pointwise
 
 Answered = Iterator[tuple[Array, Array]]
@@ -34,6 +36,23 @@ def answered_links(logs: Sequence[Iterable[Record]], run: int, rounds: int) -> t
                 closed[record.round, i] = True
                 used[record.round, i, list(record.used)] = True
     return used, closed
+
+
+def replay_inference(deployments: Sequence[Deployment], signals: Array, outcome: Outcome) -> Array:
+    """The same inferences computed in one place, with the links that answered according to the logs."""
+    model, matrix = deployments[0].model, dense_matrix(deployments)
+    logs = [log.records for log in outcome.logs]
+    links = (answered_links(logs, run, model.rounds) for run in range(len(signals)))
+    return np.stack([replay(model, matrix, x, *answered) for x, answered in zip(signals, links, strict=True)])
+
+
+def dense_matrix(deployments: Sequence[Deployment]) -> Array:
+    """The shift operator whose rows the nodes hold."""
+    matrix = np.zeros((len(deployments), len(deployments)))
+    for i, deployment in enumerate(deployments):
+        matrix[i, list(deployment.row.hears)] = deployment.row.weights
+        matrix[i, i] = deployment.row.diagonal
+    return matrix
 
 
 def replay(model: Model, matrix: Array, x: Array, used: Array, closed: Array) -> Array:

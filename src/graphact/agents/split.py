@@ -12,10 +12,9 @@ import numpy as np
 from graphact.agents.addresses import Address, Addresses
 from graphact.agents.deployment import Deployment
 from graphact.agents.inference import evaluate_operation
-from graphact.agents.links import Links
+from graphact.agents.links import Links, Row
 from graphact.agents.messages import KEY_BYTES, link_key
 from graphact.agents.model import Model
-from graphact.agents.row import Row
 from graphact.layers import HopMixture, UnsupportedModelError
 
 if TYPE_CHECKING:

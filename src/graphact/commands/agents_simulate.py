@@ -32,7 +32,7 @@ FAULTS = {
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    from graphact.agents.faults import Faults
+    from graphact.agents.transports.memory import Faults
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "simulate",
@@ -65,7 +65,7 @@ def simulate(options: argparse.Namespace) -> int:
     import torch
 
     from graphact import Graph, agents, load
-    from graphact.agents.simulated_inference import replay_inference
+    from graphact.agents.replay import replay_inference
 
     model, graph = load(options.model), Graph.load(options.graph)
     nodes = agents.deploy(model, graph, epoch=options.seed)

@@ -1,16 +1,71 @@
-"""The gradient of a whole model at one node, by exchange with its neighbours."""
+"""The loss of one node, and the gradient of the whole network's loss by exchange with the neighbours."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from graphact.agents.learning.objectives import evaluate
+from graphact._plain_checks import check_choice
 from graphact.agents.learning.vjp import Gradients, Place, Vjp, check_differentiable, run_layer
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
 from graphact.agents.program import Program
 from graphact.layers import Filter, Layer, UnsupportedModelError
+
+
+def evaluate(objective: str, outputs: Array, targets: Array) -> tuple[float, Array]:
+    """The mean loss over the samples of one node, and its gradient.
+
+    The loss of the network is the mean over all nodes. A target that is NaN asks for nothing: it adds 0 to the mean.
+
+    Args:
+        objective: "mse", "smooth_l1" (threshold 1) or "cross_entropy".
+        outputs: ``(B, O)``.
+        targets: ``(B, O)``; for the cross entropy classes, ``(B, 1)``.
+
+    Example:
+        >>> import numpy as np
+        >>> evaluate("mse", np.array([[1.0], [5.0]]), np.array([[3.0], [np.nan]]))
+        (2.0, array([[-2.],
+               [ 0.]]))
+    """
+    check_choice("objective", objective, tuple(OBJECTIVES))
+    expected = (*outputs.shape[:-1], 1) if objective == "cross_entropy" else outputs.shape
+    if targets.shape != expected:
+        raise ValueError(f"targets of a node must have the shape {expected}, got {targets.shape}")
+    losses, gradient = OBJECTIVES[objective](outputs, targets)
+    asked = ~np.isnan(targets)
+    count = targets.size
+    return float(np.where(asked, losses, 0).sum() / count), np.where(asked, gradient, 0).astype(outputs.dtype) / count
+
+
+def squared_error(outputs: Array, targets: Array) -> tuple[Array, Array]:
+    """The square of each error."""
+    error = outputs - targets
+    return error**2, 2 * error
+
+
+def smooth_l1(outputs: Array, targets: Array) -> tuple[Array, Array]:
+    """Half the square of each error up to 1, beyond it the error minus one half."""
+    error = outputs - targets
+    size = np.abs(error)
+    return np.where(size < 1, 0.5 * error**2, size - 0.5), np.clip(error, -1, 1)
+
+
+def cross_entropy(outputs: Array, targets: Array) -> tuple[Array, Array]:
+    """Minus the logarithm of the probability of each class."""
+    shifted = outputs - outputs.max(-1, keepdims=True)
+    total = np.exp(shifted).sum(-1, keepdims=True)
+    classes = np.where(np.isnan(targets), 0, targets).astype(int)
+    hit = np.arange(outputs.shape[-1]) == classes
+    return np.log(total) - (shifted * hit).sum(-1, keepdims=True), np.exp(shifted) / total - hit
+
+
+OBJECTIVES: dict[str, Callable[[Array, Array], tuple[Array, Array]]] = {
+    "mse": squared_error,
+    "smooth_l1": smooth_l1,
+    "cross_entropy": cross_entropy,
+}
 
 
 def gradient(
@@ -31,7 +86,7 @@ def gradient(
         model: the model with the parameters that this node holds.
         place: where it stands.
         signal: its signals, ``(B, F)``.
-        target: what it should answer; see :func:`~graphact.agents.learning.objectives.evaluate`.
+        target: what it should answer; see :func:`~graphact.agents.learning.gradient.evaluate`.
         objective: name of the loss.
         powers: ``(K + 1, B, F)``, the shifted signals of a first layer that is a filter, where they are known
             (:func:`~graphact.agents.learning.vjp.shift_powers`); its exchanges are saved then.

@@ -1,11 +1,10 @@
-"""One node that learns: programs of the preparation and of every step."""
+"""One node that learns: programs of the preparation and of every step, and their cost."""
 
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from graphact.agents.deployment import Deployment
-from graphact.agents.learning.exchanges import metropolis_weights
 from graphact.agents.learning.gradient import (
     check_learnable,
     first_filter,
@@ -15,12 +14,11 @@ from graphact.agents.learning.gradient import (
     num_trained,
     to_vector,
 )
-from graphact.agents.learning.mixing import mix, mixing_rounds
-from graphact.agents.learning.settings import Learning
+from graphact.agents.learning.mixing import ALGORITHMS, PIECE, Learning, metropolis_weights, mix, mixing_rounds
 from graphact.agents.learning.state import State, Store
 from graphact.agents.learning.vjp import Place, shift_powers
-from graphact.agents.messages import MAX_DATAGRAM, OVERHEAD, Array
-from graphact.agents.model import Model, agreement
+from graphact.agents.messages import MAX_DATAGRAM, OVERHEAD, Array, datagram_bytes
+from graphact.agents.model import Cost, Model, agreement
 from graphact.agents.program import Program
 
 STEP, PREPARATION = 2, 3
@@ -51,7 +49,7 @@ class Learner:
         deployment: its links, its row and the model to begin with, the same at every node.
         learning: what all nodes agreed upon.
         signals: its own signals, ``(M, F)``.
-        targets: its own targets, ``(M, O)``; see :func:`~graphact.agents.learning.objectives.evaluate`.
+        targets: its own targets, ``(M, O)``; see :func:`~graphact.agents.learning.gradient.evaluate`.
         store: where it keeps its state.
 
     Raises:
@@ -136,6 +134,9 @@ def samples_of(step: int, count: int, learning: Learning) -> Array | slice:
     return order[begin : begin + size]
 
 
+# How many exchanges it takes, and what they cost
+
+
 def preparation_pieces(model: Model, shape: tuple[int, ...]) -> int:
     """Into how many messages a node's signals go."""
     room = (MAX_DATAGRAM - OVERHEAD - 8) // (shape[1] * model.dtype.itemsize)
@@ -151,3 +152,40 @@ def preparation_rounds(model: Model, shape: tuple[int, ...]) -> int:
 def step_rounds(model: Model, learning: Learning) -> int:
     """How many exchanges a step takes."""
     return gradient_rounds(model) + mixing_rounds(learning.algorithm, num_trained(model))
+
+
+def cost_of_step(
+    model: Model,
+    learning: Learning,
+    num_edges: int,
+    num_pairs: int,
+    batch: int,
+    *,
+    slot: float = 0.18,
+    features: int | None = None,
+) -> Cost:
+    r"""The cost of one step, exactly, without loss.
+
+    The gradient takes the rounds of all layers but a first filter (whose exchanges the preparation saves) along the
+    edges, and those of all layers but the first against them, in messages of the sizes of an inference. Mixing P
+    trained parameters then takes messages of :math:`56 + 8 P` bytes over the pairs of neighbours: one for D-PSGD, two
+    for push-pull, two and an acknowledgement of 64 bytes for gradient tracking.
+
+    Args:
+        model: the model.
+        learning: how nodes learn.
+        num_edges: directed edges between different nodes, as :attr:`graphact.Graph.num_edges` counts them.
+        num_pairs: ordered pairs of nodes with an edge in either direction.
+        batch: samples in this step.
+        slot: time for one round.
+        features: features of the signal, where the model takes any number.
+    """
+    widths, first = model.widths(features), model.layers[0].exchanges
+    travelling = widths[first:] * 2 if first_filter(model) else widths + widths[first:]
+    exchanged = sum(datagram_bytes((batch, width), model.dtype) for width in travelling)
+    size, (_, vectors, acknowledgements) = num_trained(model), ALGORITHMS[learning.algorithm]
+    pieces = [min(PIECE, size - start) for start in range(0, size, PIECE)] * vectors
+    mixed = sum(datagram_bytes((piece,), float) for piece in pieces) + acknowledgements * datagram_bytes((1,), np.int64)
+    mixing = len(pieces) + acknowledgements
+    rounds, messages = len(travelling) + mixing, num_edges * len(travelling) + num_pairs * mixing
+    return Cost(rounds, messages, num_edges * exchanged + num_pairs * mixed, rounds * slot)

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from graphact.agents.inference import POINTWISE, evaluate_operation, operation_values
-from graphact.agents.links import Links
+from graphact.agents.links import Links, Row
 from graphact.agents.messages import Array
 from graphact.agents.program import Direction, Exchange, Program
-from graphact.agents.row import Row
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
 from graphact.operations import Operation
 
@@ -47,13 +46,9 @@ class Vjp:
 
 
 def run_layer(layer: Layer, x: Array, place: Place, powers: Array | None = None) -> Program[Vjp]:
-    """Run a layer and keep what its adjoint needs.
+    """Run a layer on the node's value ``(..., F)`` and keep what its adjoint needs.
 
-    Args:
-        layer: the layer.
-        x: the node's value, ``(..., F)``.
-        place: where the node stands.
-        powers: for a filter, ``x, Sx, ..., S^K x`` at this node where they are known already: no exchange then.
+    ``powers`` are, for a filter, ``x, Sx, ..., S^K x`` at this node where they are known: no exchange then.
     """
     return (yield from VJPS[layer.kind](layer, x, place, powers))
 
@@ -69,11 +64,7 @@ def shift_powers(x: Array, order: int, row: Row) -> Program[Array]:
 
 
 def send_back(place: Place, parts: Mapping[int, Array], like: Array) -> Program[Array]:
-    """The adjoint of an exchange: return to each neighbour the gradient of what it sent.
-
-    Returns:
-        The gradient of what this node sent, the sum of what comes back.
-    """
+    """The adjoint of an exchange: return to each neighbour the gradient of what it sent; the sum of what comes back."""
     nothing = np.zeros_like(like)
     returned = {j: parts.get(j, nothing) for j in place.links.hears}  # one that did not answer had no influence
     received = yield Exchange(returned, Direction.BACKWARD, shape=like.shape, dtype=like.dtype)
@@ -197,28 +188,10 @@ VJPS: dict[str, Callable[[Any, Array, Place, Array | None], Program[Vjp]]] = {
 }
 
 
-def check_differentiable(layer: Layer, part: str) -> None:
-    """Raise if agents know no gradient of a layer.
-
-    Raises:
-        UnsupportedModelError: they know none; the error calls the layer by the name ``part``.
-    """
-    needed = NEEDED_GRADIENTS.get(layer.kind, lambda _: (layer.kind, layer.kind in VJPS))
-    function, is_known = needed(layer)
-    if not is_known:
-        raise UnsupportedModelError(part, f"agents know no gradient of {function!r} to learn with")
-
-
-NEEDED_GRADIENTS: dict[str, Callable[[Any], tuple[str, bool]]] = {
-    Pointwise.kind: lambda layer: (layer.function, layer.function in POINTWISE_DERIVATIVES),
-    HopMixture.kind: lambda layer: (layer.operation.name, gradient_of(layer.operation) is not None),
-}
-"""The function inside a layer that needs a gradient of its own, and whether there is one."""
-
-
 # Operations
 
 OperationGradient = Callable[..., tuple[Array, Array, Mapping[str, float]]]
+"""See :class:`graphact.operations.Operation`."""
 
 
 @dataclass(frozen=True)
@@ -241,13 +214,7 @@ class Neighborhood:
 def operation_vjp(
     layer: HopMixture, around: Neighborhood, value: Array, grad: Array
 ) -> tuple[Array, Array, Mapping[str, float]]:
-    """What flows back through the operation of an activation.
-
-    Args:
-        layer: the activation.
-        around: the neighbourhood.
-        value: the value of the operation over it, ``(..., F)``.
-        grad: the gradient of that value.
+    """What flows back through the operation of an activation, whose ``value`` has the gradient ``grad``.
 
     Returns:
         The gradients of the node's value ``(..., F)``, of its neighbours' values ``(d, ..., F)``, and of the logarithm
@@ -257,20 +224,12 @@ def operation_vjp(
     members = np.insert(around.heard, place, own, axis=0) if layer.closed else around.heard
     if len(members) == 0:
         return np.zeros_like(own), np.zeros_like(around.heard), dict.fromkeys(layer.operation.parameters, 0.0)
-    values = operation_values(layer, own.dtype)
-    neighbors = np.moveaxis(members, 0, -2)
     gradient = gradient_of(layer.operation)
-    assert gradient is not None  # a model without it is not learned with
-    back_own, back_neighbors, logs = gradient(own[..., np.newaxis, :], neighbors, value, grad, values)
-    back_members = np.moveaxis(back_neighbors, -2, 0)
-    if not layer.closed:
-        return back_own, back_members, logs
-    return back_own + back_members[place], np.delete(back_members, place, axis=0), logs
-
-
-def gradient_of(operation: Operation) -> OperationGradient | None:
-    """The gradient of an operation: that of graphact's own, or the one it declares, or None."""
-    return BUILT_IN[operation.name] if operation.is_built_in else operation.gradient
+    assert gradient is not None  # see check_differentiable
+    values = operation_values(layer, own.dtype)
+    back_own, back, logs = gradient(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), value, grad, values)
+    back = np.moveaxis(back, -2, 0)
+    return (back_own + back[place], np.delete(back, place, axis=0), logs) if layer.closed else (back_own, back, logs)
 
 
 def selection_gradient(
@@ -299,8 +258,25 @@ def kernel_gradient(
 
 
 BUILT_IN: dict[str, OperationGradient] = {
-    "max": selection_gradient,
-    "min": selection_gradient,
-    "median": selection_gradient,
+    **dict.fromkeys(("max", "min", "median"), selection_gradient),
     "kernel": kernel_gradient,
 }
+
+
+def gradient_of(operation: Operation) -> OperationGradient | None:
+    """The gradient of an operation: that of graphact's own, or the one it declares, or None."""
+    return BUILT_IN[operation.name] if operation.is_built_in else operation.gradient
+
+
+HAS_GRADIENT: dict[str, Callable[[Any], tuple[str, bool]]] = {
+    Pointwise.kind: lambda layer: (layer.function, layer.function in POINTWISE_DERIVATIVES),
+    HopMixture.kind: lambda layer: (layer.operation.name, gradient_of(layer.operation) is not None),
+}
+"""The function inside a layer that needs a gradient of its own, and whether there is one."""
+
+
+def check_differentiable(layer: Layer, part: str) -> None:
+    """Raise UnsupportedModelError, which calls the layer by the name ``part``, if agents know no gradient of it."""
+    function, is_known = HAS_GRADIENT.get(layer.kind, lambda _: (layer.kind, layer.kind in VJPS))(layer)
+    if not is_known:
+        raise UnsupportedModelError(part, f"agents know no gradient of {function!r} to learn with")
