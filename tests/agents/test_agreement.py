@@ -97,9 +97,9 @@ def test_a_digest_has_16_bytes():
 
 
 def model(seed=0, **options):
-    parameters = dict(plain_model(nn.GCNN([1, 2], 1, "max-ga", **options).double()).parameters)
+    parameters = dict(plain_model(nn.GCNN([1, 2], order=1, activation="max-ga", **options).double()).parameters)
     rng = np.random.default_rng(seed)
-    plain = plain_model(nn.GCNN([1, 2], 1, "max-ga", **options).double())
+    plain = plain_model(nn.GCNN([1, 2], order=1, activation="max-ga", **options).double())
     return replace(plain, parameters={name: rng.normal(size=value.shape) for name, value in parameters.items()})
 
 
@@ -162,9 +162,9 @@ def test_silent_neighbors_are_greeted_again_after_a_run():
 def test_processes_with_different_models_tell_and_never_answer_wrongly(tmp_path):
     """Node 2 of a line is given another model: 0 and 1 agree, 1 and 2 refuse each other."""
     graph = undirected([(0, 1), (1, 2)], 3)
-    folders = agents.split(nn.GCNN([1, 1], 1).double(), graph, tmp_path / "nodes", addresses=free_addresses(3))
+    folders = agents.split(nn.GCNN([1, 1], order=1).double(), graph, tmp_path / "nodes", addresses=free_addresses(3))
     other = Deployment.load(folders[2])
-    replace(other, model=plain_model(nn.GCNN([1, 1], 1).double())).save(folders[2])
+    replace(other, model=plain_model(nn.GCNN([1, 1], order=1).double())).save(folders[2])
     origin = time.time() + 3.0
     options = ["--transport", "udp", "--origin", repr(origin), "--period", "1", "--runs", "3"]
     for folder in folders:

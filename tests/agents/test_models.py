@@ -23,12 +23,16 @@ from graphact.storage import load_tensors, save_tensors
 
 MODULES = {
     **{
-        name: lambda name=name: nn.GCNN([2, 4, 3], [2, 1], name, 1, 2, gamma=0.8, bias=True, closed=True)
+        name: lambda name=name: nn.GCNN(
+            [2, 4, 3], order=[2, 1], activation=name, out_features=2, gamma=0.8, bias=True, closed=True
+        )
         for name in nn.ACTIVATIONS
     },
-    "learned": lambda: nn.GCNN([2, 4], 1, "kernel-ga", 2, None, learn_gamma=True, per_feature=False),
+    "learned": lambda: nn.GCNN(
+        [2, 4], order=1, activation="kernel-ga", hops=2, out_features=None, learn_gamma=True, per_feature=False
+    ),
     "fir": lambda: nn.FIR([2, 3, 2], order=[3, 0], out_features=4),
-    "filter": lambda: nn.GraphFilter(2, 3, 2, bias=True),
+    "filter": lambda: nn.GraphFilter(2, 3, order=2, bias=True),
     "min": lambda: nn.GraphAdaptive("min", hops=2, features=2),
     "any kernel": lambda: nn.GraphAdaptive("kernel", hops=2, gamma=0.3),
     **{
@@ -89,7 +93,8 @@ def test_an_activation_of_a_user_runs_on_agents(operation):
         operation = Operation("contrast", contrast)
 
     try:
-        graph, model = GRAPHS["random"](), nn.GCNN([1, 3, 2], 1, "contrast-ga", 2, 1).double()
+        graph = GRAPHS["random"]()
+        model = nn.GCNN([1, 3, 2], order=1, activation="contrast-ga", hops=2, out_features=1).double()
         x = np.random.default_rng(1).normal(size=(1, graph.num_nodes, 1))
         expected = model(torch.from_numpy(x), graph).detach().numpy()
         np.testing.assert_allclose(
@@ -130,12 +135,12 @@ def test_the_error_names_the_part(operation):
     nn.register("spread-ga")(GraphAdaptiveSpread)
     try:
         with pytest.raises(UnsupportedModelError, match="does not run on NumPy") as caught:
-            deploy(nn.GCNN([1, 2, 2], 1, "spread-ga"), GRAPHS["line"]())
+            deploy(nn.GCNN([1, 2, 2], order=1, activation="spread-ga"), GRAPHS["line"]())
         assert caught.value.part == "activations.0"
     finally:
         nn.unregister("spread-ga")
     with pytest.raises(UnsupportedModelError, match="must have one hop") as caught:
-        deploy(nn.GCNN([1, 2], 1, "max-l", hops=2), GRAPHS["line"]())
+        deploy(nn.GCNN([1, 2], order=1, activation="max-l", hops=2), GRAPHS["line"]())
     assert caught.value.part == "activations.0"
 
 
@@ -171,13 +176,13 @@ def test_files_of_version_0_1_describe_the_same_layers(name, tmp_path):
 
 
 def test_a_model_made_as_in_version_0_1():
-    model = nn.GCNN([1, 2], 1, "max-ga").double()
+    model = nn.GCNN([1, 2], order=1, activation="max-ga").double()
     plain = plain_model(model)
     assert Model(plain.module, plain.config, plain.parameters).digest == plain.digest
 
 
 def test_frozen_parameters_are_known_to_agents(tmp_path):
-    model = nn.GCNN([1, 2], 1, "max-ga")
+    model = nn.GCNN([1, 2], order=1, activation="max-ga")
     model.filters[0].taps.requires_grad_(False)
     save_model(deploy(model, GRAPHS["line"]())[0].model, tmp_path / "model.safetensors")
     assert list(load_model(tmp_path / "model.safetensors").frozen) == ["filters.0.taps"]
@@ -210,7 +215,7 @@ def corrupted(header, change):
     ],
 )
 def test_a_header_that_describes_nonsense_is_refused(change, message, tmp_path):
-    model = nn.GCNN([1, 2], 1, "max-ga", 1, 3).double()
+    model = nn.GCNN([1, 2], order=1, activation="max-ga", hops=1, out_features=3).double()
     tensors = {key: value.numpy() for key, value in model.state_dict().items()}
     save_tensors(tmp_path / "model.safetensors", tensors, corrupted(describe_model(model), change))
     with pytest.raises(ValueError, match=rf"model\.safetensors.*{message}"):
@@ -218,7 +223,7 @@ def test_a_header_that_describes_nonsense_is_refused(change, message, tmp_path):
 
 
 def test_tensors_that_do_not_fit_their_layer_are_refused():
-    plain = plain_model(nn.GCNN([1, 2], 1, "max-ga", 1, 3, bias=True).double())
+    plain = plain_model(nn.GCNN([1, 2], order=1, activation="max-ga", hops=1, out_features=3, bias=True).double())
     for name, shape, message in [
         ("filters.0.taps", (2, 1), r"filters\.0: taps must have 3 dimensions, got the shape \(2, 1\)"),
         ("filters.0.bias", (3,), r"filters\.0: bias must have 2 entries, got \(3,\)"),
@@ -235,15 +240,15 @@ def test_tensors_that_do_not_fit_their_layer_are_refused():
 
 def test_nodes_with_different_models_are_not_simulated():
     graph = GRAPHS["line"]()
-    nodes = deploy(nn.GCNN([1, 1], 1).double(), graph)
-    nodes[4] = replace(nodes[4], model=plain_model(nn.GCNN([1, 1], 1).double()))
+    nodes = deploy(nn.GCNN([1, 1], order=1).double(), graph)
+    nodes[4] = replace(nodes[4], model=plain_model(nn.GCNN([1, 1], order=1).double()))
     with pytest.raises(ValueError, match="all nodes must hold one model, and that of node 4 differs"):
         simulate_inference(nodes, np.zeros((1, 6, 1)))
 
 
 def test_an_inference_from_a_folder_without_torch(tmp_path, operation):
     """With torch blocked, not only unused."""
-    model, graph = nn.GCNN([1, 3], 2, "kernel-ga", 2, learn_gamma=True).double(), GRAPHS["line"]()
+    model, graph = nn.GCNN([1, 3], order=2, activation="kernel-ga", hops=2, learn_gamma=True).double(), GRAPHS["line"]()
     folders = agents.split(model, graph, tmp_path / "nodes")
     x = np.random.default_rng(0).normal(size=(2, 6, 1))
     expected = model(torch.from_numpy(x), graph).detach().numpy()

@@ -35,7 +35,6 @@ import math
 import struct
 from collections.abc import Mapping
 from enum import IntEnum
-from operator import gt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -155,10 +154,10 @@ def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
         ValueError: a number is out of its range.
     """
     kind, sender, recipient, epoch, run, round_, program, (code, shape, content), own_digest = message
-    numbers = (sender, recipient, epoch, run, round_, program)
-    if min(numbers) < 0 or any(map(gt, numbers, LARGEST.values())):
-        fields = zip(LARGEST.items(), numbers, strict=True)
-        name, most, value = next((name, most, n) for (name, most), n in fields if not 0 <= n <= most)
+    is_packable = 0 <= run <= MAX_RUN and 0 <= round_ <= WORD and 0 <= sender <= WORD and 0 <= recipient <= WORD
+    if not (is_packable and 0 <= epoch <= LARGEST["epoch"] and 0 <= program <= LARGEST["program"]):
+        name = next(name for name, most in LARGEST.items() if not 0 <= getattr(message, name) <= most)
+        value, most = getattr(message, name), LARGEST[name]
         raise ValueError(f"{name} of a message must lie between 0 and {most}, got {value}")
     version = DIGEST_VERSION if own_digest else VERSION
     head = HEADER.pack(MAGIC, version, kind, program, code, len(shape), 0, sender, recipient, epoch, run, round_)

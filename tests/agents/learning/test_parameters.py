@@ -17,7 +17,17 @@ from graphact.operations import OPERATIONS, Operation, register_operation
 
 
 def gcnn(**options):
-    return nn.GCNN([1, 3, 2], 1, "kernel-ga", 2, 1, bias=True, gamma=0.8, learn_gamma=True, **options).double()
+    return nn.GCNN(
+        [1, 3, 2],
+        order=1,
+        activation="kernel-ga",
+        hops=2,
+        out_features=1,
+        bias=True,
+        gamma=0.8,
+        learn_gamma=True,
+        **options,
+    ).double()
 
 
 def samples(graph, count=6):
@@ -126,7 +136,7 @@ def test_data_that_are_not_finite_are_refused_at_their_node(which, value):
 def test_a_gradient_that_is_not_finite_is_refused_at_its_node():
     graph = GRAPHS["line"]()
     x, targets = samples(graph)
-    nodes = deploy(nn.GCNN([1, 2, 2], 1, "max-ga").double(), graph)
+    nodes = deploy(nn.GCNN([1, 2, 2], order=1, activation="max-ga").double(), graph)
     with pytest.raises(ValueError, match=r"the gradient of node \d in step \d+ must be finite"):
         simulate_training(nodes, x, targets, Learning("d-psgd", "sgd", rate=1e200), steps=20)
 
