@@ -33,7 +33,7 @@ Event = dict[str, Any]
 
 
 class Agent:
-    """Runs inferences on a schedule until the signals end or it is told to stop.
+    """Runs inferences on a schedule until the signals end or :meth:`stop` is called.
 
     Args:
         deployment: what the node holds.
@@ -45,7 +45,7 @@ class Agent:
             reason why this node does not take part with a neighbour.
         timing: how long it waits for neighbours.
         limits: how much it keeps.
-        clock: says the time.
+        clock: gives the time.
     """
 
     def __init__(

@@ -59,7 +59,7 @@ class Deployment:
 
         Raises:
             FileNotFoundError: a file is missing.
-            ValueError: a file is damaged; the message says which and how.
+            ValueError: a file is damaged; the message names it.
         """
         folder = Path(folder)
         described, keys = read_json(folder / "node.json"), read_json(folder / "keys.json")

@@ -1,7 +1,7 @@
 """What a node does for each kind of layer: programs in NumPy that exchange with the neighbours as often as they need.
 
 ``PROGRAMS`` holds one program for each kind of layer spec, ``REASONS`` why one may not run here. A program
-takes the node's value ``(..., F)`` and its row of S (:mod:`graphact.agents.program` says what a program is).
+takes the node's value ``(..., F)`` and its row of S; see :mod:`graphact.agents.program`.
 """
 
 import warnings

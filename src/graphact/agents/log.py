@@ -1,8 +1,8 @@
 """The write-ahead log: which neighbours a node used, written before anything that depends on them is sent.
 
 A record is one line of JSON. With the logs of all nodes and their signals a whole inference can be computed again, also
-one in which nodes crashed (:mod:`graphact.agents.replay`). After a restart the log says which run numbers are used up,
-except those that no clock and no neighbour can have given it (:func:`last_plausible_run`).
+one in which nodes crashed (:mod:`graphact.agents.replay`). After a restart the log gives the run numbers that are used
+up, except those that no clock and no neighbour can have given it (:func:`last_plausible_run`).
 """
 
 import json

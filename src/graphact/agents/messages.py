@@ -176,7 +176,7 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
         digest: that of the recipient.
 
     Raises:
-        RejectedError: it is not; ``reason`` says why. Nothing of the content has been used then.
+        RejectedError: it is not, for the ``reason``. Nothing of the content has been used then.
     """
     if not OVERHEAD <= len(datagram) <= MAX_DATAGRAM:
         raise RejectedError("malformed")

@@ -185,7 +185,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     Raises:
         FileNotFoundError: there is no such file.
         UnsupportedModelError: agents cannot run the model; the error names the part. It is a ValueError.
-        ValueError: the file is damaged or not a model of graphact; the message says what is wrong.
+        ValueError: the file is damaged or not a model of graphact; the message names what is wrong.
     """
     header, tensors = load_tensors(Path(path), "np")
     check_tensors(Path(path), header, tensors)

@@ -136,7 +136,7 @@ class Node:
         self._resume(self._active, None, now)
 
     def expect(self, run: int) -> None:
-        """Name the run that the clock says is next: how far ahead neighbours may be is counted from it, too."""
+        """Set the run that is next by the clock: how far ahead neighbours may be is counted from it, too."""
         self._expected = run
 
     def receive(self, datagram: bytes, now: float) -> None:

@@ -85,7 +85,7 @@ class RunInProgress:
 
     @property
     def may_close(self) -> bool:
-        """Whether nobody is waited for in the open round."""
+        """Whether no neighbour is waited for in the open round."""
         return not self.missing or (bool(self.silent) and not any(map(self.waits_for, self.missing)))
 
     def waits_for(self, j: int) -> bool:
@@ -136,10 +136,10 @@ class Counters:
     """Messages sent, received and refused by one node, from its start.
 
     The first group counts what was sent, with ``bytes_sent`` over all of it; ``received`` counts the values accepted.
-    The last group says why a datagram was not used: ``malformed`` (not of the format), ``foreign`` (not between this
+    The last group counts why a datagram was not used: ``malformed`` (not of the format), ``foreign`` (not between this
     node and a neighbour), ``forged`` (wrong key, or altered), ``other_epoch``, ``stale`` (its round is over),
     ``duplicate``, ``overflow`` (the queue of its sender is full), ``misfit`` (wrong dtype, shape or program, or from a
-    neighbour that has nothing to say in that round), ``unanswered`` (a request for something this node does not have,
+    neighbour that sends nothing in that round), ``unanswered`` (a request for something this node does not have,
     or has sent a moment ago), ``ahead`` (its run is implausibly far ahead), ``differs`` (a greeting of a neighbour with
     another model or other settings; its values count as ``forged``).
     """

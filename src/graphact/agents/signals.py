@@ -19,7 +19,7 @@ class EndOfSignals(Exception):  # noqa: N818, as StopIteration: not an error
 
 
 class NoSignal(Exception):  # noqa: N818
-    """There is none for this run; the message says why."""
+    """There is none for this run, for the reason given."""
 
 
 class Signals:
@@ -46,7 +46,7 @@ class FileSignals(Signals):
 
     Args:
         path: ``.npy`` with an array ``(runs, ..., F)``, or a text file with one JSON array for each run.
-        model: the model, which says how many features a signal has.
+        model: the model, which has the number of features of a signal.
         repeat: begin again at the end.
     """
 

@@ -48,10 +48,10 @@ class Outcome:
 
 
 class Simulation:
-    """Nodes, their network, and what befalls them.
+    """Nodes, their network, and the faults of both.
 
     Every ``period`` a run begins at all nodes that are up, each by its own clock. Nodes crash and come back, the
-    network falls apart and heals, as the seed decides.
+    network falls into halves and is one again, as the seed decides.
 
     Args:
         links: the place of every node, in order.
@@ -111,7 +111,7 @@ class Simulation:
         happened = (self._lost_links, self._crashes, self._survived)
         return Outcome(self._results, self._logs, total, self.network.counters, *happened)
 
-    # What befalls the network
+    # Faults of the network
 
     def _plan(self, run: int) -> None:
         """Draw what happens in a run."""
@@ -130,14 +130,14 @@ class Simulation:
             half = frozenset(i for i in range(len(self.links)) if self._random.random() < 0.5)
             cut = begin + self._moment()
             self._at(cut, partial(setattr, self.network, "half", half))
-            heals = cut + self._random.uniform(0, self.faults.partition_time)
-            self._at(heals, partial(setattr, self.network, "half", frozenset()))
+            rejoined = cut + self._random.uniform(0, self.faults.partition_time)
+            self._at(rejoined, partial(setattr, self.network, "half", frozenset()))
 
     def _moment(self) -> float:
         """A moment of a run, equally likely in each order of magnitude: a run that meets no fault is over soon."""
         return float(self.length * 10 ** self._random.uniform(-3, 0))
 
-    # What befalls a node
+    # Faults of a node
 
     def _start(self, i: int) -> Node:
         self._lives += 1
@@ -183,7 +183,7 @@ class Simulation:
         heapq.heappush(self._events, (when, self._number, action))
 
     def _local(self, i: int) -> float:
-        """The time by the clock of a node, which counts starts of runs from when it is told of them."""
+        """The time by the clock of a node."""
         return self.network.now - self._skew[i]
 
     def _let_happen(self, until: float) -> None:

@@ -123,7 +123,7 @@ def split(
         graph: the graph.
         out: folder for the folders.
         epoch: number of the deployment; drawn at random when left out.
-        addresses: where each node is reached; every node is told its own and those of its neighbours.
+        addresses: where each node is reached; a node is given its own and those of its neighbours.
 
     Raises:
         FileExistsError: ``out`` holds nodes already; their keys and run numbers must not be mixed with new ones.

@@ -122,8 +122,8 @@ def track_by_running_sums(state: State, gradient: Array, links: Links, weights: 
     renewed = state.tracker + gradient - state.gradient
     shares = np.array([weights.get(j, 0.0) for j in links.neighbors]).reshape(-1, 1)
     given = state.given + shares * renewed
-    told = dict(zip(links.neighbors, given, strict=True))
-    heard = yield from exchange_vectors(links, told, len(renewed))
+    sums = dict(zip(links.neighbors, given, strict=True))
+    heard = yield from exchange_vectors(links, sums, len(renewed))
     taken = np.array([heard.get(j, old) for j, old in zip(links.neighbors, state.taken, strict=True)])
     taken = taken.reshape(state.taken.shape)
     tracker = (1 - shares.sum()) * renewed + (taken - state.taken).sum(0)
@@ -154,9 +154,9 @@ def exchange_vectors(links: Links, values: Array | Mapping[int, Array], length: 
     heard: dict[int, list[Array]] = {j: [] for j in links.neighbors}
     for start in range(0, length, PIECE):
         piece = slice(start, min(length, start + PIECE))
-        said = {j: v[piece] for j, v in values.items()} if isinstance(values, Mapping) else values[piece]
+        sent = {j: v[piece] for j, v in values.items()} if isinstance(values, Mapping) else values[piece]
         shape = (piece.stop - piece.start,)
-        received = yield Exchange(said, Direction.BOTH, shape=shape, dtype=np.float64)
+        received = yield Exchange(sent, Direction.BOTH, shape=shape, dtype=np.float64)
         heard = {j: [*pieces, received[j]] for j, pieces in heard.items() if j in received}
     vectors = {j: np.concatenate(pieces) for j, pieces in heard.items()}
     return {j: vector for j, vector in vectors.items() if np.isfinite(vector).all()}  # NaN would spread to all nodes

@@ -30,7 +30,7 @@ from graphact.agents.transports.memory import Faults
 PATIENT = Timing(slot=60.0, backoff=1.0, patience=1_000_000)
 """For the preparation: it costs nothing to wait for all neighbours when that happens once."""
 SEGMENT = 20
-"""Steps that are simulated at once; their logs are dropped then, and progress is told."""
+"""Steps that are simulated at once; their logs are dropped then, and progress is reported."""
 CHECKPOINT_VERSION = 2  # parameters stand layer by layer; in version 1 as torch names them
 
 
@@ -81,7 +81,7 @@ def simulate_training(
 ) -> Training:
     """Let simulated agents learn together.
 
-    The preparation goes on until all nodes have answered, through loss, delay, duplication, corruption and strangers,
+    The preparation goes on until all nodes have answered, through loss, delay, duplication, corruption and forgery,
     but without the faults that cut a node off for a long time (lost links, partitions, crashes).
 
     Args:

@@ -15,8 +15,8 @@ from graphact.agents.transports.zenoh import Tls, ZenohTransport
 class Transport(Protocol):
     """The end of the network at one node.
 
-    A transport may lose, delay, repeat or reorder datagrams. It must not deliver them in pieces, and should not let
-    anybody but neighbours in, though the node survives if it does.
+    A transport may lose, delay, repeat or reorder datagrams. It must not deliver them in pieces, and should let in
+    neighbours alone, though the node survives if it does not.
     """
 
     def send(self, to: int, datagram: bytes) -> None:
@@ -72,7 +72,7 @@ def drive(
         node: the node.
         transport: its end of the network.
         until: when to return at the latest, by ``clock``.
-        clock: says the time in seconds; ``node.begin`` must be told times of the same clock.
+        clock: gives the time in seconds; ``node.begin`` must be given times of the same clock.
     """
     while True:
         for to, datagram in node.take_outgoing():

@@ -24,8 +24,8 @@ class Faults:
         reorder: a datagram is held back by ten times delay + jitter.
         duplicate: a datagram comes twice.
         corrupt: one bit of a datagram is flipped.
-        replay: a stranger sends a datagram again that it recorded earlier, also in other runs.
-        forge: a stranger sends a datagram like one it saw with other values, without knowing the key.
+        replay: an attacker sends a datagram again that was recorded earlier, also in other runs.
+        forge: an attacker without the key sends a datagram like one it saw with other values.
         crash: a node dies at a random moment of a run, forgetting everything but its log.
         downtime: it is back after at most this time.
         partition: for a part of a run the network falls into two halves that do not hear each other.
@@ -58,7 +58,7 @@ class Faults:
 
 
 RECORDED = 512
-"""How many datagrams a stranger remembers to send them again."""
+"""How many datagrams an attacker keeps to send them again."""
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class MemoryNetwork:
         faults, counters = self.faults, self.counters
         counters.sent += 1
         counters.bytes_sent += len(datagram)
-        self._let_strangers_act(to, datagram)
+        self._let_attackers_act(to, datagram)
         if self._is_cut(sender, to) or self._happens(faults.loss):
             counters.lost += 1
             return
@@ -162,7 +162,7 @@ class MemoryNetwork:
         self._number += 1
         heapq.heappush(self._flying, (arrival, self._number, to, datagram))
 
-    def _let_strangers_act(self, to: int, datagram: bytes) -> None:
+    def _let_attackers_act(self, to: int, datagram: bytes) -> None:
         if self.faults.replay:
             self._recorded.append((to, datagram))
             if self._happens(self.faults.replay):
