@@ -269,8 +269,8 @@ def from_json(described: Sequence[Mapping[str, Any]], tensors: Mapping[str, Arra
         arrays: dict[str, Any] = {name: tensors[tensor] for name, tensor in entry["arrays"].items()}
         kind = KINDS[entry["kind"]]
         if kind is HopMixture:
-            settings["operation"] = find_operation(settings["operation"])
-            learned = {name.removeprefix("log_"): arrays.pop(name) for name in list(arrays) if name.startswith("log_")}
-            arrays["log_parameters"] = learned
+            settings["operation"] = operation = find_operation(settings["operation"])
+            learned = [name for name in operation.parameters if f"log_{name}" in arrays]  # not in the order of a file
+            arrays["log_parameters"] = {name: arrays.pop(f"log_{name}") for name in learned}
         layers.append(kind(**settings, **arrays))
     return tuple(layers)

@@ -42,6 +42,9 @@ class Operation:
             neighbors)``.
         parameters: positive scalars that the function asks for, with the values they start from.
         empty: the value over an empty neighbourhood.
+        gradient: only needed for agents that learn: ``gradient(own, neighbors, value, grad, values)`` on NumPy arrays
+            gives, for the gradient ``grad`` of the result ``value``, those of ``own`` without its dimension of 1, of
+            ``neighbors``, and of the logarithm of each parameter by name.
 
     Raises:
         TypeError: the function does not take one or two arguments or those named above.
@@ -60,6 +63,7 @@ class Operation:
     function: Callable[..., Array]
     parameters: Mapping[str, float] = field(default_factory=dict)
     empty: float = 0.0
+    gradient: Callable[..., tuple[Array, Array, Mapping[str, float]]] | None = None
     arguments: tuple[str, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

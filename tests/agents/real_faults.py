@@ -27,8 +27,7 @@ from graphact.agents import Deployment, read_log
 from graphact.agents.addresses import free_addresses
 from graphact.agents.log import RoundClosed
 from graphact.agents.processes import Processes
-from graphact.agents.replay import answered_links, replay
-from graphact.agents.simulated_inference import dense_matrix
+from graphact.agents.replay import answered_links, dense_matrix, replay
 
 SLOT = 0.18
 BOUNDS = {0.05: 1e-4, 0.1: 1e-3, 0.2: 5e-3}

@@ -15,7 +15,8 @@ import torch
 import graphact
 from graphact.agents import Deployment, Faults, Limits, Timing, deploy, simulate_inference
 from graphact.agents.log import RoundClosed
-from graphact.agents.simulated_inference import SimulatedInference, replay_inference
+from graphact.agents.replay import replay_inference
+from graphact.agents.simulation import SimulatedInference
 
 TOLERANCE = 1e-12
 SECRET = bytes(range(32))

@@ -52,12 +52,34 @@ def test_a_full_file_is_put_aside_and_its_runs_stay_known(tmp_path):
     assert FileLog(path).last_run == 3
 
 
-@pytest.mark.parametrize("line", ["nonsense", "[1]", '{"run": 1}', "7"])
+@pytest.mark.parametrize("line", ["nonsense", "[1]", '{"run": 1}', "7", '{"run": "8", "program": 1}'])
 def test_a_damaged_line_is_named(tmp_path, line):
     path = tmp_path / "log.jsonl"
     path.write_text(f'{{"run": 1, "program": 1}}\n{line}\n')
     with pytest.raises(ValueError, match="line 2 is not a record"):
         list(read_log(path))
+
+
+@pytest.mark.parametrize("poison", [2**64 - 2, 2**63, 2**63 - 5, 2**48 + 5])
+def test_a_log_with_an_implausible_run_does_not_keep_a_node_from_starting(tmp_path, poison):
+    """Version 0.1 took over whatever a neighbour named."""
+    path = tmp_path / "log.jsonl"
+    log = filled(path)
+    log.append(Began(poison, 1))
+    log.append(RoundClosed(poison, 0, ()))
+    log.close()
+    for last in (4, 5, 6):
+        log = FileLog(path)
+        assert (log.last_run, log.ignored) == (last, 2)
+        log.append(Began(last + 1, 1))
+        log.close()
+
+
+def test_a_log_that_counts_runs_by_a_clock_since_1970_is_believed(tmp_path):
+    log = filled(tmp_path / "log.jsonl")
+    log.append(Began(175_000_000_000, 1))  # every 10 ms, after runs without a clock
+    log.close()
+    assert (FileLog(log.path).last_run, FileLog(log.path).ignored) == (175_000_000_000, 0)
 
 
 def test_what_was_appended_survives_a_kill(tmp_path):

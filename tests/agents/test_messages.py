@@ -67,6 +67,41 @@ def test_messages_without_values(kind):
     assert decode(encode(message, KEY), 3, 99, {7: KEY}) == message
 
 
+def test_greetings_carry_a_digest_and_nothing_else_does():
+    for kind in (Kind.HELLO, Kind.WELCOME):
+        message = Message(kind, 7, 3, 99, 5, 2, digest=bytes(range(16)))
+        datagram = encode(message, KEY, b"the digest counts")  # which authenticates data and requests alone
+        body = b"GA" + bytes([2, kind, 0, 0, 0, 0]) + struct.pack("<IIQQI", 7, 3, 99, 5, 2) + bytes(range(16))
+        assert datagram == seal(body)
+        assert decode(datagram, 3, 99, {7: KEY}) == message
+        assert refused(seal(body[:-1])) == refused(seal(body + b"x")) == refused(seal(body[:-16])) == "malformed"
+        assert refused(seal(body[:2] + b"\1" + body[3:])) == refused(seal(body[:2] + b"\3" + body[3:])) == "malformed"
+    for kind in (Kind.DATA, Kind.REQUEST):
+        body = encode(DATA if kind == Kind.DATA else Message(kind, 7, 3, 99, 5, 2), KEY)[:-16]
+        assert refused(seal(body[:2] + b"\2" + body[3:] + bytes(16))) == "malformed"
+
+
+def test_data_and_requests_are_bound_to_the_digest():
+    digests = b"", b"1" * 16, b"2" * 16
+    for message in (DATA, Message(Kind.REQUEST, 7, 3, 99, 5, 2)):
+        for one in digests:
+            for other in digests:
+                if one == other:
+                    assert decode(encode(message, KEY, one), 3, 99, {7: KEY}, other) == message
+                else:
+                    with pytest.raises(RejectedError, match="forged"):
+                        decode(encode(message, KEY, one), 3, 99, {7: KEY}, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("run", 2**63), ("run", -1), ("epoch", 2**64), ("sender", 2**32), ("round", 2**32), ("program", 256)],
+)
+def test_numbers_out_of_range(name, value):
+    with pytest.raises(ValueError, match=f"{name} of a message must lie between 0 and \\d+, got {value}"):
+        encode(DATA._replace(**{name: value}), KEY)
+
+
 def test_not_contiguous_values_travel_in_order():
     value = np.arange(12.0).reshape(3, 4).T[::2]
     np.testing.assert_array_equal(Payload.of(value).value, value)
@@ -107,6 +142,7 @@ def body_with(**changes):
         (dict(sender=8), "foreign"),
         (dict(recipient=4), "foreign"),
         (dict(epoch=98), "other_epoch"),
+        (dict(run=2**63), "malformed"),
     ],
 )
 def test_well_authenticated_nonsense_is_refused(changes, reason):

@@ -161,3 +161,7 @@ def test_bad_links():
         type(place)(0, 1, (1,), (), {})
     with pytest.raises(ValueError, match="keys must have 32 bytes"):
         type(place)(0, 1, (1,), (), {1: b"short"})
+    with pytest.raises(ValueError, match="epoch must lie between 0 and 2\\^64 - 1, got -1"):
+        type(place)(0, -1, (1,), (), {1: bytes(32)})
+    with pytest.raises(ValueError, match="nodes must have numbers from 0 to 2\\^32 - 1"):
+        type(place)(0, 1, (2**32,), (), {2**32: bytes(32)})

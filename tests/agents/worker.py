@@ -14,7 +14,7 @@ import numpy as np
 
 from graphact.agents import Deployment, MemoryLog, Node, Timing, drive, infer, load_model
 from graphact.agents.addresses import Addresses
-from graphact.agents.transports.opening import open_transport
+from graphact.agents.transports.base import open_transport
 
 TIMING = Timing(slot=5.0)
 

@@ -3,21 +3,19 @@
 Nothing here imports torch except :func:`deploy` and :func:`split`, which read a torch model.
 """
 
-from graphact.agents.cost import Cost, cost_of_inference
 from graphact.agents.deployment import Deployment
-from graphact.agents.driver import drive
-from graphact.agents.faults import Faults
-from graphact.agents.links import Links
+from graphact.agents.inference import infer
+from graphact.agents.links import Links, Row
 from graphact.agents.log import FileLog, MemoryLog, read_log
-from graphact.agents.model import Model, infer
-from graphact.agents.model_files import load_model, save_model
+from graphact.agents.model import Cost, Model, cost_of_inference, load_model, save_model
 from graphact.agents.node import Node
 from graphact.agents.program import Direction, Exchange, Program, Received
-from graphact.agents.row import Row
 from graphact.agents.runs import RunResult
 from graphact.agents.settings import Limits, Timing
-from graphact.agents.simulated_inference import simulate_inference
+from graphact.agents.simulation import simulate_inference
 from graphact.agents.split import deploy, split
+from graphact.agents.transports.base import drive
+from graphact.agents.transports.memory import Faults
 
 __all__ = [
     "Cost",

@@ -1,31 +1,39 @@
-"""An agent: a node with its transport, its log, its signals and a clock, for as long as it is wanted."""
+"""An agent: a node with its transport, its log, its signals and a clock, and the process that it runs in."""
 
+import gc
+import json
+import signal
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from graphact.agents.addresses import Addresses
 from graphact.agents.deployment import Deployment
-from graphact.agents.driver import drive
-from graphact.agents.log import Log
+from graphact.agents.inference import infer
+from graphact.agents.log import FileLog, Log
 from graphact.agents.messages import Array
-from graphact.agents.model import infer
+from graphact.agents.model import agreement
 from graphact.agents.node import Node
 from graphact.agents.runs import RunResult
-from graphact.agents.schedule import BackToBack, Schedule
-from graphact.agents.settings import Limits, Timing
+from graphact.agents.settings import BackToBack, Clocked, Limits, Schedule, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, Signals
-from graphact.agents.transports.base import Transport
+from graphact.agents.transports.base import Transport, drive, open_transport
+from graphact.agents.transports.zenoh import Tls
 
+LOG_NAME = "log.jsonl"
 LOOK_UP = 0.1
 """Seconds after which a waiting agent looks whether it is to stop."""
 GREETING_TIME = 1.0
 """Seconds that an agent without a clock waits for answers to its greeting."""
 
-Report = Callable[[dict[str, Any]], None]
+Event = dict[str, Any]
 
 
 class Agent:
-    """Runs inferences on a schedule until the signals end or it is told to stop.
+    """Runs inferences on a schedule until the signals end or :meth:`stop` is called.
 
     Args:
         deployment: what the node holds.
@@ -33,10 +41,11 @@ class Agent:
         log: its write-ahead log.
         signals: where its signals come from.
         schedule: when runs begin.
-        report: called with every event: ``result`` and ``skipped``, see :func:`describe`.
+        report: called with every event: ``result`` (see :func:`describe`), ``skipped``, and ``refused`` with the
+            reason why this node does not take part with a neighbour.
         timing: how long it waits for neighbours.
         limits: how much it keeps.
-        clock: says the time.
+        clock: gives the time.
     """
 
     def __init__(
@@ -46,31 +55,33 @@ class Agent:
         log: Log,
         signals: Signals,
         schedule: Schedule,
-        report: Report,
+        report: Callable[[Event], None],
         timing: Timing | None = None,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.node = Node(deployment.links, log, timing, limits)
+        timing = timing or Timing()
+        numbers = {name: float(value) for name, value in [("slot", timing.slot), *asdict(schedule).items()]}
+        digest = agreement(deployment.model, schedule=type(schedule).__name__, **numbers)
+        self.node = Node(deployment.links, log, timing, limits, digest=digest)
         self.stopping = False
         self._deployment, self._transport, self._signals, self._schedule = deployment, transport, signals, schedule
         self._report, self._clock = report, clock
         self._skipped = -1
+        self._refusals: dict[int, str] = {}
 
     def stop(self) -> None:
         """Leave after the run in progress; may be called by a signal handler."""
         self.stopping = True
 
     def work(self, runs: int | None = None) -> str:
-        """Work until there is a reason to end; the reason.
-
-        Args:
-            runs: end after this many runs.
-        """
+        """Work until there is a reason to end, such as this many runs; the reason."""
         self._greet()
         done = 0
         while runs is None or done < runs:
             run, start = self._schedule.next_run(self.node, self._skipped, self._clock())
+            if isinstance(self._schedule, Clocked):
+                self.node.expect(run)
             self._idle(start)
             if self.stopping:
                 return "stopped"
@@ -85,12 +96,18 @@ class Agent:
             done += 1
         return f"{done} runs are done"
 
+    def linger(self) -> None:
+        """Answer neighbours that are still in the last run, for a slot."""
+        until = self._clock() + self.node.timing.slot
+        while self._clock() < until:
+            self._drive(until)
+
     def _greet(self) -> None:
-        """Say that this node is there; without a clock, learn which run the neighbours are in."""
+        """Greet the neighbours; without a clock, wait to learn which run they are in."""
         self.node.greet()
         until = self._clock() + (GREETING_TIME if isinstance(self._schedule, BackToBack) else 0.0)
         while not self.stopping and self.node.welcomed_by != set(self.node.links.neighbors):
-            drive(self.node, self._transport, min(until, self._clock() + LOOK_UP), self._clock)
+            self._drive(min(until, self._clock() + LOOK_UP))
             if self._clock() >= until:
                 return
 
@@ -101,12 +118,12 @@ class Agent:
             self._signals.prepare(until, now)
             if now >= until:
                 return
-            drive(self.node, self._transport, min(until, now + LOOK_UP), self._clock)
+            self._drive(min(until, now + LOOK_UP))
 
     def _go_without(self, run: int, reason: str) -> None:
         """Let a run pass; without a clock, wait for the signal instead."""
         if isinstance(self._schedule, BackToBack):
-            drive(self.node, self._transport, self._clock() + 0.001, self._clock)
+            self._drive(self._clock() + 0.001)
             return
         self._skipped = run
         self._report({"event": "skipped", "node": self.node.links.node, "run": run, "reason": reason})
@@ -115,19 +132,26 @@ class Agent:
         program = infer(self._deployment.model, self._deployment.row, signal)
         self.node.begin(run, program, self._clock(), start=start)
         while True:
-            for result in drive(self.node, self._transport, self._clock() + LOOK_UP, self._clock):
+            for result in self._drive(self._clock() + LOOK_UP):
                 self._report(describe(self.node.links.node, result))
+                silent = set(self.node.links.hears).intersection(*result.missed) if result.missed else ()
+                if silent:  # away, or with other settings: the answer to a greeting tells which
+                    self.node.greet(sorted(silent))
             if not self.node.busy:
                 return
 
-    def linger(self) -> None:
-        """Answer neighbours that are still in the last run, for a slot."""
-        until = self._clock() + self.node.timing.slot
-        while self._clock() < until:
-            drive(self.node, self._transport, until, self._clock)
+    def _drive(self, until: float) -> list[RunResult]:
+        """Let the node work until a time or the end of its run, and report neighbours it does not take part with."""
+        results = drive(self.node, self._transport, until, self._clock)
+        if self.node.refusals != self._refusals:
+            before, self._refusals = self._refusals, dict(self.node.refusals)
+            for j, reason in self._refusals.items():
+                if before.get(j) != reason:
+                    self._report({"event": "refused", "node": self.node.links.node, "neighbor": j, "reason": reason})
+        return results
 
 
-def describe(node: int, result: RunResult) -> dict[str, Any]:
+def describe(node: int, result: RunResult) -> Event:
     """A result as JSON can hold it: the output, and for each round the neighbours that were missed."""
     return {
         "event": "result",
@@ -139,3 +163,72 @@ def describe(node: int, result: RunResult) -> dict[str, Any]:
         "seconds": round(result.finished - result.started, 6),
         "finished": result.finished,
     }
+
+
+def serve(
+    folder: Path,
+    deployment: Deployment,
+    signals: Signals,
+    schedule: Schedule,
+    *,
+    transport: str,
+    timing: Timing | None = None,
+    tls: Tls | None = None,
+    durable: bool = False,
+    runs: int | None = None,
+) -> None:
+    """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes, and write events to standard output.
+
+    Args:
+        folder: where ``addresses.json`` is and ``log.jsonl`` comes.
+        deployment: what was loaded from it.
+        signals: where the node's signals come from.
+        schedule: when runs begin.
+        transport: ``zenoh`` or ``udp``.
+        timing: how long it waits for neighbours.
+        tls: encrypt the links.
+        durable: write the log through to the disk.
+        runs: end after this many runs.
+    """
+    links = deployment.links
+    network = open_transport(transport, links, Addresses.load(folder, links.neighbors), tls)
+    log = FileLog(folder / LOG_NAME, durable=durable)
+    agent = Agent(deployment, network, log, signals, schedule, write_event, timing)
+
+    def stop(*_: object) -> None:
+        """Let the agent finish its run; a second signal interrupts it."""
+        if agent.stopping:
+            raise KeyboardInterrupt
+        agent.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        gc.freeze()  # what is there stays: no need to look through it again and again
+        used_to_start = time.process_time()
+        ready = {"event": "ready", "node": links.node, "transport": transport, "last_run": log.last_run}
+        write_event({**ready, "ignored_records": log.ignored} if log.ignored else ready)
+        end = {"event": "end", "node": links.node, "reason": agent.work(runs)}
+        agent.linger()
+        end |= {"counters": asdict(agent.node.counters), "memory": memory_use()}
+        write_event(end | {"cpu_seconds": round(time.process_time() - used_to_start, 3)})
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for each in (signals, network, log):
+            each.close()
+
+
+def write_event(event: Event) -> None:
+    """One line of JSON on standard output, at once."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def memory_use() -> dict[str, float]:
+    """MiB of memory of this process: the largest it ever held, and what it holds for itself alone (on Linux)."""
+    use = {}
+    for name, file, label in (("peak", "status", "VmHWM"), ("private", "smaps_rollup", "Private_")):
+        path = Path("/proc/self") / file
+        lines = path.read_text().splitlines() if path.is_file() else []
+        use[name] = round(sum(int(line.split()[1]) for line in lines if line.startswith(label)) / 1024, 1)
+    return use

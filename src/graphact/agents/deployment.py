@@ -2,16 +2,15 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphact.agents.links import Links
-from graphact.agents.model import Model
-from graphact.agents.model_files import load_model, save_model
-from graphact.agents.row import Row
+from graphact.agents.links import Links, Row
+from graphact.agents.model import Model, load_model, save_model
 from graphact.storage import write_atomically
 
 FORMAT = "graphact node"
@@ -60,7 +59,7 @@ class Deployment:
 
         Raises:
             FileNotFoundError: a file is missing.
-            ValueError: a file is damaged; the message says which and how.
+            ValueError: a file is damaged; the message names it.
         """
         folder = Path(folder)
         described, keys = read_json(folder / "node.json"), read_json(folder / "keys.json")
@@ -75,6 +74,19 @@ class Deployment:
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{folder}: damaged: {error}") from error
         return cls(links, row, model)
+
+
+def check_one_model(deployments: Sequence[Deployment]) -> Model:
+    """Return the model that all nodes hold.
+
+    Raises:
+        ValueError: one holds another model, or other parameters, than the first.
+    """
+    model = deployments[0].model
+    for deployment in deployments:
+        if deployment.model is not model and deployment.model.digest != model.digest:
+            raise ValueError(f"all nodes must hold one model, and that of node {deployment.node} differs")
+    return model
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -1,16 +1,18 @@
-"""Whom a node hears, who hears it, and the keys of these links."""
+"""The place of a node in the network: its links with their keys, and its row of the shift operator."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from graphact.agents.messages import KEY_BYTES
-from graphact.agents.program import Direction
+import numpy as np
+
+from graphact.agents.messages import KEY_BYTES, LARGEST, Array
+from graphact.agents.program import Direction, Received
 
 
 @dataclass(frozen=True)
 class Links:
-    """The place of one node in the network.
+    """Whom a node hears, who hears it, and the keys of these links.
 
     Args:
         node: its number.
@@ -31,6 +33,11 @@ class Links:
             others = getattr(self, name)
             if list(others) != sorted(set(others)) or self.node in others:
                 raise ValueError(f"{name} must be other nodes than {self.node}, ascending, each once, got {others}")
+        numbers = (self.node, *self.neighbors)
+        if min(numbers) < 0 or max(numbers) > LARGEST["sender"]:
+            raise ValueError(f"nodes must have numbers from 0 to 2^32 - 1, got {numbers}")
+        if not 0 <= self.epoch <= LARGEST["epoch"]:
+            raise ValueError(f"epoch must lie between 0 and 2^64 - 1, got {self.epoch}")
         if set(self.keys) != set(self.neighbors):
             raise ValueError(f"keys must be those of the neighbours {self.neighbors}, got {sorted(self.keys)}")
         if any(len(key) != KEY_BYTES for key in self.keys.values()):
@@ -38,17 +45,50 @@ class Links:
 
     @cached_property
     def neighbors(self) -> tuple[int, ...]:
-        """Everybody at the other end of an edge, ascending."""
+        """All nodes at the other end of an edge, ascending."""
         return tuple(sorted({*self.hears, *self.heard_by}))
 
     def recipients(self, direction: Direction) -> tuple[int, ...]:
-        """Whom this node speaks to."""
-        if direction is Direction.FORWARD:
-            return self.heard_by
-        return self.hears if direction is Direction.BACKWARD else self.neighbors
+        """The nodes that this one sends to."""
+        return {Direction.FORWARD: self.heard_by, Direction.BACKWARD: self.hears}.get(direction, self.neighbors)
 
     def sources(self, direction: Direction) -> tuple[int, ...]:
-        """Whom this node listens to."""
-        if direction is Direction.FORWARD:
-            return self.hears
-        return self.heard_by if direction is Direction.BACKWARD else self.neighbors
+        """The nodes that this one receives from."""
+        return {Direction.FORWARD: self.hears, Direction.BACKWARD: self.heard_by}.get(direction, self.neighbors)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Row i of S: the weights of the nodes that i hears, and its diagonal entry.
+
+    Args:
+        hears: the neighbours, ascending.
+        weights: S_ij for each of them, in the dtype of the computation.
+        diagonal: S_ii.
+    """
+
+    hears: tuple[int, ...]
+    weights: Array
+    diagonal: float
+
+    def __post_init__(self) -> None:
+        if self.weights.shape != (len(self.hears),) or not np.isfinite(self.weights).all():
+            raise ValueError(
+                f"weights must be {len(self.hears)} finite numbers, one for each neighbour, got {self.weights!r}"
+            )
+
+    @cached_property
+    def _positions(self) -> dict[int, int]:
+        return {j: position for position, j in enumerate(self.hears)}
+
+    def gather(self, received: Received, own: Array) -> tuple[Array, Array]:
+        """The values of the neighbours that answered, ``(d, ..., F)``, and their weights ``(d,)``."""
+        is_complete = len(received) == len(self.hears)
+        weights = self.weights if is_complete else self.weights[[self._positions[j] for j in received]]
+        heard = np.array(list(received.values())) if received else np.empty((0, *own.shape), own.dtype)
+        return heard, weights
+
+    def shift(self, own: Array, heard: Array, weights: Array) -> Array:
+        """``[Sx]_i`` over the neighbours that answered."""
+        shifted: Array = weights.dot(heard.reshape(len(weights), own.size)).reshape(own.shape)
+        return shifted + own.dtype.type(self.diagonal) * own if self.diagonal else shifted

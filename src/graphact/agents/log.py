@@ -1,15 +1,21 @@
 """The write-ahead log: which neighbours a node used, written before anything that depends on them is sent.
 
 A record is one line of JSON. With the logs of all nodes and their signals a whole inference can be computed again, also
-one in which nodes crashed (:mod:`graphact.agents.replay`). After a restart the log says which run numbers are used up.
+one in which nodes crashed (:mod:`graphact.agents.replay`). After a restart the log gives the run numbers that are used
+up, except those that no clock and no neighbour can have given it (:func:`last_plausible_run`).
 """
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from graphact.agents.messages import MAX_RUN
+
+PLAUSIBLE_JUMP = 2**48
+"""How far apart two runs of a log can be: more than a clock counts from 1970 in periods of 10 microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +69,27 @@ class FileLog:
         path: the file; it is continued if it is there, and a line that a crash cut off is removed.
         durable: wait for the disk as well, so that records also survive a power failure.
         max_bytes: when a run begins and the file is larger, it becomes ``path.1`` and a new one is begun.
+
+    Attributes:
+        last_run: the highest run number that is used up, -1 if none is.
+        ignored: how many records were left out because their run is implausible.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = False, max_bytes: int = 64 * 2**20) -> None:
         self.path, self.durable, self.max_bytes = Path(path), durable, max_bytes
         self.path.parent.mkdir(parents=True, exist_ok=True)
         cut_torn_line(self.path)
-        before = [self.path.with_name(self.path.name + ".1"), self.path]
-        self.last_run = max((r.run for path in before if path.exists() for r in read_log(path)), default=-1)
-        self._open()
+        self._older = self.path.with_name(self.path.name + ".1")
+        records = (record for path in (self._older, self.path) if path.exists() for record in read_log(path))
+        self.last_run, self.ignored = last_plausible_run(records)
+        self._file = open_to_append(self.path)
 
     def append(self, record: Record) -> None:
         """Write a record with one system call."""
         if isinstance(record, Began) and os.fstat(self._file).st_size > self.max_bytes:
             os.close(self._file)
-            self.path.replace(self.path.with_name(self.path.name + ".1"))
-            self._open()
+            self.path.replace(self._older)
+            self._file = open_to_append(self.path)
         line = to_line(record)
         if os.write(self._file, line) != len(line):
             raise OSError(f"{self.path}: the disk is full")
@@ -90,8 +101,25 @@ class FileLog:
         """Close the file."""
         os.close(self._file)
 
-    def _open(self) -> None:
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+def open_to_append(path: Path) -> int:
+    """The descriptor of a file that is only added to."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+
+def last_plausible_run(records: Iterable[Record]) -> tuple[int, int]:
+    """The highest run number of a log, and how many records were left out for it.
+
+    A record is left out if its run is not below 2^63, or more than 2^48 above the highest before it: version 0.1 took
+    over whatever number a neighbour named, and its log must not keep a node from starting again.
+    """
+    last, ignored = -1, 0
+    for record in records:
+        if 0 <= record.run < MAX_RUN and record.run - last <= PLAUSIBLE_JUMP:
+            last = max(last, record.run)
+        else:
+            ignored += 1
+    return last, ignored
 
 
 def to_line(record: Record) -> bytes:
@@ -110,6 +138,8 @@ def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
     for number, line in enumerate(Path(path).read_bytes().split(b"\n")[:-1], start=1):
         try:
             entry = json.loads(line)
+            if not isinstance(entry["run"], int):
+                raise TypeError("run must be an integer")
             if "used" in entry:
                 yield RoundClosed(entry["run"], entry["round"], tuple(entry["used"]))
             else:

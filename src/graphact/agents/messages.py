@@ -6,7 +6,7 @@ All numbers are little-endian.
 offset  bytes  field
 ======  =====  ==================================================================================
 0       2      ``GA``
-2       1      version, 1
+2       1      version: 1, or 2 for a greeting (hello, welcome) with a digest
 3       1      kind: 1 data, 2 request (send this round again), 3 hello, 4 welcome
 4       1      program: which computation the rounds belong to (1 inference; others are learning's)
 5       1      dtype: 0 none, 1 float32, 2 float64, 3 int64
@@ -15,14 +15,18 @@ offset  bytes  field
 8       4      sender
 12      4      recipient
 16      8      epoch: the deployment
-24      8      run: number of the inference
+24      8      run: number of the inference, less than 2^63
 32      4      round within the run
 36      4 d    dimensions
-36+4d          the values, row by row
+36+4d          the values, row by row; in a greeting of version 2 the digest, 16 bytes
 -16     16     keyed BLAKE2b over everything before, with the key of the link
 ======  =====  ==================================================================================
 
 The tags (epoch, run, round, sender) name a value once and for all: a sender never uses them twice for different values.
+
+The digest stands for what both ends must agree upon: the model, and when runs begin. In data and requests it is the
+personalization of BLAKE2b, so that what comes from a node with another digest does not authenticate. A greeting is
+authenticated without it and carries it, so that the ends can tell why.
 """
 
 import hashlib
@@ -39,10 +43,12 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 MAGIC = b"GA"
-VERSION = 1
+VERSION, DIGEST_VERSION = 1, 2
 HEADER = struct.Struct("<2sBBBBBBIIQQI")
 TAG_BYTES = 16
 KEY_BYTES = 32
+DIGEST_BYTES = 16
+MAX_RUN = 2**63 - 1
 MAX_DATAGRAM = 65_507  # what one UDP datagram holds
 MAX_DIMENSIONS = 4
 OVERHEAD = HEADER.size + TAG_BYTES
@@ -61,6 +67,7 @@ class Kind(IntEnum):
 
 
 KINDS = {int(kind): kind for kind in Kind}
+GREETINGS = (Kind.HELLO, Kind.WELCOME)
 
 
 class RejectedError(ValueError):
@@ -121,6 +128,12 @@ class Message(NamedTuple):
     round: int = 0
     program: int = 0
     payload: Payload = NOTHING
+    digest: bytes = b""
+
+
+WORD = 2**32 - 1
+LARGEST = {"sender": WORD, "recipient": WORD, "epoch": 2**64 - 1, "run": MAX_RUN, "round": WORD, "program": 255}
+"""The largest value of every number of a message; the smallest is 0."""
 
 
 def datagram_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any] | type") -> int:
@@ -134,31 +147,25 @@ def datagram_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any] | type") -> int
     return OVERHEAD + 4 * len(shape) + math.prod(shape) * np.dtype(dtype).itemsize
 
 
-def encode(message: Message, key: bytes) -> bytes:
-    """The datagram of a message, authenticated with the key of the link."""
-    code, shape, content = message.payload
-    body = (
-        HEADER.pack(
-            MAGIC,
-            VERSION,
-            message.kind,
-            message.program,
-            code,
-            len(shape),
-            0,
-            message.sender,
-            message.recipient,
-            message.epoch,
-            message.run,
-            message.round,
-        )
-        + DIMENSIONS[len(shape)].pack(*shape)
-        + content
-    )
-    return body + authenticate(body, key)
+def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
+    """The datagram of a message, authenticated with the key of the link and, unless it is a greeting, with a digest.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+    kind, sender, recipient, epoch, run, round_, program, (code, shape, content), own_digest = message
+    is_packable = 0 <= run <= MAX_RUN and 0 <= round_ <= WORD and 0 <= sender <= WORD and 0 <= recipient <= WORD
+    if not (is_packable and 0 <= epoch <= LARGEST["epoch"] and 0 <= program <= LARGEST["program"]):
+        name = next(name for name, most in LARGEST.items() if not 0 <= getattr(message, name) <= most)
+        value, most = getattr(message, name), LARGEST[name]
+        raise ValueError(f"{name} of a message must lie between 0 and {most}, got {value}")
+    version = DIGEST_VERSION if own_digest else VERSION
+    head = HEADER.pack(MAGIC, version, kind, program, code, len(shape), 0, sender, recipient, epoch, run, round_)
+    body = head + DIMENSIONS[len(shape)].pack(*shape) + content + own_digest
+    return body + authenticate(body, key, b"" if kind in GREETINGS else digest)
 
 
-def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes]) -> Message:
+def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes], digest: bytes = b"") -> Message:
     """The message in a datagram, if it is one from a neighbour to ``recipient`` in this epoch.
 
     Args:
@@ -166,16 +173,20 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
         recipient: the node that received it.
         epoch: the deployment it belongs to.
         keys: the key of every link of that node, by neighbour.
+        digest: that of the recipient.
 
     Raises:
-        RejectedError: it is not; ``reason`` says why. Nothing of the content has been used then.
+        RejectedError: it is not, for the ``reason``. Nothing of the content has been used then.
     """
     if not OVERHEAD <= len(datagram) <= MAX_DATAGRAM:
         raise RejectedError("malformed")
     magic, version, kind, program, code, dimensions, zero, sender, addressed, at, run, round_ = HEADER.unpack_from(
         datagram
     )
-    if magic != MAGIC or version != VERSION or zero or kind not in KINDS or code >= len(DTYPES):
+    if magic != MAGIC or zero or kind not in KINDS or code >= len(DTYPES) or run > MAX_RUN:
+        raise RejectedError("malformed")
+    greets = kind in GREETINGS
+    if version != VERSION and not (greets and version == DIGEST_VERSION):
         raise RejectedError("malformed")
     start = HEADER.size + 4 * dimensions
     if dimensions > MAX_DIMENSIONS or len(datagram) < start + TAG_BYTES:
@@ -184,22 +195,24 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     dtype = DTYPES[code]
     size = 0 if dtype is None else math.prod(shape) * dtype.itemsize
     carries = kind == Kind.DATA
-    if len(datagram) != start + size + TAG_BYTES or (size > 0) != carries or bool(code or shape) != carries:
+    end = start + size + (DIGEST_BYTES if version == DIGEST_VERSION else 0)
+    if len(datagram) != end + TAG_BYTES or (size > 0) != carries or bool(code or shape) != carries:
         raise RejectedError("malformed")
     key = keys.get(sender)
     if key is None or addressed != recipient:
         raise RejectedError("foreign")
-    if not hmac.compare_digest(authenticate(datagram[:-TAG_BYTES], key), datagram[-TAG_BYTES:]):
+    tag = authenticate(datagram[:-TAG_BYTES], key, b"" if greets else digest)
+    if not hmac.compare_digest(tag, datagram[-TAG_BYTES:]):
         raise RejectedError("forged")
     if at != epoch:
         raise RejectedError("other_epoch")
     payload = Payload(code, shape, datagram[start : start + size])
-    return Message(KINDS[kind], sender, addressed, at, run, round_, program, payload)
+    return Message(KINDS[kind], sender, addressed, at, run, round_, program, payload, datagram[start + size : end])
 
 
-def authenticate(body: bytes, key: bytes) -> bytes:
+def authenticate(body: bytes, key: bytes, digest: bytes = b"") -> bytes:
     """The authentication tag of a message."""
-    return hashlib.blake2b(body, key=key, digest_size=TAG_BYTES).digest()
+    return hashlib.blake2b(body, key=key, digest_size=TAG_BYTES, person=digest).digest()
 
 
 def link_key(secret: bytes, first: int, second: int) -> bytes:

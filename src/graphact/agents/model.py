@@ -1,52 +1,85 @@
-"""A model as a node holds it: configuration and parameters in NumPy, and the stages made of them."""
+"""A model as a node holds it, layer specs with NumPy arrays; what an inference costs; its file."""
 
-from collections.abc import Mapping
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphact._checks import check_choice
-from graphact.agents.messages import Array
-from graphact.agents.program import Program
-from graphact.agents.row import Row
-from graphact.agents.stages import Filter, Mixed, Readout, Relu, Stage
+from graphact.agents.inference import check_layer
+from graphact.agents.legacy import describe_layers
+from graphact.agents.messages import DIGEST_BYTES, Array, datagram_bytes
+from graphact.layers import Layer, UnsupportedModelError, from_json, structure
+from graphact.storage import check_tensors, digest, load_tensors, save_tensors
 
-ACTIVATION_OPERATIONS = {
-    "relu": None,
-    "max-l": "max",
-    "median-l": "median",
-    "max-ga": "max",
-    "median-ga": "median",
-    "kernel-ga": "kernel",
-}
-MODULE_ACTIVATIONS = {
-    "ReLU": "relu",
-    "LocalizedMax": "max-l",
-    "LocalizedMedian": "median-l",
-    "GraphAdaptiveMax": "max-ga",
-    "GraphAdaptiveMedian": "median-ga",
-    "GraphAdaptiveKernel": "kernel-ga",
-}
+DTYPES = (np.dtype("f4"), np.dtype("f8"))
 
 
 @dataclass(frozen=True)
 class Model:
-    """The stages of a GCNN, a FIR, a filter bank or an activation.
+    """A network that agents can run.
 
     Args:
         module: the class of the model, such as ``GCNN``.
         config: the arguments of its constructor.
         parameters: its parameters by name, as ``state_dict`` names them, all of one dtype.
+        description: its layers, with the names of their parameters (:func:`graphact.layers.to_json`); derived from
+            module and config, as version 0.1 knew them, when left out.
+        frozen: names of the parameters that learning leaves as they are.
+
+    Attributes:
+        layers: the same layers, with the parameters.
+
+    Raises:
+        UnsupportedModelError: agents cannot run it; the error names the part.
+        KeyError, TypeError, ValueError: the description is none, or does not fit the parameters.
     """
 
     module: str
     config: Mapping[str, Any]
-    parameters: Mapping[str, Array]
-    stages: tuple[Stage, ...] = field(init=False)
+    parameters: Mapping[str, Array] = field(repr=False)
+    description: Sequence[Mapping[str, Any]] | None = field(default=None, repr=False)
+    frozen: Sequence[str] = ()
+    layers: tuple[Layer, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stages", make_stages(self.module, self.config, self.parameters))
+        if self.description is None:
+            described = describe_layers(self.module, self.config, self.parameters)
+            object.__setattr__(self, "description", described)
+        object.__setattr__(self, "layers", from_json(self.entries, self.parameters))
+        if sorted(self.names) != sorted(self.parameters) or not {*self.frozen} <= {*self.names}:
+            raise ValueError(f"parameters must be those of the layers, {self.names}, got {tuple(self.parameters)}")
+        for part, layer in zip(self.parts, self.layers, strict=True):
+            check_layer(layer, part)
+        self.out_features(self.in_features or 1)
+
+    @property
+    def entries(self) -> Sequence[Mapping[str, Any]]:
+        """The description of each layer."""
+        assert self.description is not None
+        return self.description
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters, layer by layer: an order that does not depend on where the model came from."""
+        described = zip(self.layers, self.entries, strict=True)
+        return tuple(entry["arrays"][name] for layer, entry in described for name in layer.arrays())
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """The names of the parameters that learning changes, in the same order."""
+        return tuple(name for name in self.names if name not in self.frozen)
+
+    @property
+    def parts(self) -> list[str]:
+        """What errors call each layer: the module that holds its parameters, or its number."""
+        firsts = [next(iter(entry["arrays"].values()), None) for entry in self.entries]
+        return [f"layer {i}" if name is None else name.rpartition(".")[0] for i, name in enumerate(firsts)]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -56,92 +89,111 @@ class Model:
     @property
     def in_features(self) -> int | None:
         """The features of the input; None if any number will do."""
-        features = self.config.get("in_features", self.config.get("features"))
-        return features[0] if isinstance(features, (list, tuple)) else features
+        return next((layer.in_features for layer in self.layers if layer.in_features is not None), None)
 
     @property
     def rounds(self) -> int:
         """How many exchanges an inference takes."""
-        return sum(stage.rounds for stage in self.stages)
+        return sum(layer.exchanges for layer in self.layers)
 
     def widths(self, features: int | None = None) -> list[int]:
-        """The number of features that each exchange of an inference carries."""
+        """The number of features that each exchange of an inference carries: those of the input of its layer."""
         width = features or self.in_features or 1
         widths: list[int] = []
-        for stage in self.stages:
-            widths += stage.widths(width)
-            width = stage.features(width)
+        for layer in self.layers:
+            widths += [width] * layer.exchanges
+            width = layer.out_features or width
         return widths
 
     def out_features(self, features: int) -> int:
         """The number of features that come out, for this many input features."""
-        for stage in self.stages:
-            features = stage.features(features)
+        for layer in self.layers:
+            if layer.in_features not in (None, features):
+                raise ValueError(f"signal must have {layer.in_features} features, got {features}")
+            features = layer.out_features or features
         return features
 
+    @cached_property
+    def digest(self) -> bytes:
+        """What tells this model, with the values of its parameters, from every other one; from whatever file it is."""
+        arrays = [digest(np.asarray(a, order="C")) for layer in self.layers for a in layer.arrays().values()]
+        return hashlib.sha256(json.dumps([structure(self.layers), arrays], sort_keys=True).encode()).digest()
 
-def infer(model: Model, row: Row, signal: Array) -> Program[Array]:
-    """The program of one inference at one node.
+
+def agreement(model: Model, **settings: Any) -> bytes:
+    """The digest of what all nodes of a network must agree upon: the model, and settings (JSON values)."""
+    content = model.digest + json.dumps(settings, sort_keys=True).encode()
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one inference.
+
+    Attributes:
+        rounds: exchanges.
+        messages: data messages of all nodes together, without loss.
+        bytes: their bytes, as handed to the transport (lower layers add theirs, 28 for UDP over IPv4).
+        longest: seconds after which the inference has ended at every node at the latest, whatever happens.
+    """
+
+    rounds: int
+    messages: int
+    bytes: int
+    longest: float
+
+
+def cost_of_inference(
+    model: Model, num_edges: int, batch: tuple[int, ...] = (), *, slot: float = 0.18, features: int | None = None
+) -> Cost:
+    r"""The cost of one inference: :math:`R = \sum_l (K_l + A_l)` rounds of one message over each directed edge.
+
+    A filter of order K exchanges K times, an activation over H hops H + 1 times (graph-adaptive) or once (localized).
+    A message with F features of B signals in numbers of s bytes has :math:`52 + 4d + s\,B\,F` bytes, with d the
+    number of dimensions of the array (1 for one signal, 2 for a batch); a layer exchanges its input features.
 
     Args:
-        model: the model, the same at every node.
-        row: the node's row of S.
-        signal: the node's signal, ``(F,)`` or, for a batch, ``(..., F)``; all nodes must use the same shape.
+        model: the model.
+        num_edges: directed edges between different nodes, as :attr:`graphact.Graph.num_edges` counts them.
+        batch: the batch shape of the signals; ``()`` for one signal.
+        slot: time for one round.
+        features: features of the signal, where the model takes any number.
+
+    Example:
+        >>> import graphact
+        >>> from graphact.agents import cost_of_inference
+        >>> from graphact.agents.split import plain_model
+        >>> model = graphact.nn.GCNN(features=[1, 8], order=2, activation="max-ga", hops=1).double()
+        >>> cost_of_inference(plain_model(model), num_edges=4)  # 2 rounds of 1 feature, 2 rounds of 8
+        Cost(rounds=4, messages=16, bytes=1472, longest=0.72)
+    """
+    widths = model.widths(features)
+    sizes = [datagram_bytes((*batch, width), model.dtype) for width in widths]
+    return Cost(len(widths), len(widths) * num_edges, num_edges * sum(sizes), len(widths) * slot)
+
+
+def save_model(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write a model so that :func:`load_model` and :func:`graphact.load` can read it."""
+    tensors = {name: np.asarray(value, order="C") for name, value in model.parameters.items()}
+    header = {"module": model.module, "config": dict(model.config)}
+    save_tensors(Path(path), tensors, {**header, "layers": list(model.entries), "frozen": list(model.frozen)})
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model file; float32 and float64 only.
 
     Raises:
-        ValueError: the signal has the wrong number of features.
+        FileNotFoundError: there is no such file.
+        UnsupportedModelError: agents cannot run the model; the error names the part. It is a ValueError.
+        ValueError: the file is damaged or not a model of graphact; the message names what is wrong.
     """
-    x = np.ascontiguousarray(signal, model.dtype)
-    if x.ndim < 1 or (model.in_features is not None and x.shape[-1] != model.in_features):
-        raise ValueError(f"signal must have the shape (..., {model.in_features or 'F'}), got {np.shape(signal)}")
-    for stage in model.stages:
-        x = yield from stage(x, row)
-    return x
-
-
-def make_stages(module: str, config: Mapping[str, Any], parameters: Mapping[str, Array]) -> tuple[Stage, ...]:
-    """The stages of a model of graphact, from its configuration and parameters."""
-    if module == "GraphFilter":
-        return (make_filter(parameters, ""),)
-    if module == "GraphAdaptive":
-        return (make_mixed(config, parameters, "", str(config["op"]), adaptive=True),)
-    if module in MODULE_ACTIVATIONS:
-        return (make_activation(MODULE_ACTIVATIONS[module], config, parameters, ""),)
-    if module not in ("GCNN", "FIR"):
-        raise ValueError(f"module must be GCNN, FIR, GraphFilter or an activation of graphact, got {module!r}")
-    stages: list[Stage] = []
-    for layer in range(len(config["features"]) - 1):
-        stages.append(make_filter(parameters, f"filters.{layer}."))
-        if module == "GCNN":
-            stages.append(make_activation(config["activation"], config, parameters, f"activations.{layer}."))
-    if config["out_features"] is not None:
-        stages.append(Readout(parameters["readout.weight"], parameters.get("readout.bias")))
-    return tuple(stages)
-
-
-def make_filter(parameters: Mapping[str, Array], prefix: str) -> Filter:
-    """A filter bank from its parameters."""
-    return Filter(parameters[f"{prefix}taps"], parameters.get(f"{prefix}bias"))
-
-
-def make_activation(name: str, config: Mapping[str, Any], parameters: Mapping[str, Array], prefix: str) -> Stage:
-    """An activation from its name, configuration and parameters."""
-    op = ACTIVATION_OPERATIONS[check_choice("activation", name, tuple(ACTIVATION_OPERATIONS))]
-    if op is None:
-        return Relu()
-    return make_mixed(config, parameters, prefix, op, adaptive=name.endswith("-ga"))
-
-
-def make_mixed(
-    config: Mapping[str, Any], parameters: Mapping[str, Array], prefix: str, op: str, *, adaptive: bool
-) -> Mixed:
-    """A localized or graph-adaptive activation from its parameters."""
-    log_gamma = parameters.get(f"{prefix}log_gamma")
-    return Mixed(
-        op,
-        adaptive,
-        float(parameters[f"{prefix}beta"]),
-        parameters[f"{prefix}weights"],
-        float(config.get("gamma", 0.1)) if log_gamma is None else float(np.exp(log_gamma)),
-        bool(config["closed"]),
-    )
+    header, tensors = load_tensors(Path(path), "np")
+    check_tensors(Path(path), header, tensors)
+    if len({value.dtype for value in tensors.values()}) > 1 or any(v.dtype not in DTYPES for v in tensors.values()):
+        raise ValueError(f"{path}: agents compute in float32 or float64; graphact agents split converts a model")
+    try:
+        return Model(header["module"], header["config"], tensors, header.get("layers"), header.get("frozen", ()))
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(f"{path}: {error.part}" if error.part else str(path), error.reason) from error
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ValueError(f"{path}: the configuration does not fit the tensors: {error}") from error

@@ -1,6 +1,6 @@
 """One node of the network as a state machine without I/O and without a clock.
 
-Whoever drives a node (a simulation, a daemon) tells it what arrived and what time it is, and does what it asks for:
+A driver (a simulation, a daemon) tells a node what arrived and what time it is, and does what it asks for:
 
 - ``begin(run, program, now)`` starts a run,
 - ``receive(datagram, now)`` hands over what the transport delivered, whatever it is,
@@ -14,19 +14,33 @@ reported, and was logged before anything that depends on them was sent.
 """
 
 import random
+from collections.abc import Collection
 
-from graphact.agents.archive import Archive, Entry
-from graphact.agents.counters import Counters
+from graphact.agents.buffers import Archive, Entry, Mailbox
 from graphact.agents.links import Links
 from graphact.agents.log import Began, Log, RoundClosed
-from graphact.agents.mailbox import Mailbox
-from graphact.agents.messages import Kind, Message, Payload, RejectedError, decode, encode
+from graphact.agents.messages import (
+    DIGEST_BYTES,
+    GREETINGS,
+    LARGEST,
+    MAX_RUN,
+    NOTHING,
+    Kind,
+    Message,
+    Payload,
+    RejectedError,
+    decode,
+    encode,
+)
 from graphact.agents.program import AnyProgram, Exchange, Received
-from graphact.agents.runs import RunInProgress, RunResult, freeze
+from graphact.agents.runs import Counters, RunInProgress, RunResult, freeze
 from graphact.agents.settings import Limits, Timing
 
 INFERENCE = 1
 """The program number of inference; learning uses others, so that their values never mix."""
+
+DIFFERS = "its model, slot, period or origin differs from that of this node"
+NO_DIGEST = "its greeting has no digest of model and settings; version 0.1 sends none"
 
 
 class Node:
@@ -38,11 +52,14 @@ class Node:
         timing: how long it waits.
         limits: how much it keeps.
         seed: decides the jitter of its requests; None draws one.
+        digest: 16 bytes that stand for what all nodes must agree upon, the model and when runs begin. Values of a
+            neighbour with another digest are refused. Empty asks for no agreement.
 
     Attributes:
         run: the number of the run in progress or of the last one; -1 before the first.
         latest_heard: the highest run that a neighbour is known to have begun; -1 if none.
         welcomed_by: the neighbours that answered the last greeting.
+        refusals: why this node does not take part with a neighbour, by neighbour; until a value of it is accepted.
         counters: messages sent, received and refused.
     """
 
@@ -53,13 +70,18 @@ class Node:
         timing: Timing | None = None,
         limits: Limits | None = None,
         seed: int | None = None,
+        digest: bytes = b"",
     ) -> None:
-        self.links, self.log = links, log
+        if len(digest) not in (0, DIGEST_BYTES):
+            raise ValueError(f"digest must have {DIGEST_BYTES} bytes or none, got {len(digest)}")
+        self.links, self.log, self.digest = links, log, digest
         self.timing, self.limits = timing or Timing(), limits or Limits()
         self.run = log.last_run
         self.latest_heard = -1
         self.welcomed_by: set[int] = set()
+        self.refusals: dict[int, str] = {}
         self.counters = Counters()
+        self._expected = -1
         self._random = random.Random(seed)
         self._active: RunInProgress | None = None
         self._mailbox = Mailbox(links.neighbors, self.limits)
@@ -95,13 +117,17 @@ class Node:
             kind: number of the program; 1 is inference.
 
         Raises:
-            ValueError: the number is not higher than all before.
+            ValueError: the number is not higher than all before, or it or that of the program is out of range.
             RuntimeError: a run is in progress.
         """
         if self._active is not None:
             raise RuntimeError(f"run {self.run} is in progress; it ends by itself at its last deadline")
         if run <= self.run:
             raise ValueError(f"run must be higher than {self.run}, the last one of this node, got {run}")
+        if run >= MAX_RUN:
+            raise ValueError(f"run must be less than {MAX_RUN}, the end of all numbers, got {run}")
+        if not 0 <= kind <= LARGEST["program"]:
+            raise ValueError(f"kind must lie between 0 and {LARGEST['program']}, got {kind}")
         self.log.append(Began(run, kind))
         self.run = run
         self._mailbox.forget_before(run)
@@ -109,10 +135,14 @@ class Node:
         self._active = RunInProgress(program, run, kind, self.timing, now if start is None else start)
         self._resume(self._active, None, now)
 
+    def expect(self, run: int) -> None:
+        """Set the run that is next by the clock: how far ahead neighbours may be is counted from it, too."""
+        self._expected = run
+
     def receive(self, datagram: bytes, now: float) -> None:
         """Take in a datagram; one that is not from a neighbour, altered, repeated or late is counted and dropped."""
         try:
-            message = decode(datagram, self.links.node, self.links.epoch, self.links.keys)
+            message = decode(datagram, self.links.node, self.links.epoch, self.links.keys, self.digest)
             if message.kind == Kind.DATA:
                 self._hear_value(message, now)
             elif message.kind == Kind.REQUEST:
@@ -134,11 +164,11 @@ class Node:
                     self._send(Kind.REQUEST, j, run.number, run.round, run.kind)
             run.plan_requests({})
 
-    def greet(self) -> None:
-        """Tell all neighbours that this node is there; they answer with the run they are in."""
+    def greet(self, neighbors: Collection[int] | None = None) -> None:
+        """Tell all neighbours, or some, that this node is there; they answer with the run they are in."""
         self._nonce = self._random.getrandbits(32)
         self.welcomed_by = set()
-        for j in self.links.neighbors:
+        for j in self.links.neighbors if neighbors is None else neighbors:
             self.counters.greetings_sent += 1
             self._send(Kind.HELLO, j, self.run + 1, self._nonce)
 
@@ -160,7 +190,7 @@ class Node:
     # Rounds
 
     def _resume(self, run: RunInProgress, received: Received | None, now: float) -> None:
-        """Let the program go on until it waits for somebody, or ends."""
+        """Let the program go on until it waits for a neighbour, or ends."""
         while True:
             try:
                 exchange = run.program.send(received)  # type: ignore[arg-type]  # None starts a generator
@@ -177,7 +207,7 @@ class Node:
             received = self._close_round(run)
 
     def _open_round(self, run: RunInProgress, exchange: Exchange, now: float) -> None:
-        """Say this node's value, and take what neighbours have said already."""
+        """Send this node's value, and take the values that have come already."""
         recipients, sources = self.links.recipients(exchange.direction), self.links.sources(exchange.direction)
         entry = Entry(run.kind, freeze(exchange.value, recipients))
         run.open_round(exchange, sources)
@@ -195,6 +225,7 @@ class Node:
         try:
             run.accept(message)
             self.counters.received += 1
+            self.refusals.pop(message.sender, None)
         except RejectedError as rejected:
             self.counters.count(rejected.reason)
 
@@ -215,7 +246,7 @@ class Node:
 
     def _hear_value(self, message: Message, now: float) -> None:
         run = self._active
-        self.latest_heard = max(self.latest_heard, message.run)
+        self._believe(message.sender, message.run)
         if run is None or message.run != run.number:
             if message.run <= self.run:
                 raise RejectedError("stale")
@@ -245,11 +276,21 @@ class Node:
         if message.kind == Kind.HELLO:
             self.counters.greetings_sent += 1
             self._send(Kind.WELCOME, message.sender, self.run + 1, message.round)
-        elif message.round == self._nonce:  # an answer to the last greeting, not a recording of an older one
-            self.welcomed_by.add(message.sender)
-            self.latest_heard = max(self.latest_heard, message.run - 1)
-        else:
+        elif message.round != self._nonce:  # a recording of an answer to an older greeting
             raise RejectedError("stale")
+        if message.digest != self.digest:
+            self.refusals[message.sender] = DIFFERS if message.digest else NO_DIGEST
+            raise RejectedError("differs")
+        if message.kind == Kind.WELCOME:
+            self.welcomed_by.add(message.sender)
+            self._believe(message.sender, message.run - 1)
+
+    def _believe(self, sender: int, run: int) -> None:
+        """Take note of the run that a neighbour is in, if it can be true."""
+        if run - max(self.run, self._expected) > self.limits.run_jump:
+            self.refusals[sender] = f"its run {run} is more than {self.limits.run_jump} ahead of this node"
+            raise RejectedError("ahead")
+        self.latest_heard = max(self.latest_heard, run)
 
     def _send_value(self, run: int, round_: int, j: int, entry: Entry, now: float) -> None:
         entry.sent_at[j] = now
@@ -260,8 +301,8 @@ class Node:
     def _send(self, kind: Kind, j: int, run: int, round_: int, program: int = 0, payload: Payload | None = None) -> int:
         links = self.links
         tags = (kind, links.node, j, links.epoch, run, round_, program)
-        message = Message(*tags) if payload is None else Message(*tags, payload)
-        datagram = encode(message, links.keys[j])
+        message = Message(*tags, NOTHING if payload is None else payload, self.digest if kind in GREETINGS else b"")
+        datagram = encode(message, links.keys[j], self.digest)
         self._outgoing.append((j, datagram))
         self.counters.bytes_sent += len(datagram)
         return len(datagram)

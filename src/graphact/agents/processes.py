@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from graphact.agents.messages import Array
@@ -24,7 +23,7 @@ class Processes:
         folders: one for each node, in their order.
         options: options of ``graphact agents run`` for all of them.
         signals: files with their signals, one for each node; if left out, :meth:`feed` hands signals over.
-        errors: file that takes what they say on standard error; this process's own standard error if left out.
+        errors: file that takes their standard error; this process's own if left out.
 
     Example:
         with Processes(folders, ["--transport", "udp", "--period", "0"]) as agents:
@@ -51,9 +50,7 @@ class Processes:
             self.start(i)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self.running.values():
             process.kill()  # also ends a process that stands still
         for process in self.running.values():
@@ -103,11 +100,7 @@ class Processes:
             process.stdin.close()
 
     def wait_until_ready(self, timeout: float = 60.0) -> None:
-        """Wait until every agent listens.
-
-        Raises:
-            TimeoutError: one does not, in time.
-        """
+        """Wait until every agent listens; TimeoutError if one does not, in time."""
         waiting, until = set(self.running), time.time() + timeout
         while waiting:
             waiting -= {event["node"] for event in self.read(until - time.time()) if event["event"] == "ready"}
@@ -142,12 +135,7 @@ class Processes:
         return events
 
     def wait(self, timeout: float = 120.0) -> list[Event]:
-        """All events until every agent has ended.
-
-        Raises:
-            TimeoutError: they have not, in time.
-            RuntimeError: one failed.
-        """
+        """All events until every agent has ended; TimeoutError if one has not in time, RuntimeError if one failed."""
         events = self.read_until(time.time() + timeout)
         if not self.finished:
             raise TimeoutError(f"agents were still running after {timeout:g} s")

@@ -1,9 +1,9 @@
 """Programs: computations of one node that go on in rounds of exchange with its neighbours.
 
-A program is a generator. It yields an :class:`Exchange` (what this node says in a round, and to whom), is resumed with
-what the neighbours said, by neighbour, and returns its result. A neighbour that did not answer in time is missing from
-that mapping. Programs know neither clocks nor messages, so the same program runs in a simulation, over a network, or in
-a plain loop; and one program can take in another with ``yield from``.
+A program is a generator. It yields an :class:`Exchange` (what this node sends in a round, and to whom), is resumed with
+what it received, by neighbour, and returns its result. A neighbour that did not answer in time is missing from that
+mapping. Programs know neither clocks nor messages, so the same program runs in a simulation, over a network, or in a
+plain loop; and one program can take in another with ``yield from``.
 
     def average(own):
         received = yield Exchange(own)
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from graphact.agents.messages import Array
 
 Received = Mapping[int, Array]
-"""What neighbours said in a round, in ascending order of the neighbours; the arrays are read-only."""
+"""The values of a round, in ascending order of the neighbours; the arrays are read-only."""
 
 ResultT = TypeVar("ResultT")
 Program = Generator["Exchange", Received, ResultT]
@@ -28,9 +28,9 @@ AnyProgram = Generator["Exchange", Received, Any]
 class Direction(Enum):
     """Which way values travel in a round.
 
-    ``FORWARD``: along the edges; a node speaks to those who hear it and listens to those it hears (a shift by S).
+    ``FORWARD``: along the edges; a node sends to those who hear it and receives from those it hears (a shift by S).
     ``BACKWARD``: against the edges (a shift by the transpose of S, the adjoint exchange of learning).
-    ``BOTH``: to and from everybody at the other end of an edge (mixing).
+    ``BOTH``: to and from all nodes at the other end of an edge (mixing).
     """
 
     FORWARD = "forward"
@@ -43,11 +43,11 @@ class Exchange:
     """One round, as seen by one node.
 
     Args:
-        value: an array of float32, float64 or int64 for everybody it goes to, or one array for each of them.
+        value: an array of float32, float64 or int64 for all nodes it goes to, or one array for each of them.
         direction: which way values travel.
         shape: the shape that received arrays must have; that of the value sent when left out. Their dtype is always
             that of the value sent. What does not fit is dropped, as if it had not come. It must be given where
-            ``value`` is a mapping, for a node may have nobody to speak to.
+            ``value`` is a mapping, for a node may have no node to send to.
         dtype: with ``shape``, the dtype that received arrays must have.
     """
 

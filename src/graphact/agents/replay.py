@@ -5,14 +5,20 @@ determine (its node had crashed) is NaN, so that using it anywhere would show.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from graphact.agents.deployment import Deployment
 from graphact.agents.log import Record, RoundClosed
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
-from graphact.agents.stages import Filter, Mixed, Readout
+from graphact.agents.simulation import Outcome
+from graphact.layers import Filter, HopMixture, Linear, Pointwise
+
+Answered = Iterator[tuple[Array, Array]]
+"""For each round still to come who used whom, ``(N, N)``, and who closed it, ``(N,)``."""
 
 
 def answered_links(logs: Sequence[Iterable[Record]], run: int, rounds: int) -> tuple[Array, Array]:
@@ -32,6 +38,23 @@ def answered_links(logs: Sequence[Iterable[Record]], run: int, rounds: int) -> t
     return used, closed
 
 
+def replay_inference(deployments: Sequence[Deployment], signals: Array, outcome: Outcome) -> Array:
+    """The same inferences computed in one place, with the links that answered according to the logs."""
+    model, matrix = deployments[0].model, dense_matrix(deployments)
+    logs = [log.records for log in outcome.logs]
+    links = (answered_links(logs, run, model.rounds) for run in range(len(signals)))
+    return np.stack([replay(model, matrix, x, *answered) for x, answered in zip(signals, links, strict=True)])
+
+
+def dense_matrix(deployments: Sequence[Deployment]) -> Array:
+    """The shift operator whose rows the nodes hold."""
+    matrix = np.zeros((len(deployments), len(deployments)))
+    for i, deployment in enumerate(deployments):
+        matrix[i, list(deployment.row.hears)] = deployment.row.weights
+        matrix[i, i] = deployment.row.diagonal
+    return matrix
+
+
 def replay(model: Model, matrix: Array, x: Array, used: Array, closed: Array) -> Array:
     """The outputs of all nodes, computed in one place with the links that answered.
 
@@ -43,33 +66,54 @@ def replay(model: Model, matrix: Array, x: Array, used: Array, closed: Array) ->
         closed: who closed which round, ``(rounds, N)``.
     """
     flat = np.asarray(x, np.float64).reshape(-1, *x.shape[-2:])
-    samples = [_sample(model, np.asarray(matrix, np.float64), sample, used, closed) for sample in flat]
+    samples = []
+    for sample in flat:
+        answered = zip(used, closed, strict=True)
+        for layer in model.layers:
+            sample = REPLAYS[layer.kind](layer, np.asarray(matrix, np.float64), sample, answered)
+        samples.append(sample)
     return np.stack(samples).reshape(*x.shape[:-2], *samples[0].shape)
 
 
-def _sample(model: Model, matrix: Array, x: Array, used: Array, closed: Array) -> Array:
-    """One signal ``(N, F)``."""
-    at = 0
-    for stage in model.stages:
-        if isinstance(stage, Filter):
-            y, out = x, x @ stage.taps[0]
-            for tap in stage.taps[1:]:
-                y = _shift(matrix, y, used[at], closed[at])
-                out, at = out + y @ tap, at + 1
-            x = out if stage.bias is None else out + stage.bias
-        elif isinstance(stage, Readout):
-            x = np.einsum("nf,of->no", x, stage.weight) + (0 if stage.bias is None else stage.bias)
-        elif isinstance(stage, Mixed):
-            y, out = x, stage.beta * np.where(x < 0, 0, x)
-            for k in range(stage.rounds):
-                if k > 0 or not stage.adaptive:
-                    term = stage.weights[k - 1 if stage.adaptive else 0]
-                    out = out + term * _function(stage, y, used[at], closed[at])
-                y, at = _shift(matrix, y, used[at], closed[at]), at + 1
-            x = out
-        else:
-            x = np.where(x < 0, 0, x)
-    return x
+def replay_filter(layer: Filter, matrix: Array, x: Array, answered: Answered) -> Array:
+    """A filter bank on one signal ``(N, F)``."""
+    out: Array = x @ layer.taps[0]
+    for tap in layer.taps[1:]:
+        x = _shift(matrix, x, *next(answered))
+        out = out + x @ tap
+    return out if layer.bias is None else out + layer.bias
+
+
+def replay_linear(layer: Linear, matrix: Array, x: Array, answered: Answered) -> Array:
+    """A linear map on one signal."""
+    del matrix, answered
+    return np.einsum("nf,of->no", x, layer.weight) + (0 if layer.bias is None else layer.bias)
+
+
+def replay_pointwise(layer: Pointwise, matrix: Array, x: Array, answered: Answered) -> Array:
+    """A pointwise function on one signal."""
+    del matrix, answered
+    return {"relu": np.where(x < 0, 0, x)}[layer.function]
+
+
+def replay_hop_mixture(layer: HopMixture, matrix: Array, x: Array, answered: Answered) -> Array:
+    """A localized or graph-adaptive activation on one signal."""
+    out = layer.beta * np.where(x < 0, 0, x)
+    if layer.reads == "shifted":
+        x = _shift(matrix, x, *next(answered))
+    for weight in layer.weights:
+        used, closed = next(answered)
+        out = out + weight * _function(layer, x, used, closed)
+        x = _shift(matrix, x, used, closed)
+    return out
+
+
+REPLAYS: dict[str, Callable[[Any, Array, Array, Answered], Array]] = {
+    Filter.kind: replay_filter,
+    Linear.kind: replay_linear,
+    Pointwise.kind: replay_pointwise,
+    HopMixture.kind: replay_hop_mixture,
+}
 
 
 def _shift(matrix: Array, y: Array, used: Array, closed: Array) -> Array:
@@ -80,16 +124,28 @@ def _shift(matrix: Array, y: Array, used: Array, closed: Array) -> Array:
     return out
 
 
-def _function(stage: Mixed, y: Array, used: Array, closed: Array) -> Array:
-    """The function of the neighbourhoods without the links that did not answer."""
+def _function(layer: HopMixture, y: Array, used: Array, closed: Array) -> Array:
+    """The operation over the neighbourhoods without the links that did not answer."""
     out = np.full_like(y, np.nan)
+    plain = PLAIN.get(layer.operation.name) if layer.operation.is_built_in else None
     for i in np.flatnonzero(closed):
+        members = [i, *np.flatnonzero(used[i])] if layer.closed else list(np.flatnonzero(used[i]))
         for f in range(y.shape[1]):
-            own, members = y[i, f], [y[j, f] for j in np.flatnonzero(used[i])]
-            if stage.op == "kernel":
-                out[i, f] = math.exp(-sum((own - value) ** 2 for value in members) / (2 * stage.gamma**2))
-                continue
-            members = sorted([*members, own] if stage.closed else members)
-            chosen = {"max": -1, "min": 0, "median": (len(members) - 1) // 2}[stage.op]
-            out[i, f] = members[chosen] if members else 0.0
+            if plain is None:
+                out[i, f] = layer.operation(y[[i], f, np.newaxis], y[members, f, np.newaxis], layer.parameters).item()
+            else:
+                out[i, f] = plain(y[i, f], sorted(y[members, f]), **layer.parameters)
     return out
+
+
+def _plain_kernel(own: float, members: list[float], gamma: float) -> float:
+    return math.exp(-sum((own - value) ** 2 for value in members) / (2 * float(gamma) ** 2))
+
+
+PLAIN: dict[str, Callable[..., float]] = {
+    "max": lambda _, members: members[-1] if members else 0.0,
+    "min": lambda _, members: members[0] if members else 0.0,
+    "median": lambda _, members: members[(len(members) - 1) // 2] if members else 0.0,
+    "kernel": _plain_kernel,
+}
+"""graphact's own operations of one value and the sorted values of its neighbours."""

@@ -5,9 +5,8 @@ import queue
 import shlex
 import subprocess
 import threading
-from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 
@@ -20,10 +19,10 @@ class EndOfSignals(Exception):  # noqa: N818, as StopIteration: not an error
 
 
 class NoSignal(Exception):  # noqa: N818
-    """There is none for this run; the message says why."""
+    """There is none for this run, for the reason given."""
 
 
-class Signals(Protocol):
+class Signals:
     """A source of signals, one for each run."""
 
     def prepare(self, start: float, now: float) -> None:
@@ -36,23 +35,23 @@ class Signals(Protocol):
             NoSignal: there is none (yet).
             EndOfSignals: there will be none.
         """
+        raise NotImplementedError
 
     def close(self) -> None:
         """Let go of whatever is open."""
 
 
-class FileSignals:
+class FileSignals(Signals):
     """Entry r of a file is the signal of run r, so a restarted node goes on where the others are.
 
     Args:
         path: ``.npy`` with an array ``(runs, ..., F)``, or a text file with one JSON array for each run.
-        model: the model, which says how many features a signal has.
+        model: the model, which has the number of features of a signal.
         repeat: begin again at the end.
     """
 
     def __init__(self, path: Path, model: Model, *, repeat: bool = False) -> None:
         self._repeat = repeat
-        self._entries: Sequence[Array]
         if path.suffix == ".npy":
             loaded = np.load(path, allow_pickle=False)
             if loaded.ndim < 2:
@@ -64,20 +63,14 @@ class FileSignals:
         if not self._entries:
             raise ValueError(f"{path} holds no signals")
 
-    def prepare(self, start: float, now: float) -> None:
-        """Everything is there."""
-
     def take(self, run: int) -> Array:
         """The signal of a run."""
         if run >= len(self._entries) and not self._repeat:
             raise EndOfSignals(f"the file has signals for runs 0 to {len(self._entries) - 1}, and this is run {run}")
         return self._entries[run % len(self._entries)]
 
-    def close(self) -> None:
-        """Nothing is open."""
 
-
-class StreamSignals:
+class StreamSignals(Signals):
     """One line for each run, in the order they come; a run for which no line is there goes on without this node."""
 
     def __init__(self, stream: IO[str], model: Model) -> None:
@@ -91,7 +84,7 @@ class StreamSignals:
         self._lines.put(None)
 
     def prepare(self, start: float, now: float) -> None:  # noqa: ARG002, a stream needs no time
-        """Let a thread read, from the first time on."""
+        """Let a thread read, from the first time on; it ends with the process."""
         if self._reader is None:
             self._reader = threading.Thread(target=self._read, daemon=True)
             self._reader.start()
@@ -107,11 +100,8 @@ class StreamSignals:
             raise EndOfSignals("the stream has ended")
         return parse_or_miss("a line", line, self._model)
 
-    def close(self) -> None:
-        """The thread ends with the process."""
 
-
-class SensorSignals:
+class SensorSignals(Signals):
     """A command that prints a JSON array; started ``lead`` seconds before each run, it must have ended by then."""
 
     def __init__(self, command: str, model: Model, lead: float = 0.5) -> None:
@@ -159,11 +149,7 @@ def parse_or_miss(source: str, text: str, model: Model) -> Array:
 
 
 def parse(source: str, text: str, model: Model) -> Array:
-    """A signal written as a JSON array; a single number is a signal of one feature.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A signal written as a JSON array; a single number is a signal of one feature. ValueError if it is none."""
     try:
         value = np.atleast_1d(np.array(json.loads(text)))
     except ValueError as error:

@@ -6,16 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from graphact._checks import check_integer
-from graphact.agents.counters import Counters
-from graphact.agents.faults import Faults
+from graphact.agents.deployment import Deployment, check_one_model
+from graphact.agents.inference import infer
 from graphact.agents.links import Links
 from graphact.agents.log import MemoryLog
+from graphact.agents.messages import Array
 from graphact.agents.node import INFERENCE, Node
-from graphact.agents.program import AnyProgram
-from graphact.agents.runs import RunResult
+from graphact.agents.program import AnyProgram, Program
+from graphact.agents.runs import Counters, RunResult
 from graphact.agents.settings import Limits, Timing
-from graphact.agents.transports.memory import MemoryNetwork, NetworkCounters
+from graphact.agents.transports.memory import Faults, MemoryNetwork, NetworkCounters
 
 ProgramFactory = Callable[[int, int], AnyProgram]
 """Makes the program of (node, run)."""
@@ -45,10 +48,10 @@ class Outcome:
 
 
 class Simulation:
-    """Nodes, their network, and what befalls them.
+    """Nodes, their network, and the faults of both.
 
     Every ``period`` a run begins at all nodes that are up, each by its own clock. Nodes crash and come back, the
-    network falls apart and heals, as the seed decides.
+    network falls into halves and is one again, as the seed decides.
 
     Args:
         links: the place of every node, in order.
@@ -104,20 +107,11 @@ class Simulation:
         for run in range(self.runs):
             self._plan(run)
         self._let_happen(self.runs * self.period)
-        total = self._gone
-        for node in self._nodes:
-            total = total + node.counters if node is not None else total
-        return Outcome(
-            self._results,
-            self._logs,
-            total,
-            self.network.counters,
-            self._lost_links,
-            self._crashes,
-            self._survived,
-        )
+        total = sum((node.counters for node in self._nodes if node is not None), self._gone)
+        happened = (self._lost_links, self._crashes, self._survived)
+        return Outcome(self._results, self._logs, total, self.network.counters, *happened)
 
-    # What befalls the network
+    # Faults of the network
 
     def _plan(self, run: int) -> None:
         """Draw what happens in a run."""
@@ -136,19 +130,20 @@ class Simulation:
             half = frozenset(i for i in range(len(self.links)) if self._random.random() < 0.5)
             cut = begin + self._moment()
             self._at(cut, partial(setattr, self.network, "half", half))
-            heals = cut + self._random.uniform(0, self.faults.partition_time)
-            self._at(heals, partial(setattr, self.network, "half", frozenset()))
+            rejoined = cut + self._random.uniform(0, self.faults.partition_time)
+            self._at(rejoined, partial(setattr, self.network, "half", frozenset()))
 
     def _moment(self) -> float:
         """A moment of a run, equally likely in each order of magnitude: a run that meets no fault is over soon."""
         return float(self.length * 10 ** self._random.uniform(-3, 0))
 
-    # What befalls a node
+    # Faults of a node
 
-    def _start(self, i: int) -> None:
+    def _start(self, i: int) -> Node:
         self._lives += 1
-        jitter = f"{self.seed} {i} {self._lives}"
-        self._nodes[i] = Node(self.links[i], self._logs[i], self.timing, self.limits, seed=_number_of(jitter))
+        jitter = random.Random(f"{self.seed} {i} {self._lives}").getrandbits(64)
+        node = self._nodes[i] = Node(self.links[i], self._logs[i], self.timing, self.limits, seed=jitter)
+        return node
 
     def _begin(self, i: int, run: int) -> None:
         node = self._nodes[i]
@@ -177,12 +172,8 @@ class Simulation:
     def _restart(self, i: int) -> None:
         if i in self._dying:
             self._kill(i)
-        node = self._nodes[i]
-        if node is None:
-            self._start(i)
-            reborn = self._nodes[i]
-            assert reborn is not None
-            reborn.greet()
+        if self._nodes[i] is None:
+            self._start(i).greet()
             self._flush(i)
 
     # Time
@@ -192,7 +183,7 @@ class Simulation:
         heapq.heappush(self._events, (when, self._number, action))
 
     def _local(self, i: int) -> float:
-        """The time by the clock of a node, which counts starts of runs from when it is told of them."""
+        """The time by the clock of a node."""
         return self.network.now - self._skew[i]
 
     def _let_happen(self, until: float) -> None:
@@ -242,5 +233,68 @@ class Simulation:
             heapq.heappush(self._wakes, (max(due + self._skew[i], self.network.now), self._number, due, node))
 
 
-def _number_of(text: str) -> int:
-    return random.Random(text).getrandbits(64)
+@dataclass(frozen=True)
+class SimulatedInference:
+    """What agents answered.
+
+    Attributes:
+        outputs: ``(runs, ..., N, F_out)``; NaN where a node was down.
+        outcome: how they got there.
+    """
+
+    outputs: Array
+    outcome: Outcome
+
+
+def simulate_inference(
+    deployments: Sequence[Deployment],
+    signals: Array,
+    *,
+    faults: Faults | None = None,
+    timing: Timing | None = None,
+    limits: Limits | None = None,
+    seed: int = 0,
+) -> SimulatedInference:
+    """Let simulated agents work on a stream of signals.
+
+    Args:
+        deployments: what each node holds; see :func:`graphact.agents.deploy`.
+        signals: ``(runs, ..., N, F)``: one inference for each entry of the first dimension.
+        faults: what goes wrong; nothing when left out.
+        timing: how long nodes wait.
+        limits: how much nodes keep.
+        seed: decides everything random.
+
+    Example:
+        >>> import graphact, torch
+        >>> from graphact.agents import deploy, simulate_inference
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> model, x = graphact.nn.GCNN([1, 4], order=2, activation="median-ga"), torch.randn(5, 3, 1)
+        >>> answer = simulate_inference(deploy(model, path), x.numpy())
+        >>> bool((torch.from_numpy(answer.outputs) - model(x, path)).abs().max() < 1e-6)
+        True
+    """
+    model = check_one_model(deployments)
+    if signals.ndim < 3 or signals.shape[-2] != len(deployments):
+        raise ValueError(
+            f"signals must have the shape (runs, ..., N, F) with N = {len(deployments)}, the number of nodes, "
+            f"got {signals.shape}"
+        )
+
+    def program(i: int, run: int) -> Program[Array]:
+        return infer(deployments[i].model, deployments[i].row, signals[run, ..., i, :])
+
+    outcome = Simulation(
+        [deployment.links for deployment in deployments],
+        program,
+        rounds=model.rounds,
+        runs=len(signals),
+        faults=faults,
+        timing=timing,
+        limits=limits,
+        seed=seed,
+    ).simulate()
+    outputs = np.full((*signals.shape[:-1], model.out_features(signals.shape[-1])), np.nan, model.dtype)
+    for (run, i), result in outcome.results.items():
+        outputs[run, ..., i, :] = result.output
+    return SimulatedInference(outputs, outcome)

@@ -2,18 +2,20 @@
 
 import os
 import secrets
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphact.agents.addresses import Address, Addresses
 from graphact.agents.deployment import Deployment
-from graphact.agents.links import Links
+from graphact.agents.inference import evaluate_operation
+from graphact.agents.links import Links, Row
 from graphact.agents.messages import KEY_BYTES, link_key
 from graphact.agents.model import Model
-from graphact.agents.row import Row
+from graphact.layers import HopMixture, UnsupportedModelError
 
 if TYPE_CHECKING:
     from graphact.graph import Graph
@@ -24,18 +26,50 @@ def plain_model(model: "GraphModule") -> Model:
     """A torch model in NumPy; half precision becomes float32.
 
     Raises:
-        TypeError: the model is not one of graphact's or holds a Python function.
-        ValueError: a localized activation has more than one hop.
+        UnsupportedModelError: the model is not one of graphact's, was changed, holds a function that is not registered
+            or that gives other values in NumPy than in torch, or has a localized activation of several hops.
     """
     import torch
 
     from graphact.files import describe_model
 
     header = describe_model(model)
-    name, config = header["module"], header["config"]
     state = {key: value.detach().cpu() for key, value in model.state_dict().items()}
     wide = torch.float64 if any(value.dtype == torch.float64 for value in state.values()) else torch.float32
-    return Model(name, config, {key: value.to(wide).numpy().copy() for key, value in state.items()})
+    parameters = {key: value.to(wide).numpy().copy() for key, value in state.items()}
+    plain = Model(header["module"], header["config"], parameters, header["layers"], header["frozen"])
+    for part, layer in zip(plain.parts, plain.layers, strict=True):
+        if isinstance(layer, HopMixture) and not layer.operation.is_built_in:
+            check_equal_values(layer, part)
+    return plain
+
+
+def check_equal_values(layer: HopMixture, part: str) -> None:
+    """Raise if an operation gives other values in NumPy than in torch, on nodes with 0, 1, 2 and 5 neighbours.
+
+    Raises:
+        UnsupportedModelError: it does; the error calls the layer by the name ``part``.
+    """
+    import torch
+
+    from graphact.graph import Graph
+    from graphact.nn import GraphAdaptive
+
+    heard_by_node = [(), (2,), (1, 3), (), (0, 1, 2, 3, 5), (0, 4)]
+    edges = [(j, i) for i, heard in enumerate(heard_by_node) for j in heard]
+    graph = Graph.from_edge_index(np.array(edges).T, np.ones(len(edges)), num_nodes=len(heard_by_node))
+    options: dict[str, Any] = {name: float(value) for name, value in layer.parameters.items()}
+    module = GraphAdaptive(layer.operation, closed=layer.closed, **options).double()
+    x = np.random.default_rng(0).normal(size=(len(heard_by_node), 3))
+    shifted = np.stack([x[list(heard)].sum(0) for heard in heard_by_node])
+    with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+        module.weights.fill_(1.0)
+        expected = module(torch.from_numpy(x), graph).numpy() - np.maximum(x, 0)
+        values = [evaluate_operation(layer, shifted[i], shifted[list(heard)]) for i, heard in enumerate(heard_by_node)]
+    if not np.allclose(values, expected, rtol=1e-9, atol=1e-9, equal_nan=True):
+        raise UnsupportedModelError(
+            part, f"its operation {layer.operation.name!r} gives other values in NumPy than in torch"
+        )
 
 
 def deploy(
@@ -89,7 +123,7 @@ def split(
         graph: the graph.
         out: folder for the folders.
         epoch: number of the deployment; drawn at random when left out.
-        addresses: where each node is reached; every node is told its own and those of its neighbours.
+        addresses: where each node is reached; a node is given its own and those of its neighbours.
 
     Raises:
         FileExistsError: ``out`` holds nodes already; their keys and run numbers must not be mixed with new ones.

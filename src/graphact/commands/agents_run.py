@@ -9,7 +9,7 @@ from graphact.commands.options import add_shared
 
 if TYPE_CHECKING:
     from graphact.agents import Deployment
-    from graphact.agents.schedule import Schedule
+    from graphact.agents.settings import Schedule
     from graphact.agents.signals import Signals
 
 DESCRIPTION = """\
@@ -61,7 +61,7 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read the folder, serve."""
-    from graphact.agents.daemon import serve
+    from graphact.agents.agent import serve
     from graphact.agents.deployment import Deployment
     from graphact.agents.settings import Timing
     from graphact.agents.transports.zenoh import Tls
@@ -98,7 +98,7 @@ def make_schedule(options: argparse.Namespace, deployment: "Deployment") -> "Sch
     Raises:
         ValueError: a run may last longer than the period, or runs follow one another over one-way links.
     """
-    from graphact.agents.schedule import BackToBack, Clocked
+    from graphact.agents.settings import BackToBack, Clocked
 
     longest = deployment.model.rounds * options.slot
     period = (longest or 1.0) if options.period is None else options.period

@@ -37,7 +37,7 @@ def simulate(options: argparse.Namespace) -> int:
     import torch
 
     from graphact import Graph, agents, load
-    from graphact.agents.simulated_inference import replay_inference
+    from graphact.agents.replay import replay_inference
 
     model, graph = load(options.model), Graph.load(options.graph)
     nodes = agents.deploy(model, graph, epoch=options.seed)

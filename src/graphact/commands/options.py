@@ -54,7 +54,7 @@ FAULTS = {
 
 def add_faults(parser: argparse.ArgumentParser, unit: str) -> None:
     """What goes wrong in a simulated network, during one ``unit`` of work."""
-    from graphact.agents.faults import Faults
+    from graphact.agents.transports.memory import Faults
 
     for name, default in asdict(Faults()).items():
         text = FAULTS[name]

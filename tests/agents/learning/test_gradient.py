@@ -8,7 +8,7 @@ from agents.networks import GRAPHS, directed
 from graphact import nn
 from graphact.agents import deploy
 from graphact.agents.learning.gradient import from_vector, gradient, gradient_rounds, to_vector
-from graphact.agents.learning.tapes import Place
+from graphact.agents.learning.vjp import Place
 from graphact.agents.simulation import Simulation
 
 TOLERANCE = 1e-10

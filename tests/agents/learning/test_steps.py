@@ -11,14 +11,13 @@ from graphact.agents.learning import (
     Learning,
     MemoryStore,
     cost_of_step,
-    exchanges,
+    mixing,
     simulate_training,
     train_centrally,
 )
-from graphact.agents.learning.exchanges import exchange_acknowledged, metropolis_weights
 from graphact.agents.learning.gradient import to_vector
 from graphact.agents.learning.learner import preparation_rounds, samples_of, step_rounds
-from graphact.agents.learning.settings import ALGORITHMS, OPTIMIZERS
+from graphact.agents.learning.mixing import ALGORITHMS, OPTIMIZERS, exchange_acknowledged, metropolis_weights
 from graphact.agents.simulation import Simulation
 from graphact.agents.split import plain_model
 
@@ -141,8 +140,8 @@ def test_long_vectors_and_many_signals_go_in_pieces(monkeypatch):
     x, targets = samples(graph)
     learning = Learning("push-pull", rate=0.02)
     whole = simulate_training(deploy(model, graph), x, targets, learning, steps=5).copies
-    monkeypatch.setattr(exchanges, "PIECE", 5)
-    monkeypatch.setattr("graphact.agents.learning.cost.PIECE", 5)
+    monkeypatch.setattr(mixing, "PIECE", 5)
+    monkeypatch.setattr("graphact.agents.learning.learner.PIECE", 5)
     monkeypatch.setattr("graphact.agents.learning.learner.MAX_DATAGRAM", 52 + 8 + 16)
     nodes = deploy(model, graph)
     assert preparation_rounds(nodes[0].model, (7, 1)) == 1 + 4

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from graphact.agents.addresses import Address, Addresses, free_addresses
-from graphact.agents.transports.opening import open_transport
+from graphact.agents.transports.base import open_transport
 from graphact.agents.transports.zenoh import Tls, ZenohTransport, endpoints
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphact.agents.learning.learner import samples_of
-from graphact.agents.learning.settings import Learning
+from graphact.agents.learning.mixing import Learning
 from graphact.agents.messages import Array
 
 if TYPE_CHECKING:

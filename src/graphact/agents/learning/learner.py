@@ -1,18 +1,24 @@
-"""One node that learns: programs of the preparation and of every step."""
+"""One node that learns: programs of the preparation and of every step, and their cost."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from graphact.agents.deployment import Deployment
-from graphact.agents.learning.exchanges import metropolis_weights
-from graphact.agents.learning.gradient import first_filter, from_vector, gradient, gradient_rounds, to_vector
-from graphact.agents.learning.mixing import mix, mixing_rounds
-from graphact.agents.learning.settings import Learning
+from graphact.agents.learning.gradient import (
+    check_learnable,
+    first_filter,
+    from_vector,
+    gradient,
+    gradient_rounds,
+    num_trained,
+    to_vector,
+)
+from graphact.agents.learning.mixing import ALGORITHMS, PIECE, Learning, metropolis_weights, mix, mixing_rounds
 from graphact.agents.learning.state import State, Store
-from graphact.agents.learning.tapes import Place, shift_powers
-from graphact.agents.messages import MAX_DATAGRAM, OVERHEAD, Array
-from graphact.agents.model import Model
+from graphact.agents.learning.vjp import Place, shift_powers
+from graphact.agents.messages import MAX_DATAGRAM, OVERHEAD, Array, datagram_bytes
+from graphact.agents.model import Cost, Model, agreement
 from graphact.agents.program import Program
 
 STEP, PREPARATION = 2, 3
@@ -43,8 +49,12 @@ class Learner:
         deployment: its links, its row and the model to begin with, the same at every node.
         learning: what all nodes agreed upon.
         signals: its own signals, ``(M, F)``.
-        targets: its own targets, ``(M, O)``; see :func:`~graphact.agents.learning.objectives.evaluate`.
+        targets: its own targets, ``(M, O)``; see :func:`~graphact.agents.learning.gradient.evaluate`.
         store: where it keeps its state.
+
+    Raises:
+        UnsupportedModelError: a layer of the model has no gradient here, or all parameters are frozen.
+        ValueError: signals or targets are not as many, or not finite (NaN in a target asks for nothing).
     """
 
     def __init__(
@@ -54,9 +64,11 @@ class Learner:
             raise ValueError(f"signals and targets must be as many, at least one, got {len(signals)}, {len(targets)}")
         self.links, self.learning, self.store = deployment.links, learning, store
         self.place = Place(deployment.links, deployment.row)
-        self.model = deployment.model
+        self.model = check_learnable(deployment.model)
         self.signals = np.ascontiguousarray(signals, self.model.dtype)
         self.targets = np.asarray(targets, np.float64)
+        if not np.isfinite(self.signals).all() or np.isinf(self.targets).any():
+            raise ValueError(f"signals and targets of node {self.links.node} must be finite, got NaN or infinity")
         self.prepared: Prepared | None = None
 
     def prepare(self) -> Program[Prepared]:
@@ -67,13 +79,18 @@ class Learner:
         if bank is not None:
             pieces = []
             for piece in np.array_split(self.signals, preparation_pieces(self.model, self.signals.shape)):
-                pieces.append((yield from shift_powers(piece, bank.rounds, self.place.row)))
+                pieces.append((yield from shift_powers(piece, bank.exchanges, self.place.row)))
             powers = np.concatenate(pieces, axis=1)
         self.prepared = Prepared(weights, powers)
         return self.prepared
 
     def step(self, number: int) -> Program[float]:
-        """Step ``number``, from 0; returns the node's own loss before the step."""
+        """Step ``number``, from 0; returns the node's own loss before the step.
+
+        Raises:
+            RuntimeError: the preparation has not come before.
+            ValueError: the gradient is not finite; nothing of it was sent.
+        """
         if self.prepared is None:
             raise RuntimeError("the preparation must come before the first step")
         state, powers = self.state, self.prepared.powers
@@ -83,14 +100,27 @@ class Learner:
         model = from_vector(state.parameters, self.model)
         loss, gradients = yield from gradient(model, self.place, signal, target, self.learning.objective, powers=known)
         vector = to_vector(gradients, model)
+        if not np.isfinite(vector).all():
+            raise ValueError(f"the gradient of node {self.links.node} in step {number} must be finite, got {vector}")
         self.store.save((yield from mix(state, vector, self.links, self.prepared.weights, self.learning)))
         return loss
 
     @property
     def state(self) -> State:
         """Where the node stands."""
-        parameters = self.model.parameters
-        return self.store.load() or State.first(to_vector(parameters, self.model), len(self.links.neighbors))
+        first = State.first(to_vector(self.model.parameters, self.model), len(self.links.neighbors))
+        state = self.store.load() or first
+        if (state.parameters.shape, state.given.shape) != (first.parameters.shape, first.given.shape):
+            raise ValueError(
+                f"the state of node {self.links.node} must have {first.given.shape} numbers for its neighbours and "
+                f"parameters, got {state.given.shape}"
+            )
+        return state
+
+    @property
+    def digest(self) -> bytes:
+        """What all nodes must agree upon to learn together, for :class:`~graphact.agents.Node`."""
+        return agreement(self.model, **asdict(self.learning))
 
 
 def samples_of(step: int, count: int, learning: Learning) -> Array | slice:
@@ -104,6 +134,9 @@ def samples_of(step: int, count: int, learning: Learning) -> Array | slice:
     return order[begin : begin + size]
 
 
+# How many exchanges it takes, and what they cost
+
+
 def preparation_pieces(model: Model, shape: tuple[int, ...]) -> int:
     """Into how many messages a node's signals go."""
     room = (MAX_DATAGRAM - OVERHEAD - 8) // (shape[1] * model.dtype.itemsize)
@@ -113,10 +146,46 @@ def preparation_pieces(model: Model, shape: tuple[int, ...]) -> int:
 def preparation_rounds(model: Model, shape: tuple[int, ...]) -> int:
     """How many exchanges the preparation takes, for signals of a node of this shape."""
     bank = first_filter(model)
-    return 1 + (bank.rounds * preparation_pieces(model, shape) if bank is not None else 0)
+    return 1 + (bank.exchanges * preparation_pieces(model, shape) if bank is not None else 0)
 
 
 def step_rounds(model: Model, learning: Learning) -> int:
     """How many exchanges a step takes."""
-    size = sum(value.size for value in model.parameters.values())
-    return gradient_rounds(model) + mixing_rounds(learning.algorithm, size)
+    return gradient_rounds(model) + mixing_rounds(learning.algorithm, num_trained(model))
+
+
+def cost_of_step(
+    model: Model,
+    learning: Learning,
+    num_edges: int,
+    num_pairs: int,
+    batch: int,
+    *,
+    slot: float = 0.18,
+    features: int | None = None,
+) -> Cost:
+    r"""The cost of one step, exactly, without loss.
+
+    The gradient takes the rounds of all layers but a first filter (whose exchanges the preparation saves) along the
+    edges, and those of all layers but the first against them, in messages of the sizes of an inference. Mixing P
+    trained parameters then takes messages of :math:`56 + 8 P` bytes over the pairs of neighbours: one for D-PSGD, two
+    for push-pull, two and an acknowledgement of 64 bytes for gradient tracking.
+
+    Args:
+        model: the model.
+        learning: how nodes learn.
+        num_edges: directed edges between different nodes, as :attr:`graphact.Graph.num_edges` counts them.
+        num_pairs: ordered pairs of nodes with an edge in either direction.
+        batch: samples in this step.
+        slot: time for one round.
+        features: features of the signal, where the model takes any number.
+    """
+    widths, first = model.widths(features), model.layers[0].exchanges
+    travelling = widths[first:] * 2 if first_filter(model) else widths + widths[first:]
+    exchanged = sum(datagram_bytes((batch, width), model.dtype) for width in travelling)
+    size, (_, vectors, acknowledgements) = num_trained(model), ALGORITHMS[learning.algorithm]
+    pieces = [min(PIECE, size - start) for start in range(0, size, PIECE)] * vectors
+    mixed = sum(datagram_bytes((piece,), float) for piece in pieces) + acknowledgements * datagram_bytes((1,), np.int64)
+    mixing = len(pieces) + acknowledgements
+    rounds, messages = len(travelling) + mixing, num_edges * len(travelling) + num_pairs * mixing
+    return Cost(rounds, messages, num_edges * exchanged + num_pairs * mixed, rounds * slot)

@@ -22,20 +22,54 @@ the gradient is tracked, that is in what becomes of columns:
 Without faults push-pull and gradient tracking make the same steps.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graphact.agents.learning.exchanges import exchange_acknowledged, exchange_vectors, vector_rounds
-from graphact.agents.learning.settings import Learning
+from graphact._checks import check_choice, check_integer, check_positive
+from graphact.agents.learning.gradient import OBJECTIVES
 from graphact.agents.learning.state import State
 from graphact.agents.links import Links
 from graphact.agents.messages import Array
-from graphact.agents.program import Program
+from graphact.agents.program import Direction, Exchange, Program
 
 Weights = Mapping[int, float]
+OPTIMIZERS = ("sgd", "adam")
 BETAS, EPSILON = (0.9, 0.999), 1e-8
+PIECE = 8_000
+"""How many numbers of float64 travel in one message; a longer vector takes several rounds."""
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What all nodes must agree upon before they learn.
+
+    Args:
+        algorithm: how neighbours mix: a key of ``ALGORITHMS``.
+        optimizer: "sgd" steps along the (tracked) gradient, "adam" as :class:`torch.optim.Adam` does.
+        rate: the step size.
+        objective: "mse", "smooth_l1" or "cross_entropy".
+        batch: samples a step; None takes all of them in every step.
+        seed: decides the order of the samples, which all nodes share.
+    """
+
+    algorithm: str = "push-pull"
+    optimizer: str = "adam"
+    rate: float = 0.01
+    objective: str = "mse"
+    batch: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("algorithm", self.algorithm, tuple(ALGORITHMS))
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_positive("rate", self.rate)
+        check_choice("objective", self.objective, tuple(OBJECTIVES))
+        if self.batch is not None:
+            check_integer("batch", self.batch, minimum=1)
+        check_integer("seed", self.seed, minimum=0)
 
 
 def mix(state: State, gradient: Array, links: Links, weights: Weights, learning: Learning) -> Program[State]:
@@ -45,12 +79,12 @@ def mix(state: State, gradient: Array, links: Links, weights: Weights, learning:
         state: the node's state.
         gradient: ``(P,)``, its gradient at the parameters of that state.
         links: whom it is connected with.
-        weights: of its neighbours; see :func:`~graphact.agents.learning.exchanges.metropolis_weights`. One that is
+        weights: of its neighbours; see :func:`~graphact.agents.learning.mixing.metropolis_weights`. One that is
             missing is not mixed with.
         learning: what all nodes agreed upon.
     """
-    track = {"d-psgd": keep_own, "gradient-tracking": track_acknowledged, "push-pull": track_by_running_sums}
-    state = yield from track[learning.algorithm](state, gradient, links, weights)
+    track, _, _ = ALGORITHMS[learning.algorithm]
+    state = yield from track(state, gradient, links, weights)
     state, direction = adapt(replace(state, gradient=gradient, steps=state.steps + 1), learning.optimizer)
     adapted = state.parameters - learning.rate * direction
     heard = yield from exchange_vectors(links, adapted, len(adapted))
@@ -59,8 +93,8 @@ def mix(state: State, gradient: Array, links: Links, weights: Weights, learning:
 
 def mixing_rounds(algorithm: str, num_parameters: int) -> int:
     """How many exchanges :func:`mix` takes."""
-    vector = vector_rounds(num_parameters)
-    return {"d-psgd": vector, "gradient-tracking": 2 * vector + 1, "push-pull": 2 * vector}[algorithm]
+    _, vectors, acknowledgements = ALGORITHMS[algorithm]
+    return vectors * math.ceil(num_parameters / PIECE) + acknowledgements
 
 
 def combine(own: Array, heard: Mapping[int, Array], weights: Weights) -> Array:
@@ -88,8 +122,8 @@ def track_by_running_sums(state: State, gradient: Array, links: Links, weights: 
     renewed = state.tracker + gradient - state.gradient
     shares = np.array([weights.get(j, 0.0) for j in links.neighbors]).reshape(-1, 1)
     given = state.given + shares * renewed
-    told = dict(zip(links.neighbors, given, strict=True))
-    heard = yield from exchange_vectors(links, told, len(renewed))
+    sums = dict(zip(links.neighbors, given, strict=True))
+    heard = yield from exchange_vectors(links, sums, len(renewed))
     taken = np.array([heard.get(j, old) for j, old in zip(links.neighbors, state.taken, strict=True)])
     taken = taken.reshape(state.taken.shape)
     tracker = (1 - shares.sum()) * renewed + (taken - state.taken).sum(0)
@@ -105,3 +139,48 @@ def adapt(state: State, optimizer: str) -> tuple[State, Array]:
     second = slow * state.second_moment + (1 - slow) * state.tracker**2
     direction = first / (1 - fast**state.steps) / (np.sqrt(second / (1 - slow**state.steps)) + EPSILON)
     return replace(state, first_moment=first, second_moment=second), direction
+
+
+ALGORITHMS = {
+    "d-psgd": (keep_own, 1, 0),
+    "gradient-tracking": (track_acknowledged, 2, 1),
+    "push-pull": (track_by_running_sums, 2, 0),
+}
+"""How the gradient is tracked, and how many vectors and acknowledgements a step exchanges."""
+
+
+def exchange_vectors(links: Links, values: Array | Mapping[int, Array], length: int) -> Program[dict[int, Array]]:
+    """Send all neighbours a vector ``(length,)``, or each its own; the finite ones whose pieces all came."""
+    heard: dict[int, list[Array]] = {j: [] for j in links.neighbors}
+    for start in range(0, length, PIECE):
+        piece = slice(start, min(length, start + PIECE))
+        sent = {j: v[piece] for j, v in values.items()} if isinstance(values, Mapping) else values[piece]
+        shape = (piece.stop - piece.start,)
+        received = yield Exchange(sent, Direction.BOTH, shape=shape, dtype=np.float64)
+        heard = {j: [*pieces, received[j]] for j, pieces in heard.items() if j in received}
+    vectors = {j: np.concatenate(pieces) for j, pieces in heard.items()}
+    return {j: vector for j, vector in vectors.items() if np.isfinite(vector).all()}  # NaN would spread to all nodes
+
+
+def exchange_acknowledged(links: Links, value: Array) -> Program[dict[int, Array]]:
+    """The vectors of the neighbours that also heard this node, as far as it knows.
+
+    After the values every node tells each neighbour whether it heard it, and uses a link when it has heard and been
+    heard. A link that is lost in both directions is so left out at both ends. Only an acknowledgement that is lost
+    alone, in spite of all requests to repeat it, makes one end use a link that the other leaves out.
+    """
+    heard = yield from exchange_vectors(links, value, len(value))
+    flags = {j: np.array([j in heard], np.int64) for j in links.neighbors}
+    confirmed = yield Exchange(flags, Direction.BOTH, shape=(1,), dtype=np.int64)
+    return {j: vector for j, vector in heard.items() if j in confirmed and confirmed[j][0]}
+
+
+def metropolis_weights(links: Links) -> Program[dict[int, float]]:
+    r"""The weight of every neighbour, :math:`w_{ij} = 1 / (1 + \max(d_i, d_j))`, from the degrees at both ends alone.
+
+    The weights are symmetric, and what they leave of 1 is a node's own. On a complete graph all are 1/N. A neighbour
+    whose degree did not come is missing.
+    """
+    degree = len(links.neighbors)
+    degrees = yield Exchange(np.array([degree], np.int64), Direction.BOTH)
+    return {j: 1 / (1 + max(degree, int(other[0]))) for j, other in degrees.items()}

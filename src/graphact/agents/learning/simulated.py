@@ -1,30 +1,37 @@
-"""Learning by simulated agents."""
+"""Learning by simulated agents, and the file with which it goes on after a stop."""
 
+import hashlib
+import io
+import json
+import os
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from graphact._checks import check_integer
-from graphact.agents.counters import Counters
-from graphact.agents.deployment import Deployment
-from graphact.agents.faults import Faults
+from graphact.agents.deployment import Deployment, check_one_model
 from graphact.agents.learning.gradient import from_vector
 from graphact.agents.learning.learner import PREPARATION, STEP, Learner, preparation_rounds, step_rounds
-from graphact.agents.learning.settings import Learning
-from graphact.agents.learning.state import MemoryStore, State
+from graphact.agents.learning.mixing import Learning
+from graphact.agents.learning.state import DAMAGES, MemoryStore, State, save_arrays
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
+from graphact.agents.program import Program
+from graphact.agents.runs import Counters
 from graphact.agents.settings import Limits, Timing
-from graphact.agents.simulation import ProgramFactory, Simulation
+from graphact.agents.simulation import Simulation
+from graphact.agents.transports.memory import Faults
 
 PATIENT = Timing(slot=60.0, backoff=1.0, patience=1_000_000)
-"""For the preparation: it costs nothing to wait for everybody when that happens once."""
+"""For the preparation: it costs nothing to wait for all neighbours when that happens once."""
 SEGMENT = 20
-"""Steps that are simulated at once; their logs are dropped then, and progress is told."""
-
-Progress = Callable[["Training"], None]
+"""Steps that are simulated at once; their logs are dropped then, and progress is reported."""
+CHECKPOINT_VERSION = 2  # parameters stand layer by layer; in version 1 as torch names them
 
 
 @dataclass(frozen=True)
@@ -69,12 +76,12 @@ def simulate_training(
     timing: Timing | None = None,
     limits: Limits | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Callable[[Training], None] | None = None,
     begun: Training | None = None,
 ) -> Training:
     """Let simulated agents learn together.
 
-    The preparation goes on until everybody has answered, through loss, delay, duplication, corruption and strangers,
+    The preparation goes on until all nodes have answered, through loss, delay, duplication, corruption and forgery,
     but without the faults that cut a node off for a long time (lost links, partitions, crashes).
 
     Args:
@@ -90,6 +97,10 @@ def simulate_training(
         progress: called every few steps, with what there is.
         begun: an earlier training of the same agents to go on with.
 
+    Raises:
+        UnsupportedModelError: agents cannot train the model.
+        ValueError: nodes hold different models, or data or gradients do not fit or are not finite.
+
     Example:
         >>> import graphact, torch
         >>> from graphact.agents import deploy
@@ -102,46 +113,42 @@ def simulate_training(
         True
     """
     learning, faults = learning or Learning(), faults or Faults()
-    model = deployments[0].model
+    model, links = check_one_model(deployments), [node.links for node in deployments]
     check_samples(deployments, signals, targets, model, learning)
-    stores = [MemoryStore(None if begun is None else begun.states[i]) for i in range(len(deployments))]
     learners = [
-        Learner(node, learning, signals[:, i], targets[:, i], store)
-        for i, (node, store) in enumerate(zip(deployments, stores, strict=True))
+        Learner(node, learning, signals[:, i], targets[:, i], MemoryStore(None if begun is None else begun.states[i]))
+        for i, node in enumerate(deployments)
     ]
-    places = [node.links for node in deployments]
-    counters, crashes = prepare(learners, faults, limits, seed), 0
+    counters, crashes, losses = prepare(learners, faults, limits, seed), 0, []
     if begun is not None:
-        counters, crashes = counters + begun.counters, begun.crashes
-    losses = [] if begun is None else list(begun.losses)
-    rounds = step_rounds(model, learning)
-    while len(losses) < check_integer("steps", steps, minimum=1):
+        counters, crashes, losses = counters + begun.counters, begun.crashes, list(begun.losses)
+    while True:
+        training = Training(tuple(learner.state for learner in learners), np.array(losses), counters, crashes)
+        if progress is not None and len(losses) > (0 if begun is None else len(begun.losses)):
+            progress(training)
+        if len(losses) >= check_integer("steps", steps, minimum=1):
+            return training
         done, now = len(losses), min(SEGMENT, steps - len(losses))
-        simulation = Simulation(
-            places,
-            steps_from(learners, done),
-            rounds=rounds,
+        outcome = Simulation(
+            links,
+            partial(step_of, learners, done),
+            rounds=step_rounds(model, learning),
             runs=now,
             faults=faults,
             timing=timing,
             limits=limits,
             seed=random.Random(f"training {seed} {done}").getrandbits(63),
             kind=STEP,
-        )
-        outcome = simulation.simulate()
+        ).simulate()
         counters, crashes = counters + outcome.counters, crashes + outcome.crashes
         for run in range(now):
-            ended = [outcome.results[run, i].output for i in range(len(places)) if (run, i) in outcome.results]
+            ended = [outcome.results[run, i].output for i in range(len(links)) if (run, i) in outcome.results]
             losses.append(float(np.mean(ended)) if ended else np.nan)
-        training = Training(tuple(learner.state for learner in learners), np.array(losses), counters, crashes)
-        if progress is not None:
-            progress(training)
-    return Training(tuple(learner.state for learner in learners), np.array(losses), counters, crashes)
 
 
-def steps_from(learners: Sequence[Learner], first: int) -> ProgramFactory:
-    """Programs of the steps from ``first`` on."""
-    return lambda i, run: learners[i].step(first + run)
+def step_of(learners: Sequence[Learner], first: int, i: int, run: int) -> Program[float]:
+    """The program of node i in a run, where run 0 makes step ``first``."""
+    return learners[i].step(first + run)
 
 
 def prepare(learners: Sequence[Learner], faults: Faults, limits: Limits | None, seed: int) -> Counters:
@@ -164,10 +171,58 @@ def prepare(learners: Sequence[Learner], faults: Faults, limits: Limits | None, 
 def check_samples(
     deployments: Sequence[Deployment], signals: Array, targets: Array, model: Model, learning: Learning
 ) -> None:
-    """Say so if signals or targets do not fit the network."""
+    """Raise if signals or targets do not fit the network."""
     count, features = len(deployments), model.in_features or "F"
     if signals.ndim != 3 or signals.shape[1] != count or signals.shape[2] != (model.in_features or signals.shape[2]):
         raise ValueError(f"signals must have the shape (M, {count}, {features}), got {signals.shape}")
     answers = 1 if learning.objective == "cross_entropy" else model.out_features(signals.shape[2])
     if targets.shape != (len(signals), count, answers):
         raise ValueError(f"targets must have the shape {(len(signals), count, answers)}, got {targets.shape}")
+
+
+# Checkpoints
+
+
+def write_training(training: Training, path: str | os.PathLike[str], identity: str) -> None:
+    """Write where a training stands; ``identity`` tells trainings apart, see :func:`identity_of`."""
+    described = {"version": CHECKPOINT_VERSION, "identity": identity, "nodes": len(training.states)}
+    described |= {"counters": asdict(training.counters), "crashes": training.crashes}
+    arrays: dict[str, Any] = {"losses": training.losses, "described": np.array(json.dumps(described))}
+    for i, state in enumerate(training.states):
+        arrays |= state.to_arrays(f"{i} ")
+    save_arrays(path, arrays)
+
+
+def read_training(path: str | os.PathLike[str], identity: str) -> Training | None:
+    """Read a file; None if there is none.
+
+    Raises:
+        ValueError: it is damaged, of another version, or of another training.
+    """
+    if not Path(path).exists():
+        return None
+    try:
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as content:
+            described = json.loads(str(content["described"]))
+            states = tuple(State.from_arrays(content, f"{i} ") for i in range(described["nodes"]))
+            counters, crashes = Counters(**described["counters"]), int(described["crashes"])
+            training = Training(states, content["losses"], counters, crashes)
+            version, found = described["version"], described["identity"]
+    except DAMAGES as error:
+        raise ValueError(f"{path}: not the checkpoint of a training: {error}") from error
+    if version != CHECKPOINT_VERSION:
+        raise ValueError(f"{path}: must be a checkpoint of version {CHECKPOINT_VERSION}, got {version}")
+    if found != identity:
+        raise ValueError(
+            f"{path}: the checkpoint of another training (other model, graph, samples or options); "
+            "name another file, or delete it"
+        )
+    return training
+
+
+def identity_of(described: Any, *arrays: Array) -> str:
+    """SHA-256 over what makes a training what it is."""
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -3,6 +3,7 @@
 import io
 import os
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,6 +12,11 @@ import numpy as np
 
 from graphact.agents.messages import Array
 from graphact.storage import write_atomically
+
+VERSION = 2
+"""Since version 2 parameters stand layer by layer (:attr:`graphact.agents.Model.trained`)."""
+DAMAGES = (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile)
+"""What reading a damaged file raises."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,7 @@ class State:
 
     .. math:: \sum_i \Big( y_i + \sum_j (\sigma_{ji} - \rho_{ij}) \Big) = \sum_i g_i
 
-    holds for any choice of one earlier state for each node: the sums are told as a whole and not by their increments.
+    holds for any choice of one earlier state for each node: the sums are sent as a whole and not by their increments.
     A node that forgets its sums breaks it for good.
 
     Attributes:
@@ -53,12 +59,19 @@ class State:
         nothing, sums = np.zeros_like(parameters), np.zeros((neighbors, len(parameters)))
         return cls(0, parameters, nothing, nothing, sums, sums, nothing, nothing)
 
+    def to_arrays(self, prefix: str = "") -> dict[str, Array]:
+        """All fields as arrays, by name."""
+        return {f"{prefix}{field.name}": np.asarray(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array], prefix: str = "") -> "State":
+        """The state that :meth:`to_arrays` wrote."""
+        values = {field.name: arrays[f"{prefix}{field.name}"] for field in fields(cls)}
+        return cls(int(values.pop("steps")), **values)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file that is complete or, if writing was interrupted, the one before."""
-        content = io.BytesIO()
-        arrays: dict[str, Any] = {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
-        np.savez(content, **arrays)
-        write_atomically(Path(path), content.getvalue())
+        save_arrays(path, {"version": np.asarray(VERSION), **self.to_arrays()})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "State":
@@ -66,14 +79,26 @@ class State:
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: it is damaged or not a state.
+            ValueError: it is damaged, not a state, or of graphact 0.1.
         """
         try:
             with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as content:
-                arrays = {field.name: content[field.name] for field in fields(cls)}
-        except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+                state, version = cls.from_arrays(content), int(content["version"]) if "version" in content else 1
+        except DAMAGES as error:
             raise ValueError(f"{path}: not the state of a node that learns: {error}") from error
-        return cls(int(arrays.pop("steps")), **arrays)
+        if version != VERSION:
+            raise ValueError(
+                f"{path}: a state of version {version}, whose order of parameters depended on where the model came "
+                "from; begin with the model again"
+            )
+        return state
+
+
+def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
+    """Write arrays to a file that is complete or, if writing was interrupted, the one before."""
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    write_atomically(Path(path), content.getvalue())
 
 
 class Store(Protocol):

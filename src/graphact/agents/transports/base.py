@@ -1,13 +1,22 @@
-"""What every transport does, and no more: reliability, order and authenticity are the node's business."""
+"""What every transport does, how one is opened by its name, and how a node is driven over it."""
 
+import time
+from collections.abc import Callable
 from typing import Protocol
+
+from graphact._checks import check_choice
+from graphact.agents.addresses import Addresses
+from graphact.agents.links import Links
+from graphact.agents.node import Node
+from graphact.agents.runs import RunResult
+from graphact.agents.transports.zenoh import Tls, ZenohTransport
 
 
 class Transport(Protocol):
     """The end of the network at one node.
 
-    A transport may lose, delay, repeat or reorder datagrams. It must not deliver them in pieces, and should not let
-    anybody but neighbours in, though the node survives if it does.
+    A transport may lose, delay, repeat or reorder datagrams. It must not deliver them in pieces, and should let in
+    neighbours alone, though the node survives if it does not.
     """
 
     def send(self, to: int, datagram: bytes) -> None:
@@ -24,3 +33,59 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Leave the network; closing twice does no harm."""
+
+
+TRANSPORTS = ("zenoh", "udp")
+
+
+def open_transport(name: str, links: Links, addresses: Addresses, tls: Tls | None = None) -> Transport:
+    """The end of a real network at one node.
+
+    Args:
+        name: ``zenoh`` or ``udp``.
+        links: the node's place in the network.
+        addresses: where it listens and where its neighbours are.
+        tls: encrypt the links (Zenoh alone).
+    """
+    check_choice("transport", name, TRANSPORTS)
+    if name == "zenoh":
+        return ZenohTransport(links.node, links.epoch, addresses, tls)
+    if tls is not None:
+        raise ValueError("TLS needs the transport zenoh, got udp")
+    from graphact.agents.transports.udp import UdpTransport  # uses poll, which some systems lack
+
+    return UdpTransport(addresses)
+
+
+BATCH = 256
+"""Datagrams taken in at most before the clock is read again."""
+
+
+def drive(
+    node: Node, transport: Transport, until: float, clock: Callable[[], float] = time.monotonic
+) -> list[RunResult]:
+    """Let a node work until a time, or until its run ends.
+
+    Between runs it answers requests of neighbours that are still busy; call it then with the time of the next run.
+
+    Args:
+        node: the node.
+        transport: its end of the network.
+        until: when to return at the latest, by ``clock``.
+        clock: gives the time in seconds; ``node.begin`` must be given times of the same clock.
+    """
+    while True:
+        for to, datagram in node.take_outgoing():
+            transport.send(to, datagram)
+        results = node.take_results()
+        now = clock()
+        if results or now >= until:
+            return results
+        due = node.deadline
+        arrived = transport.receive(max(0.0, (until if due is None else min(until, due)) - now))
+        taken = 0
+        while arrived is not None:
+            node.receive(arrived, clock())
+            taken += 1
+            arrived = transport.receive(0.0) if taken < BATCH else None
+        node.advance(clock())

@@ -4,13 +4,61 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from graphact.agents.faults import Faults
+from graphact._checks import check_probability
 from graphact.agents.messages import KEY_BYTES, TAG_BYTES, authenticate
 
+TIMES = ("delay", "jitter", "downtime", "partition_time", "skew")
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Probabilities (0 to 1) and times (seconds) of faults; without arguments nothing goes wrong.
+
+    Args:
+        loss: a datagram is lost.
+        link_loss: a link is lost for a whole run, in both directions; the paper's model of link loss.
+        delay: how long a datagram travels at least.
+        jitter: it travels up to this much longer, at random, which also reorders.
+        reorder: a datagram is held back by ten times delay + jitter.
+        duplicate: a datagram comes twice.
+        corrupt: one bit of a datagram is flipped.
+        replay: an attacker sends a datagram again that was recorded earlier, also in other runs.
+        forge: an attacker without the key sends a datagram like one it saw with other values.
+        crash: a node dies at a random moment of a run, forgetting everything but its log.
+        downtime: it is back after at most this time.
+        partition: for a part of a run the network falls into two halves that do not hear each other.
+        partition_time: how long at most.
+        skew: clocks and starts of nodes differ by at most this much.
+    """
+
+    loss: float = 0.0
+    link_loss: float = 0.0
+    delay: float = 0.001
+    jitter: float = 0.0
+    reorder: float = 0.0
+    duplicate: float = 0.0
+    corrupt: float = 0.0
+    replay: float = 0.0
+    forge: float = 0.0
+    crash: float = 0.0
+    downtime: float = 1.0
+    partition: float = 0.0
+    partition_time: float = 1.0
+    skew: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in TIMES:
+                check_probability(field.name, value)
+            elif not 0 <= value < float("inf"):
+                raise ValueError(f"{field.name} must be a finite time of at least 0 seconds, got {value}")
+
+
 RECORDED = 512
-"""How many datagrams a stranger remembers to send them again."""
+"""How many datagrams an attacker keeps to send them again."""
 
 
 @dataclass(slots=True)
@@ -66,7 +114,7 @@ class MemoryNetwork:
         faults, counters = self.faults, self.counters
         counters.sent += 1
         counters.bytes_sent += len(datagram)
-        self._let_strangers_act(to, datagram)
+        self._let_attackers_act(to, datagram)
         if self._is_cut(sender, to) or self._happens(faults.loss):
             counters.lost += 1
             return
@@ -114,7 +162,7 @@ class MemoryNetwork:
         self._number += 1
         heapq.heappush(self._flying, (arrival, self._number, to, datagram))
 
-    def _let_strangers_act(self, to: int, datagram: bytes) -> None:
+    def _let_attackers_act(self, to: int, datagram: bytes) -> None:
         if self.faults.replay:
             self._recorded.append((to, datagram))
             if self._happens(self.faults.replay):

@@ -4,7 +4,7 @@ Each node is a Zenoh peer that knows its neighbours' addresses and nothing else.
 higher number connects. Scouting and gossip are off, since they would introduce nodes that are not neighbours, and peers
 do not pass on what is not for them.
 
-Every link is a pair: TCP, which carries what Zenoh says about itself, and UDP, which carries our datagrams. TCP alone
+Every link is a pair: TCP, which carries Zenoh's own traffic, and UDP, which carries our datagrams. TCP alone
 waits for a lost packet longer than a round lasts, and UDP alone can lose the subscription. With TLS there is one
 encrypted link instead.
 """

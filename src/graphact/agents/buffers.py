@@ -1,6 +1,8 @@
-"""Values that came before they were needed, within bounds."""
+"""What a node keeps for a while, within bounds: values that came early, and values that may be asked for again."""
 
-from graphact.agents.messages import Message, RejectedError
+from dataclasses import dataclass, field
+
+from graphact.agents.messages import Message, Payload, RejectedError
 from graphact.agents.settings import Limits
 
 Tag = tuple[int, int]  # run, round
@@ -16,9 +18,7 @@ class Mailbox:
         self._newest: dict[int, int] = {}
 
     def put(self, message: Message) -> None:
-        """Keep a message.
-
-        A sender that goes on to later runs makes its earlier ones forgotten, and nobody else's.
+        """Keep a message. A sender that goes on to later runs makes its own earlier ones forgotten.
 
         Raises:
             RejectedError: there is one with its tags already, it is long past, or there are too many of its sender.
@@ -58,3 +58,45 @@ class Mailbox:
     def pending_bytes(self) -> int:
         """How much is kept, over all senders."""
         return sum(self._bytes.values())
+
+
+@dataclass(slots=True)
+class Entry:
+    """What was sent in one round, and when it was last sent to whom."""
+
+    program: int
+    payloads: dict[int, Payload]
+    sent_at: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes held; a value that goes to several neighbours is held once."""
+        return sum(len(content) for content in {id(p): p.content for p in self.payloads.values()}.values())
+
+
+class Archive:
+    """Own values of this run and the one before; the oldest go first when there are too many bytes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._entries: dict[Tag, Entry] = {}
+
+    def keep(self, run: int, round_: int, entry: Entry) -> None:
+        """Keep what was sent in a round."""
+        self._entries[run, round_] = entry
+        self._bytes += entry.size
+        while self._bytes > self._max_bytes and len(self._entries) > 1:
+            self._drop(next(iter(self._entries)))
+
+    def find(self, run: int, round_: int) -> Entry | None:
+        """What was sent in a round, if it is still known."""
+        return self._entries.get((run, round_))
+
+    def forget_before(self, run: int) -> None:
+        """Drop everything of earlier runs."""
+        for tag in [tag for tag in self._entries if tag[0] < run]:
+            self._drop(tag)
+
+    def _drop(self, tag: Tag) -> None:
+        self._bytes -= self._entries.pop(tag).size

@@ -1,0 +1,184 @@
+"""What a node does for each kind of layer: programs in NumPy that exchange with the neighbours as often as they need.
+
+``PROGRAMS`` holds one program for each kind of layer spec, ``REASONS`` why one may not run here. A program
+takes the node's value ``(..., F)`` and its row of S; see :mod:`graphact.agents.program`.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphact.agents.links import Row
+from graphact.agents.messages import Array
+from graphact.agents.program import Exchange, Program
+from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+
+if TYPE_CHECKING:
+    from graphact.agents.model import Model
+
+
+POINTWISE: dict[str, Callable[[Array], Array]] = {"relu": lambda x: np.maximum(x, 0)}
+"""Functions of each value on its own, by name."""
+
+
+def infer(model: "Model", row: Row, signal: Array) -> Program[Array]:
+    """The program of one inference at one node.
+
+    Args:
+        model: the model, the same at every node.
+        row: the node's row of S.
+        signal: the node's signal, ``(F,)`` or, for a batch, ``(..., F)``; all nodes must use the same shape.
+
+    Raises:
+        ValueError: the signal has the wrong number of features.
+    """
+    x = np.ascontiguousarray(signal, model.dtype)
+    if x.ndim < 1 or (model.in_features is not None and x.shape[-1] != model.in_features):
+        raise ValueError(f"signal must have the shape (..., {model.in_features or 'F'}), got {np.shape(signal)}")
+    for layer in model.layers:
+        x = yield from PROGRAMS[layer.kind](layer, x, row)
+    return x
+
+
+def run_filter(layer: Filter, x: Array, row: Row) -> Program[Array]:
+    """Shift and mix, tap by tap."""
+    out: Array = x @ layer.taps[0]
+    for tap in layer.taps[1:]:
+        heard, weights = row.gather((yield Exchange(x)), x)
+        x = row.shift(x, heard, weights)
+        out = out + x @ tap
+    return out if layer.bias is None else out + layer.bias
+
+
+def run_linear(layer: Linear, x: Array, row: Row) -> Program[Array]:
+    """The map of a node's own value: no exchange, and yet a program like the others."""
+    del row
+    yield from ()
+    out: Array = x @ layer.weight.T
+    return out if layer.bias is None else out + layer.bias
+
+
+def run_pointwise(layer: Pointwise, x: Array, row: Row) -> Program[Array]:
+    """A function of a node's own value, likewise."""
+    del row
+    yield from ()
+    return POINTWISE[layer.function](x)
+
+
+def run_hop_mixture(layer: HopMixture, x: Array, row: Row) -> Program[Array]:
+    r"""Exchange, take the function of the neighbourhood, shift.
+
+    A graph-adaptive activation exchanges :math:`y_0 = x, y_1 = Sx, \ldots, y_K`: the neighbours' values of :math:`y_k`
+    give both the function of the neighbourhood and :math:`y_{k+1}`, so K hops take K + 1 exchanges. A localized one of
+    one hop exchanges x.
+    """
+    out: Array = layer.beta * np.maximum(x, 0)
+    if layer.reads == "shifted":
+        heard, weights = row.gather((yield Exchange(x)), x)
+        x = row.shift(x, heard, weights)
+    for hop, mixing in enumerate(layer.weights, start=1):
+        heard, weights = row.gather((yield Exchange(x)), x)
+        out = out + mixing * evaluate_operation(layer, x, heard)
+        if hop < layer.hops:
+            x = row.shift(x, heard, weights)
+    return out
+
+
+PROGRAMS: dict[str, Callable[[Any, Array, Row], Program[Array]]] = {
+    Filter.kind: run_filter,
+    Linear.kind: run_linear,
+    Pointwise.kind: run_pointwise,
+    HopMixture.kind: run_hop_mixture,
+}
+
+
+def evaluate_operation(layer: HopMixture, own: Array, heard: Array) -> Array:
+    """The operation of an activation over one neighbourhood.
+
+    Args:
+        layer: the activation.
+        own: the value of the node, ``(..., F)``.
+        heard: those of the neighbours that answered, ``(d, ..., F)``.
+    """
+    members = np.concatenate([own[np.newaxis], heard]) if layer.closed else heard
+    value = layer.operation(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), operation_values(layer, own.dtype))
+    return np.asarray(value, own.dtype)
+
+
+def operation_values(layer: HopMixture, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """The parameters of an activation's operation, in the precision of the computation."""
+    return {name: dtype.type(value) for name, value in layer.parameters.items()}
+
+
+# What must hold for a layer to run on agents
+
+DIMENSIONS = {"taps": (3,), "weight": (2,), "bias": (1,), "weights": (1, 2)}
+"""How many dimensions an array of a layer may have; others are scalars."""
+
+
+def check_layer(layer: Layer, part: str) -> None:
+    """Raise if agents cannot compute a layer.
+
+    Args:
+        layer: the layer.
+        part: what the error calls it.
+
+    Raises:
+        UnsupportedModelError: they cannot, or the arrays of the layer do not fit each other.
+    """
+    if layer.kind not in PROGRAMS:
+        raise UnsupportedModelError(part, f"agents know the layers {', '.join(PROGRAMS)}, got {layer.kind!r}")
+    for name, array in layer.arrays().items():
+        if array.ndim not in DIMENSIONS.get(name, (0,)) or 0 in array.shape:
+            dimensions = " or ".join(map(str, DIMENSIONS.get(name, (0,))))
+            raise UnsupportedModelError(part, f"{name} must have {dimensions} dimensions, got the shape {array.shape}")
+        if name == "bias" and len(array) != layer.out_features:
+            raise UnsupportedModelError(part, f"bias must have {layer.out_features} entries, got {array.shape}")
+    reason = REASONS[layer.kind](layer) if layer.kind in REASONS else None
+    if reason is not None:
+        raise UnsupportedModelError(part, reason)
+
+
+def why_not_pointwise(layer: Pointwise) -> str | None:
+    """Why agents cannot compute a pointwise function; None if they can."""
+    known = ", ".join(POINTWISE)
+    return None if layer.function in POINTWISE else f"function must be one of {known} on agents, got {layer.function!r}"
+
+
+def why_not_hop_mixture(layer: HopMixture) -> str | None:
+    """Why agents cannot compute an activation; None if they can."""
+    if layer.reads not in ("shifted", "hops"):
+        return f"reads must be 'shifted' or 'hops', got {layer.reads!r}"
+    if layer.reads == "hops" and layer.hops > 1:
+        return (
+            "a localized activation must have one hop to run on agents (more need messages from nodes that are not "
+            f"neighbours), got {layer.hops}"
+        )
+    if {*layer.constants, *layer.log_parameters} != {*layer.operation.parameters}:
+        return f"the parameters of {layer.operation.name!r} must be {list(layer.operation.parameters)}"
+    return None if layer.operation.is_built_in else why_not_operation(layer)
+
+
+def why_not_operation(layer: HopMixture) -> str | None:
+    """Why an operation that is not graphact's own does not run on NumPy arrays; None if it does."""
+    dtype, name = layer.beta.dtype, layer.operation.name
+    values = np.linspace(-1, 1, 24, dtype=dtype).reshape(4, 2, 3)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            for count in (1, 3):
+                neighbors = np.moveaxis(values[:count], 0, -2)
+                result = layer.operation(values[3, :, np.newaxis], neighbors, operation_values(layer, dtype))
+                if not isinstance(result, np.ndarray) or result.shape != (2, 3):
+                    came = getattr(result, "shape", type(result).__name__)
+                    return f"its operation {name!r} must map NumPy arrays (2, {count}, 3) to (2, 3), got {came}"
+    except Exception as error:
+        return f"its operation {name!r} does not run on NumPy arrays: {type(error).__name__}: {error}"
+    return None
+
+
+REASONS: dict[str, Callable[[Any], str | None]] = {
+    Pointwise.kind: why_not_pointwise,
+    HopMixture.kind: why_not_hop_mixture,
+}

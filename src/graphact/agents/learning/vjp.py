@@ -1,0 +1,282 @@
+"""Vector-Jacobian products of the layers, as programs: what flows back through each kind of layer spec.
+
+Forwards a layer exchanges along the edges exactly as in inference. Backwards it exchanges against them, as many times:
+for a value that it received, a node returns the gradient of that value to the neighbour it came from. The sum of what
+comes back is the gradient of what a node sent. So no node learns more than its neighbours' values and gradients: the
+adjoint of a shift is the shift by the transpose of S, without any node knowing a column of S.
+"""
+
+import bisect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphact.agents.inference import POINTWISE, evaluate_operation, operation_values
+from graphact.agents.links import Links, Row
+from graphact.agents.messages import Array
+from graphact.agents.program import Direction, Exchange, Program
+from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+from graphact.operations import Operation
+
+Gradients = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node stands: its links and its row of S."""
+
+    links: Links
+    row: Row
+
+
+@dataclass(frozen=True)
+class Vjp:
+    """A layer that has run.
+
+    Attributes:
+        output: what came out, ``(..., F)``.
+        backward: takes the gradient of the output and whether that of the input is wanted (it costs the exchanges), and
+            is the program that returns the gradient of the input and those of the layer's arrays by name.
+    """
+
+    output: Array
+    backward: Callable[[Array, bool], Program[tuple[Array, Gradients]]]
+
+
+def run_layer(layer: Layer, x: Array, place: Place, powers: Array | None = None) -> Program[Vjp]:
+    """Run a layer on the node's value ``(..., F)`` and keep what its adjoint needs.
+
+    ``powers`` are, for a filter, ``x, Sx, ..., S^K x`` at this node where they are known: no exchange then.
+    """
+    return (yield from VJPS[layer.kind](layer, x, place, powers))
+
+
+def shift_powers(x: Array, order: int, row: Row) -> Program[Array]:
+    """``x, Sx, ..., S^K x`` at this node, ``(K + 1, ..., F)``: K exchanges."""
+    powers = [x]
+    for _ in range(order):
+        heard, weights = row.gather((yield Exchange(x)), x)
+        x = row.shift(x, heard, weights)
+        powers.append(x)
+    return np.stack(powers)
+
+
+def send_back(place: Place, parts: Mapping[int, Array], like: Array) -> Program[Array]:
+    """The adjoint of an exchange: return to each neighbour the gradient of what it sent; the sum of what comes back."""
+    nothing = np.zeros_like(like)
+    returned = {j: parts.get(j, nothing) for j in place.links.hears}  # one that did not answer had no influence
+    received = yield Exchange(returned, Direction.BACKWARD, shape=like.shape, dtype=like.dtype)
+    return sum(received.values(), nothing)
+
+
+def flat(x: Array) -> Array:
+    """All samples in one dimension, ``(B, F)``."""
+    return x.reshape(-1, x.shape[-1])
+
+
+def linear_vjp(layer: Linear, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
+    """The linear map and its VJP."""
+    del place, powers
+    yield from ()
+    out = x @ layer.weight.T
+
+    def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
+        yield from ()
+        gradients = {"weight": flat(grad).T @ flat(x)}
+        if layer.bias is not None:
+            gradients["bias"] = flat(grad).sum(0)
+        return grad @ layer.weight, gradients
+
+    return Vjp(out if layer.bias is None else out + layer.bias, backward)
+
+
+POINTWISE_DERIVATIVES: dict[str, Callable[[Array], Array]] = {"relu": lambda x: x > 0}
+
+
+def pointwise_vjp(layer: Pointwise, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
+    """A pointwise function and its VJP."""
+    del place, powers
+    yield from ()
+
+    def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
+        yield from ()
+        return grad * POINTWISE_DERIVATIVES[layer.function](x), {}
+
+    return Vjp(POINTWISE[layer.function](x), backward)
+
+
+def filter_vjp(layer: Filter, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
+    """A filter bank and its VJP: the shifts by the transpose of S, tap by tap from the last."""
+    shifted, answered = [x], []
+    for k in range(1, len(layer.taps)):
+        if powers is not None:
+            shifted.append(powers[k])
+            continue
+        received = yield Exchange(x)
+        heard, weights = place.row.gather(received, x)
+        x = place.row.shift(x, heard, weights)
+        shifted.append(x)
+        answered.append(dict(zip(received, weights, strict=True)))
+    out = sum(y @ tap for y, tap in zip(shifted, layer.taps, strict=True))
+
+    def backward(grad: Array, wanted: bool) -> Program[tuple[Array, Gradients]]:
+        gradients = {"taps": np.stack([flat(y).T @ flat(grad) for y in shifted])}
+        if layer.bias is not None:
+            gradients["bias"] = flat(grad).sum(0)
+        flowing = grad @ layer.taps[-1].T
+        if not wanted:
+            return flowing, gradients
+        for tap, weight_of in zip(layer.taps[-2::-1], reversed(answered), strict=True):
+            parts = {j: weight * flowing for j, weight in weight_of.items()}
+            back = yield from send_back(place, parts, flowing)
+            flowing = back + flowing.dtype.type(place.row.diagonal) * flowing + grad @ tap.T
+        return flowing, gradients
+
+    return Vjp(out if layer.bias is None else out + layer.bias, backward)
+
+
+def hop_mixture_vjp(layer: HopMixture, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
+    """A localized or graph-adaptive activation and its VJP; keeps what was received in every round, and its weights."""
+    del powers
+    rounds: list[tuple[Neighborhood, Array]] = []
+    y = x
+    for _ in range(layer.exchanges):
+        received = yield Exchange(y)
+        heard, weights = place.row.gather(received, y)
+        rounds.append((Neighborhood(place.links.node, y, tuple(received), heard), weights))
+        y = place.row.shift(y, heard, weights)
+    skipped = layer.exchanges - layer.hops  # the round that only shifts
+    rectified = np.maximum(x, 0)
+    values = [evaluate_operation(layer, around.own, around.heard) for around, _ in rounds[skipped:]]
+    out = layer.beta * rectified + sum(mixing * value for mixing, value in zip(layer.weights, values, strict=True))
+
+    def backward(grad: Array, wanted: bool) -> Program[tuple[Array, Gradients]]:
+        hops = zip(rounds[skipped:], values, layer.weights, strict=True)
+        parts = [operation_vjp(layer, around, value, grad * mixing) for (around, _), value, mixing in hops]
+        by_feature = np.stack([flat(grad * value).sum(0) for value in values])
+        gradients = {
+            "beta": np.asarray((grad * rectified).sum()),
+            "weights": by_feature if layer.weights.ndim == 2 else by_feature.sum(1),
+        }
+        for name in layer.log_parameters:
+            gradients[f"log_{name}"] = np.asarray(sum(logs[name] for _, _, logs in parts), grad.dtype)
+        direct = grad * layer.beta * (x > 0)
+        if not wanted:
+            return direct, gradients
+        flowing = np.zeros_like(x)  # the gradient of the shift that followed a round
+        for number in reversed(range(layer.exchanges)):
+            around, weights = rounds[number]
+            back_own = flowing * flowing.dtype.type(place.row.diagonal)
+            back_heard = weights.reshape(-1, *[1] * x.ndim) * flowing
+            if number >= skipped:
+                own_part, heard_part, _ = parts[number - skipped]
+                back_own, back_heard = back_own + own_part, back_heard + heard_part
+            returned = dict(zip(around.members, back_heard, strict=True))
+            flowing = back_own + (yield from send_back(place, returned, x))
+        return direct + flowing, gradients
+
+    return Vjp(out, backward)
+
+
+VJPS: dict[str, Callable[[Any, Array, Place, Array | None], Program[Vjp]]] = {
+    Filter.kind: filter_vjp,
+    Linear.kind: linear_vjp,
+    Pointwise.kind: pointwise_vjp,
+    HopMixture.kind: hop_mixture_vjp,
+}
+
+
+# Operations
+
+OperationGradient = Callable[..., tuple[Array, Array, Mapping[str, float]]]
+"""See :class:`graphact.operations.Operation`."""
+
+
+@dataclass(frozen=True)
+class Neighborhood:
+    """What a node knows of its neighbourhood in one round.
+
+    Attributes:
+        node: its number, which decides ties in closed neighbourhoods.
+        own: its value, ``(..., F)``.
+        members: the neighbours that answered, ascending.
+        heard: their values, ``(d, ..., F)``.
+    """
+
+    node: int
+    own: Array
+    members: tuple[int, ...]
+    heard: Array
+
+
+def operation_vjp(
+    layer: HopMixture, around: Neighborhood, value: Array, grad: Array
+) -> tuple[Array, Array, Mapping[str, float]]:
+    """What flows back through the operation of an activation, whose ``value`` has the gradient ``grad``.
+
+    Returns:
+        The gradients of the node's value ``(..., F)``, of its neighbours' values ``(d, ..., F)``, and of the logarithm
+        of each parameter of the operation.
+    """
+    own, place = around.own, bisect.bisect(around.members, around.node)
+    members = np.insert(around.heard, place, own, axis=0) if layer.closed else around.heard
+    if len(members) == 0:
+        return np.zeros_like(own), np.zeros_like(around.heard), dict.fromkeys(layer.operation.parameters, 0.0)
+    gradient = gradient_of(layer.operation)
+    assert gradient is not None  # see check_differentiable
+    values = operation_values(layer, own.dtype)
+    back_own, back, logs = gradient(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), value, grad, values)
+    back = np.moveaxis(back, -2, 0)
+    return (back_own + back[place], np.delete(back, place, axis=0), logs) if layer.closed else (back_own, back, logs)
+
+
+def selection_gradient(
+    own: Array, neighbors: Array, value: Array, grad: Array, values: Mapping[str, Any]
+) -> tuple[Array, Array, Mapping[str, float]]:
+    """Max, min and median hand the gradient to the neighbour that was chosen, among equal ones to the first."""
+    del values
+    matches = (neighbors == value[..., np.newaxis, :]) | np.isnan(neighbors)
+    chosen = np.argmax(matches, axis=-2)[..., np.newaxis, :] == np.arange(neighbors.shape[-2])[:, np.newaxis]
+    return np.zeros_like(own[..., 0, :]), np.where(chosen, grad[..., np.newaxis, :], grad.dtype.type(0)), {}
+
+
+def kernel_gradient(
+    own: Array, neighbors: Array, value: Array, grad: Array, values: Mapping[str, Any]
+) -> tuple[Array, Array, Mapping[str, float]]:
+    r"""Of :math:`g = \exp(-\sum_j (x_i - x_j)^2 / 2\gamma^2)`.
+
+    .. math:: \partial g / \partial x_j = g\,(x_i - x_j) / \gamma^2, \qquad
+        \partial g / \partial x_i = -\textstyle\sum_j \partial g / \partial x_j, \qquad
+        \partial g / \partial \log\gamma = g \textstyle\sum_j (x_i - x_j)^2 / \gamma^2
+    """
+    gamma, differences = values["gamma"], own - neighbors
+    pulls = (grad * value)[..., np.newaxis, :] * differences / gamma**2
+    width = float((grad * value * np.square(differences).sum(-2)).sum() / float(gamma) ** 2)
+    return -pulls.sum(-2), pulls, {"gamma": width}
+
+
+BUILT_IN: dict[str, OperationGradient] = {
+    **dict.fromkeys(("max", "min", "median"), selection_gradient),
+    "kernel": kernel_gradient,
+}
+
+
+def gradient_of(operation: Operation) -> OperationGradient | None:
+    """The gradient of an operation: that of graphact's own, or the one it declares, or None."""
+    return BUILT_IN[operation.name] if operation.is_built_in else operation.gradient
+
+
+HAS_GRADIENT: dict[str, Callable[[Any], tuple[str, bool]]] = {
+    Pointwise.kind: lambda layer: (layer.function, layer.function in POINTWISE_DERIVATIVES),
+    HopMixture.kind: lambda layer: (layer.operation.name, gradient_of(layer.operation) is not None),
+}
+"""The function inside a layer that needs a gradient of its own, and whether there is one."""
+
+
+def check_differentiable(layer: Layer, part: str) -> None:
+    """Raise UnsupportedModelError, which calls the layer by the name ``part``, if agents know no gradient of it."""
+    function, is_known = HAS_GRADIENT.get(layer.kind, lambda _: (layer.kind, layer.kind in VJPS))(layer)
+    if not is_known:
+        raise UnsupportedModelError(part, f"agents know no gradient of {function!r} to learn with")
