@@ -314,7 +314,6 @@ def stack_states(
 
 def place(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> None:
     """Move a tensor in place; what is no number keeps its type."""
-    if tensor.is_floating_point() and (tensor.device, tensor.dtype) != (device, dtype):
-        tensor.data = tensor.data.to(device, dtype)
-    elif tensor.device != device:
-        tensor.data = tensor.data.to(device)
+    dtype = dtype if tensor.is_floating_point() else tensor.dtype
+    if (tensor.device, tensor.dtype) != (device, dtype):
+        tensor.data, tensor.grad = tensor.data.to(device, dtype), None

@@ -74,13 +74,13 @@ class StackedTasks:
             replace(
                 task,
                 graph=self.graphs.graphs[number],
-                inputs=self.inputs[self.owner[number]],
+                inputs=self.inputs[owner],
                 targets=self.targets[number],
                 train=self.splits["train"][number],
                 validation=self.splits["validation"][number],
                 test=self.splits["test"][number],
             )
-            for number, task in enumerate(self.tasks)
+            for number, (task, owner) in enumerate(zip(self.tasks, self.owner.tolist(), strict=True))
         ]
 
 
