@@ -65,7 +65,8 @@ class StackedModels(StackedBatch):
         for replica, layers in enumerate(self.described):
             for layer, stacked in zip(layers, self.layers, strict=True):
                 for name, array in layer.arrays().items():
-                    array.copy_(stacked.arrays()[name][replica])
+                    if array.requires_grad:
+                        array.copy_(stacked.arrays()[name][replica])
 
     def outputs(self, samples: Tensor) -> Tensor:
         """See :class:`StackedBatch`."""
