@@ -3,9 +3,13 @@
 import pytest
 import torch
 from support.graphs import random_graph
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
+import graphact
 from graphact import Graph, functional
-from graphact.kernels import autograd
+from graphact.kernels import autograd, reference
 from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors
 
 DIRECTED = Graph.from_edge_index([[0, 1, 1, 2, 4], [1, 0, 2, 3, 2]], torch.rand(5), num_nodes=6)
@@ -95,3 +99,54 @@ def test_vmap_over_graphs_is_refused():
 
     with pytest.raises(NotImplementedError, match="vmap over graphs is not supported"):
         torch.func.vmap(run)(weights)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_tracing_sees_operators_and_eager_code_calls_the_backend(requires_grad):
+    graph, x = DIRECTED, torch.randn(6, 3, requires_grad=requires_grad)
+
+    def run(x):
+        return autograd.fused_neighbor_pass(x, graph, "max", False, True)[0]
+
+    traced = make_fx(run)(x)
+    targets = [node.target for node in traced.graph.nodes if node.op == "call_function"]
+    assert torch.ops.graphact.fused_neighbor_pass.default in targets
+    torch.testing.assert_close(traced(x), run(x))
+    with torch.profiler.profile() as profile:
+        run(x)
+    assert not any(event.name.startswith("graphact::") for event in profile.events())
+
+
+def test_tensors_without_numbers():
+    x = torch.randn(6, 3)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = functional.graph_adaptive(mode.from_tensor(x), DIRECTED, 1.0, torch.ones(2), "median")
+    assert fake.shape == x.shape
+    on_meta = autograd.select(x.to("meta"), None, DIRECTED.to("meta").incoming, "max", False)
+    assert [part.shape for part in on_meta] == [x.shape] * 2
+    assert [part.dtype for part in on_meta] == [torch.float32, torch.int32]
+
+
+@pytest.mark.parametrize("op", ["max", "kernel"])
+def test_forward_mode_is_refused_and_tangents_are_not_lost(op):
+    x, terms = torch.randn(6, 3), [torch.randn(1, 6, 3)]
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        with pytest.raises(NotImplementedError, match="jvp"):
+            autograd.fused_neighbor_pass(dual, DIRECTED, op, False, True)
+        with pytest.raises(NotImplementedError, match="jvp"):
+            autograd.mix(dual.unsqueeze(0), terms, torch.ones(1), torch.ones(1, 1))
+
+
+def test_backward_pass_runs_on_the_backend_of_the_forward_pass(monkeypatch):
+    calls, right = [], reference.hop_backward
+    monkeypatch.setattr(reference, "hop_backward", lambda *inputs: calls.append(inputs) or right(*inputs))
+    x = torch.randn(6, 3, requires_grad=True)
+    with graphact.backend("reference"):
+        value = (
+            functional.neighborhood_max(x, DIRECTED).sum()
+            + functional.graph_adaptive(x, DIRECTED, 1.0, torch.ones(1), "max").sum()
+        )
+    assert not calls
+    value.backward()
+    assert len(calls) == 1

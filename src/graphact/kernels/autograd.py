@@ -10,7 +10,7 @@ from graphact.graph import Graph, Neighborhoods
 from graphact.kernels import ops, reference
 from graphact.kernels.backends import implementation
 from graphact.kernels.graph_tensors import EdgeLists, GraphTensors
-from graphact.kernels.operation import is_traced
+from graphact.kernels.operation import is_differentiated, is_traced
 
 MOST_NODES = 2**31 - 1
 FUSED_DTYPES, MOST_FUSED_TERMS = (torch.float32, torch.float64), 2  # of a mixing step in one pass
@@ -54,7 +54,9 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
     if fits and not is_traced(own):
         backend = implementation(own)
         if hasattr(backend, "mix_backward"):
-            return _Mix.apply(backend, own, beta, weights, *values)
+            if is_differentiated(own, beta, weights, *values):
+                return _Mix.apply(backend, own, beta, weights, *values)
+            return backend.mix(own, values, beta, weights)
     return reference.mix(own, values, beta, weights)
 
 

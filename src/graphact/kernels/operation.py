@@ -28,6 +28,15 @@ def is_traced(x: Tensor) -> bool:
     )
 
 
+def is_differentiated(*inputs: Any) -> bool:
+    """Whether autograd must know of an operation on some inputs.
+
+    It always must in forward mode: torch then raises, because there is no rule, where tangents would be lost silently.
+    """
+    wanted = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
+    return wanted or forward_ad._current_level >= 0
+
+
 class Operation:
     """One operation; the operator ``graphact::name`` is among its forms.
 
@@ -72,10 +81,7 @@ class Operation:
             inputs = cls._flat(inputs)
             transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
             return cls._transformed.apply(*inputs) if transformed else cls.operator(*inputs)
-        wanted = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
-        if wanted or forward_ad._current_level >= 0:  # torch refuses forward mode where a function has no rule for it
-            return cls._eager.apply(*inputs)
-        return cls._rules.run(*inputs)
+        return cls._eager.apply(*inputs) if is_differentiated(*inputs) else cls._rules.run(*inputs)
 
     @staticmethod
     def keep(ctx: Any, bundle: Any, *tensors: Tensor | None) -> None:

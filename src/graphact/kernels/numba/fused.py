@@ -24,18 +24,20 @@ def fused_neighbor_pass(
     """See :func:`graphact.kernels.reference.fused_neighbor_pass`."""
     layout, lists = Layout(x), graph.incoming
     values, out = flat(layout.enter(x)), layout.empty()
-    shifted = layout.empty() if shifting else x.new_empty(0, dtype=layout.dtype)
-    weights = (True, flat(graph.weight.to(layout.dtype))) if shifting else layout.nothing
+    weights, shifted, sums = layout.nothing, x.new_empty(0), layout.nothing[1]
+    if shifting:
+        weights, shifted = (True, flat(graph.weight.to(layout.dtype))), layout.empty()
+        sums = flat(shifted)
     if op == "kernel":
-        layout.run(sum_sq_diff_kernel, lists, *weights, values, flat(out), flat(shifted))
+        layout.run(sum_sq_diff_kernel, lists, *weights, values, flat(out), sums)
         result, selected_slot = layout.leave(out, layout.dtype), x.new_empty(0, dtype=torch.uint8)
     else:
         dtype = slot_dtype(max_degree)
         slots = layout.empty(dtype)
-        results = flat(out), flat(slots), flat(shifted)
+        results = flat(out), flat(slots), sums
         run_select(layout, lists, *weights, op, closed, False, values, None, *results)
         result, selected_slot = layout.leave(out), layout.leave(slots, dtype)
-    return result, selected_slot, layout.leave(shifted) if shifting else x.new_empty(0)
+    return result, selected_slot, layout.leave(shifted) if shifting else shifted
 
 
 def hop_backward(

@@ -37,6 +37,7 @@ WIDEST = 1024  # columns in a section
 AHEAD = 16  # edges
 SHORT = 1024  # bytes of a row
 CACHE = 2**22  # bytes
+NOTHING = {torch.float32: (False, np.empty(0, np.float32)), torch.float64: (False, np.empty(0, np.float64))}
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
@@ -90,6 +91,8 @@ def ranges(rowptr: np.ndarray[Any, Any], planes: int, work: int) -> list[tuple[n
 def run(function: Callable[..., None], work: Iterable[tuple[np.uint64, np.uint64]], *arguments: Any) -> None:
     """Call ``function(first, last, *arguments)`` for every range of the work, on as many threads as torch may use."""
     left = deque(work)
+    if len(left) == 1:
+        return function(*left[0], *arguments)
 
     def until_done() -> None:
         while True:
@@ -146,7 +149,7 @@ class Layout:
     @property
     def nothing(self) -> tuple[bool, Array]:
         """No shift is wanted, so there are no weights."""
-        return False, flat(torch.empty((0,), dtype=self.dtype, device="cpu"))
+        return NOTHING[self.dtype]
 
     def enter(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """A signal of this shape, laid out for kernels."""
