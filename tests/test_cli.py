@@ -37,6 +37,7 @@ def needs_data(experiment):
         pytest.skip("needs real data: set GRAPHACT_DATA to a folder with molene/ and ml-100k/")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", ["source-localization", "consensus", "denoising", "recommendation"])
 def test_every_experiment_from_data_to_report(experiment, tmp_path, capsys):
     needs_data(experiment)
@@ -75,6 +76,7 @@ PREPARED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("experiment", "baseline"), PREPARED.items())
 def test_best_settings_show_what_prepared_signals_are_worth(experiment, baseline, tmp_path, capsys):
     needs_data(experiment)
@@ -121,6 +123,7 @@ def test_every_seed_has_a_folder_of_its_own(tmp_path, capsys, monkeypatch):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == folders
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_cells(tmp_path):
     out = tmp_path / "results"
     result = command("run", "source-localization", "--preset", "smoke", "--device", "cpu", "--jobs", 2, "--out", out)
@@ -194,6 +197,7 @@ def test_data_check(tmp_path, capsys):
         assert main(["data", "check"]) == 0
 
 
+@pytest.mark.slow
 def test_control_c_leaves_results_that_go_on(tmp_path):
     out = tmp_path / "results"
     arguments = ["run", "source-localization", "--preset", "quick", "--device", "cpu"]
@@ -210,6 +214,7 @@ def test_control_c_leaves_results_that_go_on(tmp_path):
     assert len(list((out / "rows").glob("*relu*.json"))) == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_read_enough(tmp_path):
     out = tmp_path / "results"
     run = f"{sys.executable} -m graphact.cli run source-localization --preset smoke --activation relu --out {out}"
@@ -281,6 +286,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_stop_while_waiting_for_workers_ends_them(tmp_path):
     words = [
         "run",

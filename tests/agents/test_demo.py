@@ -27,6 +27,7 @@ def answer(network, run, *, lost=()):
     network.collect([{"node": i, "output": [network.central[run % ENTRIES, i]], **common} for i in up])
 
 
+@pytest.mark.slow
 def test_the_demo_on_real_processes(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(agents_demo, "STEPS", 60)
     assert main(["agents", "demo", "--sensors", "8", "--runs", "12", "--out", str(tmp_path)]) == 0

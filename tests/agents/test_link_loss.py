@@ -75,6 +75,7 @@ def errors_centralised(p, seed, draws=200):
     return np.array(errors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", LOSSES)
 def test_the_errors_have_the_same_distribution(p):
     agents, centralised = errors_of_agents(p, seed=1), errors_centralised(p, seed=2)

@@ -18,6 +18,7 @@ from agents.real_faults import (
 FAULTS = ["kill", "stop", "kill"]
 
 
+@pytest.mark.slow
 def test_killed_and_stopped_agents_spoil_one_inference_each_at_most(tmp_path):
     """Over UDP and over Zenoh, at the same time since most of it is waiting."""
     suffered = {}

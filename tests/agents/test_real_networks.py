@@ -72,6 +72,7 @@ def models(tmp_path_factory):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["udp", "zenoh"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_six_activations(transport, shape, workers, models, tmp_path):

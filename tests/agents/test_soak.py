@@ -13,6 +13,7 @@ from graphact.agents.runs import RunInProgress
 SEEDS = 240
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, 20))
 def test_seeds(first):
     for seed in range(first, first + 20):

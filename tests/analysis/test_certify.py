@@ -46,6 +46,7 @@ def check(seed, kind=None):
     return case, certificate, x, radius
 
 
+@pytest.mark.slow
 def test_random_draws():
     """60 modules on 8 graphs each, 3 signals and 24 perturbations: 34,560 draws, of every kind."""
     certified = decided = 0

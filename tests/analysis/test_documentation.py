@@ -10,6 +10,7 @@ import pytest
 DOCUMENT = Path(__file__).parents[2] / "docs" / "guarantees.md"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL))
 def test_examples(block, tmp_path):
     script = tmp_path / "block.py"

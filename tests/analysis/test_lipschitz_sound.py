@@ -14,6 +14,7 @@ MODULES = 150
 PAIRS = 12
 
 
+@pytest.mark.slow
 def test_random_draws():
     """150 modules on 8 graphs each, 12 pairs of signals: 14,400 draws."""
     generator, broken, drawn = torch.Generator().manual_seed(0), 0, 0

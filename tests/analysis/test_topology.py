@@ -51,6 +51,7 @@ def check(seed):
     return case, perturbation, bounds[0], x
 
 
+@pytest.mark.slow
 def test_random_draws():
     """45 modules on 8 graphs each, 10 perturbations and 6 signals: 21,600 draws."""
     for seed in range(45):

@@ -172,6 +172,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.slow
 def test_a_partition(copied):
     folder = copied("partition")
     manifest = read_manifest(folder / "two")

@@ -153,6 +153,7 @@ def test_the_figures_of_molene(real_data):
     assert means(denoising_tasks(splits=10, directory=real_data))[:3] == pytest.approx([2.07, 1.13, 0.87], abs=0.04)
 
 
+@pytest.mark.slow
 def test_the_figures_of_movielens(real_data):
     found = means(recommendation_tasks(["toy-story"], splits=5, directory=real_data))
     assert found == pytest.approx([0.926, 0.860, 0.885], abs=0.1)

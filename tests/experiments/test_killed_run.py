@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).with_name("killed_run.py")
 VOLATILE = ("seconds", "finished")
 
@@ -19,6 +21,7 @@ def run(directory, kills):
     return rows, json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_killed_twenty_times(tmp_path):
     undisturbed, _ = run(tmp_path / "undisturbed", kills=0)
     killed, met = run(tmp_path / "killed", kills=24)

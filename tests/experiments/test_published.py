@@ -31,6 +31,7 @@ def published_and_made(request, tmp_path_factory):
     return store.directory, made
 
 
+@pytest.mark.slow
 def test_tables_come_from_the_rows(published_and_made):
     published, made = (
         {file.name: file.read_bytes() for file in (folder / "tables").iterdir()} for folder in published_and_made

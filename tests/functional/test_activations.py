@@ -48,6 +48,7 @@ def test_values(kind, op, per_feature, closed):
         assert_near(actual, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
 @pytest.mark.parametrize("per_feature", [False, True], ids=["shared", "per-feature"])
 @pytest.mark.parametrize(("kind", "op"), ACTIVATIONS + EXTRA)
@@ -113,6 +114,7 @@ def test_gradient_of_ties_goes_to_the_lowest_index(op, seed, hops, closed):
     assert_near(gradient, expected.reshape(x.shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize(("kind", "op"), ACTIVATIONS)
 def test_lower_precision_stays_near_the_oracle(kind, op, dtype):

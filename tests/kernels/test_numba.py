@@ -68,6 +68,7 @@ def test_medians_of_every_length(dtype):
         check_hop(compiled, graph, x, ["median"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["normal", "ties"])
 def test_hub(kind, three_threads):
     graph = hub(20_000, 19_000, 15_000).to(dtype=torch.float32)
@@ -202,6 +203,7 @@ def test_gradients():
             )
 
 
+@pytest.mark.slow
 def test_operators_pass_torchs_own_checks():
     graph = random_graph(dtype=torch.float32)
     lists, both = CSRLists.flat(graph.incoming), EdgeLists(graph.incoming, graph.outgoing).flat()

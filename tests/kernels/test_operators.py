@@ -19,6 +19,7 @@ def lists(graph):
     return CSRLists.flat(graph.incoming), EdgeLists(graph.incoming, graph.outgoing).flat()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", [random_graph(dtype=torch.float32), DIRECTED], ids=["undirected", "directed"])
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_opcheck(graph, requires_grad):

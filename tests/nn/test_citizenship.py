@@ -36,6 +36,7 @@ def gradients(model, run, x):
     return [parameter.grad.clone() for parameter in model.parameters()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", nn.ACTIVATIONS)
 def test_compile_without_graph_breaks(name, graph, x):
     torch.compiler.reset()
@@ -47,6 +48,7 @@ def test_compile_without_graph_breaks(name, graph, x):
     torch.testing.assert_close(gradients(model, lambda x: compiled(x, graph), x), expected)
 
 
+@pytest.mark.slow
 def test_compile_with_the_default_backend(graph, x):
     torch.compiler.reset()
     model = make("max-ga")
@@ -55,6 +57,7 @@ def test_compile_with_the_default_backend(graph, x):
     torch.testing.assert_close(gradients(model, lambda x: compiled(x, graph), x), expected)
 
 
+@pytest.mark.slow
 def test_compile_with_many_graphs(x):
     """Mini-batches are ever new graphs; they must not exhaust the recompilation limit."""
     torch.compiler.reset()
@@ -73,6 +76,7 @@ def test_compile_a_users_function(graph, x):
     torch.testing.assert_close(compiled(x, graph), model(x, graph))
 
 
+@pytest.mark.slow
 def test_compile_with_an_edge_index_breaks_once_and_is_right(x):
     torch.compiler.reset()
     model, (edge_index, weight) = make("max-ga"), random_graph(dtype=torch.float32).to_edge_index()

@@ -8,9 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 from scaleout.processes import environment
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("elastic_run.py")
 

@@ -4,6 +4,8 @@ import pytest
 import torch
 from support.tolerances import TOLERANCE
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def said(findings):

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 CASES = (9 + 3) * 6 + 6 * 3 + 4  # networks on nine graphs, three of them in two precisions; modules
 
 

@@ -55,6 +55,7 @@ def histories(batch, **changes):
     return torch.stack(seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_feature", [True, False], ids=["per-feature", "shared"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_losses_of_fleet_and_alone_agree_for_fifty_steps(name, per_feature):
@@ -69,6 +70,7 @@ def test_losses_of_fleet_and_alone_agree_for_fifty_steps(name, per_feature):
         torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["fir", "gcnn"])
 def test_regression_at_all_nodes_with_high_order(model):
     tasks = tasks_with_few_samples(consensus_tasks(graphs=2, splits=1, dtype=torch.float64), 300, 30, 30)
@@ -86,6 +88,7 @@ def test_regression_at_all_nodes_with_high_order(model):
         torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["max-ga", "kernel-ga", "relu"])
 def test_several_input_features_with_decay_and_schedule(activation):
     tasks = tasks_with_few_samples(consensus_tasks(graphs=2, splits=1, dtype=torch.float64), 300, 30, 30)
@@ -103,6 +106,7 @@ def test_several_input_features_with_decay_and_schedule(activation):
         torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_results_equal_those_of_fit_and_are_written_back():
     tasks = tasks_with_few_samples(source_localization_tasks(graphs=1, splits=2, nodes=2, dtype=torch.float64))
     models = make_models(4)

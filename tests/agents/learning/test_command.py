@@ -32,6 +32,7 @@ def told(text):
     return dict(re.split(r"\s{2,}", line, maxsplit=1) for line in text.strip().splitlines())
 
 
+@pytest.mark.slow
 def test_train_and_compare(files, tmp_path, capsys):
     out = tmp_path / "trained.safetensors"
     options = ["--steps", "100", "--rate", "0.05", "--loss", "0.05", "--compare"]

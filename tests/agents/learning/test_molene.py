@@ -17,6 +17,7 @@ from graphact.tasks import denoising, metric_of
 STEPS = 40
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("GRAPHACT_DATA"), reason="needs real data: set GRAPHACT_DATA")
 def test_molene_by_32_agents():
     task = denoising(dtype=torch.float64, download=False)

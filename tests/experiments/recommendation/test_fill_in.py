@@ -270,6 +270,7 @@ def test_options_that_do_not_go_together(make_tasks, options, message):
         make_tasks(**options)
 
 
+@pytest.mark.slow
 def test_the_real_ratings(real_data):
     options = dict(seed=1, inputs="filled in", validation_fraction=0.0, directory=real_data)
     tasks = recommendation_tasks(["return-of-the-jedi"], splits=2, **options)

@@ -202,6 +202,7 @@ def test_the_real_film_graph(real_data, similarity, edges, isolated):
     assert isolated[0] < (graph.degree == 0).sum() < isolated[1]
 
 
+@pytest.mark.slow
 def test_many_real_tasks_are_the_single_ones(real_data):
     tasks = recommendation_tasks(["contact", 2], splits=2, seed=3, directory=real_data)
     assert [(task.details["film"], task.details["split"]) for task in tasks] == [

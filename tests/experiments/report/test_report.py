@@ -40,6 +40,7 @@ def test_files(full_report):
     assert not [name for name in names if "/." in name or name.startswith(".")]
 
 
+@pytest.mark.slow
 def test_same_rows_in_another_order_give_the_same_bytes(tmp_path):
     rows = some_rows()
     shuffled = random.Random(3).sample(rows, len(rows))
