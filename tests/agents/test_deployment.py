@@ -122,7 +122,7 @@ import sys
 import numpy as np
 from graphact.agents import Deployment, FileLog, Node, infer
 from graphact.cli import make_parser
-make_parser(agents_only=True)
+make_parser()
 deployment = Deployment.load({str(folders[1])!r})
 node = Node(deployment.links, FileLog({str(folders[1] / "log.jsonl")!r}))
 node.begin(0, infer(deployment.model, deployment.row, np.ones((2, 1))), now=0.0)
