@@ -24,7 +24,7 @@ from graphact import Graph
 from graphact.functional import graph_adaptive
 from graphact.kernels import reference
 from graphact.kernels import triton as gpu
-from graphact.kernels.graph_tensors import GraphTensors
+from graphact.kernels.autograd import tensors_of
 
 NODES, EDGES, FEATURES, HOPS = 1_000_000, 16_000_000, 64, 2
 OPS = ("max", "median", "kernel")
@@ -97,8 +97,8 @@ class Case:
         Whole activations cannot be compared number by number: sums in another order let the odd comparison of nearly
         equal neighbours fall the other way in the next hop, and its gradient then goes elsewhere.
         """
-        graph, exact = self.graph, GraphTensors.of(self.graph.to(dtype=torch.float64))
-        tensors, options = GraphTensors.of(graph), (self.op, False, True, graph.incoming.max_degree)
+        graph, exact = self.graph, tensors_of(self.graph.to(dtype=torch.float64))
+        tensors, options = tensors_of(graph), (self.op, False, True, graph.incoming.max_degree)
         for y in (self.x.detach(), gpu.shift(self.x.detach(), graph.weight, graph.incoming)):
             found = gpu.fused_neighbor_pass(y, tensors, *options)
             expected = reference.fused_neighbor_pass(y.double(), exact, *options)

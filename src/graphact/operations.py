@@ -65,6 +65,7 @@ class Operation:
     empty: float = 0.0
     gradient: Callable[..., tuple[Array, Array, Mapping[str, float]]] | None = None
     arguments: tuple[str, ...] = field(init=False, repr=False)
+    is_built_in: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
@@ -79,11 +80,6 @@ class Operation:
         if OPERATIONS.get(self.name) is self:
             return find_operation, (self.name,)
         return Operation, (self.name, self.function, dict(self.parameters), self.empty)
-
-    @property
-    def is_built_in(self) -> bool:
-        """Whether this is one of graphact's own, which the kernels know by name."""
-        return self.name in BUILT_IN and OPERATIONS[self.name] is self
 
     def __call__(self, own: Array, neighbors: Array, values: Mapping[str, Array | float] | None = None) -> Array:
         """Evaluate the function.
@@ -141,7 +137,8 @@ KERNEL = Operation("kernel", kernel, {"gamma": 0.1}, empty=1.0)
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in (MAX, MIN, MEDIAN, KERNEL)}
 """Operations by name; :func:`register_operation` adds to them."""
 
-BUILT_IN = tuple(OPERATIONS)
+for operation in OPERATIONS.values():
+    object.__setattr__(operation, "is_built_in", True)  # the kernels know it by its name
 ENTRY_POINTS = "graphact.operations"
 
 

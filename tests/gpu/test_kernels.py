@@ -16,7 +16,7 @@ from support.kernel_cases import (
 
 import graphact
 from graphact import nn
-from graphact.kernels.graph_tensors import GraphTensors
+from graphact.kernels.autograd import tensors_of
 
 gpu = pytest.importorskip("graphact.kernels.triton")
 
@@ -70,7 +70,7 @@ def test_more_numbers_than_32_bits_count():
         torch.arange(nodes, device="cuda").remainder(1999).half().unsqueeze(1)
         + torch.zeros(columns, device="cuda").half()
     )
-    expected, lists, tensors = x.roll(1, 0), graph.incoming, GraphTensors.of(graph)
+    expected, lists, tensors = x.roll(1, 0), graph.incoming, tensors_of(graph)
     assert torch.equal(gpu.shift(x, graph.weight, lists), expected)
     values, chosen = gpu.select(x, None, lists, "median", False)
     assert torch.equal(values, expected)

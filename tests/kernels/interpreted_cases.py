@@ -8,7 +8,7 @@ import torch
 from support.kernel_cases import KernelCases, check_hop, graph_of, poisoned, shorten_lists, signal
 
 from graphact.kernels import reference
-from graphact.kernels.graph_tensors import GraphTensors
+from graphact.kernels.autograd import tensors_of
 
 # NumPy, which computes in place of the GPU, warns of what torch does silently
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning")
@@ -61,7 +61,7 @@ def test_medians_of_every_size(length):
 
     graph = graph_of(length + 1, [(j, 0) for j in range(length + 1)])
     x = signal((length + 1, 2), "ties" if length % 2 else "normal").to(torch.float32)
-    arguments = (x, GraphTensors.of(graph), "median", length % 3 == 0, False, length)
+    arguments = (x, tensors_of(graph), "median", length % 3 == 0, False, length)
     with poisoned():
         values, slots, _ = triton.fused_neighbor_pass(*arguments)
     expected = reference.fused_neighbor_pass(*arguments)

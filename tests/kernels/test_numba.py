@@ -14,7 +14,8 @@ from support.kernel_cases import KernelCases, check_hop, check_select, check_sum
 import graphact
 from graphact import Graph, functional
 from graphact.kernels import backends, reference
-from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors
+from graphact.kernels.autograd import tensors_of
+from graphact.kernels.graph_tensors import CSRLists, EdgeLists
 
 pytest.importorskip("numba")
 from graphact.kernels import numba as compiled
@@ -108,7 +109,7 @@ def test_ranges_cover_all_rows_once(three_threads):
 
 def test_sums_do_not_depend_on_the_number_of_threads(three_threads):
     graph, x = random_graph(60, dtype=torch.float32), torch.randn(3, 60, 70)
-    lists, tensors = graph.incoming, GraphTensors.of(graph)
+    lists, tensors = graph.incoming, tensors_of(graph)
 
     def results():
         sums = compiled.shift(x, graph.weight, lists), compiled.sum_sq_diff(x, lists)
@@ -211,7 +212,7 @@ def test_operators_pass_torchs_own_checks():
     with graphact.backend("numba"):
         torch.library.opcheck(torch.ops.graphact.shift.default, (x, graph.weight, graph.weight, both))
         torch.library.opcheck(torch.ops.graphact.select.default, (x, None, lists, "median", True))
-        inputs = (GraphTensors.of(graph).flat(), "median", True, True, 12)
+        inputs = (tensors_of(graph).flat(), "median", True, True, 12)
         torch.library.opcheck(torch.ops.graphact.fused_neighbor_pass.default, (x, *inputs))
 
 

@@ -10,7 +10,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import graphact
 from graphact import Graph, functional
 from graphact.kernels import autograd, reference
-from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors
+from graphact.kernels.autograd import tensors_of
+from graphact.kernels.graph_tensors import CSRLists, EdgeLists
 
 DIRECTED = Graph.from_edge_index([[0, 1, 1, 2, 4], [1, 0, 2, 3, 2]], torch.rand(5), num_nodes=6)
 
@@ -64,7 +65,7 @@ def test_compiled_form_and_eager_form_have_the_same_gradients():
 def test_fused_pass_has_the_gradients_of_its_parts(op, closed):
     """In the form for compilers, in the eager form, and twice."""
     graph = DIRECTED.to(torch.float64)
-    inputs = (GraphTensors.of(graph).flat(), op, closed, True, 3)
+    inputs = (tensors_of(graph).flat(), op, closed, True, 3)
     x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: torch.ops.graphact.fused_neighbor_pass(x, *inputs)[::2], x)
     assert torch.autograd.gradgradcheck(lambda x: torch.ops.graphact.fused_neighbor_pass(x, *inputs)[::2], x)

@@ -1,5 +1,6 @@
 """What a node computes from the values of its neighbours: the shift, any function of them, and both in one pass."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -241,7 +242,7 @@ def gaussian(spread: Tensor, gamma: float | Tensor, x: Tensor) -> Tensor:
             raise ValueError(f"gamma must have one element, got the shape {tuple(gamma.shape)}")
         check_companion("gamma", gamma, x)
         gamma = gamma.reshape(()).to(spread.dtype)
-    else:
+    elif not (isinstance(gamma, float) and 0 < gamma < math.inf):
         gamma = check_positive("gamma", gamma)
     return torch.exp(spread * (-0.5 / gamma**2)).to(x.dtype)
 

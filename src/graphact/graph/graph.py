@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch import Tensor
 from graphact._checks import HALF_PRECISION, check_choice
 from graphact.graph import build, convert, edit, generators, normalize
 from graphact.graph.neighborhoods import Neighborhoods
-from graphact.graph.patterns import HopPattern, hop_pattern
+from graphact.graph.patterns import hop_pattern
 from graphact.graph.protocol import GraphLike, Pass, Walk
 
 if TYPE_CHECKING:
@@ -341,6 +341,24 @@ class Graph:
         rows, col = self.incoming.rows, self.incoming.col
         incoming, outgoing, outgoing_weight, directed = build.build_structure(rows, col, weight, self.num_nodes)
         return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, directed, incoming_slot=self.incoming_slot)
+
+
+class HopPattern(NamedTuple):
+    """The k-hop neighbours of a graph in both directions, each found on first use."""
+
+    graph: Graph
+    hops: int
+    closed: bool
+
+    @property
+    def incoming(self) -> Neighborhoods:
+        """The nodes that each node reaches against the direction of the edges: those it hears over k hops."""
+        return self.graph.hop_pattern(self.hops, closed=self.closed)
+
+    @property
+    def outgoing(self) -> Neighborhoods:
+        """The nodes that hear each node over k hops."""
+        return self.graph.hop_pattern(self.hops, closed=self.closed, turned=True)
 
 
 def check_graph(name: str, value: Any) -> Graph:

@@ -1,4 +1,8 @@
-"""The differentiable passes over the neighbours, as functions of a signal and a graph; `ops.py` has their rules."""
+"""Passes over the neighbours that torch can differentiate: what runs, its shape and its gradient, next to each other.
+
+A backward pass is made of the same operations, so gradients have gradients. See `reference.py` for what each computes;
+the functions at the end are what the layers above call.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,38 +11,290 @@ import torch
 from torch import Tensor
 
 from graphact.graph import Graph, Neighborhoods
-from graphact.kernels import ops, reference
+from graphact.kernels import reference
 from graphact.kernels.backends import implementation
-from graphact.kernels.graph_tensors import EdgeLists, GraphTensors
-from graphact.kernels.operation import is_differentiated, is_traced
+from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists
+from graphact.kernels.ops import Operation, is_differentiated, is_traced
+from graphact.kernels.reference import accumulation_dtype, gather_selected, nodes_at, slot_dtype
 
+Gradients = tuple[Tensor | None, ...]
 MOST_NODES = 2**31 - 1
 FUSED_DTYPES, MOST_FUSED_TERMS = (torch.float32, torch.float64), 2  # of a mixing step in one pass
 
 
+class Shift(Operation, name="shift"):
+    """The adjoint of a shift is the shift with the transposed operator."""
+
+    schema = "(Tensor x, Tensor weight, Tensor weight_t, Tensor[] lists) -> Tensor"
+    signals, bundle = 1, (EdgeLists, 3)
+
+    @staticmethod
+    def run(x: Tensor, weight: Tensor, weight_t: Tensor, lists: EdgeLists) -> Tensor:
+        return implementation(x).shift(x, weight, lists.incoming)
+
+    @staticmethod
+    def fake(x: Tensor, *_: Any) -> Tensor:
+        return x.new_empty(x.shape)
+
+    @staticmethod
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, weight_t, lists = inputs
+        Shift.keep(ctx, lists, x if ctx.needs_input_grad[1] else None, weight, weight_t)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Gradients:
+        x, weight, weight_t, lists = Shift.kept(ctx)
+        of_x = Shift.apply(grad, weight_t, weight, lists.transposed) if ctx.needs_input_grad[0] else None
+        if not ctx.needs_input_grad[1]:
+            return of_x, None
+        return of_x, ShiftWeightGrad.apply(grad, x, lists.incoming).to(weight.dtype)
+
+
+class ShiftWeightGrad(Operation, name="shift_weight_grad"):
+    """The gradient of a shift with respect to the weights."""
+
+    schema = "(Tensor grad, Tensor x, Tensor[] lists) -> Tensor"
+    signals, bundle = 2, (CSRLists, 2)
+
+    @staticmethod
+    def run(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
+        return implementation(x).shift_weight_grad(grad, x, lists)
+
+    @staticmethod
+    def fake(grad: Tensor, x: Tensor, lists: list[Tensor]) -> Tensor:
+        return x.new_empty(CSRLists.of_flat(lists).col.shape, dtype=accumulation_dtype(x.dtype))
+
+    @classmethod
+    def batched(cls, info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
+        """A result has no batch dimension, so signals come one by one."""
+        signals = zip(*cls.batch_first(info, in_dims, inputs), strict=True)
+        return torch.stack([cls.operator(grad, x, inputs[2]) for grad, x in signals]), 0
+
+    @staticmethod
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        grad, x, lists = inputs
+        ShiftWeightGrad.keep(ctx, lists, grad, x)
+
+    @staticmethod
+    def backward(ctx: Any, direction: Tensor) -> Gradients:
+        """Rarely needed (second derivatives with respect to edge weights), so edge by edge in plain torch."""
+        grad, x, lists = ShiftWeightGrad.kept(ctx)
+        nodes = torch.arange(x.size(-2), device=x.device)
+        rows = nodes.repeat_interleave(lists.rowptr.diff(), output_size=lists.col.numel())
+        weight = direction.unsqueeze(-1)
+        of_grad = torch.zeros_like(x).index_add(-2, rows, weight * x.index_select(-2, lists.col))
+        of_x = torch.zeros_like(x).index_add(-2, lists.col, weight * grad.index_select(-2, rows))
+        return of_grad, of_x
+
+
+class Select(Operation, name="select"):
+    """The gradient of a selected value goes to the node that it comes from."""
+
+    schema = "(Tensor x, Tensor? source_index, Tensor[] lists, str op, bool closed) -> (Tensor, Tensor)"
+    signals, bundle = 2, (CSRLists, 2)
+
+    @staticmethod
+    def run(x: Tensor, source_index: Tensor | None, lists: Lists, op: str, closed: bool) -> tuple[Tensor, Tensor]:
+        return implementation(x).select(x, source_index, lists, op, closed)
+
+    @staticmethod
+    def fake(x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+        return x.new_empty(x.shape), x.new_empty(x.shape, dtype=torch.int32)
+
+    @staticmethod
+    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.set_materialize_grads(False)  # else the indices would get a gradient of zeros as large as the signal
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, _: Any) -> Gradients:
+        (selected,) = ctx.saved_tensors
+        return (None if grad is None else ScatterSelected.apply(grad, selected),)
+
+
+class ScatterSelected(Operation, name="scatter_selected"):
+    """Its adjoint gathers."""
+
+    schema = "(Tensor grad, Tensor selected) -> Tensor"
+    signals = 2
+
+    @staticmethod
+    def run(grad: Tensor, selected: Tensor) -> Tensor:
+        return implementation(grad).scatter_selected(grad, selected)
+
+    @staticmethod
+    def fake(grad: Tensor, selected: Tensor) -> Tensor:
+        return grad.new_empty(grad.shape)
+
+    @staticmethod
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, direction: Tensor) -> Gradients:
+        (selected,) = ctx.saved_tensors
+        return (gather_selected(direction, selected, 0.0),)
+
+
+class SumSqDiff(Operation, name="sum_sq_diff"):
+    """The gradient of a squared difference flows to both ends of the edge."""
+
+    schema = "(Tensor x, Tensor[] lists) -> Tensor"
+    signals, bundle = 1, (EdgeLists, 1)
+
+    @staticmethod
+    def run(x: Tensor, lists: EdgeLists) -> Tensor:
+        return implementation(x).sum_sq_diff(x, lists.incoming)
+
+    @staticmethod
+    def fake(x: Tensor, _: Any) -> Tensor:
+        return x.new_empty(x.shape, dtype=accumulation_dtype(x.dtype))
+
+    @staticmethod
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        SumSqDiff.keep(ctx, inputs[1], inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Gradients:
+        return (2 * SumSqDiffBackward.apply(grad, *SumSqDiff.kept(ctx)),)
+
+
+class SumSqDiffBackward(Operation, name="sum_sq_diff_backward"):
+    """Bilinear in both signals; its own gradients are inner products of differences, and itself again."""
+
+    schema = "(Tensor grad, Tensor x, Tensor[] lists) -> Tensor"
+    signals, bundle = 2, (EdgeLists, 2)
+
+    @staticmethod
+    def run(grad: Tensor, x: Tensor, lists: EdgeLists) -> Tensor:
+        return implementation(x).sum_sq_diff_backward(grad, x, *lists)
+
+    @staticmethod
+    def fake(grad: Tensor, x: Tensor, _: Any) -> Tensor:
+        return x.new_empty(x.shape)
+
+    @staticmethod
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        SumSqDiffBackward.keep(ctx, inputs[2], *inputs[:2])
+
+    @staticmethod
+    def backward(ctx: Any, direction: Tensor) -> Gradients:
+        grad, x, lists = SumSqDiffBackward.kept(ctx)
+        # <a, b> = (|a + b|^2 - |a - b|^2) / 4, the direction made as large as x so that both keep their digits
+        sizes = x.detach().abs().mean(), direction.detach().abs().mean()
+        scale = torch.where((sizes[0] > 0) & (sizes[1] > 0), sizes[0] / sizes[1], 1.0)
+        plus = SumSqDiff.apply(scale * direction + x, lists)
+        minus = SumSqDiff.apply(scale * direction - x, lists)
+        return (plus - minus) / (4 * scale), SumSqDiffBackward.apply(grad, direction, lists)
+
+
+class FusedNeighborPass(Operation, name="fused_neighbor_pass"):
+    """A selection (or a sum of squared differences) and a shift of one signal, so its gradient is the sum of both.
+
+    For a selection, one pass over the neighbours gives that sum, too.
+    """
+
+    schema = (
+        "(Tensor x, Tensor[] graph, str op, bool closed, bool shifting, int max_degree) -> (Tensor, Tensor, Tensor)"
+    )
+    signals, bundle = 1, (GraphTensors, 1)
+
+    @staticmethod
+    def run(
+        x: Tensor, graph: GraphTensors, op: str, closed: bool, shifting: bool, max_degree: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return implementation(x).fused_neighbor_pass(x, graph, op, closed, shifting, max_degree)
+
+    @staticmethod
+    def fake(x: Tensor, _: Any, op: str, closed: bool, shifting: bool, max_degree: int) -> tuple[Tensor, ...]:
+        shifted = x.new_empty(x.shape if shifting else 0)
+        if op == "kernel":
+            sums = x.new_empty(x.shape, dtype=accumulation_dtype(x.dtype))
+            return sums, x.new_empty(0, dtype=torch.uint8), shifted
+        return x.new_empty(x.shape), x.new_empty(x.shape, dtype=slot_dtype(max_degree)), shifted
+
+    @staticmethod
+    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        x, graph, ctx.op, ctx.closed, ctx.shifting, _ = inputs
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(output[1])
+        FusedNeighborPass.keep(ctx, graph, x if ctx.op == "kernel" else output[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, _: Any, grad_shifted: Tensor | None) -> Gradients:
+        kept, graph = FusedNeighborPass.kept(ctx)
+        grad_shifted = grad_shifted if ctx.shifting else None
+        if grad is not None and ctx.op != "kernel":
+            return (HopBackward.apply(grad, kept, grad_shifted, graph, ctx.closed),)
+        total = None if grad is None else 2 * SumSqDiffBackward.apply(grad, kept, graph.lists)
+        if grad_shifted is None:
+            return (total,)
+        back = Shift.apply(grad_shifted, graph.weight_t, graph.weight, graph.lists.transposed)
+        return (back if total is None else total + back,)
+
+
+class HopBackward(Operation, name="hop_backward"):
+    """Linear in both gradients: its adjoint takes the selected values and the shift of a direction."""
+
+    schema = "(Tensor grad, Tensor selected_slot, Tensor? grad_shifted, Tensor[] graph, bool closed) -> Tensor"
+    signals, bundle = 3, (GraphTensors, 3)
+
+    @staticmethod
+    def run(
+        grad: Tensor, selected_slot: Tensor, grad_shifted: Tensor | None, graph: GraphTensors, closed: bool
+    ) -> Tensor:
+        return implementation(grad).hop_backward(grad, selected_slot, grad_shifted, graph, closed)
+
+    @staticmethod
+    def fake(grad: Tensor, *_: Any) -> Tensor:
+        return grad.new_empty(grad.shape)
+
+    @staticmethod
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, selected_slot, grad_shifted, graph, ctx.closed = inputs
+        ctx.shifting = grad_shifted is not None
+        HopBackward.keep(ctx, graph, selected_slot)
+
+    @staticmethod
+    def backward(ctx: Any, direction: Tensor) -> Gradients:
+        selected_slot, graph = HopBackward.kept(ctx)
+        of_grad = gather_selected(direction, nodes_at(selected_slot, graph.incoming, ctx.closed), 0.0)
+        shifted = Shift.apply(direction, graph.weight, graph.weight_t, graph.lists) if ctx.shifting else None
+        return of_grad, None, shifted
+
+
 def shift(x: Tensor, graph: Graph) -> Tensor:
     """The off-diagonal part of ``S x``; edge weights get their gradient."""
-    return ops.Shift.apply(x, graph.weight, graph.outgoing_weight, EdgeLists(graph.incoming, graph.outgoing))
+    return Shift.apply(x, graph.weight, graph.outgoing_weight, EdgeLists(graph.incoming, graph.outgoing))
 
 
 def select(
     x: Tensor, source_index: Tensor | None, lists: Neighborhoods, op: str, closed: bool
 ) -> tuple[Tensor, Tensor]:
     """See :func:`graphact.kernels.reference.select`."""
-    return ops.Select.apply(x, source_index, lists, op, closed)
+    return Select.apply(x, source_index, lists, op, closed)
 
 
 def sum_sq_diff(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods) -> Tensor:
     """See :func:`graphact.kernels.reference.sum_sq_diff`."""
-    return ops.SumSqDiff.apply(x, EdgeLists(incoming, outgoing))
+    return SumSqDiff.apply(x, EdgeLists(incoming, outgoing))
 
 
 def fused_neighbor_pass(x: Tensor, graph: Graph, op: str, closed: bool, shifting: bool) -> tuple[Tensor, Tensor]:
     """Values and shift of :func:`graphact.kernels.reference.fused_neighbor_pass`; edge weights get no gradient."""
     # compiled code must not depend on a number that differs from graph to graph
-    max_degree = MOST_NODES if torch.compiler.is_compiling() else graph.incoming.max_degree
-    values, _, shifted = ops.FusedNeighborPass.apply(x, GraphTensors.of(graph), op, closed, shifting, max_degree)
+    max_degree = MOST_NODES if torch.compiler.is_compiling() else graph.incoming.groups[-1][0]
+    values, _, shifted = FusedNeighborPass.apply(x, tensors_of(graph), op, closed, shifting, max_degree)
     return values, shifted
+
+
+def tensors_of(graph: Graph) -> GraphTensors:
+    """What a fused pass reads of a graph; weights are constants there."""
+    weight, weight_t = graph.weight, graph.outgoing_weight
+    if weight.requires_grad:
+        weight, weight_t = weight.detach(), weight_t.detach()
+    return GraphTensors(graph.incoming, graph.outgoing, weight, weight_t, graph.incoming_slot)
 
 
 def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> Tensor:

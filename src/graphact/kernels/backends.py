@@ -55,7 +55,7 @@ def implementation(x: Tensor) -> Any:
     if name == "auto":
         name = FASTEST.get(x.device.type, "reference")
         package = MODULES[name][1]
-        if package is not None and (not _installed(package) or not _module(name).supports(x)):
+        if package is not None and (not _installed(package) or x.dtype not in _module(name).DTYPES):
             name = "reference"
         return _module(name)
     _, package, device = MODULES[name]
@@ -63,7 +63,7 @@ def implementation(x: Tensor) -> Any:
         raise RuntimeError(f'the backend "{name}" needs the package {package}, which is not installed')
     if device not in (None, x.device.type):
         raise ValueError(f'the backend "{name}" needs x on a {device} device, got {x.device}')
-    if package is not None and not _module(name).supports(x):
+    if package is not None and x.dtype not in _module(name).DTYPES:
         raise TypeError(f'the backend "{name}" does not support {x.dtype}')
     return _module(name)
 

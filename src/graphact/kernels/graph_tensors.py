@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from torch import Tensor
 
-from graphact.graph import Graph, Neighborhoods
+from graphact.graph import Neighborhoods
 
 
 class CSRLists(NamedTuple):
@@ -75,14 +75,6 @@ class GraphTensors(NamedTuple):
     weight: Tensor
     weight_t: Tensor
     incoming_slot: Tensor
-
-    @classmethod
-    def of(cls, graph: Graph) -> "GraphTensors":
-        """Take them from a graph."""
-        weight, weight_t = graph.weight, graph.outgoing_weight
-        if weight.requires_grad:
-            weight, weight_t = weight.detach(), weight_t.detach()
-        return cls(graph.incoming, graph.outgoing, weight, weight_t, graph.incoming_slot)
 
     @property
     def lists(self) -> EdgeLists:

@@ -1,258 +1,180 @@
-"""Passes over the neighbours as operations: what runs, its shape and its gradient, next to each other.
+"""A pass over the neighbours with its shape, batching and gradient rules, each written once.
 
-A backward pass is made of operations too, so gradients have gradients. See `reference.py` for what each computes.
+Torch needs three forms of one operation. Eager code takes the shortest way: the backend is called directly, inside a
+plain `torch.autograd.Function` if a gradient is wanted. `torch.compile`, `torch.export` and fake tensors need an
+operator that torch knows, one node of their graphs. `torch.func.grad` and `vmap` look into a function with a separate
+``setup_context`` around that operator. :class:`Operation` makes all three from one set of rules.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from graphact.kernels.backends import implementation
-from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists
-from graphact.kernels.operation import Operation
-from graphact.kernels.reference import accumulation_dtype, gather_selected, nodes_at, slot_dtype
+from graphact.kernels.backends import backend, requested
 
-Gradients = tuple[Tensor | None, ...]
+PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 
 
-class Shift(Operation, name="shift"):
-    """The adjoint of a shift is the shift with the transposed operator."""
+def is_traced(x: Tensor) -> bool:
+    """Whether torch looks inside instead of just computing: a compiler, a transform, a mode or a tensor of its own."""
+    return (
+        torch.compiler.is_compiling()
+        or type(x) not in PLAIN_TENSORS
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or x.is_meta
+    )
 
-    schema = "(Tensor x, Tensor weight, Tensor weight_t, Tensor[] lists) -> Tensor"
-    signals, bundle = 1, (EdgeLists, 3)
+
+def is_differentiated(*inputs: Any) -> bool:
+    """Whether autograd must know of an operation on some inputs.
+
+    It always must in forward mode: torch then raises, because there is no rule, where tangents would be lost silently.
+    """
+    wanted = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
+    return wanted or forward_ad._current_level >= 0
+
+
+class Operation:
+    """One operation; the operator ``graphact::name`` is among its forms.
+
+    Subclasses define these static methods. Inputs are those of the schema, with a bundle of tensors in the place of the
+    flat list of them that the operator takes.
+
+    - ``run(*inputs)``: the result, from a backend.
+    - ``fake(*inputs)``: an empty result, for its shape and type.
+    - ``save(ctx, inputs, output)``: what ``backward`` needs; with :meth:`keep` for the bundle.
+    - ``backward(ctx, *grads)``: the gradients of the first inputs; the others get none.
+
+    Attributes:
+        schema: of the operator.
+        signals: how many inputs, the first ones, may have a batch dimension under `torch.vmap`.
+        bundle: the class of the bundle, and its position among the inputs.
+    """
+
+    schema: ClassVar[str]
+    signals: ClassVar[int]
+    bundle: ClassVar[tuple[Any, int] | None] = None
+    operator: ClassVar[Any]
+    _rules: ClassVar[Any]
+    _eager: ClassVar[type[torch.autograd.Function]]
+    _transformed: ClassVar[type[torch.autograd.Function]]
+
+    def __init_subclass__(cls, name: str) -> None:
+        rules: Any = cls
+        cls._rules = rules
+        defined = torch.library.custom_op(
+            f"graphact::{name}", lambda *inputs: rules.run(*cls._bundled(inputs)), mutates_args=(), schema=cls.schema
+        )
+        cls.operator = getattr(torch.ops.graphact, name)
+        defined.register_fake(rules.fake)
+        defined.register_vmap(cls.batched)
+        defined.register_autograd(cls._gradients, setup_context=cls._set_up)
+        cls._eager, cls._transformed = _functions(cls, name)
+
+    @classmethod
+    def apply(cls, *inputs: Any) -> Any:
+        """The result, in the form that fits where it is computed."""
+        if is_traced(inputs[0]):
+            inputs = cls._flat(inputs)
+            transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+            return cls._transformed.apply(*inputs) if transformed else cls.operator(*inputs)
+        return cls._eager.apply(*inputs) if is_differentiated(*inputs) else cls._rules.run(*inputs)
 
     @staticmethod
-    def run(x: Tensor, weight: Tensor, weight_t: Tensor, lists: EdgeLists) -> Tensor:
-        return implementation(x).shift(x, weight, lists.incoming)
+    def keep(ctx: Any, bundle: Any, *tensors: Tensor | None) -> None:
+        """Keep some tensors and the bundle, flat or not, for the backward pass."""
+        flat = bundle if isinstance(bundle, list) else []
+        ctx.bundle, ctx.kept = bundle, len(tensors)
+        if flat:
+            ctx.bundle = None
+        ctx.save_for_backward(*tensors, *flat)
 
-    @staticmethod
-    def fake(x: Tensor, *_: Any) -> Tensor:
-        return x.new_empty(x.shape)
-
-    @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, weight_t, lists = inputs
-        Shift.keep(ctx, lists, x if ctx.needs_input_grad[1] else None, weight, weight_t)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Gradients:
-        x, weight, weight_t, lists = Shift.kept(ctx)
-        of_x = Shift.apply(grad, weight_t, weight, lists.transposed) if ctx.needs_input_grad[0] else None
-        if not ctx.needs_input_grad[1]:
-            return of_x, None
-        return of_x, ShiftWeightGrad.apply(grad, x, lists.incoming).to(weight.dtype)
-
-
-class ShiftWeightGrad(Operation, name="shift_weight_grad"):
-    """The gradient of a shift with respect to the weights."""
-
-    schema = "(Tensor grad, Tensor x, Tensor[] lists) -> Tensor"
-    signals, bundle = 2, (CSRLists, 2)
-
-    @staticmethod
-    def run(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
-        return implementation(x).shift_weight_grad(grad, x, lists)
-
-    @staticmethod
-    def fake(grad: Tensor, x: Tensor, lists: list[Tensor]) -> Tensor:
-        return x.new_empty(CSRLists.of_flat(lists).col.shape, dtype=accumulation_dtype(x.dtype))
+    @classmethod
+    def kept(cls, ctx: Any) -> tuple[Any, ...]:
+        """What was kept: the tensors, then the bundle."""
+        assert cls.bundle is not None
+        saved = ctx.saved_tensors
+        return *saved[: ctx.kept], cls.bundle[0].of_flat(saved[ctx.kept :]) if ctx.bundle is None else ctx.bundle
 
     @classmethod
     def batched(cls, info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
-        """A result has no batch dimension, so signals come one by one."""
-        signals = zip(*cls.batch_first(info, in_dims, inputs), strict=True)
-        return torch.stack([cls.operator(grad, x, inputs[2]) for grad, x in signals]), 0
+        """The batching rule: a signal takes any leading dimensions, so a batch of signals is a signal."""
+        outputs = cls.operator(*cls.batch_first(info, in_dims, inputs), *inputs[cls.signals :])
+        if isinstance(outputs, Tensor):
+            return outputs, 0
+        return outputs, tuple(0 if output.dim() > 1 else None for output in outputs)  # what is empty has no batch
 
-    @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        grad, x, lists = inputs
-        ShiftWeightGrad.keep(ctx, lists, grad, x)
+    @classmethod
+    def batch_first(cls, info: Any, in_dims: tuple[Any, ...], inputs: tuple[Any, ...]) -> list[Any]:
+        """The signals, the batch dimension first; those without one are repeated."""
+        for dims in in_dims[cls.signals :]:
+            if dims is not None and not (isinstance(dims, (list, tuple)) and all(dim is None for dim in dims)):
+                raise NotImplementedError("vmap over graphs is not supported: join them with Graph.union instead")
+        return [
+            x if x is None else x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+            for x, dim in zip(inputs[: cls.signals], in_dims[: cls.signals], strict=True)
+        ]
 
-    @staticmethod
-    def backward(ctx: Any, direction: Tensor) -> Gradients:
-        """Rarely needed (second derivatives with respect to edge weights), so edge by edge in plain torch."""
-        grad, x, lists = ShiftWeightGrad.kept(ctx)
-        nodes = torch.arange(x.size(-2), device=x.device)
-        rows = nodes.repeat_interleave(lists.rowptr.diff(), output_size=lists.col.numel())
-        weight = direction.unsqueeze(-1)
-        of_grad = torch.zeros_like(x).index_add(-2, rows, weight * x.index_select(-2, lists.col))
-        of_x = torch.zeros_like(x).index_add(-2, lists.col, weight * grad.index_select(-2, rows))
-        return of_grad, of_x
+    @classmethod
+    def _bundled(cls, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """From the inputs of the operator to those of the rules."""
+        if cls.bundle is None:
+            return inputs
+        kind, at = cls.bundle
+        return *inputs[:at], kind.of_flat(inputs[at]), *inputs[at + 1 :]
 
+    @classmethod
+    def _flat(cls, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """From the inputs of the rules to those of the operator."""
+        if cls.bundle is None:
+            return inputs
+        kind, at = cls.bundle
+        return *inputs[:at], kind.flat(inputs[at]), *inputs[at + 1 :]
 
-class Select(Operation, name="select"):
-    """The gradient of a selected value goes to the node that it comes from."""
+    @classmethod
+    def _set_up(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.backend = requested()
+        cls._rules.save(ctx, inputs, output)
 
-    schema = "(Tensor x, Tensor? source_index, Tensor[] lists, str op, bool closed) -> (Tensor, Tensor)"
-    signals, bundle = 2, (CSRLists, 2)
+    @classmethod
+    def _gradients(cls, ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        """The gradients of all inputs, from the backend of the forward pass.
 
-    @staticmethod
-    def run(x: Tensor, source_index: Tensor | None, lists: Lists, op: str, closed: bool) -> tuple[Tensor, Tensor]:
-        return implementation(x).select(x, source_index, lists, op, closed)
-
-    @staticmethod
-    def fake(x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-        return x.new_empty(x.shape), x.new_empty(x.shape, dtype=torch.int32)
-
-    @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.set_materialize_grads(False)  # else the indices would get a gradient of zeros as large as the signal
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(output[1])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, _: Any) -> Gradients:
-        (selected,) = ctx.saved_tensors
-        return (None if grad is None else ScatterSelected.apply(grad, selected),)
-
-
-class ScatterSelected(Operation, name="scatter_selected"):
-    """Its adjoint gathers."""
-
-    schema = "(Tensor grad, Tensor selected) -> Tensor"
-    signals = 2
-
-    @staticmethod
-    def run(grad: Tensor, selected: Tensor) -> Tensor:
-        return implementation(grad).scatter_selected(grad, selected)
-
-    @staticmethod
-    def fake(grad: Tensor, selected: Tensor) -> Tensor:
-        return grad.new_empty(grad.shape)
-
-    @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[1])
-
-    @staticmethod
-    def backward(ctx: Any, direction: Tensor) -> Gradients:
-        (selected,) = ctx.saved_tensors
-        return (gather_selected(direction, selected, 0.0),)
+        Autograd may run a backward pass in a thread of its own, which knows nothing of a ``with backend(...)``.
+        """
+        if requested() == ctx.backend:
+            found = cls._rules.backward(ctx, *grads)
+        else:
+            with backend(ctx.backend):
+                found = cls._rules.backward(ctx, *grads)
+        others = ctx.needs_input_grad[len(found) :]
+        return *found, *([None] * len(other) if isinstance(other, list) else None for other in others)
 
 
-class SumSqDiff(Operation, name="sum_sq_diff"):
-    """The gradient of a squared difference flows to both ends of the edge."""
+def _functions(
+    operation: type[Operation], name: str
+) -> tuple[type[torch.autograd.Function], type[torch.autograd.Function]]:
+    """The operation as functions of autograd: for eager code, and around the operator for `torch.func`."""
 
-    schema = "(Tensor x, Tensor[] lists) -> Tensor"
-    signals, bundle = 1, (EdgeLists, 1)
+    def run_and_save(ctx: Any, *inputs: Any) -> Any:
+        output = operation._rules.run(*inputs)
+        operation._set_up(ctx, inputs, output)
+        return output
 
-    @staticmethod
-    def run(x: Tensor, lists: EdgeLists) -> Tensor:
-        return implementation(x).sum_sq_diff(x, lists.incoming)
+    def run_operator(*inputs: Any) -> Any:
+        return operation.operator(*inputs)
 
-    @staticmethod
-    def fake(x: Tensor, _: Any) -> Tensor:
-        return x.new_empty(x.shape, dtype=accumulation_dtype(x.dtype))
-
-    @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        SumSqDiff.keep(ctx, inputs[1], inputs[0])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Gradients:
-        return (2 * SumSqDiffBackward.apply(grad, *SumSqDiff.kept(ctx)),)
-
-
-class SumSqDiffBackward(Operation, name="sum_sq_diff_backward"):
-    """Bilinear in both signals; its own gradients are inner products of differences, and itself again."""
-
-    schema = "(Tensor grad, Tensor x, Tensor[] lists) -> Tensor"
-    signals, bundle = 2, (EdgeLists, 2)
-
-    @staticmethod
-    def run(grad: Tensor, x: Tensor, lists: EdgeLists) -> Tensor:
-        return implementation(x).sum_sq_diff_backward(grad, x, *lists)
-
-    @staticmethod
-    def fake(grad: Tensor, x: Tensor, _: Any) -> Tensor:
-        return x.new_empty(x.shape)
-
-    @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        SumSqDiffBackward.keep(ctx, inputs[2], *inputs[:2])
-
-    @staticmethod
-    def backward(ctx: Any, direction: Tensor) -> Gradients:
-        grad, x, lists = SumSqDiffBackward.kept(ctx)
-        # <a, b> = (|a + b|^2 - |a - b|^2) / 4, the direction made as large as x so that both keep their digits
-        sizes = x.detach().abs().mean(), direction.detach().abs().mean()
-        scale = torch.where((sizes[0] > 0) & (sizes[1] > 0), sizes[0] / sizes[1], 1.0)
-        plus = SumSqDiff.apply(scale * direction + x, lists)
-        minus = SumSqDiff.apply(scale * direction - x, lists)
-        return (plus - minus) / (4 * scale), SumSqDiffBackward.apply(grad, direction, lists)
-
-
-class FusedNeighborPass(Operation, name="fused_neighbor_pass"):
-    """A selection (or a sum of squared differences) and a shift of one signal, so its gradient is the sum of both.
-
-    For a selection, one pass over the neighbours gives that sum, too.
-    """
-
-    schema = (
-        "(Tensor x, Tensor[] graph, str op, bool closed, bool shifting, int max_degree) -> (Tensor, Tensor, Tensor)"
-    )
-    signals, bundle = 1, (GraphTensors, 1)
-
-    @staticmethod
-    def run(
-        x: Tensor, graph: GraphTensors, op: str, closed: bool, shifting: bool, max_degree: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return implementation(x).fused_neighbor_pass(x, graph, op, closed, shifting, max_degree)
-
-    @staticmethod
-    def fake(x: Tensor, _: Any, op: str, closed: bool, shifting: bool, max_degree: int) -> tuple[Tensor, ...]:
-        shifted = x.new_empty(x.shape if shifting else 0)
-        if op == "kernel":
-            sums = x.new_empty(x.shape, dtype=accumulation_dtype(x.dtype))
-            return sums, x.new_empty(0, dtype=torch.uint8), shifted
-        return x.new_empty(x.shape), x.new_empty(x.shape, dtype=slot_dtype(max_degree)), shifted
-
-    @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        x, graph, ctx.op, ctx.closed, ctx.shifting, _ = inputs
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(output[1])
-        FusedNeighborPass.keep(ctx, graph, x if ctx.op == "kernel" else output[1])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, _: Any, grad_shifted: Tensor | None) -> Gradients:
-        kept, graph = FusedNeighborPass.kept(ctx)
-        grad_shifted = grad_shifted if ctx.shifting else None
-        if grad is not None and ctx.op != "kernel":
-            return (HopBackward.apply(grad, kept, grad_shifted, graph, ctx.closed),)
-        total = None if grad is None else 2 * SumSqDiffBackward.apply(grad, kept, graph.lists)
-        if grad_shifted is None:
-            return (total,)
-        back = Shift.apply(grad_shifted, graph.weight_t, graph.weight, graph.lists.transposed)
-        return (back if total is None else total + back,)
-
-
-class HopBackward(Operation, name="hop_backward"):
-    """Linear in both gradients: its adjoint takes the selected values and the shift of a direction."""
-
-    schema = "(Tensor grad, Tensor selected_slot, Tensor? grad_shifted, Tensor[] graph, bool closed) -> Tensor"
-    signals, bundle = 3, (GraphTensors, 3)
-
-    @staticmethod
-    def run(
-        grad: Tensor, selected_slot: Tensor, grad_shifted: Tensor | None, graph: GraphTensors, closed: bool
-    ) -> Tensor:
-        return implementation(grad).hop_backward(grad, selected_slot, grad_shifted, graph, closed)
-
-    @staticmethod
-    def fake(grad: Tensor, *_: Any) -> Tensor:
-        return grad.new_empty(grad.shape)
-
-    @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, selected_slot, grad_shifted, graph, ctx.closed = inputs
-        ctx.shifting = grad_shifted is not None
-        HopBackward.keep(ctx, graph, selected_slot)
-
-    @staticmethod
-    def backward(ctx: Any, direction: Tensor) -> Gradients:
-        selected_slot, graph = HopBackward.kept(ctx)
-        of_grad = gather_selected(direction, nodes_at(selected_slot, graph.incoming, ctx.closed), 0.0)
-        shifted = Shift.apply(direction, graph.weight, graph.weight_t, graph.lists) if ctx.shifting else None
-        return of_grad, None, shifted
+    # eager code has no setup_context of its own: torch would bind the inputs to the names of parameters at each call
+    backward: dict[str, Any] = {"backward": staticmethod(operation._gradients)}
+    eager = {"forward": staticmethod(run_and_save), **backward}
+    transformed = {
+        "forward": staticmethod(run_operator),
+        "setup_context": staticmethod(operation._set_up),
+        "generate_vmap_rule": True,
+        **backward,
+    }
+    bases = (torch.autograd.Function,)
+    return type(name, bases, eager), type(f"{name}_transformed", bases, transformed)

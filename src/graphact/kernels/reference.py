@@ -14,6 +14,9 @@ from graphact._checks import HALF_PRECISION
 from graphact.graph.neighborhoods import degree_groups
 from graphact.kernels.graph_tensors import GraphTensors, Lists
 
+ACCUMULATION = dict.fromkeys(HALF_PRECISION, torch.float32)
+SLOT_DTYPES = tuple((torch.iinfo(dtype).max, dtype) for dtype in (torch.uint8, torch.int16, torch.int32))
+
 
 def groups(lists: Lists) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the nodes ``(n,)`` and the edge positions ``(n, d)`` of each group of nodes with equal degree d."""
@@ -33,7 +36,7 @@ def gather_nodes(x: Tensor, index: Tensor) -> Tensor:
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """Sums of half-precision numbers are taken in float32."""
-    return torch.float32 if dtype in HALF_PRECISION else dtype
+    return ACCUMULATION.get(dtype, dtype)
 
 
 def shift(x: Tensor, weight: Tensor, lists: Lists) -> Tensor:
@@ -171,7 +174,7 @@ def hop_backward(
 
 def slot_dtype(max_degree: int) -> torch.dtype:
     """The smallest integer type that holds 0..max_degree."""
-    return next(dtype for dtype in (torch.uint8, torch.int16, torch.int32) if max_degree <= torch.iinfo(dtype).max)
+    return next(dtype for most, dtype in SLOT_DTYPES if max_degree <= most)
 
 
 def slots_of(selected: Tensor, lists: Lists) -> Tensor:

@@ -5,17 +5,16 @@ of threads nor on how the work is cut.
 """
 
 import torch
-from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
-from graphact.kernels.numba.fused import fused_neighbor_pass, hop_backward
 from graphact.kernels.numba.kernel import sum_sq_diff, sum_sq_diff_backward
 from graphact.kernels.numba.mix import mix, mix_backward
 from graphact.kernels.numba.select import scatter_selected, select
-from graphact.kernels.numba.shift import shift, shift_weight_grad
+from graphact.kernels.numba.shift import fused_neighbor_pass, hop_backward, shift, shift_weight_grad
 from graphact.kernels.reference import gather_rows
 
 __all__ = [
+    "DTYPES",
     "fused_neighbor_pass",
     "gather_rows",
     "hop_backward",
@@ -27,12 +26,6 @@ __all__ = [
     "shift_weight_grad",
     "sum_sq_diff",
     "sum_sq_diff_backward",
-    "supports",
 ]
 
-DTYPES = (torch.float32, torch.float64, *HALF_PRECISION)
-
-
-def supports(x: Tensor) -> bool:
-    """Floating point numbers on the CPU. Half precision is computed in float32."""
-    return x.device.type == "cpu" and x.dtype in DTYPES
+DTYPES = (torch.float32, torch.float64, *HALF_PRECISION)  # half precision is computed in float32

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from graphact.kernels.graph_tensors import Lists
-from graphact.kernels.reference import accumulation_dtype
+from graphact.kernels.reference import ACCUMULATION
 
 # what compiled code takes; the types it really has are those of the first call
 Array = Any
@@ -139,7 +139,7 @@ class Layout:
 
     def __init__(self, x: Tensor, join: bool = True) -> None:
         self.shape = x.shape
-        self.source_dtype, self.dtype = x.dtype, accumulation_dtype(x.dtype)
+        self.source_dtype, self.dtype = x.dtype, ACCUMULATION.get(x.dtype, x.dtype)
         self.nodes, features = x.shape[-2:]
         batch = math.prod(x.shape[:-2])
         self.joined = join and batch > 1 and features < SHORT_ROW

@@ -22,11 +22,13 @@ def select(x: Tensor, source_index: Tensor | None, lists: Lists, op: str, closed
         values = _candidates(layout, values, index, LOSES_EVERY_COMPARISON[op])
     out, selected = layout.empty(), layout.empty(torch.int32)
     results = flat(out), flat(selected)
-    if op != "median" and index is not None:
+    if op == "median":
+        run_median(layout, lists, *layout.nothing, closed, True, values, index, *results, layout.nothing[1])
+    elif index is None:
+        run_extreme(layout, lists, *layout.nothing, op, closed, True, values, *results, layout.nothing[1])
+    else:
         sign = values.dtype.type(1 if op == "max" else -1)
         layout.run(extreme_indexed_kernel, lists, sign, closed, values, index, *results)
-    else:
-        run_select(layout, lists, *layout.nothing, op, closed, True, values, index, *results, layout.nothing[1])
     return layout.leave(out), layout.leave(selected, torch.int32)
 
 
@@ -45,16 +47,13 @@ def scatter_selected(grad: Tensor, selected: Tensor) -> Tensor:
     return layout.leave(out)
 
 
-def run_select(
+def run_extreme(
     layout: Layout, lists: Lists, shifting: bool, weights: Array, op: str, closed: bool, by_node: bool, values: Array,
-    source_index: Array | None, *results: Array
+    *results: Array
 ) -> None:  # fmt: skip
-    """Values of ``op``, those selected (by node, or else by slot in the lists) and the shift if it is wanted."""
-    if op == "median":
-        run_median(layout, lists, shifting, weights, closed, by_node, values, source_index, *results)
-    else:
-        flip = None if op == "max" else values.dtype.type(-1)
-        layout.run(extreme_kernel, lists, shifting, weights, flip, closed, by_node, values, *results)
+    """Maxima or minima, those selected (by node, or else by slot in the lists) and the shift if it is wanted."""
+    flip = None if op == "max" else values.dtype.type(-1)
+    layout.run(extreme_kernel, lists, shifting, weights, flip, closed, by_node, values, *results)
 
 
 def _candidates(layout: Layout, values: Array, index: Array, empty: float) -> Array:

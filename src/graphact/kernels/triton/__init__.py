@@ -6,12 +6,11 @@ what is found piece by piece: far fewer numbers than those lists have.
 """
 
 import torch
-import triton
 from torch import Tensor
 
 from graphact.kernels.graph_tensors import GraphTensors
 from graphact.kernels.reference import accumulation_dtype, slot_dtype
-from graphact.kernels.triton.fused import fused_kernel, hop_backward, launch_fused
+from graphact.kernels.triton.fused import hop_backward, launch_fused
 from graphact.kernels.triton.kernel import sum_sq_diff, sum_sq_diff_backward
 from graphact.kernels.triton.launch import on_its_device
 from graphact.kernels.triton.median import launch_median
@@ -20,6 +19,7 @@ from graphact.kernels.triton.select import gather_rows, scatter_selected, select
 from graphact.kernels.triton.shift import shift, shift_weight_grad
 
 __all__ = [
+    "DTYPES",
     "fused_neighbor_pass",
     "gather_rows",
     "hop_backward",
@@ -31,16 +31,9 @@ __all__ = [
     "shift_weight_grad",
     "sum_sq_diff",
     "sum_sq_diff_backward",
-    "supports",
 ]
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-INTERPRETED = not isinstance(fused_kernel, triton.runtime.JITFunction)
-
-
-def supports(x: Tensor) -> bool:
-    """Floating-point signals on a CUDA device; with Triton's interpreter, on the CPU, too."""
-    return x.dtype in DTYPES and (x.is_cuda or INTERPRETED)
 
 
 @on_its_device
