@@ -18,12 +18,13 @@ from graphact.registry import home_of
 Array = Any
 """A torch tensor or a NumPy array."""
 
+NUMPY_TYPES = (np.ndarray, np.generic, float)
 GIVEN = ("own", "neighbors", "xp")  # what every operation may ask for by name, beside its parameters
 
 
 def namespace_of(array: Array) -> Any:
     """The module, torch or numpy, whose functions take this array."""
-    if isinstance(array, np.ndarray | np.generic | float):
+    if isinstance(array, NUMPY_TYPES):
         return np
     import torch
 
@@ -74,12 +75,12 @@ class Operation:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Operation":
         if OPERATIONS.get(self.name) is self:
             return self  # interpreters find an operation by identity, so copies of a module share it
-        return Operation(self.name, copy.deepcopy(self.function, memo), self.parameters, self.empty)
+        return Operation(self.name, copy.deepcopy(self.function, memo), self.parameters, self.empty, self.gradient)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if OPERATIONS.get(self.name) is self:
             return find_operation, (self.name,)
-        return Operation, (self.name, self.function, dict(self.parameters), self.empty)
+        return Operation, (self.name, self.function, dict(self.parameters), self.empty, self.gradient)
 
     def __call__(self, own: Array, neighbors: Array, values: Mapping[str, Array | float] | None = None) -> Array:
         """Evaluate the function.

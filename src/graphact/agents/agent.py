@@ -181,11 +181,8 @@ def serve(
 
     Args:
         folder: where ``addresses.json`` is and ``log.jsonl`` comes.
-        deployment: what was loaded from it.
-        signals: where the node's signals come from.
-        schedule: when runs begin.
+        deployment: what was loaded from it; this and ``signals``, ``schedule`` and ``timing`` as in :class:`Agent`.
         transport: ``zenoh`` or ``udp``.
-        timing: how long it waits for neighbours.
         tls: encrypt the links.
         durable: write the log through to the disk.
         runs: end after this many runs.

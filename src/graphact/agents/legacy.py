@@ -29,12 +29,7 @@ MODULES = {
 
 
 def describe_layers(module: str, config: Mapping[str, Any], tensors: Collection[str]) -> list[Entry]:
-    """The layers as files of today describe them (:func:`graphact.layers.to_json`).
-
-    Args:
-        module: the class of the model.
-        config: the arguments of its constructor.
-        tensors: the names of its tensors.
+    """The layers as files of today describe them (:func:`graphact.layers.to_json`), from the names of the tensors.
 
     Raises:
         KeyError, ValueError: version 0.1 had no such model.

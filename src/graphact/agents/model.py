@@ -43,31 +43,25 @@ class Model:
     module: str
     config: Mapping[str, Any]
     parameters: Mapping[str, Array] = field(repr=False)
-    description: Sequence[Mapping[str, Any]] | None = field(default=None, repr=False)
+    description: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
     frozen: Sequence[str] = ()
     layers: tuple[Layer, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.description is None:
+        if not self.description:
             described = describe_layers(self.module, self.config, self.parameters)
             object.__setattr__(self, "description", described)
-        object.__setattr__(self, "layers", from_json(self.entries, self.parameters))
+        object.__setattr__(self, "layers", from_json(self.description, self.parameters))
         if sorted(self.names) != sorted(self.parameters) or not {*self.frozen} <= {*self.names}:
             raise ValueError(f"parameters must be those of the layers, {self.names}, got {tuple(self.parameters)}")
         for part, layer in zip(self.parts, self.layers, strict=True):
             check_layer(layer, part)
         self.out_features(self.in_features or 1)
 
-    @property
-    def entries(self) -> Sequence[Mapping[str, Any]]:
-        """The description of each layer."""
-        assert self.description is not None
-        return self.description
-
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the parameters, layer by layer: an order that does not depend on where the model came from."""
-        described = zip(self.layers, self.entries, strict=True)
+        described = zip(self.layers, self.description, strict=True)
         return tuple(entry["arrays"][name] for layer, entry in described for name in layer.arrays())
 
     @property
@@ -78,7 +72,7 @@ class Model:
     @property
     def parts(self) -> list[str]:
         """What errors call each layer: the module that holds its parameters, or its number."""
-        firsts = [next(iter(entry["arrays"].values()), None) for entry in self.entries]
+        firsts = [next(iter(entry["arrays"].values()), None) for entry in self.description]
         return [f"layer {i}" if name is None else name.rpartition(".")[0] for i, name in enumerate(firsts)]
 
     @property
@@ -176,7 +170,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     """Write a model so that :func:`load_model` and :func:`graphact.load` can read it."""
     tensors = {name: np.asarray(value, order="C") for name, value in model.parameters.items()}
     header = {"module": model.module, "config": dict(model.config)}
-    save_tensors(Path(path), tensors, {**header, "layers": list(model.entries), "frozen": list(model.frozen)})
+    save_tensors(Path(path), tensors, {**header, "layers": list(model.description), "frozen": list(model.frozen)})
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
@@ -192,7 +186,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     if len({value.dtype for value in tensors.values()}) > 1 or any(v.dtype not in DTYPES for v in tensors.values()):
         raise ValueError(f"{path}: agents compute in float32 or float64; graphact agents split converts a model")
     try:
-        return Model(header["module"], header["config"], tensors, header.get("layers"), header.get("frozen", ()))
+        return Model(header["module"], header["config"], tensors, header.get("layers", ()), header.get("frozen", ()))
     except UnsupportedModelError as error:
         raise UnsupportedModelError(f"{path}: {error.part}" if error.part else str(path), error.reason) from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:

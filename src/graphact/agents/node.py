@@ -288,7 +288,7 @@ class Node:
     def _believe(self, sender: int, run: int) -> None:
         """Take note of the run that a neighbour is in, if it can be true."""
         if run - max(self.run, self._expected) > self.limits.run_jump:
-            self.refusals[sender] = f"its run {run} is more than {self.limits.run_jump} ahead of this node"
+            self.refusals[sender] = f"its run is more than {self.limits.run_jump} ahead of this node"
             raise RejectedError("ahead")
         self.latest_heard = max(self.latest_heard, run)
 

@@ -260,10 +260,7 @@ def simulate_inference(
     Args:
         deployments: what each node holds; see :func:`graphact.agents.deploy`.
         signals: ``(runs, ..., N, F)``: one inference for each entry of the first dimension.
-        faults: what goes wrong; nothing when left out.
-        timing: how long nodes wait.
-        limits: how much nodes keep.
-        seed: decides everything random.
+        faults: what goes wrong, nothing when left out; this and the others as in :class:`Simulation`.
 
     Example:
         >>> import graphact, torch

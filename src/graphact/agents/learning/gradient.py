@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from graphact._checks import check_choice
-from graphact.agents.learning.vjp import Gradients, Place, Vjp, check_differentiable, run_layer
+from graphact.agents.learning.vjp import VJPS, Gradients, Place, Vjp, check_differentiable
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
 from graphact.agents.program import Program
@@ -97,14 +97,13 @@ def gradient(
     x = np.ascontiguousarray(signal, model.dtype)
     vjps: list[Vjp] = []
     for number, layer in enumerate(model.layers):
-        vjp = yield from run_layer(layer, x, place, powers if number == 0 else None)
-        vjps.append(vjp)
-        x = vjp.output
+        vjps.append((yield from VJPS[layer.kind](layer, x, place, powers if number == 0 else None)))
+        x = vjps[-1].output
     loss, grad = evaluate(objective, x, target)
     gradients: Gradients = {}
     for number in reversed(range(len(vjps))):
         grad, own = yield from vjps[number].backward(grad, number > 0)
-        names = model.entries[number]["arrays"]
+        names = model.description[number]["arrays"]
         gradients |= {names[name]: value for name, value in own.items() if names[name] not in model.frozen}
     return loss, gradients
 

@@ -45,14 +45,6 @@ class Vjp:
     backward: Callable[[Array, bool], Program[tuple[Array, Gradients]]]
 
 
-def run_layer(layer: Layer, x: Array, place: Place, powers: Array | None = None) -> Program[Vjp]:
-    """Run a layer on the node's value ``(..., F)`` and keep what its adjoint needs.
-
-    ``powers`` are, for a filter, ``x, Sx, ..., S^K x`` at this node where they are known: no exchange then.
-    """
-    return (yield from VJPS[layer.kind](layer, x, place, powers))
-
-
 def shift_powers(x: Array, order: int, row: Row) -> Program[Array]:
     """``x, Sx, ..., S^K x`` at this node, ``(K + 1, ..., F)``: K exchanges."""
     powers = [x]
@@ -186,6 +178,8 @@ VJPS: dict[str, Callable[[Any, Array, Place, Array | None], Program[Vjp]]] = {
     Pointwise.kind: pointwise_vjp,
     HopMixture.kind: hop_mixture_vjp,
 }
+"""Programs that run a layer on the node's value ``(..., F)`` and keep what its adjoint needs, by kind of the layer. The
+last argument is, for a filter, ``x, Sx, ..., S^K x`` at this node where they are known: no exchange then."""
 
 
 # Operations
