@@ -5,13 +5,15 @@ way: the backward pass of the end begins the transposed exchange, so that it ove
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from graphact.scaleout.partition import Array
 
 
 @dataclass
@@ -29,51 +31,50 @@ class Traffic:
 
 @dataclass(frozen=True)
 class HaloPlan:
-    """Who sends the values of which nodes to whom.
+    """Who sends the values of which nodes to whom."""
 
-    Attributes:
-        send: positions of the nodes held here that others need, receiver after receiver.
-        send_counts: how many of them go to each process.
-        halo_counts: how many values come from each process.
-        group: the processes; None is all of them.
-        traffic: counts what is exchanged.
-    """
-
-    send: Tensor
-    send_counts: tuple[int, ...]
-    halo_counts: tuple[int, ...]
-    group: dist.ProcessGroup | None
+    send: Tensor  # positions of the nodes held here that others need, receiver after receiver
+    send_counts: tuple[int, ...]  # how many of them go to each process
+    halo_counts: tuple[int, ...]  # how many values come from each process
+    group: dist.ProcessGroup | None  # None is all processes
     traffic: Traffic = field(default_factory=Traffic)
 
     @property
-    def num_halo(self) -> int:
-        """How many values arrive."""
-        return sum(self.halo_counts)
+    def has_others(self) -> bool:
+        return len(self.send_counts) > 1
 
     def begin(self, x: Tensor) -> Callable[[], Tensor]:
         """Send what others need of the signal ``(..., n, F)``, without waiting.
 
         Returns a function that waits for the values of the halo, ``(..., h, F)``, owner after owner.
         """
-        ticket = _Ticket(self.send_counts, self.halo_counts, self.group, self.traffic)
+        there = _Ticket(self, self.send_counts, self.halo_counts)
+        back = _Ticket(self, self.halo_counts, self.send_counts)
         outgoing = x.index_select(-2, self.send).movedim(-2, 0).contiguous()
         # a number without meaning that ties the end of the exchange to its beginning, for autograd
-        token = _Begin.apply(outgoing, ticket)
-        return lambda: _End.apply(token, ticket).movedim(0, -2)
+        token = _Begin.apply(outgoing, there, back)
+        return lambda: _End.apply(token, there, back).movedim(0, -2)
+
+    def exchange_rows(self, rows: Array, send_counts: Sequence[int]) -> tuple[Array, list[int]]:
+        """Send rows of integers to each process; return what came and how many rows each process sent."""
+        if not self.has_others:
+            return rows, list(send_counts)
+        outgoing = torch.from_numpy(rows).to(self.send.device)
+        counts = torch.tensor(send_counts, device=outgoing.device)
+        coming = torch.empty_like(counts)
+        dist.all_to_all_single(coming, counts, group=self.group)
+        receive_counts: list[int] = coming.tolist()
+        received = outgoing.new_empty(sum(receive_counts), *outgoing.shape[1:])
+        dist.all_to_all_single(received, outgoing.contiguous(), receive_counts, list(send_counts), group=self.group)
+        return received.cpu().numpy(), receive_counts
 
 
-@dataclass(eq=False)
 class _Ticket:
     """One use of the network, there or back."""
 
-    send_counts: tuple[int, ...]
-    receive_counts: tuple[int, ...]
-    group: dist.ProcessGroup | None
-    traffic: Traffic
-    work: Any = None
-    outgoing: Tensor | None = None
-    incoming: Tensor | None = None
-    transposed: "_Ticket | None" = None
+    def __init__(self, plan: HaloPlan, send_counts: Sequence[int], receive_counts: Sequence[int]) -> None:
+        self.plan, self.send_counts, self.receive_counts = plan, send_counts, receive_counts
+        self.pending: Any = None
 
     def start(self, outgoing: Tensor) -> None:
         """Send rows of ``(s, ..., F)``."""
@@ -82,62 +83,40 @@ class _Ticket:
         row = math.prod(outgoing.shape[1:]) * outgoing.element_size()
         # bytes, because not every transport knows every precision
         sent, received = outgoing.view(-1).view(torch.uint8), incoming.view(-1).view(torch.uint8)
-        self.work = dist.all_to_all_single(
-            received,
-            sent,
-            [count * row for count in self.receive_counts],
-            [count * row for count in self.send_counts],
-            group=self.group,
-            async_op=True,
-        )
-        self.outgoing, self.incoming = outgoing, incoming  # alive until the values have arrived
-        self.traffic.exchanges += 1
-        self.traffic.sent += sent.numel()
-        self.traffic.received += received.numel()
+        receive_bytes, send_bytes = ([n * row for n in counts] for counts in (self.receive_counts, self.send_counts))
+        work = dist.all_to_all_single(received, sent, receive_bytes, send_bytes, group=self.plan.group, async_op=True)
+        self.pending = work, incoming, outgoing  # alive until the values have arrived
+        traffic = self.plan.traffic
+        traffic.exchanges += 1
+        traffic.sent += sent.numel()
+        traffic.received += received.numel()
 
     def finish(self) -> Tensor:
-        """Wait for the values."""
-        self.work.wait()
-        arrived, self.work, self.outgoing, self.incoming = self.incoming, None, None, None
-        assert arrived is not None
-        return arrived
-
-    def transpose(self) -> "_Ticket":
-        """The exchange in the opposite direction, which carries the gradient; ended where this one was begun."""
-        self.transposed = _Ticket(self.receive_counts, self.send_counts, self.group, self.traffic)
-        return self.transposed
+        (work, incoming, _), self.pending = self.pending, None
+        work.wait()
+        return incoming
 
 
 class _Begin(torch.autograd.Function):
+    """Start the exchange ``there``; the gradient ends the one ``back``, which the gradient of :class:`_End` began."""
+
     @staticmethod
-    def forward(ctx: Any, outgoing: Tensor, ticket: _Ticket) -> Tensor:
-        ctx.ticket = ticket
-        ticket.start(outgoing)
+    def forward(ctx: Any, outgoing: Tensor, there: _Ticket, back: _Ticket) -> Tensor:
+        ctx.there, ctx.back = there, back
+        there.start(outgoing)
         return outgoing.new_zeros(())
 
     @staticmethod
-    def backward(ctx: Any, token: Tensor) -> tuple[Tensor, None]:
-        assert ctx.ticket.transposed is not None
-        return _End.apply(token, ctx.ticket.transposed), None
+    def backward(ctx: Any, token: Tensor) -> tuple[Tensor, None, None]:
+        return _End.apply(token, ctx.back, ctx.there), None, None
 
 
 class _End(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, _: Tensor, ticket: _Ticket) -> Tensor:
-        ctx.ticket = ticket
-        return ticket.finish()
+    def forward(ctx: Any, _: Tensor, there: _Ticket, back: _Ticket) -> Tensor:
+        ctx.there, ctx.back = there, back
+        return there.finish()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _Begin.apply(grad, ctx.ticket.transpose()), None
-
-
-def exchange_rows(rows: Tensor, send_counts: list[int], group: dist.ProcessGroup | None) -> tuple[Tensor, list[int]]:
-    """Send rows of integers to each process; return what came and how many rows each process sent."""
-    counts = torch.tensor(send_counts, device=rows.device)
-    coming = torch.empty_like(counts)
-    dist.all_to_all_single(coming, counts, group=group)
-    receive_counts: list[int] = coming.tolist()
-    received = rows.new_empty(sum(receive_counts), *rows.shape[1:])
-    dist.all_to_all_single(received, rows.contiguous(), receive_counts, send_counts, group=group)
-    return received, receive_counts
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return _Begin.apply(grad, ctx.back, ctx.there), None, None

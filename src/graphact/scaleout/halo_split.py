@@ -1,39 +1,24 @@
-"""The rows of one process, split into those whose neighbours it holds itself and those that need the halo."""
+"""The rows of one process, split into those whose neighbours it holds itself and those that need the halo.
+
+The neighbours several hops away are found by processes of which none holds the whole graph.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import scipy.sparse
 import torch
 from torch import Tensor
 
 from graphact.graph import Graph
 from graphact.graph.build import build_structure
+from graphact.graph.patterns import MOST_WALKS
 from graphact.graph.protocol import Pass
 from graphact.scaleout.exchange import HaloPlan
-from graphact.scaleout.partition import Array, LocalRows
-
-
-class LocalIndex(NamedTuple):
-    """Where the values of the known nodes are, in the order of the whole graph, which decides ties.
-
-    Attributes:
-        held: ``(m,)``, whether the node is held here.
-        halo_position: ``(m,)``, where its value arrives, if it is held elsewhere.
-    """
-
-    held: Array
-    halo_position: Array
-
-    @classmethod
-    def from_owner(cls, owner: Array, rank: int) -> "LocalIndex":
-        """From the owners of the nodes: values arrive owner after owner, ascending."""
-        held = owner == rank
-        position = np.zeros(len(owner), np.int64)
-        elsewhere = np.flatnonzero(~held)
-        position[elsewhere[np.argsort(owner[elsewhere], kind="stable")]] = np.arange(len(elsewhere))
-        return cls(held, position)
+from graphact.scaleout.partition import Array, LocalRows, Part
+from graphact.scaleout.processes import all_gather
 
 
 @dataclass(frozen=True)
@@ -42,30 +27,20 @@ class HaloSplit:
 
     The interior graphs have the n nodes held here and the rows that refer to them alone. The boundary graphs have the
     nodes that the other rows refer to, in the order of the whole graph; ``needed`` and ``order`` collect their values.
-
-    Attributes:
-        plan: the exchange between the processes, None for a single one.
-        num_nodes: n.
-        interior: one graph for each set of rows; empty if all rows need the halo.
-        boundary: the same for the rows that need the halo; empty if none does.
-        needed: the nodes held here that boundary rows refer to.
-        order: where the values of the boundary graphs lie in the needed values followed by the halo.
-        rows: the boundary rows in the boundary graphs.
-        nodes: the same among the nodes held here.
     """
 
-    plan: HaloPlan | None
+    plan: HaloPlan
     num_nodes: int
-    interior: tuple[Graph, ...]
-    boundary: tuple[Graph, ...]
-    needed: Tensor
-    order: Tensor
-    rows: Tensor
-    nodes: Tensor
+    interior: tuple[Graph, ...]  # one for each set of rows; empty if all rows need the halo
+    boundary: tuple[Graph, ...]  # the same for the rows that need the halo; empty if none does
+    needed: Tensor  # the nodes held here that boundary rows refer to
+    order: Tensor  # where the values of the boundary graphs lie in the needed values followed by the halo
+    rows: Tensor  # the boundary rows in the boundary graphs
+    nodes: Tensor  # the same among the nodes held here
 
     def run(self, x: Tensor, pass_: Pass) -> tuple[Tensor, ...]:
         """Evaluate ``pass_(x, *graphs)`` at the nodes held here."""
-        receive_halo = None if self.plan is None else self.plan.begin(x)
+        receive_halo = self.plan.begin(x) if self.plan.has_others else None
         inner = self._run_interior(x, pass_) if self.interior else ()
         if receive_halo is None:
             return inner
@@ -73,9 +48,9 @@ class HaloSplit:
         if not self.boundary:
             return tuple(_Tied.apply(value, halo) for value in inner)
         near = torch.cat([x.index_select(-2, self.needed), halo], dim=-2).index_select(-2, self.order)
-        outer = [value.index_select(-2, self.rows) for value in pass_(near, *self.boundary)]
+        outer = tuple(value.index_select(-2, self.rows) for value in pass_(near, *self.boundary))
         if not inner:
-            return tuple(outer)
+            return outer
         return tuple(value.index_copy(-2, self.nodes, other) for value, other in zip(inner, outer, strict=True))
 
     def _run_interior(self, x: Tensor, pass_: Pass) -> tuple[Tensor, ...]:
@@ -86,28 +61,43 @@ class HaloSplit:
         return tuple(value.narrow(-2, 0, 0) for value in pass_(padded, *self.interior))
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "HaloSplit":
-        """The same graphs elsewhere, or in another precision."""
-        plan = self.plan and replace(self.plan, send=self.plan.send.to(device))
-        interior = tuple(graph.to(device, dtype) for graph in self.interior)
-        boundary = tuple(graph.to(device, dtype) for graph in self.boundary)
+        plan = replace(self.plan, send=self.plan.send.to(device))
+        interior, boundary = (tuple(g.to(device, dtype) for g in graphs) for graphs in (self.interior, self.boundary))
         indices = (index.to(device) for index in (self.needed, self.order, self.rows, self.nodes))
         return HaloSplit(plan, self.num_nodes, interior, boundary, *indices)
 
 
-def split_halo(index: LocalIndex, sets: Sequence[LocalRows], plan: HaloPlan | None) -> HaloSplit:
-    """Split the rows of one process; several sets of rows (the neighbours of 1, 2, .. hops) share one split."""
-    place_held = np.flatnonzero(index.held)
-    num_nodes, elsewhere = len(place_held), ~index.held
-    needs_halo = np.zeros(num_nodes, bool)
-    used = np.zeros(len(index.held), bool)
+class _Tied(torch.autograd.Function):
+    """A value as it is; its gradient also calls for that of a companion, so that no process misses an exchange."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, companion: Tensor) -> Tensor:
+        ctx.save_for_backward(companion)
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        return grad, torch.zeros_like(ctx.saved_tensors[0])
+
+
+def split_halo(owner: Array, rank: int, sets: Sequence[LocalRows], plan: HaloPlan) -> HaloSplit:
+    """Split the rows of one process; several sets of rows (the neighbours of 1, 2, .. hops) share one split.
+
+    ``owner`` is that of the nodes that the columns refer to, in the order of the whole graph, which decides ties.
+    """
+    held = owner == rank
+    place_held = np.flatnonzero(held)
+    num_nodes = len(place_held)
+    needs_halo, used = np.zeros(num_nodes, bool), np.zeros(len(owner), bool)
     for rows in sets:
-        needs_halo |= _rows_with(rows.rowptr, elsewhere[rows.col])
+        needs_halo[np.repeat(np.arange(num_nodes), np.diff(rows.rowptr))[~held[rows.col]]] = True
     used[place_held[needs_halo]] = True
     for rows in sets:
         used[rows.col[np.repeat(needs_halo, np.diff(rows.rowptr))]] = True
-    number_held, number_used = np.cumsum(index.held) - 1, np.cumsum(used) - 1
-    needed = number_held[used & index.held]
-    order = np.where(index.held, np.cumsum(used & index.held) - 1, len(needed) + index.halo_position)[used]
+    number_held, number_used = np.cumsum(held) - 1, np.cumsum(used) - 1
+    needed = number_held[used & held]
+    in_halo = len(needed) - num_nodes + _arrival(owner, rank)
+    order = np.where(held, np.cumsum(used & held) - 1, in_halo)[used]
     interior: list[Graph] = []
     boundary: list[Graph] = []
     nodes = np.flatnonzero(needs_halo)
@@ -121,10 +111,11 @@ def split_halo(index: LocalIndex, sets: Sequence[LocalRows], plan: HaloPlan | No
     return HaloSplit(plan, num_nodes, tuple(interior), tuple(boundary), *indices)
 
 
-def _rows_with(rowptr: Array, marked: Array) -> Array:
-    """Whether each row has a marked entry."""
-    before = np.concatenate([[0], np.cumsum(marked, dtype=np.int64)])
-    return before[rowptr[1:]] > before[rowptr[:-1]]
+def _arrival(owner: Array, rank: int) -> Array:
+    """The position of each node in the nodes held here followed by the halo, which arrives owner after owner."""
+    position = np.empty(len(owner), np.int64)
+    position[np.argsort(np.where(owner == rank, -1, owner), kind="stable")] = np.arange(len(owner))
+    return position
 
 
 def _subgraph(rows: LocalRows, chosen: Array, row_number: Array, number: Array, num_nodes: int) -> Graph:
@@ -142,14 +133,74 @@ def _subgraph(rows: LocalRows, chosen: Array, row_number: Array, number: Array, 
     return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, directed)
 
 
-class _Tied(torch.autograd.Function):
-    """A value as it is; its gradient also calls for that of a companion, so that no process misses an exchange."""
+def split_k_hop(part: Part, plan: HaloPlan, hops: int, closed: bool) -> HaloSplit:
+    """A split whose k-th graphs hold the neighbours that walks of k edges lead to, k = 1..hops.
 
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, companion: Tensor) -> Tensor:
-        ctx.save_for_backward(companion)
-        return value.view_as(value)
+    The lists grow hop by hop: those of hop k + 1 are the lists of hop k of all neighbours, of which the neighbours held
+    elsewhere send theirs. One exchange of values then serves all hops.
+    """
+    one_hop = _pattern(part, closed)
+    nodes, owner = part.known.astype(np.int64), part.owner.astype(np.int64)
+    lists = [(one_hop, nodes)]  # the lists of each hop, and the nodes that their columns stand for
+    for hop in range(2, hops + 1):
+        beyond, nodes, owner = _lists_of_known(part, plan, lists[-1][0], nodes, owner)
+        _check_walks(one_hop, beyond, hop, plan)
+        lists.append(((one_hop @ beyond).astype(bool), nodes))
+    sets = []
+    for rows, columns in lists:
+        rows = rows.sorted_indices()
+        col = np.searchsorted(nodes, columns)[rows.indices]
+        sets.append(LocalRows(rows.indptr, col, np.ones(rows.nnz, part.rows.weight.dtype), None))
+    return split_halo(owner, part.rank, sets, _plan(part, plan, nodes, owner))
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        return grad, torch.zeros_like(ctx.saved_tensors[0])
+
+def _pattern(part: Part, closed: bool) -> scipy.sparse.csr_array:
+    """The pattern of the rows held here, over the known nodes."""
+    nodes, known = len(part.rows.rowptr) - 1, len(part.known)
+    ones = np.ones(len(part.rows.col), bool)
+    rows = scipy.sparse.csr_array((ones, part.rows.col, part.rows.rowptr), shape=(nodes, known))
+    if closed:
+        held = np.flatnonzero(part.owner == part.rank)
+        itself = scipy.sparse.csr_array((np.ones(nodes, bool), held, np.arange(nodes + 1)), shape=(nodes, known))
+        rows = (rows + itself).tocsr()
+    return rows
+
+
+def _lists_of_known(
+    part: Part, plan: HaloPlan, rows: scipy.sparse.csr_array, nodes: Array, owner: Array
+) -> tuple[scipy.sparse.csr_array, Array, Array]:
+    """The lists of all known nodes (owners send those of the halo), the nodes that occur in them, and their owners."""
+    pairs = np.stack([nodes, owner], axis=1)
+    sent = rows[plan.send.cpu().numpy()]
+    entry_counts = np.diff(sent.indptr[np.cumsum([0, *plan.send_counts])]).tolist()
+    halo_lengths, _ = plan.exchange_rows(np.diff(sent.indptr).astype(np.int64), plan.send_counts)
+    halo_pairs, _ = plan.exchange_rows(pairs[sent.indices], entry_counts)
+    everything = np.concatenate([pairs, halo_pairs])
+    all_nodes, first = np.unique(everything[:, 0], return_index=True)
+    rowptr = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(rows.indptr), halo_lengths]))])
+    columns = np.searchsorted(all_nodes, np.concatenate([nodes[rows.indices], halo_pairs[:, 0]]))
+    shape = (len(rowptr) - 1, len(all_nodes))
+    stacked = scipy.sparse.csr_array((np.ones(len(columns), bool), columns, rowptr), shape=shape)
+    return stacked[_arrival(part.owner, part.rank)], all_nodes, everything[first, 1]
+
+
+def _check_walks(one_hop: scipy.sparse.csr_array, beyond: scipy.sparse.csr_array, hop: int, plan: HaloPlan) -> None:
+    """Raise if the lists would not fit into memory, on all processes if on any."""
+    at_most = int(np.diff(beyond.indptr).astype(np.int64)[one_hop.indices].sum())
+    if plan.has_others:
+        at_most = max(all_gather(at_most, plan.group))
+    if at_most > MOST_WALKS:
+        raise ValueError(
+            f"hops={hop} would follow {at_most:,} walks from the nodes of one process, more than {MOST_WALKS:,}: use "
+            "fewer hops, or a graph-adaptive activation, which needs one-hop neighbours only"
+        )
+
+
+def _plan(part: Part, plan: HaloPlan, nodes: Array, owner: Array) -> HaloPlan:
+    """Ask the owners for the values of all these nodes (ascending), and learn which values others ask for."""
+    wanted = np.argsort(owner, kind="stable")
+    wanted = wanted[owner[wanted] != part.rank]
+    halo_counts = np.bincount(owner[wanted], minlength=part.parts).tolist()
+    asked, send_counts = plan.exchange_rows(nodes[wanted], halo_counts)
+    send = torch.from_numpy(np.searchsorted(part.nodes, asked)).to(plan.send.device)
+    return replace(plan, send=send, send_counts=tuple(send_counts), halo_counts=tuple(halo_counts))

@@ -5,16 +5,18 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from graphact.files import write_atomically
 from graphact.scaleout.processes import PartitionError
+from graphact.storage import write_atomically
 
 ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")
 DIGEST = "sha256"
@@ -36,11 +38,7 @@ def write_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimi
 
 
 def restore_checkpoint(path: Path, content: bytes, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[float]:
-    """Restore what :func:`write_checkpoint` wrote to ``path``; return the loss of each epoch done.
-
-    Raises:
-        PartitionError: the file is damaged or belongs to another model.
-    """
+    """Restore what :func:`write_checkpoint` wrote to ``path``; return the loss of each epoch done."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -61,8 +59,7 @@ def restore_checkpoint(path: Path, content: bytes, model: nn.Module, optimizer: 
             entry: tensors[f"adam.{entry}.{name}"].to("cpu" if entry == "step" else parameter.device)
             for entry in ADAM_STATE
         }
-    losses: list[float] = tensors["losses"].tolist()
-    return losses
+    return tensors["losses"].tolist()
 
 
 def _digest(tensors: dict[str, Tensor]) -> Tensor:
@@ -76,16 +73,11 @@ def _digest(tensors: dict[str, Tensor]) -> Tensor:
 
 
 class RankStatus:
-    """Records in a small file how far this process has come and how it ends; one that is killed records no end.
-
-    Used as ``with RankStatus(...) as status:`` around training. A SIGTERM, which torchrun sends to the processes that
-    are left when one has died, ends training in an orderly way inside.
-    """
+    """Records in a small file how far this process has come and how it ends; one that is killed records no end."""
 
     def __init__(self, checkpoint: Path | None, rank: int) -> None:
         self.path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.process-{rank}.json")
         self.epoch = 0
-        self._previous_handler: Any = None
 
     def previous_status(self) -> dict[str, Any] | None:
         """What the previous run of this process recorded last, if it did not come to its end."""
@@ -96,35 +88,40 @@ class RankStatus:
         return status if isinstance(status, dict) and {"state", "epoch"} <= status.keys() else None
 
     def begin_epoch(self, epoch: int) -> None:
-        """Record that an epoch begins."""
         self.epoch = epoch
         self._record(TRAINING)
 
-    def __enter__(self) -> "RankStatus":
-        if threading.current_thread() is threading.main_thread():
-            self._previous_handler = signal.signal(signal.SIGTERM, _exit_in_order)
-        return self
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record how training ends.
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._previous_handler is not None:
-            signal.signal(signal.SIGTERM, self._previous_handler)
-        if error is None:
-            if self.path is not None:
-                self.path.unlink(missing_ok=True)
-        elif isinstance(error, (SystemExit, KeyboardInterrupt)):
+        A SIGTERM, which torchrun sends to the processes that are left when one has died, ends it in an orderly way.
+        """
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        previous = signal.signal(signal.SIGTERM, _exit_in_order) if in_main_thread else None
+        try:
+            yield
+        except (SystemExit, KeyboardInterrupt):
             self._record(STOPPED)
-        elif _is_network_error(error):
-            self._record(LOST)
-        else:
-            self._record(FAILED, str(error))
+            raise
+        except BaseException as error:
+            # an error may tell of other processes rather than of this one
+            is_network_error = isinstance(error, dist.DistError) or (
+                isinstance(error, RuntimeError) and any(word in str(error) for word in NETWORK_WORDS)
+            )
+            self._record(*((LOST,) if is_network_error else (FAILED, str(error))))
+            raise
+        finally:
+            if in_main_thread:
+                signal.signal(signal.SIGTERM, previous)
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
 
     def _record(self, state: str, reason: str = "") -> None:
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")  # not flushed: an epoch may be short
         temporary.write_text(json.dumps({"state": state, "epoch": self.epoch, "reason": reason[:500]}))
         temporary.replace(self.path)
 
@@ -134,21 +131,8 @@ def _exit_in_order(number: int, _: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _is_network_error(error: BaseException) -> bool:
-    """Whether an error tells of other processes rather than of this one."""
-    return isinstance(error, dist.DistError) or (
-        isinstance(error, RuntimeError) and any(word in str(error) for word in NETWORK_WORDS)
-    )
-
-
 def describe_restart(statuses: list[dict[str, Any] | None], done: int, epochs: int) -> str | None:
-    """How the previous run ended, and where this one begins; None if there was none, or it came to its end.
-
-    Args:
-        statuses: what the previous run of each process recorded last.
-        done: epochs in the checkpoint.
-        epochs: epochs in all.
-    """
+    """How the previous run ended, and where this one begins; None if there was none, or it came to its end."""
     ended = _describe_end(statuses, epochs)
     if not ended:
         return None

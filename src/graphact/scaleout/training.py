@@ -14,21 +14,18 @@ from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer, check_positive
 from graphact.scaleout.partitioned import PartitionedGraph
-from graphact.scaleout.processes import all_gather, raise_on_all_ranks, replicate, size_and_rank
+from graphact.scaleout.processes import all_gather, broadcast, raise_on_all_ranks, replicate
 from graphact.scaleout.recovery import RankStatus, describe_restart, restore_checkpoint, write_checkpoint
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
-def summed_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Classes in the last dimension."""
-    return F.cross_entropy(outputs.flatten(0, -2), targets.flatten(), reduction="sum")
-
-
 LOSSES: dict[str, Loss] = {
     "mse": lambda outputs, targets: F.mse_loss(outputs, targets, reduction="sum"),
     "smooth_l1": lambda outputs, targets: F.smooth_l1_loss(outputs, targets, reduction="sum"),
-    "cross_entropy": summed_cross_entropy,
+    "cross_entropy": lambda outputs, classes: F.cross_entropy(
+        outputs.flatten(0, -2), classes.flatten(), reduction="sum"
+    ),
 }
 
 
@@ -109,84 +106,57 @@ def train(
         5
     """
     settings = settings or ScaleoutSettings()
-    run = _Run(model, graph, inputs, targets, loss, train_nodes, settings)
+
+    def check() -> Loss:
+        graph.check_signal(inputs)
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ValueError(f"model must have parameters to train, got {type(model).__name__} with none")
+        count = graph.num_nodes if train_nodes is None else train_nodes.numel()
+        batch = inputs.dim() - 2
+        if targets.dim() <= batch or targets.size(batch) != count:
+            raise ValueError(f"targets must be given for {count} nodes, got the shape {tuple(targets.shape)}")
+        return LOSSES[check_choice("loss", loss, tuple(LOSSES))] if isinstance(loss, str) else loss
+
+    def sum_over_processes(value: Tensor) -> float:
+        if graph.parts > 1:
+            dist.all_reduce(value, group=graph.group)
+        return value.item()
+
+    def step() -> float:
+        """One step over the whole graph; returns the loss before it."""
+        optimizer.zero_grad()
+        outputs = replicated(inputs, graph)
+        if train_nodes is not None:
+            outputs = outputs.index_select(-2, train_nodes)
+        value = summed_loss(outputs, targets) / total
+        value.backward()
+        optimizer.step()
+        return sum_over_processes(value.detach().double())
+
+    summed_loss = raise_on_all_ranks(check, graph.group)
+    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, betas=settings.betas)
+    total = sum_over_processes(torch.tensor(float(targets.numel()), dtype=torch.float64, device=inputs.device))
+    if total == 0:
+        raise ValueError("targets must be given for at least one node of some process, got none")
     path = None if checkpoint is None else Path(checkpoint)
     status = RankStatus(path, graph.rank)
     statuses = all_gather(status.previous_status(), graph.group)
-    losses = run.resume(path)
+    mine = path.read_bytes() if path is not None and graph.rank == 0 and path.is_file() else None
+    content = broadcast(mine, graph.group)
+    losses = [] if content is None or path is None else restore_checkpoint(path, content, model, optimizer)
+    replicated = replicate(model, graph.group)
     restart = describe_restart(statuses, len(losses), settings.epochs)
     if restart and graph.rank == 0:
         say(restart)
-    with status:
+    with status.recorded():
         for epoch in range(len(losses) + 1, settings.epochs + 1):
             status.begin_epoch(epoch)
-            losses.append(run.step())
+            losses.append(step())
             if not math.isfinite(losses[-1]):
                 raise ValueError(f"the loss is {losses[-1]} in epoch {epoch}: try a smaller learning_rate")
             if graph.rank == 0:
                 if path is not None and (epoch % settings.checkpoint_every == 0 or epoch == settings.epochs):
-                    write_checkpoint(path, model, run.optimizer, losses)
+                    write_checkpoint(path, model, optimizer, losses)
                 if progress is not None:
                     progress(epoch, settings.epochs, losses[-1])
     return losses
-
-
-class _Run:
-    """The share of one process in the training."""
-
-    def __init__(
-        self,
-        model: nn.Module,
-        graph: PartitionedGraph,
-        inputs: Tensor,
-        targets: Tensor,
-        loss: str | Loss,
-        train_nodes: Tensor | None,
-        settings: ScaleoutSettings,
-    ) -> None:
-        self.model, self.graph, self.inputs, self.targets, self.train_nodes = model, graph, inputs, targets, train_nodes
-        self.loss = raise_on_all_ranks(lambda: self._check(loss), graph.group)
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, betas=settings.betas)
-        self.replicated = model
-        self.total = self._sum(torch.tensor(float(targets.numel()), dtype=torch.float64, device=inputs.device))
-        if self.total == 0:
-            raise ValueError("targets must be given for at least one node of some process, got none")
-
-    def _check(self, loss: str | Loss) -> Loss:
-        self.graph.check_signal(self.inputs)
-        if not any(parameter.requires_grad for parameter in self.model.parameters()):
-            raise ValueError(f"model must have parameters to train, got {type(self.model).__name__} with none")
-        count = self.graph.num_nodes if self.train_nodes is None else self.train_nodes.numel()
-        batch = self.inputs.dim() - 2
-        if self.targets.dim() <= batch or self.targets.size(batch) != count:
-            raise ValueError(f"targets must be given for {count} nodes, got the shape {tuple(self.targets.shape)}")
-        if not isinstance(loss, str):
-            return loss
-        check_choice("loss", loss, tuple(LOSSES))
-        return LOSSES[loss]
-
-    def resume(self, path: Path | None) -> list[float]:
-        """Go on from the checkpoint of the first process, if there is one; return the losses so far."""
-        mine = path.read_bytes() if path is not None and self.graph.rank == 0 and path.is_file() else None
-        content = all_gather(mine, self.graph.group)[0]
-        losses: list[float] = []
-        if content is not None and path is not None:
-            losses = restore_checkpoint(path, content, self.model, self.optimizer)
-        self.replicated = replicate(self.model, self.graph.group)
-        return losses
-
-    def step(self) -> float:
-        """One step over the whole graph; returns the loss before it."""
-        self.optimizer.zero_grad()
-        outputs = self.replicated(self.inputs, self.graph)
-        if self.train_nodes is not None:
-            outputs = outputs.index_select(-2, self.train_nodes)
-        loss = self.loss(outputs, self.targets) / self.total
-        loss.backward()
-        self.optimizer.step()
-        return self._sum(loss.detach().double())
-
-    def _sum(self, value: Tensor) -> float:
-        if size_and_rank(self.graph.group)[0] > 1:
-            dist.all_reduce(value, group=self.graph.group)
-        return value.item()
