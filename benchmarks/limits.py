@@ -5,7 +5,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from graphact.benchmarking.timing import best_seconds, copy_bandwidth
+from graphact.benchmarking import best_seconds, copy_bandwidth
 
 __all__ = ["best_seconds", "copy_bandwidth", "demands", "matrix_rate"]
 
