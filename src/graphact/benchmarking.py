@@ -67,16 +67,11 @@ def measure(function: Callable[[], Any], device: str, repeats: int = 9, warm_up:
     return Times(statistics.median(seconds), min(seconds), max(seconds), len(seconds))
 
 
-def best_seconds(function: Callable[[], Any], device: str, repeats: int = 10) -> float:
-    """The shortest of several calls."""
-    return min(one_call(function, device) for _ in range(repeats + 2))
-
-
 def copy_bandwidth(device: str) -> float:
     """Bytes a second, read and written, of a large copy."""
     source = torch.rand(2**28 if device == "cuda" else 2**25, device=device)
     target = torch.empty_like(source)
-    return 2 * source.nbytes / best_seconds(lambda: target.copy_(source), device)
+    return 2 * source.nbytes / measure(lambda: target.copy_(source), device, repeats=10).fastest
 
 
 def pyg_is_installed() -> bool:
@@ -98,20 +93,13 @@ def composed(graph: Graph, op: str, gamma: float) -> Callable[[Tensor, Tensor, T
     heard, hearer = (source, target) if bool(between.all()) else (source[between], target[between])
     aggregate = {"max": nn.MaxAggregation, "median": nn.MedianAggregation}.get(op, nn.SumAggregation)()
 
-    def shift(x: Tensor) -> Tensor:
-        return scatter(x[source] * weight.unsqueeze(-1), target, dim=0, dim_size=nodes, reduce="sum")
-
-    def over_neighbors(x: Tensor) -> Tensor:
-        if op == "kernel":
-            apart = (x[hearer] - x[heard]).square()
-            return torch.exp(-aggregate(apart, hearer, dim_size=nodes) / (2 * gamma**2))
-        return aggregate(x[heard], hearer, dim_size=nodes)
-
     def activation(x: Tensor, beta: Tensor, weights: Tensor) -> Tensor:
-        out, shifted = beta * torch.relu(x), x
+        out = beta * torch.relu(x)
         for h in weights:
-            shifted = shift(shifted)
-            out = out + h * over_neighbors(shifted)
+            x = scatter(x[source] * weight.unsqueeze(-1), target, dim=0, dim_size=nodes, reduce="sum")
+            message = (x[hearer] - x[heard]).square() if op == "kernel" else x[heard]
+            value = aggregate(message, hearer, dim_size=nodes)
+            out = out + h * (torch.exp(-value / (2 * gamma**2)) if op == "kernel" else value)
         return out
 
     return activation
@@ -165,9 +153,8 @@ class Bench:
 
     def shift(self) -> Row:
         """The plain graph shift, for comparison."""
-        floor, compulsory = self._traffic(passes=1, kept=0.0, mixed=0)
-        times = self._times(lambda x, *_: functional.shift(x, self.graph), self.x)
-        return Row("shift", *times, floor, compulsory)
+        times = self._times(lambda x: functional.shift(x, self.graph), self.x)
+        return Row("shift", *times, *self._traffic(hops=0))
 
     def activation(self, op: str, *, against_pyg: bool) -> Row:
         """A graph-adaptive activation, and the same composed of PyG's aggregations."""
@@ -178,9 +165,8 @@ class Bench:
         found = self._results(ours, "auto")
         if wrong := _difference(found, self._results(ours, "reference")):
             raise WrongResultError(f"{op}-ga differs from the reference: {wrong}")
-        floor, compulsory = self._traffic(self.hops + 1, kept=0.0 if op == "kernel" else 0.25, mixed=self.hops)
-        forward, training = self._times(ours, self.x, self.beta, self.weights)
-        row = Row(f"{op}-ga", forward, training, floor, compulsory)
+        times = self._times(ours, self.x, self.beta, self.weights)
+        row = Row(f"{op}-ga", *times, *self._traffic(self.hops, kept=0.0 if op == "kernel" else 0.25))
         return self._beside_pyg(row, op, found) if against_pyg else row
 
     def _beside_pyg(self, row: Row, op: str, right: list[Tensor]) -> Row:
@@ -214,17 +200,17 @@ class Bench:
             out = function(*trained)
             return [out.detach(), *torch.autograd.grad(out, trained, self.cotangent)]
 
-    def _traffic(self, passes: int, kept: float, mixed: int) -> tuple[float, float]:
+    def _traffic(self, hops: int, kept: float = 0.0) -> tuple[float, float]:
         """Bytes read if every edge reads a row in each pass; bytes that move if every number moves once.
 
         Each pass reads a signal, the edges and their weights, and writes what it gives: values, choices (``kept`` of a
-        signal) and the next shift. The terms are then ``mixed`` with the signal.
+        signal) and, but for the last, the next shift. The terms are then mixed with the signal.
         """
-        signal = self.x.nbytes
-        floor = passes * self.graph.num_edges * self.x.size(1) * self.x.element_size()
-        moved = 2 * signal + max(0, passes - 1) * (3 + kept) * signal - (signal if passes > 1 else 0)
-        moved += passes * self.graph.num_edges * (4 + self.graph.weight.element_size())
-        return float(floor), moved + (mixed + 2) * signal * (mixed > 0)
+        edges = (hops + 1) * self.graph.num_edges
+        shift, hop, mix = 2.0, hops * (3 + kept) - 1, hops + 2
+        signals = shift + hop + mix if hops else shift
+        moved = signals * self.x.nbytes + edges * (4 + self.graph.weight.element_size())
+        return float(edges * self.x.size(1) * self.x.element_size()), moved
 
 
 def _difference(found: list[Tensor], right: list[Tensor]) -> str:
@@ -239,28 +225,26 @@ def _difference(found: list[Tensor], right: list[Tensor]) -> str:
     return ""
 
 
-def cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: dict[str, Any]) -> list[str]:
     """What a row says: median (fastest to slowest) milliseconds, shares of the limit, and the peer."""
-    measured = [row["name"], _times(row["forward"]), _times(row["training"])]
-    measured += [f"{row['share_of_gather_floor']:.0%}", f"{row['share_of_compulsory']:.0%}"]
+
+    def times(name: str) -> str:
+        median, fastest, slowest, calls = Times(**row[name])
+        return f"{1e3 * median:.4g} " + ("(once)" if calls == 1 else f"({1e3 * fastest:.3g}..{1e3 * slowest:.3g})")
+
+    peer = [row["peer"] or "-", "-", "-"]
     if "ratio_forward" in row:
         ratio = f"{row['ratio_forward']:.1f}x / {row['ratio_training']:.1f}x"
-        return [*measured, _times(row["peer_forward"]), _times(row["peer_training"]), ratio]
-    return [*measured, row["peer"] or "-", "-", "-"]
+        peer = [times("peer_forward"), times("peer_training"), ratio]
+    shares = f"{row['share_of_gather_floor']:.0%}", f"{row['share_of_compulsory']:.0%}"
+    return [row["name"], times("forward"), times("training"), *shares, *peer]
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
     """A Markdown table, columns aligned so that it reads well in a terminal, too."""
-    lines = [list(HEAD), *(cells(row) for row in rows)]
+    lines = [list(HEAD), *map(_cells, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
     lines.insert(1, ["-" * width for width in widths])
     return "\n".join(
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
     )
-
-
-def _times(times: dict[str, float]) -> str:
-    median, fastest, slowest = (1e3 * times[name] for name in ("median", "fastest", "slowest"))
-    if times["calls"] == 1:
-        return f"{median:.4g} (once)"
-    return f"{median:.4g} ({fastest:.3g}..{slowest:.3g})"

@@ -23,8 +23,7 @@ from graphact.scaleout import (
     step_memory,
     write_partition,
 )
-from graphact.scaleout.exchange import HaloPlan
-from graphact.scaleout.halo_split import split_halo
+from graphact.scaleout.halo import HaloPlan, split_halo
 from graphact.scaleout.partition import read_part
 
 

@@ -26,6 +26,7 @@ METHODS = ("auto", "metis", "blocks")
 FORMAT = "graphact partition"
 VERSION = 1
 MANIFEST = "manifest.json"
+ARRAYS = ("known", "owner", "pointers", "members", "weight", "diagonal", "send", "send_counts")  # in a file
 
 
 class LocalRows(NamedTuple):
@@ -192,18 +193,8 @@ def write_partition(parts: Iterable[Part], directory: str | os.PathLike[str], *,
         old.unlink()
     manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, "method": method, "files": []}
     for part in parts:
-        arrays = {
-            "known": part.known,
-            "owner": part.owner,
-            "pointers": part.rows.rowptr,
-            "members": part.rows.col,
-            "weight": part.rows.weight,
-            "send": part.send,
-            "send_counts": part.send_counts,
-        }
-        if part.rows.diagonal is not None:
-            arrays["diagonal"] = part.rows.diagonal
-        content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+        arrays = zip(ARRAYS, (part.known, part.owner, *part.rows, part.send, part.send_counts), strict=True)
+        content = save({name: np.ascontiguousarray(array) for name, array in arrays if array is not None})
         name = f"part-{part.rank:05d}-of-{part.parts:05d}.safetensors"
         write_atomically(directory / name, content)
         manifest |= {"parts": part.parts, "nodes": part.total_nodes, "dtype": str(part.rows.weight.dtype)}
@@ -270,12 +261,11 @@ def read_part(directory: str | os.PathLike[str], rank: int, parts: int) -> Part:
         raise PartitionError(f"{path} has been altered: its SHA-256 differs from the one in the manifest")
     try:
         with safe_open(path, framework="pt") as tensors:  # their memory is that of the file
-            arrays = {name: tensors.get_tensor(name).numpy() for name in tensors.keys()}  # noqa: SIM118, is no dict
+            stored = {name: tensors.get_tensor(name).numpy() for name in tensors.keys()}  # noqa: SIM118, is no dict
     except (SafetensorError, OSError) as error:
         raise PartitionError(f"{path} is not a readable safetensors file: {error}") from error
-    rows = LocalRows(arrays["pointers"], arrays["members"], arrays["weight"], arrays.get("diagonal"))
-    sends = arrays["send"], arrays["send_counts"]
-    part = Part(rank, parts, manifest["nodes"], arrays["known"], arrays["owner"], rows, *sends)
+    known, owner, *rows, send, send_counts = ({"diagonal": None, **stored}[name] for name in ARRAYS)
+    part = Part(rank, parts, manifest["nodes"], known, owner, LocalRows(*rows), send, send_counts)
     _check_part(path, part)
     return part
 

@@ -16,8 +16,7 @@ from graphact._checks import HALF_PRECISION, check_integer
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_values
 from graphact.graph.protocol import Pass, Walk
-from graphact.scaleout.exchange import HaloPlan, Traffic
-from graphact.scaleout.halo_split import HaloSplit, split_halo, split_k_hop
+from graphact.scaleout.halo import HaloPlan, HaloSplit, Traffic, split_halo, split_k_hop
 from graphact.scaleout.partition import METHODS, Array, Method, Part, assign_nodes, part_of, read_part
 from graphact.scaleout.processes import broadcast, raise_on_all_ranks, size_and_rank
 
@@ -42,6 +41,7 @@ class PartitionedGraph:
         nodes: ``(n,)``, the nodes held here, ascending: ``x_local = x[..., graph.nodes, :]``.
         num_edges: directed edges to the nodes held here.
         num_halo: nodes held elsewhere that nodes held here hear.
+        halo_fraction: such nodes for each node held here.
         num_sent: values of nodes held here that go to other processes in one exchange.
         num_near: nodes, here or elsewhere, that nodes with neighbours elsewhere refer to.
         traffic: what has been exchanged so far, in bytes.
@@ -64,6 +64,7 @@ class PartitionedGraph:
         self.nodes = torch.from_numpy(part.nodes.astype(np.int64))
         self.num_nodes, self.num_edges = self.nodes.numel(), len(part.rows.col)
         self.num_halo, self.num_sent = len(part.known) - self.num_nodes, len(part.send)
+        self.halo_fraction = self.num_halo / max(1, self.num_nodes)
         self.traffic = Traffic()
         send = torch.from_numpy(part.send.astype(np.int64))
         counts = tuple(part.send_counts.tolist()), tuple(part.halo_counts.tolist())
@@ -109,11 +110,6 @@ class PartitionedGraph:
         """
         parts, rank = size_and_rank(group)
         return cls(raise_on_all_ranks(lambda: read_part(directory, rank, parts), group), group)
-
-    @property
-    def halo_fraction(self) -> float:
-        """Nodes heard from elsewhere for each node held here."""
-        return self.num_halo / max(1, self.num_nodes)
 
     def __repr__(self) -> str:
         return (

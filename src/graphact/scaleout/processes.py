@@ -17,7 +17,6 @@ from torch.nn.parallel import DistributedDataParallel
 from graphact._checks import check_positive
 
 Result = TypeVar("Result")
-AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 ADVICE = (
     "torchrun shares its own store with the processes, and with gloo a restart after a failure then often hangs: "
     "start torchrun with the environment variable TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"
@@ -44,7 +43,7 @@ def connect(device: str | torch.device = "cpu", *, timeout: float = 600.0) -> tu
     if not dist.is_initialized() and "RANK" in os.environ:
         on_gpu = torch.device(device).type == "cuda"
         may_restart = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
-        if may_restart and not on_gpu and os.environ.get(AGENT_STORE) == "True":
+        if may_restart and not on_gpu and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
             warnings.warn(ADVICE, stacklevel=2)
         if on_gpu:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
@@ -90,12 +89,9 @@ def broadcast(value: Any, group: dist.ProcessGroup | None) -> Any:
 
 
 def raise_on_all_ranks(work: Callable[[], Result], group: dist.ProcessGroup | None) -> Result:
-    """Do the work on every process; if it fails on any of them, raise the same error on all.
+    """Do the work on every process; if it fails on any, raise a PartitionError that names these on all.
 
     Without this, the processes that are fine would wait for the one that is not.
-
-    Raises:
-        PartitionError: the work failed on some process with a ValueError, TypeError or OSError; names it.
     """
     result, message = None, None
     try:

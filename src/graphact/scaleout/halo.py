@@ -1,24 +1,122 @@
-"""The rows of one process, split into those whose neighbours it holds itself and those that need the halo.
+"""The halo: its values are exchanged between the processes while the rows that do without it are worked on.
 
-The neighbours several hops away are found by processes of which none holds the whole graph.
+An exchange is begun, work on the interior goes on meanwhile, and the exchange is ended. The gradient takes the opposite
+way: the backward pass of the end begins the transposed exchange, so that it overlaps the same work.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from graphact.graph import Graph
 from graphact.graph.build import build_structure
 from graphact.graph.patterns import MOST_WALKS
 from graphact.graph.protocol import Pass
-from graphact.scaleout.exchange import HaloPlan
 from graphact.scaleout.partition import Array, LocalRows, Part
 from graphact.scaleout.processes import all_gather
+
+
+@dataclass
+class Traffic:
+    """What has been exchanged so far: number of exchanges, and bytes of payload that this process sent and received."""
+
+    exchanges: int = 0
+    sent: int = 0
+    received: int = 0
+
+    def reset(self) -> None:
+        """Count from zero again."""
+        self.exchanges = self.sent = self.received = 0
+
+
+@dataclass(frozen=True)
+class HaloPlan:
+    """Who sends the values of which nodes to whom."""
+
+    send: Tensor  # positions of the nodes held here that others need, receiver after receiver
+    send_counts: tuple[int, ...]  # how many of them go to each process
+    halo_counts: tuple[int, ...]  # how many values come from each process
+    group: dist.ProcessGroup | None  # None is all processes
+    traffic: Traffic = field(default_factory=Traffic)
+
+    @property
+    def has_others(self) -> bool:
+        return len(self.send_counts) > 1
+
+    def begin(self, x: Tensor) -> Callable[[], Tensor]:
+        """Send what others need of the signal ``(..., n, F)``, without waiting.
+
+        Returns a function that waits for the values of the halo, ``(..., h, F)``, owner after owner.
+        """
+        there = _Ticket(self, self.send_counts, self.halo_counts)
+        back = _Ticket(self, self.halo_counts, self.send_counts)
+        # a number without meaning that ties the end of the exchange to its beginning, for autograd
+        token = _Exchange.apply(x.index_select(-2, self.send).movedim(-2, 0), there, back, True)
+        return lambda: _Exchange.apply(token, there, back, False).movedim(0, -2)
+
+    def exchange_rows(self, rows: Array, send_counts: Sequence[int]) -> tuple[Array, list[int]]:
+        """Send rows of integers to each process; return what came and how many rows each process sent."""
+        if not self.has_others:
+            return rows, list(send_counts)
+        outgoing = torch.from_numpy(rows).to(self.send.device)
+        counts = torch.tensor(send_counts, device=outgoing.device)
+        coming = torch.empty_like(counts)
+        dist.all_to_all_single(coming, counts, group=self.group)
+        receive_counts: list[int] = coming.tolist()
+        received = outgoing.new_empty(sum(receive_counts), *outgoing.shape[1:])
+        dist.all_to_all_single(received, outgoing.contiguous(), receive_counts, list(send_counts), group=self.group)
+        return received.cpu().numpy(), receive_counts
+
+
+class _Ticket:
+    """One use of the network, there or back."""
+
+    def __init__(self, plan: HaloPlan, send_counts: Sequence[int], receive_counts: Sequence[int]) -> None:
+        self.plan, self.send_counts, self.receive_counts = plan, send_counts, receive_counts
+        self.pending: Any = None
+
+    def start(self, outgoing: Tensor) -> None:
+        """Send rows of ``(s, ..., F)``."""
+        outgoing = outgoing.contiguous()
+        incoming = outgoing.new_empty(sum(self.receive_counts), *outgoing.shape[1:])
+        row = math.prod(outgoing.shape[1:]) * outgoing.element_size()
+        # bytes, because not every transport knows every precision
+        sent, received = outgoing.view(-1).view(torch.uint8), incoming.view(-1).view(torch.uint8)
+        receive_bytes, send_bytes = ([n * row for n in counts] for counts in (self.receive_counts, self.send_counts))
+        work = dist.all_to_all_single(received, sent, receive_bytes, send_bytes, group=self.plan.group, async_op=True)
+        self.pending = work, incoming, outgoing  # alive until the values have arrived
+        traffic = self.plan.traffic
+        traffic.exchanges += 1
+        traffic.sent += sent.numel()
+        traffic.received += received.numel()
+
+    def finish(self) -> Tensor:
+        (work, incoming, _), self.pending = self.pending, None
+        work.wait()
+        return incoming
+
+
+class _Exchange(torch.autograd.Function):
+    """Begin the exchange there, or end it; the gradient of its end begins the one back, that of its begin ends that."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, there: _Ticket, back: _Ticket, begins: bool) -> Tensor:
+        ctx.transposed = back, there, not begins
+        if not begins:
+            return there.finish()
+        there.start(values)
+        return values.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _Exchange.apply(grad, *ctx.transposed), None, None, None
 
 
 @dataclass(frozen=True)
@@ -41,7 +139,12 @@ class HaloSplit:
     def run(self, x: Tensor, pass_: Pass) -> tuple[Tensor, ...]:
         """Evaluate ``pass_(x, *graphs)`` at the nodes held here."""
         receive_halo = self.plan.begin(x) if self.plan.has_others else None
-        inner = self._run_interior(x, pass_) if self.interior else ()
+        inner: tuple[Tensor, ...] = ()
+        if self.num_nodes == 0:  # takes part in the exchange and in the gradient of the parameters
+            padded = torch.nn.functional.pad(x, (0, 0, 0, 1))
+            inner = tuple(value.narrow(-2, 0, 0) for value in pass_(padded, *self.interior))
+        elif self.interior:
+            inner = pass_(x, *self.interior)
         if receive_halo is None:
             return inner
         halo = receive_halo()
@@ -52,13 +155,6 @@ class HaloSplit:
         if not inner:
             return outer
         return tuple(value.index_copy(-2, self.nodes, other) for value, other in zip(inner, outer, strict=True))
-
-    def _run_interior(self, x: Tensor, pass_: Pass) -> tuple[Tensor, ...]:
-        if self.num_nodes:
-            return pass_(x, *self.interior)
-        # A process without nodes takes part in the exchange and in the gradient of the parameters
-        padded = torch.nn.functional.pad(x, (0, 0, 0, 1))
-        return tuple(value.narrow(-2, 0, 0) for value in pass_(padded, *self.interior))
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "HaloSplit":
         plan = replace(self.plan, send=self.plan.send.to(device))
@@ -98,17 +194,13 @@ def split_halo(owner: Array, rank: int, sets: Sequence[LocalRows], plan: HaloPla
     needed = number_held[used & held]
     in_halo = len(needed) - num_nodes + _arrival(owner, rank)
     order = np.where(held, np.cumsum(used & held) - 1, in_halo)[used]
-    interior: list[Graph] = []
-    boundary: list[Graph] = []
     nodes = np.flatnonzero(needs_halo)
-    for rows in sets:
-        if len(nodes) < num_nodes or num_nodes == 0:
-            interior.append(_subgraph(rows, ~needs_halo, np.arange(num_nodes), number_held, max(1, num_nodes)))
-        if len(nodes):
-            boundary.append(_subgraph(rows, needs_halo, number_used[place_held], number_used, int(used.sum())))
-    boundary_rows = number_used[place_held[nodes]]
-    indices = (torch.from_numpy(each.astype(np.int64)) for each in (needed, order, boundary_rows, nodes))
-    return HaloSplit(plan, num_nodes, tuple(interior), tuple(boundary), *indices)
+    inside = ~needs_halo, np.arange(num_nodes), number_held, max(1, num_nodes)
+    outside = needs_halo, number_used[place_held], number_used, int(used.sum())
+    interior = tuple(_subgraph(rows, *inside) for rows in sets if len(nodes) < num_nodes or num_nodes == 0)
+    boundary = tuple(_subgraph(rows, *outside) for rows in sets if len(nodes))
+    indices = needed, order, number_used[place_held[nodes]], nodes
+    return HaloSplit(plan, num_nodes, interior, boundary, *(torch.from_numpy(i.astype(np.int64)) for i in indices))
 
 
 def _arrival(owner: Array, rank: int) -> Array:
@@ -139,12 +231,21 @@ def split_k_hop(part: Part, plan: HaloPlan, hops: int, closed: bool) -> HaloSpli
     The lists grow hop by hop: those of hop k + 1 are the lists of hop k of all neighbours, of which the neighbours held
     elsewhere send theirs. One exchange of values then serves all hops.
     """
-    one_hop = _pattern(part, closed)
     nodes, owner = part.known.astype(np.int64), part.owner.astype(np.int64)
+    one_hop = _pattern(part.rows.rowptr, part.rows.col, len(nodes))
+    if closed:
+        held = np.flatnonzero(owner == part.rank)
+        one_hop = (one_hop + _pattern(np.arange(len(held) + 1), held, len(nodes))).tocsr()
     lists = [(one_hop, nodes)]  # the lists of each hop, and the nodes that their columns stand for
     for hop in range(2, hops + 1):
         beyond, nodes, owner = _lists_of_known(part, plan, lists[-1][0], nodes, owner)
-        _check_walks(one_hop, beyond, hop, plan)
+        walks = int(np.diff(beyond.indptr).astype(np.int64)[one_hop.indices].sum())
+        walks = max(all_gather(walks, plan.group)) if plan.has_others else walks  # all processes raise if one does
+        if walks > MOST_WALKS:
+            raise ValueError(
+                f"hops={hop} would follow {walks:,} walks from the nodes of one process, more than {MOST_WALKS:,}: use "
+                "fewer hops, or a graph-adaptive activation, which needs one-hop neighbours only"
+            )
         lists.append(((one_hop @ beyond).astype(bool), nodes))
     sets = []
     for rows, columns in lists:
@@ -154,16 +255,8 @@ def split_k_hop(part: Part, plan: HaloPlan, hops: int, closed: bool) -> HaloSpli
     return split_halo(owner, part.rank, sets, _plan(part, plan, nodes, owner))
 
 
-def _pattern(part: Part, closed: bool) -> scipy.sparse.csr_array:
-    """The pattern of the rows held here, over the known nodes."""
-    nodes, known = len(part.rows.rowptr) - 1, len(part.known)
-    ones = np.ones(len(part.rows.col), bool)
-    rows = scipy.sparse.csr_array((ones, part.rows.col, part.rows.rowptr), shape=(nodes, known))
-    if closed:
-        held = np.flatnonzero(part.owner == part.rank)
-        itself = scipy.sparse.csr_array((np.ones(nodes, bool), held, np.arange(nodes + 1)), shape=(nodes, known))
-        rows = (rows + itself).tocsr()
-    return rows
+def _pattern(rowptr: Array, col: Array, width: int) -> scipy.sparse.csr_array:
+    return scipy.sparse.csr_array((np.ones(len(col), bool), col, rowptr), shape=(len(rowptr) - 1, width))
 
 
 def _lists_of_known(
@@ -179,21 +272,8 @@ def _lists_of_known(
     all_nodes, first = np.unique(everything[:, 0], return_index=True)
     rowptr = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(rows.indptr), halo_lengths]))])
     columns = np.searchsorted(all_nodes, np.concatenate([nodes[rows.indices], halo_pairs[:, 0]]))
-    shape = (len(rowptr) - 1, len(all_nodes))
-    stacked = scipy.sparse.csr_array((np.ones(len(columns), bool), columns, rowptr), shape=shape)
-    return stacked[_arrival(part.owner, part.rank)], all_nodes, everything[first, 1]
-
-
-def _check_walks(one_hop: scipy.sparse.csr_array, beyond: scipy.sparse.csr_array, hop: int, plan: HaloPlan) -> None:
-    """Raise if the lists would not fit into memory, on all processes if on any."""
-    at_most = int(np.diff(beyond.indptr).astype(np.int64)[one_hop.indices].sum())
-    if plan.has_others:
-        at_most = max(all_gather(at_most, plan.group))
-    if at_most > MOST_WALKS:
-        raise ValueError(
-            f"hops={hop} would follow {at_most:,} walks from the nodes of one process, more than {MOST_WALKS:,}: use "
-            "fewer hops, or a graph-adaptive activation, which needs one-hop neighbours only"
-        )
+    lists = _pattern(rowptr, columns, len(all_nodes))[_arrival(part.owner, part.rank)]
+    return lists, all_nodes, everything[first, 1]
 
 
 def _plan(part: Part, plan: HaloPlan, nodes: Array, owner: Array) -> HaloPlan:
