@@ -21,9 +21,7 @@ from saying import say
 
 import graphact
 from graphact import Graph
-from graphact.benchmarking import peers
-from graphact.benchmarking.activations import OPERATIONS, Bench
-from graphact.benchmarking.table import markdown
+from graphact.benchmarking import OPERATIONS, Bench, markdown, pyg_is_installed
 
 
 def weighted(source, target, nodes, edges):
@@ -52,7 +50,7 @@ def run_case(title, graph, features, hops, operations, options, bandwidth, again
     bench = Bench(graph, features, hops, options.repeats)
     rows = [bench.shift()]
     for op in operations:
-        rows.append(bench.activation(op, against_pyg=against_pyg and peers.is_installed()))
+        rows.append(bench.activation(op, against_pyg=against_pyg and pyg_is_installed()))
         say(f"  {title}: {op} measured, {time.perf_counter() - begun:.0f} s")
     case = {"case": title, "nodes": graph.num_nodes, "edges": graph.num_edges, "features": features, "hops": hops}
     case["longest list"] = graph.incoming.groups[-1][0]

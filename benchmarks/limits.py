@@ -5,16 +5,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from graphact.benchmarking.timing import best_seconds, copy_bandwidth
+from graphact.benchmarking import copy_bandwidth, measure
 
-__all__ = ["best_seconds", "copy_bandwidth", "demands", "matrix_rate"]
+__all__ = ["copy_bandwidth", "demands", "matrix_rate"]
 
 
 def matrix_rate(device):
     """Operations a second of a large float32 matrix product."""
     size = 8192 if device == "cuda" else 2048
     left, right = torch.rand(2, size, size, device=device)
-    return 2 * size**3 / best_seconds(lambda: left @ right, device, repeats=4)
+    return 2 * size**3 / measure(lambda: left @ right, device, repeats=4).fastest
 
 
 class CountBytes(TorchDispatchMode):

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 import graphact
 from graphact.scaleout import PartitionedGraph, PartitionError, ScaleoutSettings, step_cost, train
-from graphact.scaleout.exchange import _Ticket
+from graphact.scaleout.halo import _Ticket
 
 PART = "part-0000{}-of-00003.safetensors"
 

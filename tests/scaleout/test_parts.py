@@ -23,9 +23,8 @@ from graphact.scaleout import (
     step_memory,
     write_partition,
 )
-from graphact.scaleout.exchange import HaloPlan
-from graphact.scaleout.halo_split import LocalIndex, split_halo
-from graphact.scaleout.partition_files import read_part
+from graphact.scaleout.halo import HaloPlan, split_halo
+from graphact.scaleout.partition import read_part
 
 
 def dense_case(seed, parts):
@@ -162,7 +161,7 @@ def test_exchanges_follow_the_description():
     class LocalizedMin(nn.localized.Localized):
         operation = graphact.operations.MIN
 
-    model = nn.GCNN([3, 2, 4], order=[1, 2], activation=[torch.nn.ReLU(), lambda width: LocalizedMin(3)])
+    model = nn.GCNN([3, 2, 4], order=[1, 2], activation=[torch.nn.ReLU(), lambda width: LocalizedMin(hops=3)])
     found = [(each.features, each.hops, each.returns) for each in exchanges_of(model, 3)]
     assert found == [(2, 1, True), (2, 1, True), (2, 1, True), (4, 3, True)]
     model = nn.GCNN([2, 2], order=1, activation=nn.GraphAdaptive(lambda neighbors: neighbors.mean(-2), hops=2))
@@ -211,7 +210,7 @@ def test_memory_of_the_graph_as_predicted():
     graph = random_graph(400, 0.1, dtype=torch.float32)
     part = next(divide(graph, assign_nodes(graph, 2)[0], 2))
     plan = HaloPlan(torch.from_numpy(part.send), tuple(part.send_counts), tuple(part.halo_counts), None)
-    split = split_halo(LocalIndex.from_owner(part.owner, 0), [part.rows], plan)
+    split = split_halo(part.owner, 0, [part.rows], plan)
     sizes = Sizes(len(part.nodes), len(split.order), len(part.rows.col), len(part.known), len(part.send))
     predicted = step_memory(graphact.nn.GCNN([1, 2]), sizes).graph
     assert 0.9 * predicted < bytes_of(split, {}) <= predicted

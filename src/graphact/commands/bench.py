@@ -35,10 +35,7 @@ def bench(options: argparse.Namespace) -> int:
     import torch
 
     from graphact._checks import check_integer
-    from graphact.benchmarking import peers
-    from graphact.benchmarking.activations import OPERATIONS, Bench
-    from graphact.benchmarking.table import markdown
-    from graphact.benchmarking.timing import copy_bandwidth
+    from graphact.benchmarking import OPERATIONS, Bench, copy_bandwidth, markdown, pyg_is_installed
     from graphact.graph import Graph
 
     for name in ("features", "hops", "repeats"):
@@ -49,7 +46,7 @@ def bench(options: argparse.Namespace) -> int:
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("--device must be cpu where there is no CUDA device, got cuda")
     graph = Graph.load(options.graph).to(device, torch.float32)
-    against_pyg = peers.is_installed() and not options.without_pyg
+    against_pyg = pyg_is_installed() and not options.without_pyg
     bandwidth = copy_bandwidth(device)
     run = Bench(graph, options.features, options.hops, options.repeats)
     rows = [run.shift(), *(run.activation(op, against_pyg=against_pyg) for op in OPERATIONS)]

@@ -1,10 +1,8 @@
 """One graph over many processes, on torch.distributed."""
 
-from graphact.scaleout.cost import Cost, Exchange, exchanges_of, step_cost
-from graphact.scaleout.exchange import Traffic
-from graphact.scaleout.memory import Memory, Sizes, step_memory
-from graphact.scaleout.partition import Part, assign_nodes, divide
-from graphact.scaleout.partition_files import read_manifest, write_partition
+from graphact.scaleout.cost import Cost, Exchange, Memory, Sizes, exchanges_of, step_cost, step_memory
+from graphact.scaleout.halo import Traffic
+from graphact.scaleout.partition import Part, assign_nodes, divide, read_manifest, write_partition
 from graphact.scaleout.partitioned import PartitionedGraph
 from graphact.scaleout.processes import PartitionError, connect, disconnect, replicate
 from graphact.scaleout.training import ScaleoutSettings, train

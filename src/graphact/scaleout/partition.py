@@ -1,8 +1,15 @@
-"""Sharing the nodes of a graph among processes: who holds which node, and what each process needs to know."""
+"""Sharing the nodes of a graph among processes: who holds which node, and what each process needs to know.
 
+On disk a partition is one safetensors file for each process, and a manifest with their sizes and hashes.
+"""
+
+import hashlib
 import importlib.util
-from collections.abc import Iterator
+import json
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,26 +17,25 @@ from torch import Tensor
 
 from graphact._checks import check_choice, check_integer
 from graphact.graph import Graph
+from graphact.scaleout.processes import PartitionError
+from graphact.storage import header_digest, write_atomically
 
 Array = np.ndarray[Any, Any]
 Method = Literal["auto", "metis", "blocks"]
 METHODS = ("auto", "metis", "blocks")
+FORMAT = "graphact partition"
+VERSION = 1
+MANIFEST = "manifest.json"
+ARRAYS = ("known", "owner", "pointers", "members", "weight", "diagonal", "send", "send_counts")  # in a file
 
 
 class LocalRows(NamedTuple):
-    """The rows of S of the nodes held here, in CSR form.
+    """The rows of S of the nodes held here, in CSR form."""
 
-    Attributes:
-        rowptr: ``(n + 1,)``; the neighbours of the i-th node held here are ``col[rowptr[i]:rowptr[i + 1]]``.
-        col: ``(E,)``; positions among the known nodes, ascending within each row.
-        weight: ``(E,)``.
-        diagonal: ``(n,)``, or None where it is zero.
-    """
-
-    rowptr: Array
-    col: Array
-    weight: Array
-    diagonal: Array | None
+    rowptr: Array  # (n + 1,); the neighbours of the i-th node held here are col[rowptr[i]:rowptr[i + 1]]
+    col: Array  # (E,); positions among the known nodes, ascending within each row
+    weight: Array  # (E,)
+    diagonal: Array | None  # (n,), or None where it is zero
 
 
 @dataclass(frozen=True)
@@ -95,15 +101,10 @@ def assign_nodes(graph: Graph, parts: int, method: Method = "auto") -> tuple[Arr
         raise ValueError('method "metis" needs the package pymetis: pip install "graphact[scaleout]"')
     if method == "metis" or (method == "auto" and installed):
         return _metis(graph, parts), "metis"
-    return _blocks(graph, parts), "blocks"
-
-
-def _blocks(graph: Graph, parts: int) -> Array:
-    """Consecutive nodes, cut so that rows and edges together are shared equally."""
-    work = _numpy(graph.degree) + 1
+    work = _numpy(graph.degree) + 1  # rows and edges together are shared equally
     total = np.cumsum(work)
     middle = total - work / 2  # of a node's own work decides where it goes
-    return np.minimum(middle * parts / total[-1], parts - 1).astype(np.int32)
+    return np.minimum(middle * parts / total[-1], parts - 1).astype(np.int32), "blocks"
 
 
 def _metis(graph: Graph, parts: int) -> Array:
@@ -171,3 +172,128 @@ def _share(graph: Graph, owner: Array, rank: int, halos: list[Array]) -> Part:
 def _numpy(tensor: Tensor) -> Array:
     """A tensor as an array; on the CPU the memory is shared."""
     return tensor.detach().cpu().numpy()
+
+
+def write_partition(parts: Iterable[Part], directory: str | os.PathLike[str], *, method: str) -> dict[str, Any]:
+    """Write the parts of a graph; the manifest comes last, so an interrupted write leaves no usable folder.
+
+    Args:
+        parts: as :func:`~graphact.scaleout.divide` yields them; one at a time is in memory.
+        directory: folder to write to; an earlier partition in it is replaced.
+        method: how the nodes were assigned, for the record.
+
+    Returns:
+        The manifest.
+    """
+    from safetensors.numpy import save
+
+    directory = Path(directory)
+    (directory / MANIFEST).unlink(missing_ok=True)
+    for old in directory.glob("part-*-of-*.safetensors"):
+        old.unlink()
+    manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, "method": method, "files": []}
+    for part in parts:
+        arrays = zip(ARRAYS, (part.known, part.owner, *part.rows, part.send, part.send_counts), strict=True)
+        content = save({name: np.ascontiguousarray(array) for name, array in arrays if array is not None})
+        name = f"part-{part.rank:05d}-of-{part.parts:05d}.safetensors"
+        write_atomically(directory / name, content)
+        manifest |= {"parts": part.parts, "nodes": part.total_nodes, "dtype": str(part.rows.weight.dtype)}
+        manifest["files"].append(
+            {
+                "name": name,
+                "bytes": len(content),
+                "sha256": hashlib.sha256(content).hexdigest(),
+                "nodes": len(part.rows.rowptr) - 1,
+                "edges": len(part.rows.col),
+                "halo": int(part.halo_counts.sum()),
+                "sent": len(part.send),
+            }
+        )
+    manifest["header_sha256"] = header_digest(manifest)
+    write_atomically(directory / MANIFEST, json.dumps(manifest, indent=1).encode())
+    return manifest
+
+
+def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any]:
+    """The manifest of a folder.
+
+    Raises:
+        PartitionError: it is missing, damaged or of another version.
+    """
+    path = Path(directory) / MANIFEST
+    if not path.is_file():
+        raise PartitionError(f"{path} is missing: graphact partition GRAPH --parts P --out {directory} writes it")
+    try:
+        manifest = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise PartitionError(f"{path} is not valid JSON, perhaps truncated: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise PartitionError(f"{path} is not the manifest of a partition")
+    if manifest.get("version") != VERSION:
+        raise PartitionError(f"{path}: version must be {VERSION}, got {manifest.get('version')!r}")
+    if manifest.get("header_sha256") != header_digest(manifest):
+        raise PartitionError(f"{path} has been altered: its SHA-256 differs from the one recorded")
+    return manifest
+
+
+def read_part(directory: str | os.PathLike[str], rank: int, parts: int) -> Part:
+    """The share of one process, memory-mapped, after checking its file against the manifest.
+
+    Raises:
+        PartitionError: the file is missing, truncated or altered, or the partition is for another number of processes.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    manifest = read_manifest(directory)
+    if manifest["parts"] != parts:
+        raise PartitionError(f"{directory} was written for {manifest['parts']} processes, this run has {parts}")
+    expected = manifest["files"][rank]
+    path = Path(directory) / expected["name"]
+    if not path.is_file():
+        raise PartitionError(f"{path} is missing")
+    size = path.stat().st_size
+    if size != expected["bytes"]:
+        found = "truncated" if size < expected["bytes"] else "altered"
+        raise PartitionError(f"{path} is {found}: it has {size:,} bytes instead of {expected['bytes']:,}")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != expected["sha256"]:
+        raise PartitionError(f"{path} has been altered: its SHA-256 differs from the one in the manifest")
+    try:
+        with safe_open(path, framework="pt") as tensors:  # their memory is that of the file
+            stored = {name: tensors.get_tensor(name).numpy() for name in tensors.keys()}  # noqa: SIM118, is no dict
+    except (SafetensorError, OSError) as error:
+        raise PartitionError(f"{path} is not a readable safetensors file: {error}") from error
+    known, owner, *rows, send, send_counts = ({"diagonal": None, **stored}[name] for name in ARRAYS)
+    part = Part(rank, parts, manifest["nodes"], known, owner, LocalRows(*rows), send, send_counts)
+    _check_part(path, part)
+    return part
+
+
+def _check_part(path: Path, part: Part) -> None:
+    """Compiled code trusts these indices, so nothing may point outside, whoever wrote the file."""
+    rows, nodes = part.rows, int((part.owner == part.rank).sum())
+    fits = (
+        part.known.shape == part.owner.shape
+        and _within(part.known, part.total_nodes)
+        and (np.diff(part.known) > 0).all()
+        and _within(part.owner, part.parts)
+        and rows.rowptr.shape == (nodes + 1,)
+        and rows.rowptr[0] == 0
+        and rows.rowptr[-1] == len(rows.col) == len(rows.weight)
+        and (np.diff(rows.rowptr) >= 0).all()
+        and _within(rows.col, len(part.known))
+        and np.isfinite(rows.weight).all()
+        and (rows.diagonal is None or (rows.diagonal.shape == (nodes,) and np.isfinite(rows.diagonal).all()))
+        and part.send_counts.shape == (part.parts,)
+        and _within(part.send_counts, len(part.send) + 1)
+        and part.send_counts.sum() == len(part.send)
+        and _within(part.send, nodes)
+    )
+    if not fits:
+        raise PartitionError(f"{path} does not hold a part of a graph: sizes or indices do not fit together")
+
+
+def _within(values: Array, limit: int) -> bool:
+    """Whether all values are indices below the limit."""
+    return bool(((values >= 0) & (values < limit)).all())

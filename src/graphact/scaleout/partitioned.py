@@ -16,12 +16,9 @@ from graphact._checks import HALF_PRECISION, check_integer
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_values
 from graphact.graph.protocol import Pass, Walk
-from graphact.scaleout.exchange import HaloPlan, Traffic
-from graphact.scaleout.halo_split import HaloSplit, LocalIndex, split_halo
-from graphact.scaleout.k_hop import split_k_hop
-from graphact.scaleout.partition import METHODS, Method, Part, assign_nodes, part_of
-from graphact.scaleout.partition_files import read_part
-from graphact.scaleout.processes import communication_device, raise_on_all_ranks, size_and_rank
+from graphact.scaleout.halo import HaloPlan, HaloSplit, Traffic, split_halo, split_k_hop
+from graphact.scaleout.partition import METHODS, Array, Method, Part, assign_nodes, part_of, read_part
+from graphact.scaleout.processes import broadcast, raise_on_all_ranks, size_and_rank
 
 
 class PartitionedGraph:
@@ -37,9 +34,16 @@ class PartitionedGraph:
         rank: this process.
         parts: number of processes.
         group: the processes; None is all of them.
+        device: where the graph is kept.
+        dtype: the floating-point type of the weights.
         num_nodes: number n of nodes held here.
         total_nodes: number of nodes of the whole graph.
         nodes: ``(n,)``, the nodes held here, ascending: ``x_local = x[..., graph.nodes, :]``.
+        num_edges: directed edges to the nodes held here.
+        num_halo: nodes held elsewhere that nodes held here hear.
+        halo_fraction: such nodes for each node held here.
+        num_sent: values of nodes held here that go to other processes in one exchange.
+        num_near: nodes, here or elsewhere, that nodes with neighbours elsewhere refer to.
         traffic: what has been exchanged so far, in bytes.
 
     Example:
@@ -58,17 +62,19 @@ class PartitionedGraph:
         self.rank, self.parts = part.rank, part.parts
         self.total_nodes = part.total_nodes
         self.nodes = torch.from_numpy(part.nodes.astype(np.int64))
-        self.num_nodes = self.nodes.numel()
+        self.num_nodes, self.num_edges = self.nodes.numel(), len(part.rows.col)
+        self.num_halo, self.num_sent = len(part.known) - self.num_nodes, len(part.send)
+        self.halo_fraction = self.num_halo / max(1, self.num_nodes)
         self.traffic = Traffic()
-        plan = None
-        if part.parts > 1:
-            send = torch.from_numpy(part.send.astype(np.int64))
-            send_counts, halo_counts = tuple(part.send_counts.tolist()), tuple(part.halo_counts.tolist())
-            plan = HaloPlan(send, send_counts, halo_counts, group, self.traffic)
-        self._one_hop = split_halo(LocalIndex.from_owner(part.owner, part.rank), [part.rows], plan)
-        self._dtype = torch.from_numpy(part.rows.weight[:0]).dtype
+        send = torch.from_numpy(part.send.astype(np.int64))
+        counts = tuple(part.send_counts.tolist()), tuple(part.halo_counts.tolist())
+        self._one_hop = split_halo(part.owner, part.rank, [part.rows], HaloPlan(send, *counts, group, self.traffic))
         self._k_hop: dict[tuple[int, bool], HaloSplit] = {}
-        _return_freed_memory()
+        self.num_near = self._one_hop.order.numel()
+        self.device, self.dtype = self.nodes.device, torch.from_numpy(part.rows.weight[:0]).dtype
+        # Give freed memory back to the system where the C library can; building a part needs twice what it keeps
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
 
     @classmethod
     def from_graph(
@@ -90,10 +96,7 @@ class PartitionedGraph:
         if graph.dtype in HALF_PRECISION:
             graph = graph.to(dtype=torch.float32)
         owners = raise_on_all_ranks(lambda: _check_owner(graph, owner, parts, rank), group)
-        if parts > 1:
-            owners = owners.to(communication_device(group))
-            dist.broadcast(owners, dist.get_global_rank(group, 0) if group is not None else 0, group=group)
-        return cls(part_of(graph, owners.cpu().numpy(), parts, rank), group).to(graph.device)
+        return cls(part_of(graph, broadcast(owners, group), parts, rank), group).to(graph.device)
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, group: dist.ProcessGroup | None = None) -> "PartitionedGraph":
@@ -107,41 +110,6 @@ class PartitionedGraph:
         """
         parts, rank = size_and_rank(group)
         return cls(raise_on_all_ranks(lambda: read_part(directory, rank, parts), group), group)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the graph is kept."""
-        return self._one_hop.needed.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The floating-point type of the weights."""
-        return self._dtype
-
-    @property
-    def num_edges(self) -> int:
-        """The number of directed edges to the nodes held here."""
-        return len(self._part.rows.col)
-
-    @property
-    def num_halo(self) -> int:
-        """The number of nodes held elsewhere that nodes held here hear."""
-        return len(self._part.known) - self.num_nodes
-
-    @property
-    def num_sent(self) -> int:
-        """The number of values of nodes held here that go to other processes in one exchange."""
-        return len(self._part.send)
-
-    @property
-    def num_near(self) -> int:
-        """The number of nodes, here or elsewhere, that nodes with neighbours elsewhere refer to."""
-        return self._one_hop.order.numel()
-
-    @property
-    def halo_fraction(self) -> float:
-        """Nodes heard from elsewhere for each node held here."""
-        return self.num_halo / max(1, self.num_nodes)
 
     def __repr__(self) -> str:
         return (
@@ -157,11 +125,11 @@ class PartitionedGraph:
         if isinstance(device, torch.dtype):
             device, dtype = None, device
         moved = copy(self)
-        moved._dtype = self._dtype if dtype is None else dtype
         place = self.device if device is None else torch.device(device)
-        moved._one_hop = self._one_hop.to(place, moved._dtype)
-        moved._k_hop = {key: split.to(place, moved._dtype) for key, split in self._k_hop.items()}
-        moved.nodes = self.nodes.to(place)
+        moved.nodes, moved.dtype = self.nodes.to(place), self.dtype if dtype is None else dtype
+        moved.device = moved.nodes.device
+        moved._one_hop = self._one_hop.to(place, moved.dtype)
+        moved._k_hop = {key: split.to(place, moved.dtype) for key, split in self._k_hop.items()}
         return moved
 
     def check_signal(self, x: Any) -> Tensor:
@@ -190,7 +158,7 @@ class PartitionedGraph:
     def reach_size(self, hops: int, closed: bool = False) -> tuple[int, int]:
         """How many values this process sends and receives in an exchange that reaches ``hops`` hops."""
         plan = self._split(hops, closed).plan
-        return (0, 0) if plan is None else (plan.send.numel(), plan.num_halo)
+        return plan.send.numel(), sum(plan.halo_counts)
 
     def _split(self, hops: int, closed: bool) -> HaloSplit:
         check_integer("hops", hops, minimum=1)
@@ -198,27 +166,19 @@ class PartitionedGraph:
             return self._one_hop
         if (hops, closed) not in self._k_hop:
             split = raise_on_all_ranks(lambda: split_k_hop(self._part, self._one_hop.plan, hops, closed), self.group)
-            self._k_hop[hops, closed] = split.to(self.device, self._dtype)
+            self._k_hop[hops, closed] = split.to(self.device, self.dtype)
         return self._k_hop[hops, closed]
 
 
-def _check_owner(graph: Graph, owner: Any, parts: int, rank: int) -> Tensor:
-    """The process of each node as int64; where a method is named, the first process computes it."""
+def _check_owner(graph: Graph, owner: Any, parts: int, rank: int) -> Array | None:
+    """The process of each node; where a method is named, the first process computes it."""
     if isinstance(owner, str):
         if owner not in METHODS:
             raise ValueError(f"owner must be one of {', '.join(map(repr, METHODS))} or a tensor, got {owner!r}")
-        if rank > 0:
-            return torch.zeros(graph.num_nodes, dtype=torch.int64)
-        return torch.from_numpy(assign_nodes(graph, parts, owner)[0].astype(np.int64))  # type: ignore[arg-type]
+        return assign_nodes(graph, parts, owner)[0].astype(np.int64) if rank == 0 else None  # type: ignore[arg-type]
     owner = torch.as_tensor(owner)
     if owner.is_floating_point() or owner.dtype == torch.bool or owner.shape != (graph.num_nodes,):
         raise ValueError(f"owner must hold {graph.num_nodes} integers, got {owner.dtype} of shape {tuple(owner.shape)}")
     if int(owner.min()) < 0 or int(owner.max()) >= parts:
         raise ValueError(f"owner must hold processes from 0 to {parts - 1}, got {int(owner.min())}..{int(owner.max())}")
-    return owner.to(torch.int64)
-
-
-def _return_freed_memory() -> None:
-    """Give freed memory back to the system where the C library can; building a part needs twice what it keeps."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+    return owner.to("cpu", torch.int64).numpy()

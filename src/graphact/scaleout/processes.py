@@ -1,6 +1,7 @@
 """The processes of a run: joining and leaving them, failing together, and equal parameters on all of them."""
 
 import atexit
+import functools
 import gc
 import os
 import warnings
@@ -16,7 +17,6 @@ from torch.nn.parallel import DistributedDataParallel
 from graphact._checks import check_positive
 
 Result = TypeVar("Result")
-AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 ADVICE = (
     "torchrun shares its own store with the processes, and with gloo a restart after a failure then often hangs: "
     "start torchrun with the environment variable TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"
@@ -43,7 +43,7 @@ def connect(device: str | torch.device = "cpu", *, timeout: float = 600.0) -> tu
     if not dist.is_initialized() and "RANK" in os.environ:
         on_gpu = torch.device(device).type == "cuda"
         may_restart = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
-        if may_restart and not on_gpu and os.environ.get(AGENT_STORE) == "True":
+        if may_restart and not on_gpu and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
             warnings.warn(ADVICE, stacklevel=2)
         if on_gpu:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
@@ -72,28 +72,26 @@ def size_and_rank(group: dist.ProcessGroup | None) -> tuple[int, int]:
     return dist.get_world_size(group), dist.get_rank(group)
 
 
-def communication_device(group: dist.ProcessGroup | None) -> torch.device:
-    """Where tensors must be to be sent."""
-    on_gpu = dist.get_backend(group) == "nccl"
-    return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
-
-
-def all_gather(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:
+def all_gather(value: Any, group: dist.ProcessGroup | None) -> list[Any]:
     """The value of each process, any object that pickle knows."""
-    processes = size_and_rank(group)[0]
-    values: list[Any] = [value] * processes
-    if processes > 1:
+    values: list[Any] = [value] * size_and_rank(group)[0]
+    if len(values) > 1:
         dist.all_gather_object(values, value, group=group)
     return values
 
 
-def raise_on_all_ranks(work: Callable[[], Result], group: dist.ProcessGroup | None = None) -> Result:
-    """Do the work on every process; if it fails on any of them, raise the same error on all.
+def broadcast(value: Any, group: dist.ProcessGroup | None) -> Any:
+    """The value of the first process, any object that pickle knows."""
+    values = [value]
+    if size_and_rank(group)[0] > 1:
+        dist.broadcast_object_list(values, group=group, group_src=0)
+    return values[0]
+
+
+def raise_on_all_ranks(work: Callable[[], Result], group: dist.ProcessGroup | None) -> Result:
+    """Do the work on every process; if it fails on any, raise a PartitionError that names these on all.
 
     Without this, the processes that are fine would wait for the one that is not.
-
-    Raises:
-        PartitionError: the work failed on some process with a ValueError, TypeError or OSError; names it.
     """
     result, message = None, None
     try:
@@ -101,20 +99,14 @@ def raise_on_all_ranks(work: Callable[[], Result], group: dist.ProcessGroup | No
     except (ValueError, TypeError, OSError) as error:
         message = str(error)
     messages = all_gather(message, group)
-    problems: dict[str, list[int]] = {}
-    for rank, text in enumerate(messages):
-        if text is not None:
-            problems.setdefault(text, []).append(rank)
+    problems = []
+    for text in dict.fromkeys(message for message in messages if message is not None):
+        ranks = [str(rank) for rank, message in enumerate(messages) if message == text]
+        found_by = f" (found by process{'es' if len(ranks) > 1 else ''} {', '.join(ranks)})"
+        problems.append(text if len(ranks) == len(messages) else text + found_by)
     if problems:
-        raise PartitionError("; ".join(f"{text}{_found_by(ranks, len(messages))}" for text, ranks in problems.items()))
+        raise PartitionError("; ".join(problems))
     return result  # type: ignore[return-value]
-
-
-def _found_by(ranks: list[int], processes: int) -> str:
-    """Which processes found a problem, unless all did."""
-    if len(ranks) == processes:
-        return ""
-    return f" (found by process{'es' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))})"
 
 
 def replicate(model: nn.Module, group: dist.ProcessGroup | None = None) -> nn.Module:
@@ -145,11 +137,4 @@ def _sum_in_order(
     gradient = bucket.buffer()
     gathered = [torch.empty_like(gradient) for _ in range(dist.get_world_size(group))]
     work: Any = dist.all_gather(gathered, gradient, group=group, async_op=True)
-
-    def add(_: torch.futures.Future[Any]) -> Tensor:
-        total = gathered[0]
-        for other in gathered[1:]:
-            total = total + other
-        return total
-
-    return work.get_future().then(add)
+    return work.get_future().then(lambda _: functools.reduce(torch.add, gathered))

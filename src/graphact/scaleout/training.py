@@ -1,11 +1,17 @@
-"""Training on a graph that is shared among processes."""
+"""Training on a graph that is shared among processes; a checkpoint and the status of each let the next start go on."""
 
+import hashlib
+import json
 import math
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -14,21 +20,18 @@ from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer, check_positive
 from graphact.scaleout.partitioned import PartitionedGraph
-from graphact.scaleout.processes import all_gather, raise_on_all_ranks, replicate, size_and_rank
-from graphact.scaleout.recovery import RankStatus, describe_restart, restore_checkpoint, write_checkpoint
+from graphact.scaleout.processes import PartitionError, all_gather, broadcast, raise_on_all_ranks, replicate
+from graphact.storage import write_atomically
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-def summed_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Classes in the last dimension."""
-    return F.cross_entropy(outputs.flatten(0, -2), targets.flatten(), reduction="sum")
-
-
+ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")
+DIGEST = "sha256"
+TRAINING, LOST, STOPPED, FAILED = "training", "lost contact", "stopped", "failed"
+NETWORK_WORDS = ("gloo", "Connection", "NCCL", "Timed out", "timed out", "Broken pipe")
 LOSSES: dict[str, Loss] = {
     "mse": lambda outputs, targets: F.mse_loss(outputs, targets, reduction="sum"),
     "smooth_l1": lambda outputs, targets: F.smooth_l1_loss(outputs, targets, reduction="sum"),
-    "cross_entropy": summed_cross_entropy,
+    "cross_entropy": lambda logits, labels: F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="sum"),
 }
 
 
@@ -109,84 +112,190 @@ def train(
         5
     """
     settings = settings or ScaleoutSettings()
-    run = _Run(model, graph, inputs, targets, loss, train_nodes, settings)
+
+    def check() -> Loss:
+        graph.check_signal(inputs)
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ValueError(f"model must have parameters to train, got {type(model).__name__} with none")
+        count = graph.num_nodes if train_nodes is None else train_nodes.numel()
+        batch = inputs.dim() - 2
+        if targets.dim() <= batch or targets.size(batch) != count:
+            raise ValueError(f"targets must be given for {count} nodes, got the shape {tuple(targets.shape)}")
+        return LOSSES[check_choice("loss", loss, tuple(LOSSES))] if isinstance(loss, str) else loss
+
+    def sum_over_processes(value: Tensor) -> float:
+        if graph.parts > 1:
+            dist.all_reduce(value, group=graph.group)
+        return value.item()
+
+    def step() -> float:
+        """One step over the whole graph; returns the loss before it."""
+        optimizer.zero_grad()
+        outputs = replicated(inputs, graph)
+        if train_nodes is not None:
+            outputs = outputs.index_select(-2, train_nodes)
+        value = summed_loss(outputs, targets) / total
+        value.backward()
+        optimizer.step()
+        return sum_over_processes(value.detach().double())
+
+    summed_loss = raise_on_all_ranks(check, graph.group)
+    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, betas=settings.betas)
+    total = sum_over_processes(torch.tensor(float(targets.numel()), dtype=torch.float64, device=inputs.device))
+    if total == 0:
+        raise ValueError("targets must be given for at least one node of some process, got none")
     path = None if checkpoint is None else Path(checkpoint)
     status = RankStatus(path, graph.rank)
     statuses = all_gather(status.previous_status(), graph.group)
-    losses = run.resume(path)
+    mine = path.read_bytes() if path is not None and graph.rank == 0 and path.is_file() else None
+    content = broadcast(mine, graph.group)
+    losses = [] if content is None or path is None else restore_checkpoint(path, content, model, optimizer)
+    replicated = replicate(model, graph.group)
     restart = describe_restart(statuses, len(losses), settings.epochs)
     if restart and graph.rank == 0:
         say(restart)
-    with status:
+    with status.recorded():
         for epoch in range(len(losses) + 1, settings.epochs + 1):
             status.begin_epoch(epoch)
-            losses.append(run.step())
+            losses.append(step())
             if not math.isfinite(losses[-1]):
                 raise ValueError(f"the loss is {losses[-1]} in epoch {epoch}: try a smaller learning_rate")
             if graph.rank == 0:
                 if path is not None and (epoch % settings.checkpoint_every == 0 or epoch == settings.epochs):
-                    write_checkpoint(path, model, run.optimizer, losses)
+                    write_checkpoint(path, model, optimizer, losses)
                 if progress is not None:
                     progress(epoch, settings.epochs, losses[-1])
     return losses
 
 
-class _Run:
-    """The share of one process in the training."""
+def write_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, losses: list[float]) -> None:
+    """Write everything that the next epoch depends on; the file is complete or, if interrupted, the former one."""
+    from safetensors.torch import save
 
-    def __init__(
-        self,
-        model: nn.Module,
-        graph: PartitionedGraph,
-        inputs: Tensor,
-        targets: Tensor,
-        loss: str | Loss,
-        train_nodes: Tensor | None,
-        settings: ScaleoutSettings,
-    ) -> None:
-        self.model, self.graph, self.inputs, self.targets, self.train_nodes = model, graph, inputs, targets, train_nodes
-        self.loss = raise_on_all_ranks(lambda: self._check(loss), graph.group)
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, betas=settings.betas)
-        self.replicated = model
-        self.total = self._sum(torch.tensor(float(targets.numel()), dtype=torch.float64, device=inputs.device))
-        if self.total == 0:
-            raise ValueError("targets must be given for at least one node of some process, got none")
+    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
+    for name, parameter in model.named_parameters():
+        for entry in ADAM_STATE:
+            tensors[f"adam.{entry}.{name}"] = torch.as_tensor(optimizer.state[parameter][entry])
+    tensors["losses"] = torch.tensor(losses, dtype=torch.float64)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, save({**tensors, DIGEST: _digest(tensors)}))
 
-    def _check(self, loss: str | Loss) -> Loss:
-        self.graph.check_signal(self.inputs)
-        if not any(parameter.requires_grad for parameter in self.model.parameters()):
-            raise ValueError(f"model must have parameters to train, got {type(self.model).__name__} with none")
-        count = self.graph.num_nodes if self.train_nodes is None else self.train_nodes.numel()
-        batch = self.inputs.dim() - 2
-        if self.targets.dim() <= batch or self.targets.size(batch) != count:
-            raise ValueError(f"targets must be given for {count} nodes, got the shape {tuple(self.targets.shape)}")
-        if not isinstance(loss, str):
-            return loss
-        check_choice("loss", loss, tuple(LOSSES))
-        return LOSSES[loss]
 
-    def resume(self, path: Path | None) -> list[float]:
-        """Go on from the checkpoint of the first process, if there is one; return the losses so far."""
-        mine = path.read_bytes() if path is not None and self.graph.rank == 0 and path.is_file() else None
-        content = all_gather(mine, self.graph.group)[0]
-        losses: list[float] = []
-        if content is not None and path is not None:
-            losses = restore_checkpoint(path, content, self.model, self.optimizer)
-        self.replicated = replicate(self.model, self.graph.group)
-        return losses
+def restore_checkpoint(path: Path, content: bytes, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[float]:
+    """Restore what :func:`write_checkpoint` wrote to ``path``; return the loss of each epoch done."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
 
-    def step(self) -> float:
-        """One step over the whole graph; returns the loss before it."""
-        self.optimizer.zero_grad()
-        outputs = self.replicated(self.inputs, self.graph)
-        if self.train_nodes is not None:
-            outputs = outputs.index_select(-2, self.train_nodes)
-        loss = self.loss(outputs, self.targets) / self.total
-        loss.backward()
-        self.optimizer.step()
-        return self._sum(loss.detach().double())
+    try:
+        tensors = load(content)
+    except SafetensorError as error:
+        raise PartitionError(f"{path} is not a readable checkpoint, perhaps truncated: {error}") from error
+    recorded = tensors.pop(DIGEST, None)
+    if recorded is None or not torch.equal(recorded, _digest(tensors)):
+        raise PartitionError(f"{path} is no checkpoint, or has been altered: its SHA-256 differs from the one recorded")
+    expected = {f"model.{name}": value.shape for name, value in model.state_dict().items()}
+    found = {name: tensor.shape for name, tensor in tensors.items() if name.startswith("model.")}
+    if expected != found:
+        raise PartitionError(f"{path} belongs to another model: its parameters have other names or shapes")
+    model.load_state_dict({name.removeprefix("model."): tensors[name] for name in expected})
+    for name, parameter in model.named_parameters():
+        optimizer.state[parameter] = {
+            entry: tensors[f"adam.{entry}.{name}"].to("cpu" if entry == "step" else parameter.device)
+            for entry in ADAM_STATE
+        }
+    return tensors["losses"].tolist()
 
-    def _sum(self, value: Tensor) -> float:
-        if size_and_rank(self.graph.group)[0] > 1:
-            dist.all_reduce(value, group=self.graph.group)
-        return value.item()
+
+def _digest(tensors: dict[str, Tensor]) -> Tensor:
+    """SHA-256 over names, types, shapes and bytes."""
+    summary = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        summary.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        summary.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return torch.frombuffer(bytearray(summary.digest()), dtype=torch.uint8)
+
+
+class RankStatus:
+    """Records in a small file how far this process has come and how it ends; one that is killed records no end."""
+
+    def __init__(self, checkpoint: Path | None, rank: int) -> None:
+        self.path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.process-{rank}.json")
+        self.epoch = 0
+
+    def previous_status(self) -> dict[str, Any] | None:
+        """What the previous run of this process recorded last, if it did not come to its end."""
+        try:
+            status = None if self.path is None else json.loads(self.path.read_bytes())
+        except (OSError, ValueError):
+            return None
+        return status if isinstance(status, dict) and {"state", "epoch"} <= status.keys() else None
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+        self._record(TRAINING)
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record how training ends.
+
+        A SIGTERM, which torchrun sends to the processes that are left when one has died, ends it in an orderly way.
+        """
+        previous = None
+        if threading.current_thread() is threading.main_thread():
+            previous = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+        try:
+            yield
+        except (SystemExit, KeyboardInterrupt):
+            self._record(STOPPED)
+            raise
+        except BaseException as error:
+            # an error may tell of other processes rather than of this one
+            of_network = isinstance(error, RuntimeError) and any(word in str(error) for word in NETWORK_WORDS)
+            self._record(*((LOST,) if of_network or isinstance(error, dist.DistError) else (FAILED, str(error))))
+            raise
+        finally:
+            if previous is not None:
+                signal.signal(signal.SIGTERM, previous)
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+    def _record(self, state: str, reason: str = "") -> None:
+        if self.path is None:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")  # not flushed: an epoch may be short
+        temporary.write_text(json.dumps({"state": state, "epoch": self.epoch, "reason": reason[:500]}))
+        temporary.replace(self.path)
+
+
+def describe_restart(statuses: list[dict[str, Any] | None], done: int, epochs: int) -> str | None:
+    """How the previous run ended, and where this one begins; None if there was none, or it came to its end."""
+    ends: list[str] = []
+    for state, description in (
+        (TRAINING, "ended without a word in epoch {epoch} of {epochs}: it was killed, or its machine went down"),
+        (FAILED, "failed in epoch {epoch} of {epochs}: {reason}"),
+        (LOST, "lost contact with it in epoch {epoch}"),
+        (STOPPED, "was told to stop in epoch {epoch}"),
+    ):
+        ranks_at: dict[tuple[int, str], list[str]] = {}
+        for rank, status in enumerate(statuses):
+            if status is not None and status["state"] == state:
+                ranks_at.setdefault((status["epoch"], status.get("reason", "")), []).append(str(rank))
+        for (epoch, reason), ranks in ranks_at.items():
+            words = description if ends else description.replace("with it", "with another process")
+            if len(ranks) > 1:
+                words = words.replace("it was killed, or its machine", "they were killed, or their machine")
+                words = words.replace("was told", "were told")
+            who = f"process{'es' if len(ranks) > 1 else ''} {', '.join(ranks)}"
+            ends.append(f"{who} {words.format(epoch=epoch, epochs=epochs, reason=reason)}")
+    if not ends:
+        return None
+    ended = "; ".join(ends)
+    count, most = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")
+    restart = f"All processes were started again (restart {count} of at most {most}). " if count != "0" else ""
+    if done == 0:
+        return f"{ended}. {restart}There is no checkpoint yet: training begins anew"
+    reached = max(status["epoch"] for status in statuses if status is not None)
+    again = f"epochs {done + 1} to {reached} are computed again" if reached > done else "nothing is computed again"
+    return f"{ended}. {restart}Training goes on from the checkpoint after epoch {done} of {epochs}; {again}"

@@ -4,10 +4,8 @@ import pytest
 import torch
 from support.graphs import random_graph
 
-from graphact.benchmarking import peers
-from graphact.benchmarking.activations import OPERATIONS, Bench, WrongResultError
-from graphact.benchmarking.table import HEAD, markdown
-from graphact.benchmarking.timing import Times, measure
+from graphact import benchmarking
+from graphact.benchmarking import HEAD, OPERATIONS, Bench, Times, WrongResultError, composed, markdown, measure
 from graphact.cli import main
 from graphact.graph import Graph
 from graphact.kernels import backends
@@ -15,7 +13,7 @@ from graphact.kernels import backends
 GRAPH = random_graph(20, dtype=torch.float32)
 
 
-@pytest.mark.skipif(not peers.is_installed(), reason="torch_geometric is not installed")
+@pytest.mark.skipif(not benchmarking.pyg_is_installed(), reason="torch_geometric is not installed")
 @pytest.mark.parametrize("op", OPERATIONS)
 def test_an_activation_beside_pyg(op):
     row = Bench(GRAPH, features=3, hops=2, repeats=2).activation(op, against_pyg=True)
@@ -26,11 +24,11 @@ def test_an_activation_beside_pyg(op):
     assert row.forward.fastest <= row.forward.median <= row.forward.slowest
 
 
-@pytest.mark.skipif(not peers.is_installed(), reason="torch_geometric is not installed")
+@pytest.mark.skipif(not benchmarking.pyg_is_installed(), reason="torch_geometric is not installed")
 def test_pyg_composed_counts_loops_in_the_shift_alone():
     graph = Graph.from_edge_index([[0, 1, 1, 2, 2], [1, 0, 1, 2, 0]], [1.0, 2.0, 3.0, 4.0, 0.5])
     x, weights = torch.tensor([[1.0], [2.0], [-3.0]]), torch.ones(1, 1)
-    activation = peers.composed(graph, "max", gamma=1.0)
+    activation = composed(graph, "max", gamma=1.0)
     # the shift is (2.5, 7, -12); node 0 hears 1 and 2, node 1 hears 0, node 2 nobody
     assert activation(x, torch.tensor(0.0), weights).flatten().tolist() == [7.0, 2.5, 0.0]
 
@@ -56,13 +54,10 @@ def test_a_wrong_gradient_is_not_timed(monkeypatch):
 
 
 def test_a_peer_that_fails_is_named(monkeypatch):
-    def composed(*_):
-        def fail(*_):
-            raise RuntimeError("no kernel for this\nat all")
+    def fail(*_):
+        raise RuntimeError("no kernel for this\nat all")
 
-        return fail
-
-    monkeypatch.setattr(peers, "composed", composed)
+    monkeypatch.setattr(benchmarking, "composed", lambda *_: fail)
     row = Bench(GRAPH, features=2, hops=1, repeats=1).activation("median", against_pyg=True)
     assert row.peer == "PyG fails: no kernel for this"
     assert "PyG fails: no kernel" in markdown([row.as_dict(1e9)])
@@ -89,7 +84,7 @@ def test_times():
 
 
 def test_table_is_markdown():
-    times = Times(0.002, 0.001, 0.003, 9).as_dict()
+    times = Times(0.002, 0.001, 0.003, 9)._asdict()
     row = {"name": "max-ga", "forward": times, "training": {**times, "calls": 1}, "peer": ""}
     lines = markdown([{**row, "share_of_gather_floor": 0.5, "share_of_compulsory": 0.25}]).splitlines()
     assert len({line.count("|") for line in lines}) == 1

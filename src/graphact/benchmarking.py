@@ -1,0 +1,250 @@
+"""How fast activations run on a graph, beside what else could be used, and how near they come to the device's limit.
+
+A time is reported only for a right result: each activation is first compared with the plain reference, and the one it
+is measured against with it.
+"""
+
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphact import functional
+from graphact.graph import Graph
+from graphact.kernels import autograd
+from graphact.kernels.backends import backend
+
+OPERATIONS = ("max", "median", "kernel")
+VALUES_MAY_DIFFER = 1e-4  # relative to the largest
+GRADIENTS_MAY_DIFFER = 5e-3  # in norm: where sums are taken in another order, one of two equal neighbours may lose
+ENOUGH = 10.0  # seconds; a call that takes longer is not repeated
+HEAD = (
+    "activation",
+    "forward ms",
+    "with backward ms",
+    "of gather floor",
+    "of compulsory",
+    "PyG forward ms",
+    "with backward ms",
+    "ratio",
+)
+
+
+class WrongResultError(RuntimeError):
+    """A result that is not worth timing."""
+
+
+class Times(NamedTuple):
+    """Seconds of several calls."""
+
+    median: float
+    fastest: float
+    slowest: float
+    calls: int
+
+
+def one_call(function: Callable[[], Any], device: str) -> float:
+    """Seconds of a call, until the device has finished."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    begun = time.perf_counter()
+    function()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - begun
+
+
+def measure(function: Callable[[], Any], device: str, repeats: int = 9, warm_up: int = 2) -> Times:
+    """Times of several calls after a few that do not count; one call counts where it takes very long."""
+    seconds = [one_call(function, device)]
+    if seconds[0] < ENOUGH:
+        seconds = [one_call(function, device) for _ in range(warm_up - 1 + repeats)][warm_up - 1 :]
+    return Times(statistics.median(seconds), min(seconds), max(seconds), len(seconds))
+
+
+def copy_bandwidth(device: str) -> float:
+    """Bytes a second, read and written, of a large copy."""
+    source = torch.rand(2**28 if device == "cuda" else 2**25, device=device)
+    target = torch.empty_like(source)
+    return 2 * source.nbytes / measure(lambda: target.copy_(source), device, repeats=10).fastest
+
+
+def pyg_is_installed() -> bool:
+    """Whether PyG can be measured beside."""
+    return importlib.util.find_spec("torch_geometric") is not None
+
+
+def composed(graph: Graph, op: str, gamma: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """A graph-adaptive activation of (signal, beta, weights) as a user of PyG would compose it.
+
+    Messages are gathered along edges and aggregated at their targets.
+    """
+    from torch_geometric import nn
+    from torch_geometric.utils import scatter
+
+    (source, target), weight = graph.to_edge_index()
+    nodes = graph.num_nodes
+    between = source != target  # a loop takes part in the shift and is not a neighbour
+    heard, hearer = (source, target) if bool(between.all()) else (source[between], target[between])
+    aggregate = {"max": nn.MaxAggregation, "median": nn.MedianAggregation}.get(op, nn.SumAggregation)()
+
+    def activation(x: Tensor, beta: Tensor, weights: Tensor) -> Tensor:
+        out = beta * torch.relu(x)
+        for h in weights:
+            x = scatter(x[source] * weight.unsqueeze(-1), target, dim=0, dim_size=nodes, reduce="sum")
+            message = (x[hearer] - x[heard]).square() if op == "kernel" else x[heard]
+            value = aggregate(message, hearer, dim_size=nodes)
+            out = out + h * (torch.exp(-value / (2 * gamma**2)) if op == "kernel" else value)
+        return out
+
+    return activation
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of one activation."""
+
+    name: str
+    forward: Times
+    training: Times  # forward and backward
+    floor: float  # bytes that every edge reads once in each pass, forward
+    compulsory: float  # bytes that have to move at least, forward
+    peer: str = ""
+    peer_forward: Times | None = None
+    peer_training: Times | None = None
+
+    def as_dict(self, bandwidth: float) -> dict[str, Any]:
+        """For a file; shares are of the copy bandwidth."""
+        row: dict[str, Any] = {
+            "name": self.name,
+            "forward": self.forward._asdict(),
+            "training": self.training._asdict(),
+            "share_of_gather_floor": self.floor / bandwidth / self.forward.median,
+            "training_share_of_gather_floor": 2 * self.floor / bandwidth / self.training.median,
+            "share_of_compulsory": self.compulsory / bandwidth / self.forward.median,
+            "peer": self.peer,
+        }
+        if self.peer_forward is not None and self.peer_training is not None:
+            row["peer_forward"], row["peer_training"] = self.peer_forward._asdict(), self.peer_training._asdict()
+            row["ratio_forward"] = self.peer_forward.median / self.forward.median
+            row["ratio_training"] = self.peer_training.median / self.training.median
+        return row
+
+
+class Bench:
+    """A graph with a signal of ``features`` columns; a peer is measured beside each activation where one is named."""
+
+    def __init__(self, graph: Graph, features: int, hops: int, repeats: int = 9) -> None:
+        self.graph, self.hops, self.repeats = graph, hops, repeats
+        self.device = graph.device.type
+        generator = torch.Generator(self.device).manual_seed(0)
+        shape = (graph.num_nodes, features)
+        options: dict[str, Any] = {"generator": generator, "device": graph.device, "dtype": graph.dtype}
+        self.x, self.cotangent = torch.randn(shape, **options), torch.randn(shape, **options)
+        self.beta = torch.tensor(1.0, device=graph.device, dtype=graph.dtype)
+        self.weights = torch.randn(hops, features, **options)
+        distance = autograd.sum_sq_diff(functional.shift(self.x, graph), graph.incoming, graph.outgoing)
+        self.gamma = float(distance.mean().clamp(min=1e-12).sqrt())
+
+    def shift(self) -> Row:
+        """The plain graph shift, for comparison."""
+        times = self._times(lambda x: functional.shift(x, self.graph), self.x)
+        return Row("shift", *times, *self._traffic(hops=0))
+
+    def activation(self, op: str, *, against_pyg: bool) -> Row:
+        """A graph-adaptive activation, and the same composed of PyG's aggregations."""
+
+        def ours(x: Tensor, beta: Tensor, weights: Tensor) -> Tensor:
+            return functional.graph_adaptive(x, self.graph, beta, weights, op, gamma=self.gamma)
+
+        found = self._results(ours, "auto")
+        if wrong := _difference(found, self._results(ours, "reference")):
+            raise WrongResultError(f"{op}-ga differs from the reference: {wrong}")
+        times = self._times(ours, self.x, self.beta, self.weights)
+        row = Row(f"{op}-ga", *times, *self._traffic(self.hops, kept=0.0 if op == "kernel" else 0.25))
+        return self._beside_pyg(row, op, found) if against_pyg else row
+
+    def _beside_pyg(self, row: Row, op: str, right: list[Tensor]) -> Row:
+        activation = composed(self.graph, op, self.gamma)
+        try:
+            if wrong := _difference(self._results(activation, "auto"), right):
+                return replace(row, peer=f"PyG is wrong: {wrong}")
+            forward, training = self._times(activation, self.x, self.beta, self.weights)
+            return replace(row, peer="PyG", peer_forward=forward, peer_training=training)
+        except (RuntimeError, NotImplementedError) as error:
+            return replace(row, peer=f"PyG fails: {str(error).strip().splitlines()[0][:80]}")
+        finally:
+            if self.device == "cuda":
+                torch.cuda.empty_cache()
+
+    def _times(self, function: Callable[..., Tensor], *inputs: Tensor) -> tuple[Times, Times]:
+        """Of the forward pass alone, and of both passes."""
+        with torch.no_grad():
+            forward = measure(lambda: function(*inputs), self.device, self.repeats)
+        trained = [tensor.clone().requires_grad_() for tensor in inputs]
+
+        def step() -> None:
+            torch.autograd.grad(function(*trained), trained, self.cotangent)
+
+        return forward, measure(step, self.device, self.repeats)
+
+    def _results(self, function: Callable[..., Tensor], name: str) -> list[Tensor]:
+        """The result and the gradients."""
+        trained = [tensor.clone().requires_grad_() for tensor in (self.x, self.beta, self.weights)]
+        with backend(name):
+            out = function(*trained)
+            return [out.detach(), *torch.autograd.grad(out, trained, self.cotangent)]
+
+    def _traffic(self, hops: int, kept: float = 0.0) -> tuple[float, float]:
+        """Bytes read if every edge reads a row in each pass; bytes that move if every number moves once.
+
+        Each pass reads a signal, the edges and their weights, and writes what it gives: values, choices (``kept`` of a
+        signal) and, but for the last, the next shift. The terms are then mixed with the signal.
+        """
+        edges = (hops + 1) * self.graph.num_edges
+        shift, hop, mix = 2.0, hops * (3 + kept) - 1, hops + 2
+        signals = shift + hop + mix if hops else shift
+        moved = signals * self.x.nbytes + edges * (4 + self.graph.weight.element_size())
+        return float(edges * self.x.size(1) * self.x.element_size()), moved
+
+
+def _difference(found: list[Tensor], right: list[Tensor]) -> str:
+    """What is wrong, or nothing."""
+    apart = float((found[0] - right[0]).abs().max() / right[0].abs().max().clamp(min=1e-30))
+    if not apart <= VALUES_MAY_DIFFER:
+        return f"values by {apart:.1e}"
+    for name, one, other in zip(("x", "beta", "weights"), found[1:], right[1:], strict=True):
+        apart = float((one - other).norm() / other.norm().clamp(min=1e-30))
+        if not apart <= GRADIENTS_MAY_DIFFER:
+            return f"gradients of {name} by {apart:.1e}"
+    return ""
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    """What a row says: median (fastest to slowest) milliseconds, shares of the limit, and the peer."""
+
+    def times(name: str) -> str:
+        median, fastest, slowest, calls = Times(**row[name])
+        return f"{1e3 * median:.4g} " + ("(once)" if calls == 1 else f"({1e3 * fastest:.3g}..{1e3 * slowest:.3g})")
+
+    peer = [row["peer"] or "-", "-", "-"]
+    if "ratio_forward" in row:
+        ratio = f"{row['ratio_forward']:.1f}x / {row['ratio_training']:.1f}x"
+        peer = [times("peer_forward"), times("peer_training"), ratio]
+    shares = f"{row['share_of_gather_floor']:.0%}", f"{row['share_of_compulsory']:.0%}"
+    return [row["name"], times("forward"), times("training"), *shares, *peer]
+
+
+def markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """A Markdown table, columns aligned so that it reads well in a terminal, too."""
+    lines = [list(HEAD), *map(_cells, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
+    lines.insert(1, ["-" * width for width in widths])
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    )
