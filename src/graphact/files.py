@@ -14,14 +14,7 @@ import torch
 
 from graphact import nn
 from graphact.layers import UnsupportedModelError, structure, to_json
-from graphact.storage import (
-    check_tensors,
-    digest,
-    header_digest,
-    load_tensors,
-    save_tensors,
-    write_atomically,
-)
+from graphact.storage import check_tensors, digest, header_digest, load_tensors, save_tensors, write_atomically
 
 __all__ = ["digest", "header_digest", "load", "save", "write_atomically"]
 
@@ -60,11 +53,7 @@ def save(model: nn.GraphModule, path: str | os.PathLike[str]) -> None:
 
 
 def describe_model(model: nn.GraphModule) -> dict[str, Any]:
-    """The header of a model's file: module, configuration, layers, frozen parameters.
-
-    Raises:
-        UnsupportedModelError: as :func:`save`.
-    """
+    """The header of a model's file: module, configuration, layers, frozen parameters; refuses as :func:`save` does."""
     name, known = type(model).__name__, modules()
     if known.get(name) is not type(model):
         raise UnsupportedModelError(

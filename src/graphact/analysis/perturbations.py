@@ -4,7 +4,7 @@ An error is a tensor ``(C, B, N, F)``. What C sources do together is at most the
 carried through a network source by source, and only then added up: over the links that together do the most.
 """
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,57 +15,22 @@ from graphact.graph import Graph
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorSources(ABC):
-    """What can happen to a graph, taken apart into C sources.
+class ErrorSources:
+    """What can happen to a graph, taken apart into C sources."""
 
-    Attributes:
-        magnitudes: the absolute values of S, ``(N, N)``.
-        count: the number C.
-        most: how many of them act at once.
-        losing: which source takes a neighbour from which node, ``(C, N)``; None if none does.
-    """
-
-    magnitudes: Tensor
-    count: int
-    most: int
-    losing: Tensor | None
+    magnitudes: Tensor  # of S, (N, N)
+    count: int  # the number C
+    most: int  # how many of them act at once
+    losing: Tensor | None  # which source takes a neighbour from which node, (C, N)
+    added: Callable[[Tensor, Tensor], Tensor]  # what S' - S makes of the rest of earlier shifts, and of values
 
     def total(self, errors: Tensor) -> Tensor:
         """What sources can do together, ``(C, B, N, F)`` to ``(B, N, F)``: those that do most."""
         return errors.topk(min(self.most, self.count), dim=0).values.sum(0)
 
-    @abstractmethod
     def acting_on(self, rest: Tensor, values: Tensor) -> Tensor:
         """What a perturbed shift adds: S' times the rest so far ``(C, B, N, F)``, and S' - S times the values."""
-
-
-@dataclass(frozen=True, eq=False)
-class NoiseSource(ErrorSources):
-    """One source: E with rows of at most ``norm``, where S has ``entries``."""
-
-    entries: Tensor
-    norm: float
-
-    def acting_on(self, rest: Tensor, values: Tensor) -> Tensor:
-        """A row of E can put all of its norm on the entry that matters most."""
-        reached = torch.where(self.entries.unsqueeze(-1), (rest[0] + values).unsqueeze(-3), 0.0).amax(-2)
-        return self.magnitudes @ rest + self.norm * reached
-
-
-@dataclass(frozen=True, eq=False)
-class LinkSources(ErrorSources):
-    """One source for each of the ``links`` ``(2, C)``."""
-
-    links: Tensor
-
-    def acting_on(self, rest: Tensor, values: Tensor) -> Tensor:
-        """Each end of a link misses what the other sent; all other entries can only shrink to 0."""
-        result = self.magnitudes @ rest
-        source = torch.arange(self.count)
-        for here, there in (self.links, self.links.flip(0)):
-            missed = self.magnitudes[here, there, None] * values[:, there]
-            result[source, :, here] += missed.transpose(0, 1)
-        return result
+        return self.magnitudes @ rest + self.added(rest, values)
 
 
 def entries_of(graph: Graph) -> Tensor:
@@ -90,8 +55,13 @@ class EdgeNoise:
         check_positive("norm", self.norm)
 
     def error_sources(self, graph: Graph) -> ErrorSources:
-        """The noise as a whole."""
-        return NoiseSource(graph.to_dense().abs(), 1, 1, None, entries_of(graph), self.norm)
+        """The noise as a whole: a row of E can put all of its norm on the entry that matters most."""
+        entries = entries_of(graph).unsqueeze(-1)
+
+        def added(rest: Tensor, values: Tensor) -> Tensor:
+            return self.norm * torch.where(entries, (rest[0] + values).unsqueeze(-3), 0.0).amax(-2)
+
+        return ErrorSources(graph.to_dense().abs(), 1, 1, None, added)
 
     def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
         """A random graph of this kind: each row's changes add up to the norm."""
@@ -105,10 +75,10 @@ class EdgeNoise:
     def attack(self, graph: Graph, gradient: Tensor) -> Graph:
         """The graph of this kind that a linear function of the weights rises most on; gradient as in to_edge_index."""
         edge_index, weight = graph.to_edge_index()
-        rows = edge_index[1]
-        strongest = weight.new_full((graph.num_nodes,), -1.0).scatter_reduce(0, rows, gradient.abs(), "amax")
-        chosen = (gradient.abs() == strongest[edge_index[1]]) & (gradient != 0)
-        shares = weight.new_zeros(graph.num_nodes).index_add(0, edge_index[1], chosen.to(weight))[edge_index[1]]
+        rows, size = edge_index[1], gradient.abs()
+        strongest = weight.new_full((graph.num_nodes,), -1.0).scatter_reduce(0, rows, size, "amax")
+        chosen = (size == strongest[rows]) & (gradient != 0)
+        shares = weight.new_zeros(graph.num_nodes).index_add(0, rows, chosen.to(weight))[rows]
         change = torch.where(chosen, self.norm * gradient.sign() / shares.clamp_min(1), 0.0)
         return Graph.from_edge_index(edge_index, weight + change, graph.num_nodes)
 
@@ -130,20 +100,27 @@ class LostLinks:
         """Every link on its own: a pair of nodes of which at least one reads the other, the lower number first."""
         entries = entries_of(graph)
         links = (entries | entries.T).triu(1).nonzero().T
-        count = links.size(1)
+        magnitudes, count = graph.to_dense().abs(), links.size(1)
         ends = torch.zeros(count, graph.num_nodes, dtype=torch.bool).scatter(1, links.T, True)
-        return LinkSources(graph.to_dense().abs(), count, self.count, ends, links)
+
+        def added(rest: Tensor, values: Tensor) -> Tensor:
+            """Each end of a link misses what the other sent; all other entries can only shrink to 0."""
+            missed = torch.zeros_like(rest)
+            for here, there in (links, links.flip(0)):
+                sent = magnitudes[here, there, None] * values[:, there]
+                missed[torch.arange(count), :, here] = sent.transpose(0, 1)
+            return missed
+
+        return ErrorSources(magnitudes, count, self.count, ends, added)
 
     def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
         """A random graph of this kind: ``count`` links are lost."""
-        scores = torch.rand(graph.num_edges, generator=generator, dtype=torch.float64)
-        return self._without(graph, scores)
+        return self._without(graph, torch.rand(graph.num_edges, generator=generator, dtype=torch.float64))
 
     def attack(self, graph: Graph, gradient: Tensor) -> Graph:
         """The links whose loss a linear function of the weights rises most with; gradient as in to_edge_index."""
         edge_index, weight = graph.to_edge_index()
-        between = edge_index[0] != edge_index[1]
-        return self._without(graph, -(gradient * weight)[between])
+        return self._without(graph, -(gradient * weight)[edge_index[0] != edge_index[1]])
 
     def _without(self, graph: Graph, scores: Tensor) -> Graph:
         """The graph without the links that score highest; an edge in both directions is one link."""

@@ -10,16 +10,16 @@ through
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial, singledispatch
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_positive
 from graphact.analysis.description import Layers, hops_of, read_layers, read_signals, split_readout, widths
+from graphact.analysis.lipschitz import bank_rows
 from graphact.analysis.perturbations import EdgeNoise, ErrorSources, LostLinks, Perturbation
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, gather
-from graphact.analysis.sensitivity import bank_rows
 from graphact.analysis.zonotope import Zonotope, values_behind
 from graphact.functional import shift
 from graphact.graph import Graph
@@ -110,37 +110,31 @@ def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: 
     return sources.total(errors).amax((0, -1))
 
 
-@singledispatch
-def errors_behind(layer: Layer, _errors: Tensor, _forms: Zonotope, _graph: Graph, _sources: ErrorSources) -> Tensor:
+def errors_behind(layer: Layer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
     """The errors ``(C, B, N, F)`` behind a layer, from errors and forms in front of it."""
+    match layer:
+        case Filter():  # the rows of the bank in magnitude, and what the perturbed shifts add
+            total = errors.new_zeros(*errors.shape[:3], layer.out_features)
+            first, sizes = 0, errors.flatten(2)
+            for rows in bank_rows(layer.taps, graph):
+                total = total + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
+                first += len(rows)
+            rests = (rest for _, rest in shifted(errors, forms, layer.exchanges, graph, sources))
+            for tap, rest in zip(layer.taps[1:], rests, strict=True):
+                total = total + rest @ tap.abs()
+            return total
+        case Linear():
+            return errors @ layer.weight.abs().T
+        case Pointwise():
+            return POINTWISE[layer.function].steepest * errors
+        case HopMixture():
+            return errors_behind_hops(layer, errors, forms, graph, sources)
     raise NotImplementedError(layer.kind)
 
 
-@errors_behind.register
-def _(layer: Filter, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
-    """The rows of the bank in magnitude, and what the perturbed shifts add."""
-    total = errors.new_zeros(*errors.shape[:3], layer.out_features)
-    first, sizes = 0, errors.flatten(2)
-    for rows in bank_rows(layer.taps, graph):
-        total = total + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
-        first += len(rows)
-    for tap, (_, rest) in zip(layer.taps[1:], shifted(errors, forms, layer.exchanges, graph, sources), strict=True):
-        total = total + rest @ tap.abs()
-    return total
-
-
-@errors_behind.register
-def _(layer: Linear, errors: Tensor, *_: object) -> Tensor:
-    return errors @ layer.weight.abs().T
-
-
-@errors_behind.register
-def _(layer: Pointwise, errors: Tensor, *_: object) -> Tensor:
-    return POINTWISE[layer.function].steepest * errors
-
-
-@errors_behind.register
-def _(layer: HopMixture, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
+def errors_behind_hops(
+    layer: HopMixture, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources
+) -> Tensor:
     """First values move, then neighbours vanish."""
     rule, losing = OPERATIONS[layer.operation], sources.losing
     total = layer.beta.abs() * errors
@@ -152,8 +146,9 @@ def _(layer: HopMixture, errors: Tensor, forms: Zonotope, graph: Graph, sources:
         entries = errors.size(0) * centre.size(0) * centre.size(-1)
         change = hop.reduce_one(partial(rule.move, layer, moves[hop.number]), entries)
         if losing is not None:
-            several = layer.reads == "hops" and hop.number > 0
-            share = partial(_share_of_loss, layer, centre, generators.abs().sum(1), None if several else sources)
+            several = layer.reads == "hops" and hop.number > 0  # a link may be the way to all neighbours
+            most = None if several else sources.most
+            share = partial(_share_of_loss, layer, centre, generators.abs().sum(1), most)
             affected = torch.ones_like(losing) if several else losing
             change = change + affected[:, None, :, None] * hop.reduce_one(share, entries)
         total = total + layer.weights[hop.number].abs() * change
@@ -175,18 +170,13 @@ def shifted(
 
 
 def _share_of_loss(
-    layer: HopMixture, centre: Tensor, radius: Tensor, sources: ErrorSources | None, nodes: Tensor, table: Tensor
+    layer: HopMixture, centre: Tensor, radius: Tensor, most: int | None, nodes: Tensor, table: Tensor
 ) -> Tensor:
     """What each lost link has to answer for, so that together they cover any loss of neighbours.
 
-    One lost link takes one neighbour: the largest change by t lost ones, divided by t. Over several hops (``sources``
-    is None) a link may be the way to all neighbours.
+    One lost link takes one neighbour: the largest change by t lost ones, up to ``most``, divided by t; or all of them.
     """
     degree = table.size(-1)
     loss = partial(OPERATIONS[layer.operation].loss, layer, centre, radius, nodes, table)
-    shares = [torch.zeros_like(gather(centre, nodes))]
-    if sources is None:
-        shares.append(loss(degree))
-    else:
-        shares += [loss(lost) / lost for lost in range(1, min(sources.most, degree) + 1)]
-    return torch.stack(shares).amax(0)
+    shares = [loss(degree)] if most is None else [loss(lost) / lost for lost in range(1, min(most, degree) + 1)]
+    return torch.stack([torch.zeros_like(gather(centre, nodes)), *shares]).amax(0)

@@ -10,16 +10,12 @@ from graphact._checks import HALF_PRECISION, check_integer
 from graphact.graph.neighborhoods import Neighborhoods
 
 
-def check_edge_index(edge_index: Any) -> Tensor:
-    """Return ``edge_index`` as an int64 tensor of shape ``(2, E)``."""
-    edge_index = as_tensor("edge_index", edge_index)
-    if edge_index.numel() == 0:
-        edge_index = edge_index.to(torch.int64)
-    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
-        raise TypeError(f"edge_index must hold integers, got {edge_index.dtype}")
-    if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ValueError(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
-    return edge_index.to(torch.int64)
+def as_integers(name: str, value: Any) -> Tensor:
+    """Return integers in any container as an int64 tensor."""
+    value = as_tensor(name, value)
+    if value.numel() and (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool):
+        raise TypeError(f"{name} must hold integers, got {value.dtype}")
+    return value.to(torch.int64)
 
 
 def check_weights(name: str, weight: Any) -> Tensor:
@@ -77,7 +73,9 @@ def resolve_num_nodes(edge_index: Tensor, num_nodes: Any) -> int:
 
 def check_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> tuple[Tensor, Tensor, int]:
     """Validate the arguments of ``Graph.from_edge_index``; edges without weights weigh one."""
-    edge_index = check_edge_index(edge_index)
+    edge_index = as_integers("edge_index", edge_index)
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
     num_nodes = resolve_num_nodes(edge_index, num_nodes)
     if edge_weight is None:
         edge_weight = torch.ones(edge_index.size(1), device=edge_index.device)
@@ -109,12 +107,6 @@ def merge_repeated(target: Tensor, source: Tensor, weight: Tensor, num_nodes: in
     return key // num_nodes, key % num_nodes, merged
 
 
-def transpose(rows: Tensor, col: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same edges seen from their sources: sorted by column, then by row."""
-    by_col, order = torch.sort(col, stable=True)
-    return by_col, rows[order], weight[order]
-
-
 def incoming_slot(incoming: Neighborhoods) -> Tensor:
     """For each edge, in the order of the outgoing lists, its slot in the incoming list that holds it; int32."""
     order = torch.argsort(incoming.col, stable=True)
@@ -126,9 +118,9 @@ def build_structure(
 ) -> tuple[Neighborhoods, Neighborhoods, Tensor, bool]:
     """Neighbour lists of both directions, the weights in transposed order, and whether S differs from its transpose."""
     incoming = Neighborhoods.from_sorted(rows, col, num_nodes)
-    rows_t, col_t, weight_t = transpose(rows, col, weight)
-    symmetric_pattern = torch.equal(rows_t, rows) and torch.equal(col_t, col)
-    if symmetric_pattern:
+    rows_t, order = torch.sort(col, stable=True)  # the same edges seen from their sources
+    col_t, weight_t = rows[order], weight[order]
+    if torch.equal(rows_t, rows) and torch.equal(col_t, col):
         symmetric = torch.equal(weight_t, weight)
         # trained weights are equal by chance: each edge keeps a gradient of its own
         shared = symmetric and not weight.requires_grad

@@ -17,19 +17,16 @@ class NeighborLists(Protocol):
     """Neighbour lists in both directions; a :class:`~graphact.Graph` has them, and so do its k-hop patterns."""
 
     @property
-    def incoming(self) -> "Neighborhoods":
-        """For every node, the neighbours that it hears."""
+    def incoming(self) -> "Neighborhoods": ...
 
     @property
-    def outgoing(self) -> "Neighborhoods":
-        """For every node, the nodes that hear it."""
+    def outgoing(self) -> "Neighborhoods": ...
 
 
 class Walk(Protocol):
     """All terms 1..hops of a function over several hops, from the one-hop lists of a whole graph alone."""
 
-    def __call__(self, x: Tensor, graph: "Graph", hops: int, closed: bool) -> Sequence[Tensor]:
-        """Evaluate the terms."""
+    def __call__(self, x: Tensor, graph: "Graph", hops: int, closed: bool) -> Sequence[Tensor]: ...
 
 
 class GraphLike(Protocol):
@@ -45,12 +42,10 @@ class GraphLike(Protocol):
         """The number N of nodes held here."""
 
     @property
-    def device(self) -> torch.device:
-        """Where the graph is kept."""
+    def device(self) -> torch.device: ...
 
     @property
-    def dtype(self) -> torch.dtype:
-        """The floating-point type of the weights."""
+    def dtype(self) -> torch.dtype: ...
 
     def check_signal(self, x: Any) -> Tensor:
         """Return ``x`` if it is a signal on the nodes held here; passes rely on it."""
