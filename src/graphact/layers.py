@@ -70,18 +70,13 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Filter(Layer):
-    r"""A bank of graph filters, :math:`\sum_k S^k x H_k + b`.
-
-    Attributes:
-        taps: ``(K + 1, F_in, F_out)``.
-        bias: ``(F_out,)`` or None.
-    """
+    r"""A bank of graph filters, :math:`\sum_k S^k x H_k + b`."""
 
     kind = "filter"
     ARRAYS = ("taps", "bias")
 
-    taps: Array
-    bias: Array | None = None
+    taps: Array  # (K + 1, F_in, F_out)
+    bias: Array | None = None  # (F_out,)
 
     @property
     def exchanges(self) -> int:
@@ -98,18 +93,13 @@ class Filter(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Linear(Layer):
-    """One linear map that all nodes share, such as a readout.
-
-    Attributes:
-        weight: ``(F_out, F_in)``.
-        bias: ``(F_out,)`` or None.
-    """
+    """One linear map that all nodes share, such as a readout."""
 
     kind = "linear"
     ARRAYS = ("weight", "bias")
 
-    weight: Array
-    bias: Array | None = None
+    weight: Array  # (F_out, F_in)
+    bias: Array | None = None  # (F_out,)
 
     @property
     def in_features(self) -> int:
@@ -122,11 +112,7 @@ class Linear(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Pointwise(Layer):
-    """A function of each value on its own.
-
-    Attributes:
-        function: ``"relu"``.
-    """
+    """A function of each value on its own, by name: ``"relu"``."""
 
     kind = "pointwise"
 

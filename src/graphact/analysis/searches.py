@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphact._checks import check_generator, check_integer
-from graphact.analysis.perturbations import Perturbation
+from graphact.analysis.topology import Perturbation
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
 
@@ -78,9 +78,7 @@ def check_equivariance(
         >>> graphact.analysis.check_equivariance(first_node_differs, graph, x).holds
         False
     """
-    graph = check_graph("graph", graph)
-    x = check_signal(x, graph)
-    check_generator(generator)
+    x = _checked(graph, x, generator)
     with torch.no_grad():
         expected = model(x, graph)
         largest = 0.0
@@ -131,9 +129,7 @@ def attack(
         steps: gradient steps of each search, and random corners.
         generator: source of randomness, on the CPU.
     """
-    graph = check_graph("graph", graph)
-    x = check_signal(x, graph).detach()
-    check_generator(generator)
+    x = _checked(graph, x, generator)
     with torch.no_grad():
         first: Tensor = model(x, graph)
     decisions = first.argmax(-1, keepdim=True)
@@ -218,9 +214,7 @@ def empirical_lipschitz(
         >>> round(found.value, 6)
         3.0
     """
-    graph = check_graph("graph", graph)
-    x = check_signal(x, graph).detach().reshape(-1, *x.shape[-2:])
-    check_generator(generator)
+    x = _checked(graph, x, generator).reshape(-1, *x.shape[-2:])
     count = graph.num_nodes * check_integer("starts", starts, minimum=1)
     scale = x.std().nan_to_num().item() or 1.0
     search = _Search(module, graph, _start(x, count, scale, generator))
@@ -303,9 +297,7 @@ def empirical_topology(
         draws: random perturbations, and as many along gradients.
         generator: source of randomness, on the CPU.
     """
-    graph = check_graph("graph", graph)
-    x = check_signal(x, graph).detach()
-    check_generator(generator)
+    x = _checked(graph, x, generator)
     with torch.no_grad():
         before = module(x, graph)
     largest = torch.zeros(graph.num_nodes, dtype=before.dtype, device=before.device)
@@ -325,3 +317,10 @@ def empirical_topology(
             for sign in (1.0, -1.0):
                 largest = largest.maximum(measure(perturbation.attack(graph, sign * gradient)))
     return largest
+
+
+def _checked(graph: Graph, x: Tensor, generator: torch.Generator | None) -> Tensor:
+    """The signals, without their history, if all three can be used."""
+    x = check_signal(x, check_graph("graph", graph)).detach()
+    check_generator(generator)
+    return x

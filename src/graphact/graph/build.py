@@ -56,27 +56,18 @@ def sum_by(index: Tensor, values: Tensor, count: int) -> Tensor:
     return wide.new_zeros(count).index_add(0, index, wide).to(values.dtype)
 
 
-def resolve_num_nodes(edge_index: Tensor, num_nodes: Any) -> int:
-    """Check the indices against ``num_nodes``, or infer it from the largest index."""
-    highest = int(edge_index.max()) if edge_index.numel() else -1
-    lowest = int(edge_index.min()) if edge_index.numel() else 0
-    if num_nodes is None:
-        if highest < 0:
-            raise ValueError("num_nodes must be given for a graph without edges, got None and an empty edge_index")
-        num_nodes = highest + 1
-    num_nodes = check_integer("num_nodes", num_nodes, minimum=1)
-    if lowest < 0 or highest >= num_nodes:
-        bad = lowest if lowest < 0 else highest
-        raise ValueError(f"edge_index must hold node indices from 0 to {num_nodes - 1}, got {bad}")
-    return num_nodes
-
-
 def check_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> tuple[Tensor, Tensor, int]:
     """Validate the arguments of ``Graph.from_edge_index``; edges without weights weigh one."""
     edge_index = as_integers("edge_index", edge_index)
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
-    num_nodes = resolve_num_nodes(edge_index, num_nodes)
+    lowest, highest = (int(end) for end in edge_index.aminmax()) if edge_index.numel() else (0, -1)
+    if num_nodes is None and highest < 0:
+        raise ValueError("num_nodes must be given for a graph without edges, got None and an empty edge_index")
+    num_nodes = check_integer("num_nodes", highest + 1 if num_nodes is None else num_nodes, minimum=1)
+    if lowest < 0 or highest >= num_nodes:
+        bad = lowest if lowest < 0 else highest
+        raise ValueError(f"edge_index must hold node indices from 0 to {num_nodes - 1}, got {bad}")
     if edge_weight is None:
         edge_weight = torch.ones(edge_index.size(1), device=edge_index.device)
     edge_weight = check_weights("edge_weight", edge_weight)
