@@ -80,30 +80,6 @@ def check_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> tuple[Tens
     return edge_index, edge_weight, num_nodes
 
 
-def split_diagonal(
-    target: Tensor, source: Tensor, weight: Tensor, num_nodes: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Separate the self-loops, which take part in the shift only, from the edges between two nodes."""
-    loop = target == source
-    if not loop.any():
-        return target, source, weight, None
-    diagonal = sum_by(target[loop], weight[loop], num_nodes)
-    return target[~loop], source[~loop], weight[~loop], diagonal
-
-
-def merge_repeated(target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort the edges by target, then by source, and sum the weights of repeated ones."""
-    key, position = torch.unique(target * num_nodes + source, return_inverse=True)
-    merged = check_finite("edge_weight summed over repeated edges", sum_by(position, weight, key.numel()))
-    return key // num_nodes, key % num_nodes, merged
-
-
-def incoming_slot(incoming: Neighborhoods) -> Tensor:
-    """For each edge, in the order of the outgoing lists, its slot in the incoming list that holds it; int32."""
-    order = torch.argsort(incoming.col, stable=True)
-    return (order - incoming.rowptr[incoming.rows[order]]).int()
-
-
 def build_structure(
     rows: Tensor, col: Tensor, weight: Tensor, num_nodes: int
 ) -> tuple[Neighborhoods, Neighborhoods, Tensor, bool]:

@@ -66,7 +66,9 @@ class Graph:
 
     def __post_init__(self) -> None:
         if self.incoming_slot is None:
-            object.__setattr__(self, "incoming_slot", build.incoming_slot(self.incoming))  # type: ignore[unreachable]
+            order = torch.argsort(self.incoming.col, stable=True)  # type: ignore[unreachable]
+            slot = (order - self.incoming.rowptr[self.incoming.rows[order]]).int()
+            object.__setattr__(self, "incoming_slot", slot)
 
     # Constructors
 
@@ -188,8 +190,14 @@ class Graph:
     @classmethod
     def _from_entries(cls, target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> "Graph":
         """Build a graph from checked entries ``S[target, source] = weight``."""
-        target, source, weight, diagonal = build.split_diagonal(target, source, weight, num_nodes)
-        rows, col, weight = build.merge_repeated(target, source, weight, num_nodes)
+        loop, diagonal = target == source, None
+        if loop.any():  # self-loops take part in the shift only
+            diagonal = build.sum_by(target[loop], weight[loop], num_nodes)
+            target, source, weight = target[~loop], source[~loop], weight[~loop]
+        key, position = torch.unique(target * num_nodes + source, return_inverse=True)  # by target, then by source
+        weight = build.sum_by(position, weight, key.numel())
+        build.check_finite("edge_weight summed over repeated edges", weight)
+        rows, col = key // num_nodes, key % num_nodes
         incoming, outgoing, outgoing_weight, directed = build.build_structure(rows, col, weight, num_nodes)
         return cls(incoming, outgoing, weight, outgoing_weight, diagonal, directed)
 

@@ -56,13 +56,9 @@ class GraphLike(Protocol):
     def k_hop(
         self, x: Tensor, hops: int, closed: bool, term: Callable[[Tensor, Any], Tensor], walk: Walk | None = None
     ) -> Sequence[Tensor]:
-        """Evaluate a function over the neighbours that walks of 1..hops edges lead to.
+        """Evaluate a function over the neighbours that walks of 1..hops edges lead to; closed walks may rest.
 
-        Args:
-            x: checked signal.
-            hops: the largest number of hops.
-            closed: let walks rest.
-            term: ``term(x, lists)`` evaluates the function over :class:`NeighborLists`.
-            walk: gives the same terms one hop after another, for functions that allow it; used where all nodes of a
-                walk are held here, since the lists of several hops are then not needed.
+        ``term(x, lists)`` evaluates it over :class:`NeighborLists`. ``walk``, for functions that allow it, gives the
+        same terms one hop after another; used where all nodes of a walk are held here, so that no lists of several
+        hops are needed.
         """
