@@ -33,20 +33,23 @@ def check_integer(name: str, value: Any, *, minimum: int) -> int:
     return int(value)
 
 
-def check_positive(name: str, value: Any) -> float:
-    """Return ``value`` as a finite float above zero."""
+def check_number(name: str, value: Any) -> float:
+    """Return ``value`` as a float."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
-    if not 0 < float(value) < float("inf"):
+    return float(value)
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return ``value`` as a finite float above zero."""
+    if not 0 < check_number(name, value) < float("inf"):
         raise ValueError(f"{name} must be a finite number above 0, got {value}")
     return float(value)
 
 
 def check_probability(name: str, value: Any) -> float:
     """Return ``value`` as a float between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
-    if not 0 <= float(value) <= 1:
+    if not 0 <= check_number(name, value) <= 1:
         raise ValueError(f"{name} must lie between 0 and 1, got {value}")
     return float(value)
 

@@ -40,29 +40,20 @@ def keyword_only_after(count: int, *old_order: str) -> Callable[[Callable[P, R]]
     def decorate(init: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(init)
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> R:
-            given, late = args[:count], args[count:]
-            if late:
-                kwargs |= _named(type(self).__name__, late, kwargs, count, old_order)
-            return init(self, *given, **kwargs)
+            owner, late = type(self).__name__, args[count:]
+            if len(late) > len(old_order):
+                most = count + len(old_order)
+                raise TypeError(f"{owner} takes at most {most} positional arguments, got {len(args)}")
+            named = dict(zip(old_order, late, strict=False))
+            if twice := [name for name in named if name in kwargs]:
+                raise TypeError(f"{owner} got multiple values for argument {twice[0]!r}")
+            if named:
+                written = ", ".join(f"{name}={value!r}" for name, value in named.items())
+                them = "it works" if len(named) == 1 else "they work"
+                message = f"{owner}: pass {written} by keyword; by position {them} until version 0.3"
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
+            return init(self, *args[:count], **kwargs, **named)
 
         return wrapper  # type: ignore[return-value]
 
     return decorate
-
-
-def _named(
-    owner: str, late: tuple[Any, ...], kwargs: dict[str, Any], count: int, old_order: tuple[str, ...]
-) -> dict[str, Any]:
-    """The late positional arguments by their old names, after a warning that says how to write the call."""
-    if len(late) > len(old_order):
-        raise TypeError(f"{owner} takes at most {count + len(old_order)} positional arguments, got {count + len(late)}")
-    named = dict(zip(old_order, late, strict=False))
-    for name in named:
-        if name in kwargs:
-            raise TypeError(f"{owner} got multiple values for argument {name!r}")
-    written = ", ".join(f"{name}={value!r}" for name, value in named.items())
-    them = "it works" if len(named) == 1 else "they work"
-    warnings.warn(
-        f"{owner}: pass {written} by keyword; by position {them} until version 0.3", DeprecationWarning, stacklevel=3
-    )
-    return named

@@ -14,14 +14,7 @@ import torch
 
 from graphact import nn
 from graphact.layers import UnsupportedModelError, structure, to_json
-from graphact.storage import (
-    check_tensors,
-    digest,
-    header_digest,
-    load_tensors,
-    save_tensors,
-    write_atomically,
-)
+from graphact.storage import check_tensors, digest, header_digest, load_tensors, save_tensors, write_atomically
 
 __all__ = ["digest", "header_digest", "load", "save", "write_atomically"]
 
@@ -60,11 +53,7 @@ def save(model: nn.GraphModule, path: str | os.PathLike[str]) -> None:
 
 
 def describe_model(model: nn.GraphModule) -> dict[str, Any]:
-    """The header of a model's file: module, configuration, layers, frozen parameters.
-
-    Raises:
-        UnsupportedModelError: as :func:`save`.
-    """
+    """The header of a model's file: module, configuration, layers, frozen parameters; refuses as :func:`save` does."""
     name, known = type(model).__name__, modules()
     if known.get(name) is not type(model):
         raise UnsupportedModelError(
@@ -105,18 +94,14 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> nn
         odd = sorted(set(expected) ^ set(tensors))
         raise ValueError(f"{path}: tensors do not fit the configuration: {odd[0]!r} is on one side only")
     for name, tensor in tensors.items():
-        if tensor.shape != expected[name].shape:
-            raise ValueError(
-                f"{path}: tensor {name!r} should have the shape {tuple(expected[name].shape)}, "
-                f"got {tuple(tensor.shape)}"
-            )
+        shape, found = tuple(expected[name].shape), tuple(tensor.shape)
+        if shape != found:
+            raise ValueError(f"{path}: tensor {name!r} should have the shape {shape}, got {found}")
         if not tensor.is_floating_point():
             raise ValueError(f"{path}: tensor {name!r} should hold floating-point numbers, got {tensor.dtype}")
     check_tensors(Path(path), header, tensors)
-    if len({tensor.dtype for tensor in tensors.values()}) > 1:
-        raise ValueError(
-            f"{path}: tensors should have one dtype, got {sorted({str(t.dtype) for t in tensors.values()})}"
-        )
+    if len(dtypes := {str(tensor.dtype) for tensor in tensors.values()}) > 1:
+        raise ValueError(f"{path}: tensors should have one dtype, got {sorted(dtypes)}")
     model.load_state_dict(tensors, assign=True)
     frozen = header.get("frozen", [])
     for name, parameter in model.named_parameters():

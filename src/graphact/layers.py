@@ -70,68 +70,49 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Filter(Layer):
-    r"""A bank of graph filters, :math:`\sum_k S^k x H_k + b`.
-
-    Attributes:
-        taps: ``(K + 1, F_in, F_out)``.
-        bias: ``(F_out,)`` or None.
-    """
+    r"""A bank of graph filters, :math:`\sum_k S^k x H_k + b`."""
 
     kind = "filter"
     ARRAYS = ("taps", "bias")
 
-    taps: Array
-    bias: Array | None = None
+    taps: Array  # (K + 1, F_in, F_out)
+    bias: Array | None = None  # (F_out,)
 
     @property
     def exchanges(self) -> int:
-        """The order K."""
         return len(self.taps) - 1
 
     @property
     def in_features(self) -> int:
-        """Width of the input."""
         return int(self.taps.shape[1])
 
     @property
     def out_features(self) -> int:
-        """Width of the output."""
         return int(self.taps.shape[2])
 
 
 @dataclass(frozen=True, eq=False)
 class Linear(Layer):
-    """One linear map that all nodes share, such as a readout.
-
-    Attributes:
-        weight: ``(F_out, F_in)``.
-        bias: ``(F_out,)`` or None.
-    """
+    """One linear map that all nodes share, such as a readout."""
 
     kind = "linear"
     ARRAYS = ("weight", "bias")
 
-    weight: Array
-    bias: Array | None = None
+    weight: Array  # (F_out, F_in)
+    bias: Array | None = None  # (F_out,)
 
     @property
     def in_features(self) -> int:
-        """Width of the input."""
         return int(self.weight.shape[1])
 
     @property
     def out_features(self) -> int:
-        """Width of the output."""
         return int(self.weight.shape[0])
 
 
 @dataclass(frozen=True, eq=False)
 class Pointwise(Layer):
-    """A function of each value on its own.
-
-    Attributes:
-        function: ``"relu"``.
-    """
+    """A function of each value on its own, by name: ``"relu"``."""
 
     kind = "pointwise"
 
@@ -165,17 +146,14 @@ class HopMixture(Layer):
     log_parameters: Mapping[str, Array]
 
     def arrays(self) -> dict[str, Array]:
-        """Beta, the weights, and the logarithms of trained parameters as ``log_NAME``."""
         learned = {f"log_{name}": value for name, value in self.log_parameters.items()}
         return {"beta": self.beta, "weights": self.weights, **learned}
 
     def with_arrays(self, arrays: Mapping[str, Array]) -> Self:
-        """The same activation with other coefficients."""
         learned = {name: arrays[f"log_{name}"] for name in self.log_parameters}
         return replace(self, beta=arrays["beta"], weights=arrays["weights"], log_parameters=learned)
 
     def settings(self) -> dict[str, Any]:
-        """The operation by its name, and what it reads."""
         constants = dict(self.constants)
         return {"operation": self.operation.name, "reads": self.reads, "closed": self.closed, "constants": constants}
 
@@ -187,7 +165,6 @@ class HopMixture(Layer):
 
     @property
     def hops(self) -> int:
-        """The number K of terms."""
         return len(self.weights)
 
     @property
@@ -197,7 +174,6 @@ class HopMixture(Layer):
 
     @property
     def in_features(self) -> int | None:
-        """The features that have weights of their own; None where all share them."""
         return int(self.weights.shape[1]) if len(self.weights.shape) == 2 else None
 
 
@@ -224,19 +200,17 @@ def structure(layers: Iterable[Layer]) -> list[dict[str, Any]]:
 
 
 def to_json(layers: Sequence[Layer], names: Mapping[int, str]) -> list[dict[str, Any]]:
-    """A description for a file: every array stands for a tensor of that file.
+    """A description for a file: every array stands for a tensor of that file, named by the array's ``id``.
 
-    Args:
-        layers: the layers.
-        names: the name of each array by its ``id``.
-
-    Raises:
-        UnsupportedModelError: an array has no name (it is computed, not stored), or an operation is known by no name.
+    Raise UnsupportedModelError if an array has no name (it is computed, not stored), or an operation has none.
     """
     described = []
     for number, layer in enumerate(layers):
-        if isinstance(layer, HopMixture):
-            check_named(layer.operation, f"layer {number}")
+        if isinstance(layer, HopMixture) and not is_registered(layer.operation):
+            reason = (
+                f"its operation {layer.operation.name!r} holds a Python function that is not registered under a name"
+            )
+            raise UnsupportedModelError(f"layer {number}", reason)
         for name, array in layer.arrays().items():
             if id(array) not in names:
                 raise UnsupportedModelError(f"layer {number}", f"its {name} is computed from other parameters")
@@ -245,24 +219,16 @@ def to_json(layers: Sequence[Layer], names: Mapping[int, str]) -> list[dict[str,
     return described
 
 
-def check_named(operation: Operation, part: str) -> None:
-    """Raise if a file cannot refer to an operation by its name."""
+def is_registered(operation: Operation) -> bool:
+    """Whether a file can refer to an operation by its name."""
     try:
-        known = find_operation(operation.name) is operation
+        return find_operation(operation.name) is operation
     except ValueError:
-        known = False
-    if not known:
-        raise UnsupportedModelError(
-            part, f"its operation {operation.name!r} holds a Python function that is not registered under a name"
-        )
+        return False
 
 
 def from_json(described: Sequence[Mapping[str, Any]], tensors: Mapping[str, Array]) -> tuple[Layer, ...]:
-    """The layers that :func:`to_json` described.
-
-    Raises:
-        KeyError, TypeError, ValueError: the description is not one, or does not fit the tensors.
-    """
+    """The layers that :func:`to_json` described; KeyError, TypeError or ValueError if they do not fit the tensors."""
     layers = []
     for entry in described:
         settings = {name: value for name, value in entry.items() if name not in ("kind", "arrays")}

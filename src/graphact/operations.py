@@ -7,7 +7,7 @@ guarantees and agents look operations up here by name; torch is imported only wh
 import copy
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -75,7 +75,8 @@ class Operation:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Operation":
         if OPERATIONS.get(self.name) is self:
             return self  # interpreters find an operation by identity, so copies of a module share it
-        return Operation(self.name, copy.deepcopy(self.function, memo), self.parameters, self.empty, self.gradient)
+        function = copy.deepcopy(self.function, memo)  # a module is copied, a plain function is itself
+        return self if function is self.function else replace(self, function=function)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if OPERATIONS.get(self.name) is self:
@@ -83,13 +84,7 @@ class Operation:
         return Operation, (self.name, self.function, dict(self.parameters), self.empty, self.gradient)
 
     def __call__(self, own: Array, neighbors: Array, values: Mapping[str, Array | float] | None = None) -> Array:
-        """Evaluate the function.
-
-        Args:
-            own: the values of the nodes themselves, ``(..., 1, F)``.
-            neighbors: the values of their neighbours, ``(..., d, F)``.
-            values: the parameters; the ones they start from when left out.
-        """
+        """Evaluate for own ``(..., 1, F)``, neighbors ``(..., d, F)`` and parameters; those it starts from if None."""
         xp = namespace_of(neighbors)
         if neighbors.shape[-2] == 0:
             return xp.full_like(own[..., 0, :], self.empty)
@@ -157,11 +152,7 @@ def register_operation(operation: Operation) -> Operation:
 
 
 def find_operation(name: str) -> Operation:
-    """The operation of a name, built in, registered, or an entry point ``graphact.operations`` of an installed package.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The operation of a name: built in, registered, or an entry point ``graphact.operations`` of a package."""
     if name not in OPERATIONS:
         from importlib.metadata import entry_points
 
@@ -174,12 +165,7 @@ def find_operation(name: str) -> Operation:
 
 
 def as_operation(op: "str | Operation | Callable[..., Array]") -> Operation:
-    """The operation that a name or a function stands for.
-
-    Raises:
-        TypeError: op is a function of other arguments.
-        ValueError: op is a name that nobody knows.
-    """
+    """The operation that a name or a function stands for."""
     if isinstance(op, Operation):
         return op
     if callable(op):

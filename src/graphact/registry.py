@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 ENTRY_POINTS = "graphact.activations"
-BUILT_IN = {
-    "relu": "graphact.nn.activation:ReLU",
-    "max-l": "graphact.nn.localized:LocalizedMax",
-    "median-l": "graphact.nn.localized:LocalizedMedian",
-    "max-ga": "graphact.nn.graph_adaptive:GraphAdaptiveMax",
-    "median-ga": "graphact.nn.graph_adaptive:GraphAdaptiveMedian",
-    "kernel-ga": "graphact.nn.graph_adaptive:GraphAdaptiveKernel",
+BUILT_IN = {  # classes of graphact.nn
+    "relu": "ReLU",
+    "max-l": "LocalizedMax",
+    "median-l": "LocalizedMedian",
+    "max-ga": "GraphAdaptiveMax",
+    "median-ga": "GraphAdaptiveMedian",
+    "kernel-ga": "GraphAdaptiveKernel",
 }
 _registered: dict[str, type[Any]] = {}
 ModuleT = TypeVar("ModuleT", bound=type[Any])
@@ -63,16 +63,11 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> type[Any]:
-    """The class of an activation.
-
-    Raises:
-        ValueError: the name is unknown.
-    """
+    """The class of an activation; a name that is unknown raises."""
     if name in _registered:
         return _registered[name]
     if name in BUILT_IN:
-        home, _, attribute = BUILT_IN[name].partition(":")
-        return getattr(importlib.import_module(home), attribute)
+        return getattr(importlib.import_module("graphact.nn"), BUILT_IN[name])
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=ENTRY_POINTS, name=name):

@@ -52,15 +52,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Array], header: Mapping[str, 
 
 
 def load_tensors(path: Path, framework: Framework) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The header and the tensors of a file, checked.
+    """The header, checked, and the tensors of a file, as torch tensors (``"pt"``) or NumPy arrays (``"np"``).
 
-    Args:
-        path: the file.
-        framework: ``"pt"`` for torch tensors, ``"np"`` for NumPy arrays.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is truncated, altered, or of another kind; the message says what is wrong.
+    A file that is truncated, altered or of another kind raises a ValueError that says what is wrong.
     """
     from safetensors import SafetensorError, safe_open
 

@@ -7,9 +7,18 @@ import torch
 from support.graphs import random_matrix
 
 from graphact import Graph
-from graphact.nn import FIR, GCNN, GraphAdaptive, GraphAdaptiveKernel, GraphFilter, LocalizedMax, LocalizedMedian, ReLU
+from graphact.nn import (
+    FIR,
+    GCNN,
+    GraphAdaptive,
+    GraphAdaptiveKernel,
+    GraphFilter,
+    Localized,
+    LocalizedMax,
+    LocalizedMedian,
+    ReLU,
+)
 from graphact.nn.base import GraphModule, describe
-from graphact.nn.localized import Localized
 from graphact.operations import KERNEL, MIN
 
 GRAPHS = 8  # side by side in one union; nothing passes from one to another
@@ -125,7 +134,7 @@ def random_chain(rng):
     for _ in range(rng.integers(1, 6)):
         kind, wider = rng.integers(5), int(rng.integers(1, 4))
         if kind == 0:
-            parts.append(GraphFilter(width, wider, int(rng.integers(0, 3)), bool(rng.random() < 0.5)))
+            parts.append(GraphFilter(width, wider, order=int(rng.integers(0, 3)), bias=bool(rng.random() < 0.5)))
         elif kind == 1:
             parts.append(torch.nn.Linear(width, wider, bias=bool(rng.random() < 0.5)))
         elif kind == 2:
@@ -133,7 +142,7 @@ def random_chain(rng):
         elif kind == 3:
             parts.append(random_activation(rng, int(rng.integers(1, 3)), width if rng.random() < 0.5 else None, False))
         else:
-            parts.append([LocalizedMin, LocalizedKernel][rng.integers(2)](2, closed=bool(rng.random() < 0.5)))
+            parts.append([LocalizedMin, LocalizedKernel][rng.integers(2)](hops=2, closed=bool(rng.random() < 0.5)))
         width = wider if kind < 2 else width
     return Chain(*parts), features
 
@@ -151,7 +160,7 @@ def random_activation(rng, hops, features, closed):
             learn_gamma=bool(rng.random() < 0.5),
         )
     if name.endswith("-l"):
-        return {"max-l": LocalizedMax, "median-l": LocalizedMedian}[name](hops, features, closed)
+        return {"max-l": LocalizedMax, "median-l": LocalizedMedian}[name](hops=hops, features=features, closed=closed)
     return GraphAdaptive(name.removesuffix("-ga"), hops=hops, features=features, closed=closed)
 
 

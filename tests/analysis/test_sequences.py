@@ -90,7 +90,7 @@ def test_a_linear_map_is_a_filter_of_order_0():
     with torch.no_grad():
         bank.taps[0].copy_(linear.weight.T)
         bank.bias.copy_(linear.bias)
-    first, last = GraphFilter(1, 2, order=1).double(), GraphAdaptiveMax(1, features=3).double()
+    first, last = GraphFilter(1, 2, order=1).double(), GraphAdaptiveMax(hops=1, features=3).double()
     chains = [Chain(first, middle, last, torch.nn.Linear(3, 1).double()) for middle in (linear, bank)]
     chains[1].parts[3] = chains[0].parts[3]
     for one, other in zip(*(certified_values(chain, GRAPH, SIGNALS) for chain in chains), strict=True):
@@ -148,9 +148,17 @@ class MysteryLayer(Layer):
     [
         (GCNN([1, 2, 2], activation=["max-ga", GraphAdaptive(MEAN)]), "activations.1", "rule for 'mean-of-the-tests'"),
         (GraphAdaptive(MEAN), "", "rule for 'mean-of-the-tests'"),
-        (Chain(GraphFilter(1, 1, 1), Absolute()), "layer 1", "rule for 'absolute'"),
-        (Chain(GraphFilter(1, 1, 1), Mystery()), "layer 1", "nothing is known about layers of the kind 'mystery'"),
-        (Chain(GraphFilter(1, 2, 1), GraphFilter(3, 1, 1)), "parts.1", "takes 3 features, and the layer in front"),
+        (Chain(GraphFilter(1, 1, order=1), Absolute()), "layer 1", "rule for 'absolute'"),
+        (
+            Chain(GraphFilter(1, 1, order=1), Mystery()),
+            "layer 1",
+            "nothing is known about layers of the kind 'mystery'",
+        ),
+        (
+            Chain(GraphFilter(1, 2, order=1), GraphFilter(3, 1, order=1)),
+            "parts.1",
+            "takes 3 features, and the layer in front",
+        ),
         (torch.nn.Linear(1, 1), "", "must be a GCNN, FIR, GraphFilter or an activation"),
     ],
     ids=["operation in a network", "operation", "pointwise", "kind", "widths", "torch"],
@@ -173,19 +181,19 @@ def absolute_band(lower, upper):
 def test_a_pointwise_function_needs_one_rule(monkeypatch):
     monkeypatch.setitem(POINTWISE, "absolute", PointwiseRule((-1.0, 1.0), absolute_band))
     torch.manual_seed(0)
-    parts = [GraphFilter(1, 2, 1), Absolute(), GraphAdaptiveMax(1), Absolute(), torch.nn.Linear(2, 2)]
+    parts = [GraphFilter(1, 2, order=1), Absolute(), GraphAdaptiveMax(hops=1), Absolute(), torch.nn.Linear(2, 2)]
     check_sound(Chain(*parts).double(), GRAPH, SIGNALS, torch.Generator().manual_seed(0))
-    only = Chain(GraphFilter(1, 1, 0), Absolute()).double()
+    only = Chain(GraphFilter(1, 1, order=0), Absolute()).double()
     assert lipschitz_bound(only, GRAPH).value == pytest.approx(only.parts[0].taps.abs().item())
 
 
 def with_a_shared_filter():
-    bank = GraphFilter(1, 1, 1)
+    bank = GraphFilter(1, 1, order=1)
     return Chain(bank, ReLU(), bank), "parts.0", "shared with another part"
 
 
 def with_a_shared_parameter():
-    model = Chain(GraphFilter(1, 1, 1), ReLU(), GraphFilter(1, 1, 1))
+    model = Chain(GraphFilter(1, 1, order=1), ReLU(), GraphFilter(1, 1, order=1))
     model.parts[2].taps = model.parts[0].taps
     return model, "parts.0", "shared with another part"
 

@@ -65,6 +65,13 @@ def test_repr_shows_the_settings():
     )
 
 
+def test_repr_of_a_module_without_configuration():
+    class Own(nn.GraphModule):
+        pass
+
+    assert repr(Own()) == "Own()"
+
+
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [

@@ -158,7 +158,7 @@ def test_exchanges_follow_the_description():
     """A pointwise activation exchanges nothing, a localized one once, whatever its function."""
     nn = graphact.nn
 
-    class LocalizedMin(nn.localized.Localized):
+    class LocalizedMin(nn.Localized):
         operation = graphact.operations.MIN
 
     model = nn.GCNN([3, 2, 4], order=[1, 2], activation=[torch.nn.ReLU(), lambda width: LocalizedMin(hops=3)])

@@ -2,11 +2,17 @@
 
 from graphact.analysis.certificates import Certificate, certify
 from graphact.analysis.constrained import lipschitz_constrained, release
-from graphact.analysis.equivariance import Equivariance, check_equivariance
 from graphact.analysis.lipschitz import LipschitzBound, lipschitz_bound
-from graphact.analysis.perturbations import EdgeNoise, LostLinks
-from graphact.analysis.searches import Attack, EmpiricalLipschitz, attack, empirical_lipschitz, empirical_topology
-from graphact.analysis.topology import TopologyBound, topology_bound
+from graphact.analysis.searches import (
+    Attack,
+    EmpiricalLipschitz,
+    Equivariance,
+    attack,
+    check_equivariance,
+    empirical_lipschitz,
+    empirical_topology,
+)
+from graphact.analysis.topology import EdgeNoise, LostLinks, TopologyBound, topology_bound
 
 __all__ = [
     "Attack",

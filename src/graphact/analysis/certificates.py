@@ -8,9 +8,8 @@ from torch import Tensor
 
 from graphact._checks import check_choice
 from graphact.analysis.description import Layers, read_layers, read_signals, split_readout
-from graphact.analysis.lipschitz import form_sizes, is_affordable
+from graphact.analysis.lipschitz import form_sizes, is_affordable, output_norms
 from graphact.analysis.rules import MOST_ENTRIES
-from graphact.analysis.sensitivity import output_norms
 from graphact.analysis.zonotope import Zonotope, through_layers
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
@@ -98,13 +97,9 @@ def certify(model: GraphModule, graph: Graph, x: Tensor, radius: float, *, kind:
     constants = _constants(layers, features, graph)
     batch = max(1, MOST_ENTRIES // max((size for _, size in form_sizes(layers, features, graph)), default=1))
     parts = [_certify(layers, graph, part, float(radius), kind, constants) for part in x.split(batch)]
-    names = ("outputs", "lower", "upper", "decisions", "margins")
-    columns = {name: [getattr(part, name) for part in parts] for name in names}
-    joined = {
-        name: None if column[0] is None else torch.cat(column).reshape(*shape[:-2], *column[0].shape[1:])
-        for name, column in columns.items()
-    }
-    return Certificate(float(radius), **joined)  # type: ignore[arg-type]
+    columns = [torch.cat(column).reshape(*shape[:-2], *column[0].shape[1:]) for column in zip(*parts, strict=True)]
+    outputs, lower, upper, *decided = columns
+    return Certificate(float(radius), outputs, lower, upper, *(decided or (None, None)))
 
 
 def _constants(layers: Layers, features: int, graph: Graph) -> Constants:
@@ -120,7 +115,10 @@ def _constants(layers: Layers, features: int, graph: Graph) -> Constants:
     return outputs, between.unflatten(-1, (count, -1))
 
 
-def _certify(layers: Layers, graph: Graph, x: Tensor, radius: float, kind: str, constants: Constants) -> Certificate:
+def _certify(
+    layers: Layers, graph: Graph, x: Tensor, radius: float, kind: str, constants: Constants
+) -> tuple[Tensor, ...]:
+    """Outputs, their bounds and, for a classifier, decisions and margins."""
     body, readout = split_readout(layers)
     outputs = through_layers(Zonotope.point(x), body, graph).read_out(readout).centre
     if kind == "classifier" and outputs.size(-1) == 1:
@@ -132,24 +130,19 @@ def _certify(layers: Layers, graph: Graph, x: Tensor, radius: float, kind: str, 
     lower = torch.maximum(forms.centre - forms.radius, outputs - reach) - ROUNDING * size
     upper = torch.minimum(forms.centre + forms.radius, outputs + reach) + ROUNDING * size
     if kind == "regressor" or (kind == "auto" and outputs.size(-1) == 1):
-        return Certificate(radius, outputs, lower, upper, None, None)
+        return outputs, lower, upper
     decisions = outputs.argmax(-1)
-    margins = _local_margins(features, forms, readout, decisions)
-    if constants is not None:
-        chosen = constants[1][torch.arange(graph.num_nodes), decisions]
-        margins = margins.maximum(outputs.gather(-1, decisions.unsqueeze(-1)) - outputs - radius * chosen)
-    ahead = torch.ones_like(outputs, dtype=torch.bool).scatter(-1, decisions.unsqueeze(-1), False)
-    margin = torch.where(ahead, margins, torch.inf).amin(-1) - ROUNDING * size
-    return Certificate(radius, outputs, lower, upper, decisions, margin)
-
-
-def _local_margins(features: Zonotope, forms: Zonotope, readout: Linear | None, decisions: Tensor) -> Tensor:
-    """The least difference of the decided class and every other, ``(B, N, O)``, from the forms of the outputs."""
     chosen = decisions.unsqueeze(-1)
-    ahead = forms.centre.gather(-1, chosen) - forms.centre
     columns = chosen.unsqueeze(1).expand(-1, forms.generators.size(1), -1, -1)
-    apart = (forms.generators.gather(-1, columns) - forms.generators).abs().sum(1)
+    margins = forms.centre.gather(-1, chosen) - forms.centre
+    margins = margins - (forms.generators.gather(-1, columns) - forms.generators).abs().sum(1)
     if readout is None:
-        return ahead - apart - forms.slack.gather(-1, chosen) - forms.slack
-    differences = (readout.weight[decisions].unsqueeze(-2) - readout.weight).abs()
-    return ahead - apart - (differences * features.slack.unsqueeze(-2)).sum(-1)
+        margins = margins - forms.slack.gather(-1, chosen) - forms.slack
+    else:
+        differences = (readout.weight[decisions].unsqueeze(-2) - readout.weight).abs()
+        margins = margins - (differences * features.slack.unsqueeze(-2)).sum(-1)
+    if constants is not None:
+        apart = constants[1][torch.arange(graph.num_nodes), decisions]
+        margins = margins.maximum(outputs.gather(-1, chosen) - outputs - radius * apart)
+    margin = margins.scatter(-1, chosen, torch.inf).amin(-1) - ROUNDING * size
+    return outputs, lower, upper, decisions, margin

@@ -86,11 +86,7 @@ def limited_tensors(module: nn.Module) -> list[tuple[nn.Module, str]]:
 
 
 def last_coefficients(module: GraphModule) -> list[tuple[nn.Module, str]]:
-    """The parameters that the constant of the whole module is proportional to: parts and attributes.
-
-    Raises:
-        UnsupportedModelError: there are none, or another layer uses them, or they are computed from other parameters.
-    """
+    """The parameters that the constant of the whole module is proportional to: parts and attributes."""
     layers = module.layers()
     for layer, part in zip(reversed(layers), reversed(part_names(module, layers)), strict=True):
         if names := PROPORTIONAL_TO[type(layer)]:
@@ -100,12 +96,8 @@ def last_coefficients(module: GraphModule) -> list[tuple[nn.Module, str]]:
 
 def _place(module: nn.Module, layers: tuple[Layer, ...], array: Tensor, part: str, name: str) -> tuple[nn.Module, str]:
     """Where the one parameter is stored that an array of the description is."""
-    places = [
-        (owner, attribute)
-        for owner in module.modules()
-        for attribute, parameter in owner.named_parameters(recurse=False)
-        if parameter is array
-    ]
+    owned = [(owner, *item) for owner in module.modules() for item in owner.named_parameters(recurse=False)]
+    places = [(owner, attribute) for owner, attribute, parameter in owned if parameter is array]
     uses = sum(other is array for layer in layers for other in layer.arrays().values())
     if not places:
         raise UnsupportedModelError(part, f"its {name} cannot be rescaled: computed from other parameters")
@@ -121,24 +113,25 @@ class Limit:
         self.module, self.graph, self.limit = module, graph, limit
         self.measuring = False
 
-    def factor(self) -> Tensor:
-        """What brings the module within its limit."""
-        self.measuring = True  # in the meantime the tensors are what they are without a limit
+    def rescale(self, original: Tensor) -> Tensor:
+        """The tensor times what brings the module within its limit."""
+        if self.measuring:  # in the meantime the tensors are what they are without a limit
+            return original
+        self.measuring = True
         try:
             constant = certified_norms(*read_layers(self.module), self.graph, thorough=False).max()
         finally:
             self.measuring = False
         limit = self.limit * (1 - ROUNDING)
-        return torch.where(constant > limit, limit / constant, 1.0)
+        return original * torch.where(constant > limit, limit / constant, 1.0).to(original)
 
 
 class Rescaled(nn.Module):
-    """A tensor multiplied by the factor of its module."""
+    """A tensor as the module sees it: multiplied by the factor of its limit."""
 
     def __init__(self, shared: Limit) -> None:
         super().__init__()
         self.shared = shared
 
     def forward(self, original: Tensor) -> Tensor:
-        """The tensor as the module sees it."""
-        return original if self.shared.measuring else original * self.shared.factor().to(original)
+        return self.shared.rescale(original)

@@ -1,8 +1,7 @@
 """What guarantees read of a module: its layers in float64, each of a known kind, and the hops of its activations."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,23 +13,13 @@ from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, Unsupp
 from graphact.nn import GraphModule
 
 Layers = tuple[Layer, ...]
-FUNCTIONS: dict[type[Layer], tuple[str, Mapping[Any, Any]]] = {
-    Filter: ("", {}),
-    Linear: ("", {}),
-    Pointwise: ("function", POINTWISE),
-    HopMixture: ("operation", OPERATIONS),
-}
 
 
 def read_layers(module: nn.Module, features: int | None = None) -> tuple[Layers, int]:
     """The layers of a module as they are now, in float64 on the CPU, and the features of its input.
 
     Gradients flow back to the parameters. A module that takes any number of features treats all of them alike, so that
-    one stands for all where no number is given.
-
-    Raises:
-        UnsupportedModelError: the module does not describe itself, or there is no rule for a part of it.
-        ValueError: the module takes another number of features.
+    one stands for all where no number is given. Raise UnsupportedModelError if there is no rule for a part.
     """
     if not isinstance(module, GraphModule):
         raise UnsupportedModelError(
@@ -53,6 +42,22 @@ def read_layers(module: nn.Module, features: int | None = None) -> tuple[Layers,
     return map_arrays(described, wide), taken
 
 
+def unknown(layer: Layer) -> str:
+    """Why nothing is known about a layer; empty where there is a rule for it."""
+    match layer:
+        case Filter() | Linear():
+            return ""
+        case Pointwise():
+            name, is_known, known = layer.function, layer.function in POINTWISE, list(POINTWISE)
+        case HopMixture(operation=operation):  # by what it is: another operation of the same name has no rule
+            name, is_known, known = operation.name, operation in OPERATIONS, [rule.name for rule in OPERATIONS]
+        case _:
+            return f"nothing is known about layers of the kind {layer.kind!r}"
+    if is_known:
+        return ""
+    return f"there is no rule for {name!r} (a function of your own has none); there are rules for {', '.join(known)}"
+
+
 def part_names(module: nn.Module, layers: Sequence[Layer]) -> list[str]:
     """Which part of a module each layer comes from, by the parameters it holds; otherwise its number."""
     owners = {id(parameter): name.rpartition(".")[0] for name, parameter in module.named_parameters()}
@@ -63,11 +68,7 @@ def part_names(module: nn.Module, layers: Sequence[Layer]) -> list[str]:
 
 
 def read_signals(x: Tensor) -> Tensor:
-    """Signals as float64 ``(B, N, F)``.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Signals as float64 ``(B, N, F)``, of which there must be one."""
     if x.numel() == 0:
         raise ValueError(f"x must hold at least one signal, got the shape {tuple(x.shape)}")
     return wide(x.detach()).reshape(-1, *x.shape[-2:])
@@ -76,18 +77,6 @@ def read_signals(x: Tensor) -> Tensor:
 def wide(tensor: Tensor) -> Tensor:
     """The same numbers in float64 on the CPU, still attached to what they came from."""
     return tensor.to("cpu", torch.float64)
-
-
-def unknown(layer: Layer) -> str:
-    """Why nothing is known about a layer; empty where there is a rule for it."""
-    if type(layer) not in FUNCTIONS:
-        return f"nothing is known about layers of the kind {layer.kind!r}"
-    attribute, rules = FUNCTIONS[type(layer)]
-    function = getattr(layer, attribute, None)
-    if function is None or function in rules:
-        return ""
-    name, known = getattr(function, "name", function), ", ".join(getattr(rule, "name", rule) for rule in rules)
-    return f"there is no rule for {name!r} (a function of your own has none); there are rules for {known}"
 
 
 def split_readout(layers: Layers) -> tuple[Layers, Linear | None]:
@@ -106,29 +95,18 @@ def widths(layers: Layers, features: int) -> Iterator[int]:
 
 @dataclass(frozen=True, eq=False)
 class Hop:
-    """One term of an activation: the signals that are read, and where.
-
-    Attributes:
-        number: counted from 0.
-        signals: each ``(..., N, F)``.
-        neighborhoods: the lists of the nodes that each node reads.
-        closed: whether a node reads its own value as well.
-    """
+    """One term of an activation, counted from 0: the signals ``(..., N, F)`` that are read, and at which neighbours."""
 
     number: int
     signals: tuple[Tensor, ...]
     neighborhoods: Neighborhoods
-    closed: bool
+    closed: bool  # whether a node reads its own value as well
 
     def reduce(self, function: Callable[[Tensor, Tensor], tuple[Tensor, ...]], entries: int) -> tuple[Tensor, ...]:
-        """Apply a function to the nodes ``(n,)`` and their neighbours ``(n, d)``, degree by degree.
+        """Apply a function to the nodes ``(n,)`` and their neighbours ``(n, d)``, degree by degree, 0 included.
 
         Every result has the nodes in its second last dimension, ``(..., n, F)``; they come back in the order of all
-        nodes.
-
-        Args:
-            function: returns one tensor or more; it is called with d = 0 for nodes without neighbours.
-            entries: numbers held for each neighbour, to choose how many nodes fit into memory at once.
+        nodes. ``entries`` numbers are held for each neighbour, which decides how many nodes fit into memory at once.
         """
         parts: list[tuple[Tensor, ...]] = []
         for nodes, table in self.neighborhoods.tables():

@@ -1,24 +1,33 @@
-"""Certified Lipschitz constants of filters, activations and whole networks."""
+r"""Certified Lipschitz constants of filters, activations and whole networks.
 
+For two inputs :math:`x, x'` the difference at any point of a network is a matrix times :math:`x - x'`, and every row of
+that matrix is an *affine form*: known coefficients of the inputs, plus known coefficients of unknown row vectors whose
+1-norm is at most 1. The forms of all nodes and features are kept as a batch of signals ``(M, N, F)``, one for each of
+the M inputs and unknowns; filters and shifts act on it as on any batch. The 1-norm over M bounds what the output can
+move when every input moves by at most 1. The proofs are in docs/guarantees.md.
+"""
+
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial, singledispatch
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from graphact.analysis.description import Layers, hops_of, read_layers, split_readout, widths
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, row_norms
-from graphact.analysis.sensitivity import bank_rows, output_norms, unit_forms
-from graphact.functional import shift
+from graphact.functional import graph_filter, shift
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
 from graphact.operations import MAX
 
 LABELS: dict[type[Layer], str] = {Filter: "filter", Linear: "linear", Pointwise: "activation", HopMixture: "activation"}
+MOST_COEFFICIENTS = MOST_ENTRIES  # of the forms of a layer; above, only the product of the layers is certified
+MOST_ENUMERATED = 8  # ReLUs of a node whose signs are all tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +59,7 @@ def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> 
     - A filter bank or an FIR: its induced norm, exactly.
     - An activation: Proposition 2's constant as ``paper`` (graph-adaptive max), and a certificate for each node.
     - A network: the product of its layers as ``composed``, and a tighter one from affine forms of differences over the
-      actual graph (see :mod:`graphact.analysis.sensitivity`). Networks too large for that (more than 20 million
+      actual graph (see :mod:`graphact.analysis.lipschitz`). Networks too large for that (more than 20 million
       coefficients in a layer) get the product.
 
     Everything is computed in float64; rounding errors of the module itself are not part of the statement.
@@ -90,19 +99,19 @@ def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> 
         )
 
 
-def certified_norms(layers: Layers, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
-    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are."""
-    unit = torch.ones(graph.num_nodes, features, dtype=torch.float64)
-    *before, last = [unit, *layer_norms(layers, features, graph)]
-    composed = math.prod((norms.max() for norms in before), start=unit.new_ones(())) * last
-    if not is_affordable(layers, features, graph):
-        return composed
-    return torch.minimum(composed, output_norms(layers, features, graph, thorough=thorough))
+def paper_constant(layers: Layers, graph: Graph) -> float | None:
+    r"""Proposition 2 of the paper, :math:`|\beta| + K C \max_k \|S^k\|_\infty` with :math:`C = \max_k |h_k|`.
 
-
-def layer_norms(layers: Layers, features: int, graph: Graph) -> list[Tensor]:
-    """The constants of every output of every layer, ``(N, F)`` each."""
-    return [constants(layer, width, graph) for layer, width in zip(layers, widths(layers, features), strict=True)]
+    None for what it does not speak of: anything but one graph-adaptive max.
+    """
+    only = layers[0] if len(layers) == 1 else None
+    if not isinstance(only, HopMixture) or only.operation is not MAX or only.reads != "shifted":
+        return None
+    power, largest = unit_forms(graph.num_nodes, 1), 0.0
+    for _ in range(only.hops):
+        power = shift(power, graph)
+        largest = max(largest, row_norms(power).max().item())
+    return only.beta.abs().item() + only.hops * only.weights.abs().max().item() * largest
 
 
 def layer_names(layers: Layers) -> Iterator[str]:
@@ -113,7 +122,18 @@ def layer_names(layers: Layers) -> Iterator[str]:
         label = LABELS[type(layer)]
         counts[label] += 1
         yield f"{label} {counts[label]}"
-    yield from [] if readout is None else ["readout"]
+    if readout is not None:
+        yield "readout"
+
+
+def certified_norms(layers: Layers, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
+    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are."""
+    unit = torch.ones(graph.num_nodes, features, dtype=torch.float64)
+    *before, last = [unit, *layer_norms(layers, features, graph)]
+    composed = math.prod((norms.max() for norms in before), start=unit.new_ones(())) * last
+    if not is_affordable(layers, features, graph):
+        return composed
+    return torch.minimum(composed, output_norms(layers, features, graph, thorough=thorough))
 
 
 def form_sizes(layers: Layers, features: int, graph: Graph) -> Iterator[tuple[int, int]]:
@@ -129,59 +149,145 @@ def form_sizes(layers: Layers, features: int, graph: Graph) -> Iterator[tuple[in
 
 def is_affordable(layers: Layers, features: int, graph: Graph) -> bool:
     """Whether the affine forms of all layers fit into memory."""
-    return all(size <= MOST_ENTRIES for size, _ in form_sizes(layers, features, graph))
+    return all(size <= MOST_COEFFICIENTS for size, _ in form_sizes(layers, features, graph))
 
 
-@singledispatch
-def constants(layer: Layer, _width: int, _graph: Graph) -> Tensor:
-    """The Lipschitz constant of a layer at every node and feature, ``(N, F)``."""
+# Layer by layer
+
+
+def layer_norms(layers: Layers, features: int, graph: Graph) -> list[Tensor]:
+    """The constants of every output of every layer, ``(N, F)`` each."""
+    return [norms_of(layer, width, graph) for layer, width in zip(layers, widths(layers, features), strict=True)]
+
+
+def norms_of(layer: Layer, width: int, graph: Graph) -> Tensor:
+    r"""The Lipschitz constant of a layer of that width at every node and feature, ``(N, F)``.
+
+    Of a filter bank, the largest is its induced infinity norm, exactly:
+
+    .. math:: \sum_{j, g} \Big| \Big[\sum_k h_k^{fg} S^k\Big]_{ij} \Big|
+
+    Max, min and median: :math:`|\beta| + \sum_k |h_k| \max_{j \in \mathcal{N}_i} \|e_j^\top S^k\|_1`. The first hop
+    and the pointwise term are taken together, since they may read the same input with opposite signs. Kernel: the slope
+    of the Gaussian times the largest differences of rows. Localized activations have the identity for :math:`S^k`.
+    """
+    match layer:
+        case Filter():
+            return torch.stack([row_norms(rows) for rows in bank_rows(layer.taps, graph)]).sum(0)
+        case Linear():
+            return layer.weight.abs().sum(1).expand(graph.num_nodes, -1)
+        case Pointwise():
+            return torch.full((graph.num_nodes, width), POINTWISE[layer.function].steepest, dtype=torch.float64)
+        case HopMixture():
+            rule, total = OPERATIONS[layer.operation], layer.beta.abs().expand(graph.num_nodes, width)
+            for hop in hops_of(layer, graph, unit_forms(graph.num_nodes, 1)):
+                constants = partial(rule.constants, layer, hop.number, *hop.signals)
+                total = total + hop.reduce_one(constants, graph.num_nodes)
+            return total
     raise NotImplementedError(layer.kind)
 
 
-@constants.register
-def _(layer: Filter, _width: int, graph: Graph) -> Tensor:
-    r"""The 1-norm of every row of a filter bank; the largest is its induced infinity norm, exactly.
+def unit_forms(num_nodes: int, features: int) -> Tensor:
+    """The forms of the inputs themselves: one signal for each of the N F inputs."""
+    return torch.eye(num_nodes * features, dtype=torch.float64).view(-1, num_nodes, features)
 
-    .. math:: \sum_{j, g} \Big| \Big[\sum_k h_k^{fg} S^k\Big]_{ij} \Big|
+
+def bank_rows(taps: Tensor, graph: Graph) -> Iterator[Tensor]:
+    """The rows of a filter bank, ``(m, N, F_out)`` for as many of its N F_in inputs at a time as fit into memory."""
+    step = max(1, MOST_ENTRIES // (graph.num_nodes * max(taps.shape[1:])))
+    for columns in unit_forms(graph.num_nodes, taps.size(1)).split(step):
+        yield graph_filter(columns, graph, taps)
+
+
+# The whole network, by affine forms
+
+
+def output_norms(layers: Layers, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
+    """How far each output ``(N, O)`` moves, at most, when every input moves by at most 1.
+
+    The readout may hold any rows, such as differences of classes. A thorough search tries all signs of the last ReLUs
+    where a node has at most 8 of them, and compares all pairs of columns for the kernel; otherwise the result is larger
+    and comes sooner.
     """
-    return torch.stack([row_norms(rows) for rows in bank_rows(layer.taps, graph)]).sum(0)
+    body, readout = split_readout(layers)
+    weight = None if readout is None else readout.weight
+    behind: Tensor | Differences = unit_forms(graph.num_nodes, features)
+    for layer in body:
+        forms = behind.settle() if isinstance(behind, Differences) else behind
+        behind = differences_behind(layer, forms, graph, thorough)
+    return behind.norms(weight, thorough) if isinstance(behind, Differences) else row_norms(read_out(behind, weight))
 
 
-@constants.register
-def _(layer: Linear, _width: int, graph: Graph) -> Tensor:
-    return layer.weight.abs().sum(1).expand(graph.num_nodes, -1)
+@dataclass(frozen=True)
+class Differences:
+    """Forms behind an activation: ``forms + d * rectified``, up to ``spread``, with any d between the slopes."""
+
+    forms: Tensor  # (M, N, F)
+    spread: Tensor  # (N, F), the size of a further unknown at every node and feature
+    rectified: Tensor  # (M, N, F), what a pointwise function reads
+    slopes: tuple[float, float]  # the least and the largest of that function
+
+    def settle(self) -> Tensor:
+        """Forms with a fresh unknown at every node and feature, for the spread and for the slope."""
+        forms, spread = self.halfway()
+        return torch.cat([forms, torch.diag(spread.flatten()).view(-1, *spread.shape)])
+
+    def norms(self, readout: Tensor | None, thorough: bool) -> Tensor:
+        """The largest 1-norm of every form, ``(N, F)``, or behind a readout ``(O, F)``, ``(N, O)``."""
+        size = None if readout is None else readout.abs()
+        if thorough and (readout is None or self.rectified.size(-1) <= MOST_ENUMERATED):
+            return self.over_all_slopes(readout) + read_out(self.spread, size)
+        forms, spread = self.halfway()
+        return row_norms(read_out(forms, readout)) + read_out(spread, size)
+
+    def halfway(self) -> tuple[Tensor, Tensor]:
+        """The forms for the slope in the middle, and the spread with what other slopes make of it."""
+        low, high = self.slopes
+        forms = self.forms + (low + high) / 2 * self.rectified
+        return forms, self.spread + (high - low) / 2 * row_norms(self.rectified)
+
+    def over_all_slopes(self, readout: Tensor | None) -> Tensor:
+        """The largest 1-norm over all slopes of a node's features: it is convex in them, so each is least or largest.
+
+        For ReLUs that are all ways in which they may be on or off.
+        """
+        if readout is None:
+            return torch.maximum(*(row_norms(self.forms + slope * self.rectified) for slope in self.slopes))
+        features = self.rectified.size(-1)
+        choices = torch.tensor(list(itertools.product(self.slopes, repeat=features)), dtype=torch.float64)
+        step = max(1, MOST_ENTRIES // (self.forms.size(0) * len(choices)))
+        parts = zip(read_out(self.forms, readout).split(step, 1), self.rectified.split(step, 1), strict=True)
+        best = []
+        for fixed, free in parts:
+            outputs = [
+                (fixed[..., number, None] + free @ (choices * row).T).abs().sum(0).amax(-1)
+                for number, row in enumerate(readout)
+            ]
+            best.append(torch.stack(outputs, -1))
+        return torch.cat(best)
 
 
-@constants.register
-def _(layer: Pointwise, width: int, graph: Graph) -> Tensor:
-    return torch.full((graph.num_nodes, width), POINTWISE[layer.function].steepest, dtype=torch.float64)
+def read_out(forms: Tensor, readout: Tensor | None) -> Tensor:
+    """Forms behind the linear map that all nodes share."""
+    return forms if readout is None else forms @ readout.T
 
 
-@constants.register
-def _(layer: HopMixture, width: int, graph: Graph) -> Tensor:
-    r"""Max, min and median: :math:`|\beta| + \sum_k |h_k| \max_{j \in \mathcal{N}_i} \|e_j^\top S^k\|_1`.
-
-    The first hop and the pointwise term are taken together, since they may read the same input with opposite signs.
-    Kernel: the slope of the Gaussian times the largest differences of rows. Localized activations have the identity
-    for :math:`S^k`.
-    """
-    rule = OPERATIONS[layer.operation]
-    total = layer.beta.abs().expand(graph.num_nodes, width)
-    for hop in hops_of(layer, graph, unit_forms(graph.num_nodes, 1)):
-        total = total + hop.reduce_one(partial(rule.constants, layer, hop.number, *hop.signals), graph.num_nodes)
-    return total
-
-
-def paper_constant(layers: Layers, graph: Graph) -> float | None:
-    r"""Proposition 2 of the paper, :math:`|\beta| + K C \max_k \|S^k\|_\infty` with :math:`C = \max_k |h_k|`.
-
-    None for what it does not speak of: anything but one graph-adaptive max.
-    """
-    only = layers[0] if len(layers) == 1 else None
-    if not isinstance(only, HopMixture) or only.operation is not MAX or only.reads != "shifted":
-        return None
-    power, largest = unit_forms(graph.num_nodes, 1), 0.0
-    for _ in range(only.hops):
-        power = shift(power, graph)
-        largest = max(largest, row_norms(power).max().item())
-    return only.beta.abs().item() + only.hops * only.weights.abs().max().item() * largest
+def differences_behind(layer: Layer, forms: Tensor, graph: Graph, thorough: bool) -> Tensor | Differences:
+    """Differences behind a layer, from the forms ``(M, N, F)`` in front of it."""
+    centre, spread = torch.zeros_like(forms), torch.zeros_like(forms[0])
+    match layer:
+        case Filter():
+            return graph_filter(forms, graph, layer.taps)
+        case Linear():
+            return read_out(forms, layer.weight)
+        case Pointwise():
+            return Differences(centre, spread, forms, POINTWISE[layer.function].slopes)
+        case HopMixture():
+            rule = OPERATIONS[layer.operation]
+            for hop in hops_of(layer, graph, forms):
+                select = partial(rule.differences, layer, hop.signals[0], thorough)
+                middle, deviation = hop.reduce(select, forms.size(0) * forms.size(-1))
+                weight = layer.weights[hop.number]
+                centre, spread = centre + weight * middle, spread + weight.abs() * deviation
+            return Differences(centre, spread, forms * layer.beta, POINTWISE["relu"].slopes)
+    raise NotImplementedError(layer.kind)

@@ -48,10 +48,8 @@ def safe_sqrt(x: Tensor) -> Tensor:
 class PointwiseRule:
     r"""What is known about a function f of one value.
 
-    Attributes:
-        slopes: the least and the largest of :math:`(f(a) - f(b)) / (a - b)`.
-        band: maps ends l, u to slope, offset and half height with :math:`|f(z) - (\lambda z + \mu)| \le \nu` for all
-            z in [l, u].
+    ``slopes`` are the least and the largest of :math:`(f(a) - f(b)) / (a - b)`; ``band`` maps ends l, u to slope,
+    offset and half height with :math:`|f(z) - (\lambda z + \mu)| \le \nu` for all z in [l, u].
     """
 
     slopes: tuple[float, float]
@@ -59,7 +57,6 @@ class PointwiseRule:
 
     @property
     def steepest(self) -> float:
-        """The Lipschitz constant."""
         return max(abs(slope) for slope in self.slopes)
 
 
@@ -73,12 +70,7 @@ def relu_band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class OrderStatistic:
-    """Max, min, lower median: the value at some place in ascending order.
-
-    Attributes:
-        operation: the operation.
-        place: where the selected value stands among that many.
-    """
+    """Max, min, lower median: the value at some place in ascending order, which depends on how many there are."""
 
     operation: Operation
     place: Callable[[int], int]
@@ -108,7 +100,7 @@ class OrderStatistic:
     def enclose(
         self, _layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """With the mean m of all forms that may be the selected one, f(y) = m + f(y - m), and f is monotone.
+        """With the mean m of all forms that may be the selected one, f(y) = m + f(y - m); f is monotone.
 
         So it lies between f of the lower and f of the upper ends of y - m.
         """
@@ -143,10 +135,9 @@ class OrderStatistic:
         return self.largest_change(low, high, lost, may_be_empty=not layer.closed)
 
     def largest_change(self, low: Tensor, high: Tensor, lost: int, *, may_be_empty: bool) -> Tensor:
-        """The largest change of the selected value when any of d members between low and high ``(..., d, F)`` are lost.
+        """The largest change when up to ``lost`` of d members between low and high ``(..., d, F)`` are lost.
 
-        Not more than ``lost``, at most d, are; the value of the neighbourhood without members, where it may be empty,
-        is 0.
+        The value of the neighbourhood without members, where it may be empty, is 0.
         """
         if lost == 0:
             return torch.zeros_like(low.sum(-2))

@@ -1,6 +1,6 @@
-"""Lower bounds beside the certificates: what searches have found, so that the slack of a guarantee is seen.
+"""What trials show: whether a model is equivariant, and lower bounds beside the certificates, which show their slack.
 
-They take any module, described or not, that can be differentiated.
+They take any module, described or not; the searches need one that can be differentiated.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,84 @@ import torch
 from torch import Tensor
 
 from graphact._checks import check_generator, check_integer
-from graphact.analysis.perturbations import Perturbation
+from graphact.analysis.topology import Perturbation
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
 
 NOISE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)  # how far from the given signals the search starts, in their own scale
 RADII = (1.0, 0.3, 0.1, 0.03, 0.01)  # sizes of the perturbation during the ascent, in the same scale
+ROUNDING_STEPS = 1000  # sums over neighbours are taken in another order; their rounding errors pass through all layers
+Model = Callable[[Tensor, Graph], Any]
+
+
+@dataclass(frozen=True)
+class Equivariance:
+    """The verdict.
+
+    Attributes:
+        deviation: the largest difference between the output of the renumbered graph and the renumbered output.
+        tolerance: what rounding may explain: 1000 units in the last place of the largest output.
+        permutations: how many were tried.
+    """
+
+    deviation: float
+    tolerance: float
+    permutations: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether every deviation is within rounding."""
+        return self.deviation <= self.tolerance
+
+    def __str__(self) -> str:
+        verdict = "equivariant" if self.holds else "NOT equivariant"
+        return (
+            f"{verdict}: largest deviation {self.deviation:.2g} over {self.permutations} permutations, "
+            f"rounding explains {self.tolerance:.2g}"
+        )
+
+
+def check_equivariance(
+    model: Model,
+    graph: Graph,
+    x: Tensor,
+    *,
+    permutations: int = 10,
+    generator: torch.Generator | None = None,
+) -> Equivariance:
+    r"""Compare :math:`f(P^\top x; P^\top S P)` with :math:`P^\top f(x; S)` for random permutations (Proposition 1).
+
+    Args:
+        model: anything called as ``model(x, graph)`` that answers at every node.
+        graph: the graph.
+        x: signals.
+        permutations: how many to draw.
+        generator: source of randomness, on the CPU.
+
+    Shapes:
+        x: ``(..., N, F)``.
+
+    Example:
+        >>> import torch, graphact
+        >>> graph = graphact.Graph.stochastic_block_model([5, 5], 0.8, 0.2)
+        >>> x = torch.randn(3, 10, 1)
+        >>> graphact.analysis.check_equivariance(graphact.nn.GCNN([1, 4], activation="median-ga"), graph, x).holds
+        True
+        >>> first_node_differs = lambda x, graph: x * torch.arange(10).unsqueeze(-1)
+        >>> graphact.analysis.check_equivariance(first_node_differs, graph, x).holds
+        False
+    """
+    x = _checked(graph, x, generator)
+    with torch.no_grad():
+        expected = model(x, graph)
+        largest = 0.0
+        for _ in range(check_integer("permutations", permutations, minimum=1)):
+            perm = torch.randperm(graph.num_nodes, generator=generator).to(graph.device)
+            actual = model(x[..., perm, :], graph.permute(perm))
+            difference = (actual - expected[..., perm, :]).abs().max().item()
+            largest = difference if difference != difference else max(largest, difference)
+    scale = max(1.0, expected.abs().max().item())
+    return Equivariance(largest, ROUNDING_STEPS * torch.finfo(expected.dtype).eps * scale, permutations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +107,7 @@ class Attack:
 
 
 def attack(
-    model: Callable[[Tensor, Graph], Any],
+    model: Model,
     graph: Graph,
     x: Tensor,
     radius: float,
@@ -57,9 +129,7 @@ def attack(
         steps: gradient steps of each search, and random corners.
         generator: source of randomness, on the CPU.
     """
-    graph = check_graph("graph", graph)
-    x = check_signal(x, graph).detach()
-    check_generator(generator)
+    x = _checked(graph, x, generator)
     with torch.no_grad():
         first: Tensor = model(x, graph)
     decisions = first.argmax(-1, keepdim=True)
@@ -110,7 +180,7 @@ class EmpiricalLipschitz:
 
 
 def empirical_lipschitz(
-    module: Callable[[Tensor, Graph], Any],
+    module: Model,
     graph: Graph,
     x: Tensor,
     *,
@@ -144,19 +214,18 @@ def empirical_lipschitz(
         >>> round(found.value, 6)
         3.0
     """
-    graph = check_graph("graph", graph)
-    x = check_signal(x, graph).detach().flatten(0, -3) if x.dim() > 2 else check_signal(x, graph).detach()[None]
-    check_generator(generator)
+    x = _checked(graph, x, generator).reshape(-1, *x.shape[-2:])
     count = graph.num_nodes * check_integer("starts", starts, minimum=1)
     scale = x.std().nan_to_num().item() or 1.0
     search = _Search(module, graph, _start(x, count, scale, generator))
     radii = [scale * radius for radius in RADII]
     per_radius = -(-check_integer("steps", steps, minimum=1) // len(radii))
     for radius in radii:
-        search.point_along_gradient(radius)
+        search.perturb(search.x, radius)
         for _ in range(per_radius):
-            search.step(radius)
-    return search.result()
+            search.climb(radius)
+            search.perturb(search.x + search.perturbation / 2, radius)
+    return EmpiricalLipschitz(search.best.max().item(), search.best, *search.pair)
 
 
 def _start(x: Tensor, count: int, scale: float, generator: torch.Generator | None) -> Tensor:
@@ -170,62 +239,44 @@ def _start(x: Tensor, count: int, scale: float, generator: torch.Generator | Non
 class _Search:
     """A batch of pairs of signals; pair b looks at node b modulo N."""
 
-    def __init__(self, module: Callable[[Tensor, Graph], Any], graph: Graph, x: Tensor) -> None:
+    def __init__(self, module: Model, graph: Graph, x: Tensor) -> None:
         self.module, self.graph, self.x = module, graph, x
         self.perturbation = torch.zeros_like(x)
         self.node = torch.arange(len(x), device=x.device) % graph.num_nodes
-        self.output = self._call(x)[torch.arange(len(x)), self.node].abs().argmax(-1)
+        self.output = module(x, graph)[torch.arange(len(x)), self.node].abs().argmax(-1)
         self.best = torch.zeros(graph.num_nodes, dtype=x.dtype, device=x.device)
         self.pair = (x[0], x[0])
 
-    def _call(self, x: Tensor) -> Tensor:
-        return self.module(x, self.graph)
-
-    def _gradient(self, x: Tensor) -> Tensor:
+    def gradient(self, x: Tensor) -> Tensor:
         """The gradient of the output that each pair looks at."""
         x = x.detach().requires_grad_()
         with torch.enable_grad():
-            watched = self._call(x)[torch.arange(len(x)), self.node, self.output]
+            watched = self.module(x, self.graph)[torch.arange(len(x)), self.node, self.output]
             return torch.autograd.grad(watched.sum(), x, allow_unused=True)[0].nan_to_num()
 
-    def point_along_gradient(self, radius: float) -> None:
-        """Perturb every input by the radius, in the direction that the output rises."""
-        self.perturbation = radius * _signs(self._gradient(self.x))
-        self.measure()
-
-    def step(self, radius: float) -> None:
-        """Move to where the slope is larger, then turn the perturbation."""
-        ahead, here = self._gradient(self.x + self.perturbation), self._gradient(self.x)
-        uphill = ahead - here
+    def climb(self, radius: float) -> None:
+        """Move to where the slope is larger."""
+        uphill = self.gradient(self.x + self.perturbation) - self.gradient(self.x)
         size = uphill.abs().amax((-2, -1), keepdim=True)
         self.x = self.x + 0.5 * radius * torch.where(size > 0, uphill / size.clamp_min(1e-300), 0.0)
-        self.perturbation = radius * _signs(self._gradient(self.x + self.perturbation / 2))
-        self.measure()
 
-    @torch.no_grad()
-    def measure(self) -> None:
-        """Remember the largest ratios; every pair counts at every node."""
-        ahead = self.x + self.perturbation
-        change = (self._call(ahead) - self._call(self.x)).abs().amax(-1)
-        size = (ahead - self.x).abs().amax((-2, -1)).unsqueeze(-1)
-        ratio = (change / size).nan_to_num()
-        if ratio.max() > self.best.max():
-            first = ratio.amax(-1).argmax()
-            self.pair = (self.x[first], ahead[first])
-        self.best = torch.maximum(self.best, ratio.amax(0))
-
-    def result(self) -> EmpiricalLipschitz:
-        """What was found."""
-        return EmpiricalLipschitz(self.best.max().item(), self.best, *self.pair)
-
-
-def _signs(x: Tensor) -> Tensor:
-    """Plus or minus one; where nothing depends on an input it may as well move."""
-    return torch.where(x < 0, -1.0, 1.0).to(x)
+    def perturb(self, at: Tensor, radius: float) -> None:
+        """Perturb every input by the radius, to where the output rises; every pair counts at every node."""
+        # where nothing depends on an input it may as well move
+        self.perturbation = radius * torch.where(self.gradient(at) < 0, -1.0, 1.0).to(at)
+        with torch.no_grad():
+            ahead = self.x + self.perturbation
+            change = (self.module(ahead, self.graph) - self.module(self.x, self.graph)).abs().amax(-1)
+            size = (ahead - self.x).abs().amax((-2, -1)).unsqueeze(-1)
+            ratio = (change / size).nan_to_num()
+            if ratio.max() > self.best.max():
+                first = ratio.amax(-1).argmax()
+                self.pair = (self.x[first], ahead[first])
+            self.best = torch.maximum(self.best, ratio.amax(0))
 
 
 def empirical_topology(
-    module: Callable[[Tensor, Graph], Any],
+    module: Model,
     graph: Graph,
     x: Tensor,
     perturbation: Perturbation,
@@ -246,9 +297,7 @@ def empirical_topology(
         draws: random perturbations, and as many along gradients.
         generator: source of randomness, on the CPU.
     """
-    graph = check_graph("graph", graph)
-    x = check_signal(x, graph).detach()
-    check_generator(generator)
+    x = _checked(graph, x, generator)
     with torch.no_grad():
         before = module(x, graph)
     largest = torch.zeros(graph.num_nodes, dtype=before.dtype, device=before.device)
@@ -268,3 +317,10 @@ def empirical_topology(
             for sign in (1.0, -1.0):
                 largest = largest.maximum(measure(perturbation.attack(graph, sign * gradient)))
     return largest
+
+
+def _checked(graph: Graph, x: Tensor, generator: torch.Generator | None) -> Tensor:
+    """The signals, without their history, if all three can be used."""
+    x = check_signal(x, check_graph("graph", graph)).detach()
+    check_generator(generator)
+    return x

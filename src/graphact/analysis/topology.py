@@ -6,25 +6,150 @@ z' are the values on the perturbed graph S' and c the sources of error that are 
 through
 
 .. math:: S'^k z' - S^k z = S^k (z' - z) + r_k, \qquad r_k = S' r_{k-1} + (S' - S) S^{k-1} z'.
+
+An error is a tensor ``(C, B, N, F)``. What C sources do together is at most the sum of what each does, so errors are
+carried through a network source by source, and only then added up: over the links that together do the most.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial, singledispatch
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_positive
+from graphact._checks import check_integer, check_positive
 from graphact.analysis.description import Layers, hops_of, read_layers, read_signals, split_readout, widths
-from graphact.analysis.perturbations import EdgeNoise, ErrorSources, LostLinks, Perturbation
+from graphact.analysis.lipschitz import bank_rows
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, gather
-from graphact.analysis.sensitivity import bank_rows
 from graphact.analysis.zonotope import Zonotope, values_behind
 from graphact.functional import shift
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorSources:
+    """What can happen to a graph, taken apart into C sources."""
+
+    magnitudes: Tensor  # of S, (N, N)
+    count: int  # the number C
+    most: int  # how many of them act at once
+    losing: Tensor | None  # which source takes a neighbour from which node, (C, N)
+    added: Callable[[Tensor, Tensor], Tensor]  # what S' - S makes of the rest of earlier shifts, and of values
+
+    def total(self, errors: Tensor) -> Tensor:
+        """What sources can do together, ``(C, B, N, F)`` to ``(B, N, F)``: those that do most."""
+        return errors.topk(min(self.most, self.count), dim=0).values.sum(0)
+
+    def acting_on(self, rest: Tensor, values: Tensor) -> Tensor:
+        """What a perturbed shift adds: S' times the rest so far ``(C, B, N, F)``, and S' - S times the values."""
+        return self.magnitudes @ rest + self.added(rest, values)
+
+
+def entries_of(graph: Graph) -> Tensor:
+    """Where S has entries, ``(N, N)``."""
+    (source, target), _ = graph.to_edge_index()
+    entries = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.bool)
+    entries[target, source] = True
+    return entries
+
+
+@dataclass(frozen=True)
+class EdgeNoise:
+    r"""S becomes S + E with :math:`\|E\|_\infty \le` norm, where E has entries only where S has (edges stay edges).
+
+    Attributes:
+        norm: the largest sum of changes in a row of S.
+    """
+
+    norm: float
+
+    def __post_init__(self) -> None:
+        check_positive("norm", self.norm)
+
+    def error_sources(self, graph: Graph) -> ErrorSources:
+        """The noise as a whole: a row of E can put all of its norm on the entry that matters most."""
+        entries = entries_of(graph).unsqueeze(-1)
+
+        def added(rest: Tensor, values: Tensor) -> Tensor:
+            return self.norm * torch.where(entries, (rest[0] + values).unsqueeze(-3), 0.0).amax(-2)
+
+        return ErrorSources(graph.to_dense().abs(), 1, 1, None, added)
+
+    def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
+        """A random graph of this kind: each row's changes add up to the norm."""
+        edge_index, weight = graph.to_edge_index()
+        size = torch.rand(weight.shape, generator=generator, dtype=torch.float64).to(weight)
+        sign = torch.where(torch.rand(weight.shape, generator=generator) < 0.5, -1.0, 1.0).to(weight)
+        total = weight.new_zeros(graph.num_nodes).index_add(0, edge_index[1], size)
+        change = self.norm * sign * size / total[edge_index[1]]
+        return Graph.from_edge_index(edge_index, weight + change, graph.num_nodes)
+
+    def attack(self, graph: Graph, gradient: Tensor) -> Graph:
+        """The graph of this kind that a linear function of the weights rises most on; gradient as in to_edge_index."""
+        edge_index, weight = graph.to_edge_index()
+        rows, size = edge_index[1], gradient.abs()
+        strongest = weight.new_full((graph.num_nodes,), -1.0).scatter_reduce(0, rows, size, "amax")
+        chosen = (size == strongest[rows]) & (gradient != 0)
+        shares = weight.new_zeros(graph.num_nodes).index_add(0, rows, chosen.to(weight))[rows]
+        change = torch.where(chosen, self.norm * gradient.sign() / shares.clamp_min(1), 0.0)
+        return Graph.from_edge_index(edge_index, weight + change, graph.num_nodes)
+
+
+@dataclass(frozen=True)
+class LostLinks:
+    """Any ``count`` links, or fewer, are lost, in both directions; the other weights and the diagonal stay.
+
+    Attributes:
+        count: how many.
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        check_integer("count", self.count, minimum=1)
+
+    def error_sources(self, graph: Graph) -> ErrorSources:
+        """Every link on its own: a pair of nodes of which at least one reads the other, the lower number first."""
+        entries = entries_of(graph)
+        links = (entries | entries.T).triu(1).nonzero().T
+        magnitudes, count = graph.to_dense().abs(), links.size(1)
+        ends = torch.zeros(count, graph.num_nodes, dtype=torch.bool).scatter(1, links.T, True)
+
+        def added(rest: Tensor, values: Tensor) -> Tensor:
+            """Each end of a link misses what the other sent; all other entries can only shrink to 0."""
+            missed = torch.zeros_like(rest)
+            for here, there in (links, links.flip(0)):
+                sent = magnitudes[here, there, None] * values[:, there]
+                missed[torch.arange(count), :, here] = sent.transpose(0, 1)
+            return missed
+
+        return ErrorSources(magnitudes, count, self.count, ends, added)
+
+    def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
+        """A random graph of this kind: ``count`` links are lost."""
+        return self._without(graph, torch.rand(graph.num_edges, generator=generator, dtype=torch.float64))
+
+    def attack(self, graph: Graph, gradient: Tensor) -> Graph:
+        """The links whose loss a linear function of the weights rises most with; gradient as in to_edge_index."""
+        edge_index, weight = graph.to_edge_index()
+        return self._without(graph, -(gradient * weight)[edge_index[0] != edge_index[1]])
+
+    def _without(self, graph: Graph, scores: Tensor) -> Graph:
+        """The graph without the links that score highest; an edge in both directions is one link."""
+        edge_index, weight = graph.to_edge_index()
+        loops = edge_index[0] == edge_index[1]
+        names = edge_index.amin(0) * graph.num_nodes + edge_index.amax(0)
+        links, link = torch.unique(names[~loops], return_inverse=True)
+        totals = torch.zeros(len(links), dtype=scores.dtype).index_add(0, link, scores)
+        lost = totals.topk(min(self.count, len(links))).indices
+        keep = loops | ~torch.isin(names, links[lost])
+        return Graph.from_edge_index(edge_index[:, keep], weight[keep], graph.num_nodes)
+
+
+Perturbation = EdgeNoise | LostLinks
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,37 +235,31 @@ def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: 
     return sources.total(errors).amax((0, -1))
 
 
-@singledispatch
-def errors_behind(layer: Layer, _errors: Tensor, _forms: Zonotope, _graph: Graph, _sources: ErrorSources) -> Tensor:
+def errors_behind(layer: Layer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
     """The errors ``(C, B, N, F)`` behind a layer, from errors and forms in front of it."""
+    match layer:
+        case Filter():  # the rows of the bank in magnitude, and what the perturbed shifts add
+            total = errors.new_zeros(*errors.shape[:3], layer.out_features)
+            first, sizes = 0, errors.flatten(2)
+            for rows in bank_rows(layer.taps, graph):
+                total = total + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
+                first += len(rows)
+            rests = (rest for _, rest in shifted(errors, forms, layer.exchanges, graph, sources))
+            for tap, rest in zip(layer.taps[1:], rests, strict=True):
+                total = total + rest @ tap.abs()
+            return total
+        case Linear():
+            return errors @ layer.weight.abs().T
+        case Pointwise():
+            return POINTWISE[layer.function].steepest * errors
+        case HopMixture():
+            return errors_behind_hops(layer, errors, forms, graph, sources)
     raise NotImplementedError(layer.kind)
 
 
-@errors_behind.register
-def _(layer: Filter, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
-    """The rows of the bank in magnitude, and what the perturbed shifts add."""
-    total = errors.new_zeros(*errors.shape[:3], layer.out_features)
-    first, sizes = 0, errors.flatten(2)
-    for rows in bank_rows(layer.taps, graph):
-        total = total + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
-        first += len(rows)
-    for tap, (_, rest) in zip(layer.taps[1:], shifted(errors, forms, layer.exchanges, graph, sources), strict=True):
-        total = total + rest @ tap.abs()
-    return total
-
-
-@errors_behind.register
-def _(layer: Linear, errors: Tensor, *_: object) -> Tensor:
-    return errors @ layer.weight.abs().T
-
-
-@errors_behind.register
-def _(layer: Pointwise, errors: Tensor, *_: object) -> Tensor:
-    return POINTWISE[layer.function].steepest * errors
-
-
-@errors_behind.register
-def _(layer: HopMixture, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
+def errors_behind_hops(
+    layer: HopMixture, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources
+) -> Tensor:
     """First values move, then neighbours vanish."""
     rule, losing = OPERATIONS[layer.operation], sources.losing
     total = layer.beta.abs() * errors
@@ -152,8 +271,9 @@ def _(layer: HopMixture, errors: Tensor, forms: Zonotope, graph: Graph, sources:
         entries = errors.size(0) * centre.size(0) * centre.size(-1)
         change = hop.reduce_one(partial(rule.move, layer, moves[hop.number]), entries)
         if losing is not None:
-            several = layer.reads == "hops" and hop.number > 0
-            share = partial(_share_of_loss, layer, centre, generators.abs().sum(1), None if several else sources)
+            several = layer.reads == "hops" and hop.number > 0  # a link may be the way to all neighbours
+            most = None if several else sources.most
+            share = partial(_share_of_loss, layer, centre, generators.abs().sum(1), most)
             affected = torch.ones_like(losing) if several else losing
             change = change + affected[:, None, :, None] * hop.reduce_one(share, entries)
         total = total + layer.weights[hop.number].abs() * change
@@ -175,18 +295,13 @@ def shifted(
 
 
 def _share_of_loss(
-    layer: HopMixture, centre: Tensor, radius: Tensor, sources: ErrorSources | None, nodes: Tensor, table: Tensor
+    layer: HopMixture, centre: Tensor, radius: Tensor, most: int | None, nodes: Tensor, table: Tensor
 ) -> Tensor:
     """What each lost link has to answer for, so that together they cover any loss of neighbours.
 
-    One lost link takes one neighbour: the largest change by t lost ones, divided by t. Over several hops (``sources``
-    is None) a link may be the way to all neighbours.
+    One lost link takes one neighbour: the largest change by t lost ones, up to ``most``, divided by t; or all of them.
     """
     degree = table.size(-1)
     loss = partial(OPERATIONS[layer.operation].loss, layer, centre, radius, nodes, table)
-    shares = [torch.zeros_like(gather(centre, nodes))]
-    if sources is None:
-        shares.append(loss(degree))
-    else:
-        shares += [loss(lost) / lost for lost in range(1, min(sources.most, degree) + 1)]
-    return torch.stack(shares).amax(0)
+    shares = [loss(degree)] if most is None else [loss(lost) / lost for lost in range(1, min(most, degree) + 1)]
+    return torch.stack([torch.zeros_like(gather(centre, nodes)), *shares]).amax(0)

@@ -6,7 +6,7 @@ nonlinearity is replaced by a form that contains it. The proofs are in docs/guar
 """
 
 from dataclasses import dataclass
-from functools import partial, singledispatch
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -20,17 +20,11 @@ from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
 
 @dataclass(frozen=True)
 class Zonotope:
-    """Forms of a batch of signals.
+    """Forms of a batch of signals."""
 
-    Attributes:
-        centre: ``(B, N, F)``.
-        generators: ``(B, M, N, F)``.
-        slack: ``(B, N, F)``, not negative.
-    """
-
-    centre: Tensor
-    generators: Tensor
-    slack: Tensor
+    centre: Tensor  # (B, N, F)
+    generators: Tensor  # (B, M, N, F)
+    slack: Tensor  # (B, N, F), not negative
 
     @classmethod
     def point(cls, x: Tensor) -> "Zonotope":
@@ -90,35 +84,22 @@ def through_layers(forms: Zonotope, layers: Layers, graph: Graph) -> Zonotope:
     return forms
 
 
-@singledispatch
-def values_behind(layer: Layer, _forms: Zonotope, _graph: Graph) -> Zonotope:
+def values_behind(layer: Layer, forms: Zonotope, graph: Graph) -> Zonotope:
     """Forms behind a layer; those in front must have no slack."""
+    match layer:
+        case Filter():
+            centre, generators = (graph_filter(x, graph, layer.taps) for x in (forms.centre, forms.generators))
+            return Zonotope(centre if layer.bias is None else centre + layer.bias, generators, torch.zeros_like(centre))
+        case Linear():
+            return forms.read_out(layer)
+        case Pointwise():
+            return forms.apply(layer.function)
+        case HopMixture():
+            rule = OPERATIONS[layer.operation]
+            total = forms.apply("relu").scale(layer.beta)
+            for hop in hops_of(layer, graph, forms.centre, forms.generators):
+                samples, shared, _, features = hop.signals[1].shape
+                term = Zonotope(*hop.reduce(partial(rule.enclose, layer, *hop.signals), samples * shared * features))
+                total = total.add(term.scale(layer.weights[hop.number]))
+            return total
     raise NotImplementedError(layer.kind)
-
-
-@values_behind.register
-def _(layer: Filter, forms: Zonotope, graph: Graph) -> Zonotope:
-    centre = graph_filter(forms.centre, graph, layer.taps)
-    generators = graph_filter(forms.generators, graph, layer.taps)
-    return Zonotope(centre if layer.bias is None else centre + layer.bias, generators, torch.zeros_like(centre))
-
-
-@values_behind.register
-def _(layer: Linear, forms: Zonotope, _graph: Graph) -> Zonotope:
-    return forms.read_out(layer)
-
-
-@values_behind.register
-def _(layer: Pointwise, forms: Zonotope, _graph: Graph) -> Zonotope:
-    return forms.apply(layer.function)
-
-
-@values_behind.register
-def _(layer: HopMixture, forms: Zonotope, graph: Graph) -> Zonotope:
-    rule = OPERATIONS[layer.operation]
-    total = forms.apply("relu").scale(layer.beta)
-    for hop in hops_of(layer, graph, forms.centre, forms.generators):
-        samples, shared, _, features = hop.signals[1].shape
-        term = Zonotope(*hop.reduce(partial(rule.enclose, layer, *hop.signals), samples * shared * features))
-        total = total.add(term.scale(layer.weights[hop.number]))
-    return total

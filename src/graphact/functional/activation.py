@@ -20,7 +20,7 @@ from graphact.graph import Graph
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike
 from graphact.kernels import autograd
-from graphact.operations import MAX, MIN, Operation
+from graphact.operations import MAX, MIN
 
 
 def graph_adaptive(
@@ -71,20 +71,12 @@ def graph_adaptive(
     x = check_signal(x, graph)
     beta, weights = check_coefficients(beta, weights, x)
     operation, parameters = check_operation(op, gamma, parameters)
-    return mix(x, adaptive_terms(x, graph, operation, parameters, len(weights), closed), beta, weights)
-
-
-def adaptive_terms(
-    x: Tensor, graph: GraphLike, op: Operation, parameters: Parameters, hops: int, closed: bool
-) -> list[Tensor]:
-    """The function of S x, ..., S^K x; one pass over the neighbours of S^k x gives S^(k + 1) x, too."""
-    (shifted,) = graph.one_hop(x, shift_pass)
-    terms = []
-    for k in range(1, hops + 1):
-        term, *following = graph.one_hop(shifted, fused_neighbor_pass, op, parameters, closed, k < hops)
+    (shifted,), terms, hops = graph.one_hop(x, shift_pass), [], len(weights)
+    for k in range(1, hops + 1):  # one pass over the neighbours of S^k x gives S^(k + 1) x, too
+        term, *following = graph.one_hop(shifted, fused_neighbor_pass, operation, parameters, closed, k < hops)
         terms.append(term)
         shifted = following[0] if following else shifted
-    return terms
+    return mix(x, terms, beta, weights)
 
 
 def localized(

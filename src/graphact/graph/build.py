@@ -10,16 +10,12 @@ from graphact._checks import HALF_PRECISION, check_integer
 from graphact.graph.neighborhoods import Neighborhoods
 
 
-def check_edge_index(edge_index: Any) -> Tensor:
-    """Return ``edge_index`` as an int64 tensor of shape ``(2, E)``."""
-    edge_index = as_tensor("edge_index", edge_index)
-    if edge_index.numel() == 0:
-        edge_index = edge_index.to(torch.int64)
-    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
-        raise TypeError(f"edge_index must hold integers, got {edge_index.dtype}")
-    if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ValueError(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
-    return edge_index.to(torch.int64)
+def as_integers(name: str, value: Any) -> Tensor:
+    """Return integers in any container as an int64 tensor."""
+    value = as_tensor(name, value)
+    if value.numel() and (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool):
+        raise TypeError(f"{name} must hold integers, got {value.dtype}")
+    return value.to(torch.int64)
 
 
 def check_weights(name: str, weight: Any) -> Tensor:
@@ -60,25 +56,18 @@ def sum_by(index: Tensor, values: Tensor, count: int) -> Tensor:
     return wide.new_zeros(count).index_add(0, index, wide).to(values.dtype)
 
 
-def resolve_num_nodes(edge_index: Tensor, num_nodes: Any) -> int:
-    """Check the indices against ``num_nodes``, or infer it from the largest index."""
-    highest = int(edge_index.max()) if edge_index.numel() else -1
-    lowest = int(edge_index.min()) if edge_index.numel() else 0
-    if num_nodes is None:
-        if highest < 0:
-            raise ValueError("num_nodes must be given for a graph without edges, got None and an empty edge_index")
-        num_nodes = highest + 1
-    num_nodes = check_integer("num_nodes", num_nodes, minimum=1)
+def check_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> tuple[Tensor, Tensor, int]:
+    """Validate the arguments of ``Graph.from_edge_index``; edges without weights weigh one."""
+    edge_index = as_integers("edge_index", edge_index)
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
+    lowest, highest = (int(end) for end in edge_index.aminmax()) if edge_index.numel() else (0, -1)
+    if num_nodes is None and highest < 0:
+        raise ValueError("num_nodes must be given for a graph without edges, got None and an empty edge_index")
+    num_nodes = check_integer("num_nodes", highest + 1 if num_nodes is None else num_nodes, minimum=1)
     if lowest < 0 or highest >= num_nodes:
         bad = lowest if lowest < 0 else highest
         raise ValueError(f"edge_index must hold node indices from 0 to {num_nodes - 1}, got {bad}")
-    return num_nodes
-
-
-def check_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> tuple[Tensor, Tensor, int]:
-    """Validate the arguments of ``Graph.from_edge_index``; edges without weights weigh one."""
-    edge_index = check_edge_index(edge_index)
-    num_nodes = resolve_num_nodes(edge_index, num_nodes)
     if edge_weight is None:
         edge_weight = torch.ones(edge_index.size(1), device=edge_index.device)
     edge_weight = check_weights("edge_weight", edge_weight)
@@ -91,44 +80,14 @@ def check_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> tuple[Tens
     return edge_index, edge_weight, num_nodes
 
 
-def split_diagonal(
-    target: Tensor, source: Tensor, weight: Tensor, num_nodes: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Separate the self-loops, which take part in the shift only, from the edges between two nodes."""
-    loop = target == source
-    if not loop.any():
-        return target, source, weight, None
-    diagonal = sum_by(target[loop], weight[loop], num_nodes)
-    return target[~loop], source[~loop], weight[~loop], diagonal
-
-
-def merge_repeated(target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort the edges by target, then by source, and sum the weights of repeated ones."""
-    key, position = torch.unique(target * num_nodes + source, return_inverse=True)
-    merged = check_finite("edge_weight summed over repeated edges", sum_by(position, weight, key.numel()))
-    return key // num_nodes, key % num_nodes, merged
-
-
-def transpose(rows: Tensor, col: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same edges seen from their sources: sorted by column, then by row."""
-    by_col, order = torch.sort(col, stable=True)
-    return by_col, rows[order], weight[order]
-
-
-def incoming_slot(incoming: Neighborhoods) -> Tensor:
-    """For each edge, in the order of the outgoing lists, its slot in the incoming list that holds it; int32."""
-    order = torch.argsort(incoming.col, stable=True)
-    return (order - incoming.rowptr[incoming.rows[order]]).int()
-
-
 def build_structure(
     rows: Tensor, col: Tensor, weight: Tensor, num_nodes: int
 ) -> tuple[Neighborhoods, Neighborhoods, Tensor, bool]:
     """Neighbour lists of both directions, the weights in transposed order, and whether S differs from its transpose."""
     incoming = Neighborhoods.from_sorted(rows, col, num_nodes)
-    rows_t, col_t, weight_t = transpose(rows, col, weight)
-    symmetric_pattern = torch.equal(rows_t, rows) and torch.equal(col_t, col)
-    if symmetric_pattern:
+    rows_t, order = torch.sort(col, stable=True)  # the same edges seen from their sources
+    col_t, weight_t = rows[order], weight[order]
+    if torch.equal(rows_t, rows) and torch.equal(col_t, col):
         symmetric = torch.equal(weight_t, weight)
         # trained weights are equal by chance: each edge keeps a gradient of its own
         shared = symmetric and not weight.requires_grad

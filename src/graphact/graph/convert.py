@@ -1,6 +1,7 @@
 """Entries of a shift operator from the formats of other libraries and from files: SciPy's .npz, or a list of edges."""
 
 import secrets
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,23 +54,17 @@ def edges_of_networkx(graph: "networkx.Graph", weight: str) -> tuple[Tensor, Ten
     number = {node: position for position, node in enumerate(graph.nodes)}
     if not number:
         raise ValueError("graph must have at least one node, got an empty NetworkX graph")
-    sources, targets, weights = [], [], []
+    edges = []
     for u, v, w in graph.edges(data=weight, default=1.0):
-        ends = [(u, v)] if graph.is_directed() or u == v else [(u, v), (v, u)]
-        for a, b in ends:
-            sources.append(number[a])
-            targets.append(number[b])
-            weights.append(number_of(w, u, v))
+        try:
+            edges.append((number[u], number[v], float(w)))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"graph must have numbers as weights, got {w!r} on the edge ({u!r}, {v!r})") from error
+        if not graph.is_directed() and u != v:
+            edges.append((number[v], number[u], float(w)))
+    sources, targets, weights = zip(*edges, strict=True) if edges else ((), (), ())
     edge_index = torch.tensor([sources, targets], dtype=torch.int64)
     return edge_index, torch.tensor(weights, dtype=torch.get_default_dtype()), len(number)
-
-
-def number_of(weight: Any, u: Any, v: Any) -> float:
-    """The weight of an edge of a NetworkX graph."""
-    try:
-        return float(weight)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"graph must have numbers as weights, got {weight!r} on the edge ({u!r}, {v!r})") from error
 
 
 def edges_of_pyg(data: Any) -> tuple[Tensor, Tensor | None, int]:
@@ -99,21 +94,14 @@ def read_entries(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
         raise FileNotFoundError(f"there is no graph file {path}")
     try:
         if suffix == ".npz":
-            return entries_of_scipy(read_matrix(path))
+            import scipy.sparse
+
+            if not zipfile.is_zipfile(path):
+                raise ValueError("it is not an archive as scipy.sparse.save_npz writes it, or is cut short")
+            return entries_of_scipy(scipy.sparse.load_npz(path))  # nothing in the file is executed
         return read_edges(path)
     except (ValueError, KeyError, TypeError, OSError, EOFError, OverflowError) as error:
         raise ValueError(f"{path} is not a graph file: {error}") from error
-
-
-def read_matrix(path: Path) -> "scipy.sparse.sparray | scipy.sparse.spmatrix":
-    """A stored sparse matrix; nothing in the file is executed."""
-    import zipfile
-
-    import scipy.sparse
-
-    if not zipfile.is_zipfile(path):
-        raise ValueError("it is not an archive as scipy.sparse.save_npz writes it, or is cut short")
-    return scipy.sparse.load_npz(path)
 
 
 def read_edges(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
@@ -143,7 +131,10 @@ def write_entries(path: Path, target: Tensor, source: Tensor, weight: Tensor, nu
     partial = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{suffix}")
     try:
         if suffix == ".npz":
-            write_matrix(partial, target, source, weight, num_nodes)
+            import scipy.sparse
+
+            entries: Any = (weight.cpu().numpy(), (target.cpu().numpy(), source.cpu().numpy()))
+            scipy.sparse.save_npz(partial, scipy.sparse.coo_array(entries, shape=(num_nodes, num_nodes)).tocsr())
         else:
             rows = zip(source.tolist(), target.tolist(), weight.tolist(), strict=True)
             lines = [f"# nodes {num_nodes}", *(f"{j} {i} {w!r}" for j, i, w in rows)]
@@ -151,12 +142,3 @@ def write_entries(path: Path, target: Tensor, source: Tensor, weight: Tensor, nu
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def write_matrix(path: Path, target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> None:
-    """Write the shift operator as a sparse matrix."""
-    import scipy.sparse
-
-    entries: Any = (weight.cpu().numpy(), (target.cpu().numpy(), source.cpu().numpy()))
-    matrix = scipy.sparse.coo_array(entries, shape=(num_nodes, num_nodes))
-    scipy.sparse.save_npz(path, matrix.tocsr())

@@ -53,15 +53,11 @@ def nearest_neighbors(coordinates: Any, k: int, scale: float | None) -> tuple[Te
     positions = points.detach().cpu().numpy().astype(np.float64)
     _, nearest = KDTree(positions).query(positions, k=k + 1)
     source = np.repeat(np.arange(num_nodes), k)
-    target = np.concatenate([nearest_others(node, row, k) for node, row in enumerate(nearest)])
+    # without the node itself, which repeated points may hide among its neighbours
+    target = np.concatenate([row[row != node][:k] for node, row in enumerate(nearest)])
     low, high = np.unique(np.sort(np.stack([source, target]), axis=0), axis=1)
     distance = np.linalg.norm(positions[low] - positions[high], axis=1)
     width = (distance.mean() or 1.0) if scale is None else check_positive("scale", scale)
     weight = torch.from_numpy(np.exp(-(distance**2) / (2 * width**2))).to(points.device, points.dtype)
     half = torch.from_numpy(np.stack([low, high])).to(points.device)
     return torch.cat([half, half.flip(0)], dim=1), weight.repeat(2), num_nodes
-
-
-def nearest_others(node: int, nearest: "np.ndarray[Any, Any]", k: int) -> "np.ndarray[Any, Any]":
-    """The k nearest points other than the node itself, which repeated points may hide among its neighbours."""
-    return nearest[nearest != node][:k]

@@ -1,16 +1,18 @@
 """The graph: one frozen, validated sparse shift operator."""
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from graphact._checks import HALF_PRECISION, check_choice
-from graphact.graph import build, convert, edit, generators, normalize
+from graphact._checks import HALF_PRECISION, check_choice, check_generator, check_probability
+from graphact.graph import build, convert, generators, normalize
 from graphact.graph.neighborhoods import Neighborhoods
 from graphact.graph.patterns import hop_pattern
 from graphact.graph.protocol import GraphLike, Pass, Walk
@@ -64,7 +66,9 @@ class Graph:
 
     def __post_init__(self) -> None:
         if self.incoming_slot is None:
-            object.__setattr__(self, "incoming_slot", build.incoming_slot(self.incoming))  # type: ignore[unreachable]
+            order = torch.argsort(self.incoming.col, stable=True)  # type: ignore[unreachable]
+            slot = (order - self.incoming.rowptr[self.incoming.rows[order]]).int()
+            object.__setattr__(self, "incoming_slot", slot)
 
     # Constructors
 
@@ -146,7 +150,25 @@ class Graph:
     @classmethod
     def union(cls, graphs: Iterable["Graph"]) -> "Graph":
         """Put graphs side by side, without edges between them, nodes in the given order."""
-        return cls._from_entries(*edit.union(list(graphs)))
+        graphs = list(graphs)
+        if not graphs:
+            raise ValueError("graphs must hold at least one graph, got none")
+        first = graphs[0]
+        for graph in graphs:
+            if not isinstance(graph, Graph):
+                raise TypeError(f"graphs must hold graphact.Graph objects, got {type(graph).__name__}")
+            if graph.dtype != first.dtype or graph.device != first.device:
+                raise ValueError(
+                    f"graphs must agree in dtype and device, got {first.dtype} on {first.device} "
+                    f"and {graph.dtype} on {graph.device}"
+                )
+        *offsets, num_nodes = itertools.accumulate((graph.num_nodes for graph in graphs), initial=0)
+        entries = [
+            (target + offset, source + offset, weight)
+            for offset, (target, source, weight) in zip(offsets, (graph._entries() for graph in graphs), strict=True)
+        ]
+        target, source, weight = (torch.cat(column) for column in zip(*entries, strict=True))
+        return cls._from_entries(target, source, weight, num_nodes)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Graph":
@@ -168,8 +190,14 @@ class Graph:
     @classmethod
     def _from_entries(cls, target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> "Graph":
         """Build a graph from checked entries ``S[target, source] = weight``."""
-        target, source, weight, diagonal = build.split_diagonal(target, source, weight, num_nodes)
-        rows, col, weight = build.merge_repeated(target, source, weight, num_nodes)
+        loop, diagonal = target == source, None
+        if loop.any():  # self-loops take part in the shift only
+            diagonal = build.sum_by(target[loop], weight[loop], num_nodes)
+            target, source, weight = target[~loop], source[~loop], weight[~loop]
+        key, position = torch.unique(target * num_nodes + source, return_inverse=True)  # by target, then by source
+        weight = build.sum_by(position, weight, key.numel())
+        build.check_finite("edge_weight summed over repeated edges", weight)
+        rows, col = key // num_nodes, key % num_nodes
         incoming, outgoing, outgoing_weight, directed = build.build_structure(rows, col, weight, num_nodes)
         return cls(incoming, outgoing, weight, outgoing_weight, diagonal, directed)
 
@@ -177,7 +205,6 @@ class Graph:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes N."""
         return self.incoming.order.numel()
 
     @property
@@ -197,12 +224,10 @@ class Graph:
 
     @property
     def device(self) -> torch.device:
-        """Where the graph is kept."""
         return self.weight.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The floating-point type of the weights."""
         return self.weight.dtype
 
     def __repr__(self) -> str:
@@ -266,7 +291,14 @@ class Graph:
 
     def permute(self, perm: Any) -> "Graph":
         """Renumber the nodes: node a of the result is node ``perm[a]`` of this graph."""
-        return self._from_entries(*edit.permute(*self._entries(), perm, self.num_nodes))
+        perm = build.as_integers("perm", perm).to(self.device)
+        nodes = torch.arange(self.num_nodes, device=self.device)
+        if perm.shape != nodes.shape or not torch.equal(perm.sort().values, nodes):
+            raise ValueError(f"perm must hold each of 0 to {self.num_nodes - 1} once, got {perm.tolist()[:10]}")
+        position = torch.empty_like(nodes)
+        position[perm] = nodes
+        target, source, weight = self._entries()
+        return self._from_entries(position[target], position[source], weight, self.num_nodes)
 
     def reorder(self) -> tuple["Graph", Tensor]:
         """Renumber the nodes so that neighbours stand near each other, where a pass finds them in the cache.
@@ -285,13 +317,26 @@ class Graph:
             >>> reordered.incoming.col
             tensor([1, 0, 2, 1, 3, 2])
         """
+        import scipy.sparse
+
         target, source, _ = self._entries()
-        order = edit.narrow_order(target, source, self.num_nodes)
+        ends = (target.cpu().numpy(), source.cpu().numpy())
+        ones = np.ones(len(ends[0]), dtype=np.int8)
+        pattern = scipy.sparse.csr_array((ones, ends), shape=(self.num_nodes, self.num_nodes))
+        found = scipy.sparse.csgraph.reverse_cuthill_mckee(pattern + pattern.T, symmetric_mode=True)
+        order = torch.from_numpy(found.astype(np.int64)).to(self.device)
         return self.permute(order), order
 
     def drop_edges(self, p: float, *, generator: torch.Generator | None = None) -> "Graph":
         """Lose each link with probability ``p``, in both directions together; weights and diagonal stay as they are."""
-        return self._from_entries(*edit.drop_edges(*self._entries(), p, generator, self.num_nodes))
+        p = check_probability("p", p)
+        check_generator(generator)
+        target, source, weight = self._entries()
+        names = torch.minimum(target, source) * self.num_nodes + torch.maximum(target, source)
+        links, link = torch.unique(names, return_inverse=True)
+        kept = torch.rand(links.numel(), generator=generator).to(self.device) >= p
+        keep = kept[link] | (target == source)
+        return self._from_entries(target[keep], source[keep], weight[keep], self.num_nodes)
 
     def to(self, device: torch.device | str | torch.dtype | None = None, dtype: torch.dtype | None = None) -> "Graph":
         """The same graph on another device or with weights of another floating-point type; this one if both fit."""

@@ -1,7 +1,7 @@
 """The neighbour lists of all nodes, laid out so that a forward pass only reads them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -48,17 +48,14 @@ class Neighborhoods:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes N."""
         return self.order.numel()
 
     @property
     def degree(self) -> Tensor:
-        """The number of neighbours of each node."""
         return self.rowptr.diff()
 
     @property
     def max_degree(self) -> int:
-        """The length of the longest list."""
         return self.groups[-1][0]
 
     @property
@@ -84,15 +81,8 @@ class Neighborhoods:
 
     def to(self, device: torch.device | str) -> "Neighborhoods":
         """The same lists on another device."""
-        return Neighborhoods(
-            self.rowptr.to(device),
-            self.col.to(device),
-            self.order.to(device),
-            self.rank.to(device),
-            self.edge_order.to(device),
-            self.sizes,
-            self.groups,
-        )
+        names = ("rowptr", "col", "order", "rank", "edge_order")
+        return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
 
 def degree_groups(

@@ -35,15 +35,15 @@ def spectral(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -
 
 def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
     """S divided by the square roots of its row and column sums of magnitudes."""
-    across = inverse_or_zero(magnitude_sums(incoming.rows, weight, diagonal, incoming.num_nodes)).sqrt()
-    down = inverse_or_zero(magnitude_sums(incoming.col, weight, diagonal, incoming.num_nodes)).sqrt()
+    across = inverse_sums(incoming.rows, weight, diagonal, incoming.num_nodes).sqrt()
+    down = inverse_sums(incoming.col, weight, diagonal, incoming.num_nodes).sqrt()
     scaled = weight * (across[incoming.rows] * down[incoming.col])
     return scaled.to(weight.dtype), None if diagonal is None else (diagonal * (across * down)).to(weight.dtype)
 
 
 def random_walk(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
     """S with each row divided by its sum of magnitudes."""
-    across = inverse_or_zero(magnitude_sums(incoming.rows, weight, diagonal, incoming.num_nodes))
+    across = inverse_sums(incoming.rows, weight, diagonal, incoming.num_nodes)
     scaled = weight * across[incoming.rows]
     return scaled.to(weight.dtype), None if diagonal is None else (diagonal * across).to(weight.dtype)
 
@@ -62,14 +62,10 @@ KINDS: dict[str, Callable[[Neighborhoods, Tensor, Tensor | None], Weights]] = {
 }
 
 
-def magnitude_sums(index: Tensor, weight: Tensor, diagonal: Tensor | None, num_nodes: int) -> Tensor:
-    """Sum of |S| over the entries that share an index."""
+def inverse_sums(index: Tensor, weight: Tensor, diagonal: Tensor | None, num_nodes: int) -> Tensor:
+    """1 over the sum of |S| over the entries that share an index, and 0 where a node has no weight at all."""
     sums = sum_by(index, weight.abs().to(torch.promote_types(weight.dtype, torch.float32)), num_nodes)
-    return sums if diagonal is None else sums + diagonal.abs()
-
-
-def inverse_or_zero(sums: Tensor) -> Tensor:
-    """1 / sums, and 0 where a node has no weight at all."""
+    sums = sums if diagonal is None else sums + diagonal.abs()
     empty = sums == 0
     return torch.where(empty, 0.0, 1.0 / torch.where(empty, 1.0, sums))
 

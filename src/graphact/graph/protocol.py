@@ -17,19 +17,16 @@ class NeighborLists(Protocol):
     """Neighbour lists in both directions; a :class:`~graphact.Graph` has them, and so do its k-hop patterns."""
 
     @property
-    def incoming(self) -> "Neighborhoods":
-        """For every node, the neighbours that it hears."""
+    def incoming(self) -> "Neighborhoods": ...
 
     @property
-    def outgoing(self) -> "Neighborhoods":
-        """For every node, the nodes that hear it."""
+    def outgoing(self) -> "Neighborhoods": ...
 
 
 class Walk(Protocol):
     """All terms 1..hops of a function over several hops, from the one-hop lists of a whole graph alone."""
 
-    def __call__(self, x: Tensor, graph: "Graph", hops: int, closed: bool) -> Sequence[Tensor]:
-        """Evaluate the terms."""
+    def __call__(self, x: Tensor, graph: "Graph", hops: int, closed: bool) -> Sequence[Tensor]: ...
 
 
 class GraphLike(Protocol):
@@ -45,12 +42,10 @@ class GraphLike(Protocol):
         """The number N of nodes held here."""
 
     @property
-    def device(self) -> torch.device:
-        """Where the graph is kept."""
+    def device(self) -> torch.device: ...
 
     @property
-    def dtype(self) -> torch.dtype:
-        """The floating-point type of the weights."""
+    def dtype(self) -> torch.dtype: ...
 
     def check_signal(self, x: Any) -> Tensor:
         """Return ``x`` if it is a signal on the nodes held here; passes rely on it."""
@@ -61,13 +56,9 @@ class GraphLike(Protocol):
     def k_hop(
         self, x: Tensor, hops: int, closed: bool, term: Callable[[Tensor, Any], Tensor], walk: Walk | None = None
     ) -> Sequence[Tensor]:
-        """Evaluate a function over the neighbours that walks of 1..hops edges lead to.
+        """Evaluate a function over the neighbours that walks of 1..hops edges lead to; closed walks may rest.
 
-        Args:
-            x: checked signal.
-            hops: the largest number of hops.
-            closed: let walks rest.
-            term: ``term(x, lists)`` evaluates the function over :class:`NeighborLists`.
-            walk: gives the same terms one hop after another, for functions that allow it; used where all nodes of a
-                walk are held here, since the lists of several hops are then not needed.
+        ``term(x, lists)`` evaluates it over :class:`NeighborLists`. ``walk``, for functions that allow it, gives the
+        same terms one hop after another; used where all nodes of a walk are held here, so that no lists of several
+        hops are needed.
         """

@@ -1,11 +1,18 @@
 """Modules: parameters plus one functional call."""
 
-from graphact.nn.activation import ReLU
+from graphact.nn.activation import (
+    GraphAdaptive,
+    GraphAdaptiveKernel,
+    GraphAdaptiveMax,
+    GraphAdaptiveMedian,
+    Localized,
+    LocalizedMax,
+    LocalizedMedian,
+    ReLU,
+)
 from graphact.nn.base import GraphModule
 from graphact.nn.filter import GraphFilter
 from graphact.nn.gcnn import FIR, GCNN
-from graphact.nn.graph_adaptive import GraphAdaptive, GraphAdaptiveKernel, GraphAdaptiveMax, GraphAdaptiveMedian
-from graphact.nn.localized import Localized, LocalizedMax, LocalizedMedian
 from graphact.nn.names import ACTIVATIONS, make_activation, register, unregister
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The trained coefficients that localized and graph-adaptive activations share, and the pointwise activation."""
+"""Activations as modules: pointwise, and mixtures over hops, graph-adaptive (the paper) or localized (Ruiz et al.)."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from graphact._checks import check_integer, check_positive
 from graphact._deprecation import keyword_only_after
+from graphact.functional import graph_adaptive, localized
 from graphact.graph.protocol import GraphLike
 from graphact.layers import HopMixture as HopMixtureLayer
 from graphact.layers import Layer, Pointwise, Reads
 from graphact.nn.base import GraphModule, check_features, resolve_graph
-from graphact.operations import OPERATIONS, Operation, register_operation
+from graphact.operations import KERNEL, MAX, MEDIAN, OPERATIONS, Operation, as_operation, register_operation
 
 
 class ReLU(GraphModule):
@@ -117,3 +118,124 @@ def check_options(operation: Operation, options: Mapping[str, Any]) -> dict[str,
 
 
 MixedActivation = HopMixture  # its name in version 0.1
+
+
+class GraphAdaptive(HopMixture):
+    """Graph-adaptive activation with any function of a neighbourhood.
+
+    See :func:`graphact.functional.graph_adaptive` for the formula. A subclass with a class attribute ``operation``
+    needs nothing else to be a module of its own (:func:`graphact.nn.register` gives it a name).
+
+    Args:
+        op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"``, an :class:`~graphact.operations.Operation`, or a function
+            of ``(neighbors)`` or of ``(own, neighbors)`` as :func:`graphact.functional.neighborhood_apply` takes it;
+            subclasses with an operation of their own have no such argument.
+        features: number F of features to give each its own weights; None shares them among all.
+        hops: number K of shifts.
+        closed: count a node among its neighbours.
+        options: parameters of the operation, such as ``gamma=0.5, learn_gamma=True`` of the kernel.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graph = graphact.Graph.stochastic_block_model([5, 5], 0.9, 0.2)
+        >>> span = graphact.nn.GraphAdaptive(lambda neighbors: neighbors.amax(-2) - neighbors.amin(-2), hops=2)
+        >>> span(torch.randn(4, 10, 3), graph).shape
+        torch.Size([4, 10, 3])
+    """
+
+    reads = "shifted"
+    function = staticmethod(graph_adaptive)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "operation" in vars(cls) and "__init__" not in vars(cls):
+            cls.__init__ = HopMixture.__init__  # type: ignore[method-assign, assignment]
+
+    @keyword_only_after(1, "hops", "features", "closed")
+    def __init__(
+        self,
+        op: str | Operation | Callable[..., Tensor],
+        features: int | None = None,
+        *,
+        hops: int = 1,
+        closed: bool = False,
+        **options: float | bool,
+    ) -> None:
+        vars(self)["operation"] = as_operation(op)
+        super().__init__(features=features, hops=hops, closed=closed, **options)
+
+    def config(self) -> dict[str, Any]:
+        is_given = "operation" in vars(self)
+        return {**({"op": self.op} if is_given else {}), **super().config()}
+
+
+class GraphAdaptiveMax(GraphAdaptive):
+    """Graph-adaptive max activation; the arguments are those of :class:`GraphAdaptive` without ``op``."""
+
+    operation = MAX
+
+
+class GraphAdaptiveMedian(GraphAdaptive):
+    """Graph-adaptive median activation; the arguments are those of :class:`GraphAdaptive` without ``op``."""
+
+    operation = MEDIAN
+
+
+class GraphAdaptiveKernel(GraphAdaptive):
+    """Graph-adaptive Gaussian kernel activation.
+
+    Args:
+        features: number F of features to give each its own weights; None shares them among all.
+        hops: number K of shifts.
+        closed: accepted like everywhere; a node does not differ from itself, so it changes nothing.
+        gamma: width of the Gaussian, above 0.
+        learn_gamma: train gamma, through its logarithm, so that it stays above 0.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+    """
+
+    operation = KERNEL
+
+    @keyword_only_after(0, "hops", "features", "closed", "gamma", "learn_gamma")
+    def __init__(
+        self,
+        features: int | None = None,
+        *,
+        hops: int = 1,
+        closed: bool = False,
+        gamma: float = 0.1,
+        learn_gamma: bool = False,
+    ) -> None:
+        HopMixture.__init__(self, features=features, hops=hops, closed=closed, gamma=gamma, learn_gamma=learn_gamma)
+
+    @property
+    def gamma(self) -> float | Tensor:
+        """The width of the Gaussian as it is now: a number, or a tensor when it is trained."""
+        return self.parameter_of_operation("gamma")
+
+
+class Localized(HopMixture):
+    """Localized activation: the operation over the k-hop neighbours, k = 1..hops.
+
+    See :func:`graphact.functional.localized` for the formula and :class:`~graphact.nn.activation.HopMixture` for the
+    arguments. Subclasses set ``operation``.
+    """
+
+    reads = "hops"
+    function = staticmethod(localized)
+
+
+class LocalizedMax(Localized):
+    """Localized max activation: maxima over the k-hop neighbours; the arguments are those of :class:`Localized`."""
+
+    operation = MAX
+
+
+class LocalizedMedian(Localized):
+    """Localized median activation: lower medians over the k-hop neighbours; otherwise as :class:`LocalizedMax`."""
+
+    operation = MEDIAN

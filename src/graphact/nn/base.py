@@ -49,7 +49,8 @@ class GraphModule(nn.Module):
         raise TypeError(f"{type(self).__name__} has no configuration of its own")
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.config().items())
+        has_config = type(self).config is not GraphModule.config
+        return ", ".join(f"{name}={value!r}" for name, value in self.config().items()) if has_config else ""
 
 
 TORCH_LAYERS: dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]] = {
@@ -61,14 +62,9 @@ HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backwa
 
 
 def describe(module: nn.Module, part: str = "") -> tuple[Layer, ...]:
-    """The layers of a module, if it is known what it computes.
+    """The layers of a module of graphact or of a torch module that it may hold, under the name ``part``.
 
-    Args:
-        module: a module of graphact, or a torch module that it may hold; not a subclass of the latter.
-        part: the name of the module inside the one that is described, for errors.
-
-    Raises:
-        UnsupportedModelError: the module is of another class, its ``forward`` was overridden, or it carries hooks.
+    Raise UnsupportedModelError if it is of another class, its ``forward`` was overridden, or it carries hooks.
     """
     try:
         check_unchanged(module)

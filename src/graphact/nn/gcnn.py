@@ -91,7 +91,6 @@ class GCNN(GraphModule):
         self.readout = make_readout(banks[-1].out_features, out_features, readout_bias)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
         reset_children(self)
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
@@ -149,7 +148,6 @@ class FIR(GraphModule):
         self.readout = make_readout(banks[-1].out_features, out_features, readout_bias)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
         reset_children(self)
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:

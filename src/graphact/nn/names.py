@@ -33,9 +33,6 @@ class PlainModule(GraphModule):
     def describe(self) -> tuple[Layer, ...]:
         return describe(self.module, "module")
 
-    def extra_repr(self) -> str:
-        return ""
-
 
 def make_activation(
     name: Activation,
