@@ -107,23 +107,19 @@ class JobProgress(JobWatcher):
         self.bars.stop()
 
     def plan(self, cells: int, finished: int) -> None:
-        """See :class:`JobWatcher`."""
         self.cells, self.done = cells, finished
         self.log(f"{cells} cells, {finished} of them finished already" if finished else f"{cells} cells")
         self.bars.reset(self.all, total=cells, completed=finished)
 
     def start(self, title: str, epochs: int) -> None:
-        """See :class:`JobWatcher`."""
         self.epochs = epochs
         self.bars.reset(self.current, description=title, total=epochs)
 
     def epoch(self, epoch: int) -> None:
-        """See :class:`JobWatcher`."""
         self.bars.update(self.current, completed=epoch)
         self.bars.update(self.all, completed=self.done + epoch / self.epochs)
 
     def finish(self, title: str, summary: str) -> None:
-        """See :class:`JobWatcher`."""
         self.done += 1
         self.log(f"[{self.done}/{self.cells}] {title}: {summary} ({time.monotonic() - self.begun:.0f} s so far)")
 

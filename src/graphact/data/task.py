@@ -64,30 +64,19 @@ class Task:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a larger value of the metric is the better one."""
         return METRICS[self.metric].higher_is_better
 
     def read(self, outputs: Tensor) -> Tensor:
-        """The outputs that count: those of ``node``, ``(..., out_features)``, or all of them as they are.
-
-        Args:
-            outputs: what a network answers at every node, ``(..., N, out_features)``.
-        """
+        """Of the outputs ``(..., N, out_features)`` those that count: of ``node``, ``(..., out_features)``, or all."""
         return outputs if self.node is None else outputs[..., self.node, :]
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Task":
         """The same task on another device or in another floating-point type; classes and indices stay integers."""
         device = self.inputs.device if device is None else device
-        targets = self.targets.to(device, dtype if self.targets.is_floating_point() else None)
-        return replace(
-            self,
-            graph=self.graph.to(device, dtype),
-            inputs=self.inputs.to(device, dtype),
-            targets=targets,
-            train=self.train.to(device),
-            validation=self.validation.to(device),
-            test=self.test.to(device),
-        )
+        tensors = ("inputs", "targets", "train", "validation", "test")
+        moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in tensors}
+        moved = {name: part.to(dtype) if part.is_floating_point() else part for name, part in moved.items()}
+        return replace(self, graph=self.graph.to(device, dtype), **moved)
 
 
 def check_finite(name: str, values: Tensor) -> None:

@@ -40,13 +40,10 @@ def prepared(tasks: "Sequence[Task]", preparation: str) -> "list[Task]":
         return list(tasks)
     if preparation in OF_TASKS:
         return [OF_TASKS[preparation](task) for task in tasks]
-    keys = [(id(task.inputs), id(task.graph)) for task in tasks]
-    made = {
-        key: OF_SIGNALS[preparation](task.inputs, task.graph)
-        for key, task in dict(zip(keys, tasks, strict=True)).items()
-    }
+    distinct = {(id(task.inputs), id(task.graph)): task for task in tasks}
+    made = {key: OF_SIGNALS[preparation](task.inputs, task.graph) for key, task in distinct.items()}
     details = {"preparation": preparation}
     return [
-        replace(task, inputs=made[key], details={**task.details, **details})
-        for key, task in zip(keys, tasks, strict=True)
+        replace(task, inputs=made[id(task.inputs), id(task.graph)], details={**task.details, **details})
+        for task in tasks
     ]

@@ -43,7 +43,6 @@ class Store:
 
     @property
     def run_file(self) -> Path:
-        """Where the command of the run is noted."""
         return self.directory / "run.json"
 
     def commands(self) -> list[str]:
@@ -55,7 +54,6 @@ class Store:
         return commands
 
     def is_finished(self, key: str) -> bool:
-        """Whether a cell has its rows."""
         return self._rows_file(key).exists() or self._rows_file(key).with_suffix(PACKED).exists()
 
     def finish(self, key: str, rows: list[Row]) -> None:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from graphact._lazy import Imported
-from graphact.experiments.experiment import Experiment
 from graphact.experiments.protocol import METHODS, Protocol
+from graphact.experiments.registry import Experiment
 from graphact.training.settings import TrainingSettings
 
 PAPER = Protocol(
@@ -53,5 +53,5 @@ EXPERIMENT = Experiment(
     make_tasks=Imported("graphact.experiments.consensus.task:make_tasks"),
     baselines=Imported("graphact.experiments.consensus.task:simple_answers"),
     prepared_baselines=Imported("graphact.experiments.consensus.task:answers_of_prepared"),
-    evaluate_further=Imported("graphact.experiments.consensus.link_loss:under_link_loss"),
+    evaluate_further=Imported("graphact.experiments.consensus.task:under_link_loss"),
 )

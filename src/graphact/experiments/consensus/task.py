@@ -1,4 +1,4 @@
-"""Every node should answer the mean of all: the task, better inputs, and what a linear filter achieves."""
+"""Every node should answer the mean of all: the task, better inputs, what a linear filter achieves, and lost links."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,8 +13,10 @@ from graphact.data import Task
 from graphact.data.communities import community_graph
 from graphact.data.splits import eighty_ten_ten, generator_for
 from graphact.experiments.baselines import least_squares, score_on_test
-from graphact.experiments.protocol import Condition, Protocol
+from graphact.experiments.preparation import OF_SIGNALS
+from graphact.experiments.protocol import Condition, Protocol, TrainingJob, seed_of
 from graphact.graph import Graph
+from graphact.training import Fleet, StackedGraphs
 
 NAME = "consensus"
 COMMUNITIES = 5
@@ -59,7 +61,7 @@ def consensus_tasks(
 
 
 def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
-    """The tasks of a protocol; see :class:`~graphact.experiments.experiment.Experiment`."""
+    """The tasks of a protocol; see :class:`~graphact.experiments.registry.Experiment`."""
     del condition, data
     return consensus_tasks(protocol.graphs, protocol.splits, seed, **protocol.task_options)
 
@@ -150,3 +152,32 @@ def least_squares_fir(task: Task, order: int) -> Tensor:
         terms.append(2 * terms[-1] @ transposed - terms[-2])
     basis = torch.stack(terms, dim=-1)
     return basis @ least_squares(basis[task.train].flatten(0, 1), task.targets[task.train].flatten(0, 1))
+
+
+def under_link_loss(job: TrainingJob, fleet: Fleet, plain: list[Task]) -> list[tuple[Condition, list[float]]]:
+    """The test metric of trained networks at every loss probability; see :attr:`Experiment.evaluate_further`."""
+    probabilities = job.protocol.loss_probabilities
+    return [({"loss_probability": p}, lossy_metric(fleet, plain, p, job)) for p in probabilities]
+
+
+def lossy_metric(fleet: Fleet, plain: list[Task], probability: float, job: TrainingJob) -> list[float]:
+    """The test metric of each model, averaged over graphs that lost links; models on one graph lose the same ones.
+
+    What nodes make of their signals, they then make with the links that are left.
+    """
+    total = torch.zeros(len(fleet), dtype=torch.float64)
+    graphs = {id(task.graph): task.graph for task in plain}
+    prepare = OF_SIGNALS.get(job.protocol.preparation)
+    for realization in range(job.protocol.loss_realizations):
+        thinned = {}
+        for number, (key, graph) in enumerate(graphs.items()):
+            generator = torch.Generator().manual_seed(seed_of("loss", job.seed, number, realization, probability))
+            thin = graph.drop_edges(probability, generator=generator)
+            thinned[key] = thin.to(fleet.seeds.device, fleet.inputs.dtype)
+        stacked = StackedGraphs([thinned[id(task.graph)] for task in plain])
+        inputs = None
+        if prepare is not None:
+            owners = [plain[number] for number in fleet.first_owners()]
+            inputs = torch.stack([prepare(task.inputs.to(fleet.inputs), thinned[id(task.graph)]) for task in owners])
+        total += fleet.metric("test", stacked, inputs).double().cpu()
+    return (total / job.protocol.loss_realizations).tolist()

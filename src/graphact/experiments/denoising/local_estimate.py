@@ -69,19 +69,17 @@ def with_local_estimate(task: Task, copies: int = 12) -> Task:
     known = clean[exact.train]
     covariance = known.T @ known / len(known)
 
-    fresh = known + noise * noise_of_copies(task, (copies, *known.shape))
+    # the noise of the copies belongs to the seed and the split of the task
+    generator = generator_for(f"{NAME} copies", task.details["seed"], task.details["split"])
+    fresh = known + noise * torch.randn((copies, *known.shape), dtype=torch.float64, generator=generator)
     copied = torch.arange(len(noisy), len(noisy) + copies * len(known))
     noisy = torch.cat([noisy, fresh.flatten(0, 1)])
     clean = torch.cat([clean, known.repeat(copies, 1)])
 
     estimate = noisy @ local_filter(covariance, noise, exact.graph).T
-    spread = covariance.diagonal().sqrt().expand_as(noisy)
-    features = [
-        noisy / TEMPERATURE_UNIT,
-        estimate / TEMPERATURE_UNIT,
-        (spread - TYPICAL_SPREAD) / SPREAD_UNIT,
-        mean.expand_as(noisy) / MEAN_UNIT,
-    ]
+    spread = (covariance.diagonal().sqrt() - TYPICAL_SPREAD) / SPREAD_UNIT
+    features = [noisy / TEMPERATURE_UNIT, estimate / TEMPERATURE_UNIT, spread.expand_as(noisy)]
+    features.append((mean / MEAN_UNIT).expand_as(noisy))
     return replace(
         task,
         inputs=torch.stack(features, dim=-1).to(task.inputs),
@@ -94,10 +92,8 @@ def with_local_estimate(task: Task, copies: int = 12) -> Task:
 def local_filter(covariance: Tensor, noise: float, graph: Graph) -> Tensor:
     """The matrix ``(N, N)`` whose row i holds the weights that station i gives to itself and its neighbours.
 
-    Args:
-        covariance: of the true signal between all nodes, ``(N, N)``.
-        noise: standard deviation of the white noise, positive.
-        graph: says who hears whom; its weights do not matter.
+    ``covariance`` is that of the true signal, ``noise`` the standard deviation of the white noise. The weights of the
+    graph do not matter.
 
     Example:
         Three nodes on a path: the first does not hear the third.
@@ -117,12 +113,6 @@ def local_filter(covariance: Tensor, noise: float, graph: Graph) -> Tensor:
         noisy = heard + noise**2 * torch.eye(members.size(1), dtype=covariance.dtype)
         weights[nodes.unsqueeze(1), members] = torch.linalg.solve(noisy, wanted)
     return weights
-
-
-def noise_of_copies(task: Task, shape: tuple[int, ...]) -> Tensor:
-    """White noise of variance 1 that belongs to the seed and the split of the task."""
-    generator = generator_for(f"{NAME} copies", task.details["seed"], task.details["split"])
-    return torch.randn(shape, dtype=torch.float64, generator=generator)
 
 
 def noise_level(task: Task) -> float:

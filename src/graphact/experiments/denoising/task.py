@@ -72,7 +72,7 @@ def denoising_tasks(
 
 
 def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
-    """The tasks of a protocol at one SNR; see :class:`~graphact.experiments.experiment.Experiment`."""
+    """The tasks of a protocol at one SNR; see :class:`~graphact.experiments.registry.Experiment`."""
     snrs_db = (condition["snr_db"],)
     return denoising_tasks(protocol.splits, seed, snrs_db=snrs_db, directory=data, **protocol.task_options)
 

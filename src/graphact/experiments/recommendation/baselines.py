@@ -14,14 +14,13 @@ RIDGE_STRENGTHS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 def simple_answers(task: Task, _: int) -> dict[str, float]:
     """A constant, a constant above the user's mean, and linear regression on all other ratings of the user."""
     means = user_means(task)
-    mean_rating = task.targets[task.train].mean().expand_as(task.targets)
-    offset = (task.targets - means)[task.train].mean()
-    answers = {
-        "mean of the training ratings": mean_rating,
-        "user's mean + offset": means + offset,
-        "ridge regression on the user's centred ratings": means + ridge_answers(centered_by_user(task)),
+    with_offset = means + (task.targets - means)[task.train].mean()
+    ridge = means + ridge_answers(centered_by_user(task))
+    return {
+        "mean of the training ratings": constant_answer(task),
+        "user's mean + offset": score_on_test(task, with_offset.unsqueeze(-1)),
+        "ridge regression on the user's centred ratings": score_on_test(task, ridge.unsqueeze(-1)),
     }
-    return {name: score_on_test(task, answer.unsqueeze(-1)) for name, answer in answers.items()}
 
 
 def answers_of_prepared(task: Task, preparation: str, _: int) -> dict[str, float]:
@@ -66,10 +65,9 @@ def centered_by_user(task: Task) -> Task:
     if task.details.get("inputs", "as rated") != "as rated":
         raise ValueError(f"task must hold ratings as the users gave them, got inputs {task.details['inputs']!r}")
     mean = user_means(task)
-    rated = task.inputs != 0
     return replace(
         task,
-        inputs=torch.where(rated, task.inputs - mean[:, None, None], 0.0),
+        inputs=torch.where(task.inputs != 0, task.inputs - mean[:, None, None], 0.0),
         targets=task.targets - mean,
         details={**task.details, "centered_by_user": True},
     )

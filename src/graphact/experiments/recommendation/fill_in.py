@@ -10,69 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphact._checks import check_integer, check_positive
-from graphact.experiments.recommendation.film_graph import DIGITS, Matrix, largest_of_each_row
+from graphact.experiments.recommendation.film_graph import Matrix, most_similar
 from graphact.graph import Graph
 
 Vector = NDArray[np.float64]
-
-
-class FilmBiases(NamedTuple):
-    """What a film is given on average: the mean of all ratings, and how much more each film is given, shrunk to 0."""
-
-    mean: float
-    film: Vector  # (films,)
-
-
-class Residuals(NamedTuple):
-    """Ratings taken apart: a rating is the mean + film bias + bias of its user + residual."""
-
-    rated: Matrix  # (users, films), 1 where a user rated a film, 0 elsewhere
-    user: Matrix  # (users, 1), how much more each user gives, shrunk to 0
-    residual: Matrix  # (users, films), what remains of each rating; 0 where there is none
-
-
-def film_biases(ratings: Matrix, shrinkage: float) -> FilmBiases:
-    r"""The mean of all ratings, and the film biases :math:`b_i = \sum_u (r_{ui} - \mu) / (n_i + \text{shrinkage})`.
-
-    The sum runs over the :math:`n_i` users who rated film i; a film without ratings has no bias.
-
-    Args:
-        ratings: ``(users, films)``, 0 where a user did not rate a film.
-        shrinkage: how many ratings equal to the mean every film is given in addition, above 0.
-
-    Raises:
-        ValueError: there is no rating.
-
-    Example:
-        >>> film_biases(np.array([[5.0, 2.0, 0.0], [5.0, 0.0, 0.0]]), shrinkage=2.0)
-        FilmBiases(mean=4.0, film=array([ 0.5       , -0.66666667,  0.        ]))
-    """
-    rated = ratings > 0
-    if not rated.any():
-        raise ValueError("ratings must hold at least one rating, got none")
-    mean = float(ratings.sum() / rated.sum())
-    return FilmBiases(mean, np.where(rated, ratings - mean, 0.0).sum(axis=0) / (rated.sum(axis=0) + shrinkage))
-
-
-def residuals(ratings: Matrix, biases: FilmBiases, shrinkage: float) -> Residuals:
-    r"""What film and user do not explain: :math:`x_{ui} = r_{ui} - \mu - b_i - b_u`.
-
-    The bias of a user, :math:`b_u = \sum_i (r_{ui} - \mu - b_i) / (n_u + \text{shrinkage})`, comes from the
-    :math:`n_u` ratings in this user's own row.
-
-    Args:
-        ratings: ``(users, films)``, 0 where a user did not rate a film; these users need not be those of ``biases``.
-        biases: mean and film biases.
-        shrinkage: how many ratings without surprise every user is given in addition, above 0.
-
-    Example:
-        >>> residuals(np.array([[5.0, 0.0]]), FilmBiases(3.5, np.array([0.5, 0.0])), shrinkage=1.0)
-        Residuals(rated=array([[1., 0.]]), user=array([[0.5]]), residual=array([[0.5, 0. ]]))
-    """
-    rated = ratings > 0
-    above_film = np.where(rated, ratings - biases.mean - biases.film, 0.0)
-    user = above_film.sum(axis=1, keepdims=True) / (rated.sum(axis=1, keepdims=True) + shrinkage)
-    return Residuals(rated.astype(np.float64), user, np.where(rated, above_film - user, 0.0))
 
 
 @dataclass(frozen=True)
@@ -116,9 +57,8 @@ class FilledIn(NamedTuple):
 def filled_in(known: Matrix, asked: Matrix, settings: FillIn) -> FilledIn:
     r"""Fill in the films that users did not rate, from their ratings of similar films.
 
-    A rating is taken apart into mean, film bias, user bias and residual x (see
-    :func:`residuals`). The residual of a film i without rating is filled in by one
-    exchange between neighbours,
+    A rating is taken apart into mean, film bias, user bias and residual x (see :func:`take_apart`). The residual of a
+    film i without rating is filled in by one exchange between neighbours,
 
     .. math:: a_{ui} = \frac{\sum_j s_{ij}^p x_{uj}}{\sum_j s_{ij}^p m_{uj} + c}
 
@@ -130,39 +70,65 @@ def filled_in(known: Matrix, asked: Matrix, settings: FillIn) -> FilledIn:
             from these users alone.
         asked: ``(users, films)``, the ratings to fill in. A user's bias comes from this user's row alone.
         settings: how to do it.
-
-    Raises:
-        ValueError: the settings ask for more neighbours than there are films, or no user is known.
     """
     import scipy.sparse
 
-    biases = film_biases(known, settings.film_shrinkage)
-    similarity = similar_films(residuals(known, biases, settings.user_shrinkage), settings)
-    own = residuals(asked, biases, settings.user_shrinkage)
+    mean, film = film_biases(known, settings.film_shrinkage)
+    rated, _, residual = take_apart(known, mean, film, settings.user_shrinkage)
+    similarity = similar_films(rated, residual, settings)
+    rated, user, residual = take_apart(asked, mean, film, settings.user_shrinkage)
     weight = scipy.sparse.csr_array(similarity**settings.power)
     # The weights are symmetric, so each user's row times the weights is the weights times the user's signal.
-    guess = (own.residual @ weight) / (own.rated @ weight + settings.damping)
+    guess = (residual @ weight) / (rated @ weight + settings.damping)
     return FilledIn(
         graph=Graph.from_scipy(scipy.sparse.csr_array(similarity)).normalize("spectral"),
-        signals=own.user + np.where(own.rated > 0, own.residual, guess),
-        expected=biases.mean + biases.film + own.user + guess,
+        signals=user + np.where(rated > 0, residual, guess),
+        expected=mean + film + user + guess,
     )
 
 
-def similar_films(known: Residuals, settings: FillIn) -> Matrix:
+def film_biases(ratings: Matrix, shrinkage: float) -> tuple[float, Vector]:
+    r"""The mean of all ratings, and the film biases :math:`b_i = \sum_u (r_{ui} - \mu) / (n_i + \text{shrinkage})`.
+
+    The sum runs over the :math:`n_i` users who rated film i; a film without ratings has no bias.
+
+    Example:
+        >>> film_biases(np.array([[5.0, 2.0, 0.0], [5.0, 0.0, 0.0]]), shrinkage=2.0)
+        (4.0, array([ 0.5       , -0.66666667,  0.        ]))
+    """
+    rated = ratings > 0
+    if not rated.any():
+        raise ValueError("ratings must hold at least one rating, got none")
+    mean = float(ratings.sum() / rated.sum())
+    return mean, np.where(rated, ratings - mean, 0.0).sum(axis=0) / (rated.sum(axis=0) + shrinkage)
+
+
+def take_apart(ratings: Matrix, mean: float, film: Vector, shrinkage: float) -> tuple[Matrix, Matrix, Matrix]:
+    r"""Where there is a rating, 1, else 0; what each user gives more; what film and user do not explain, else 0.
+
+    The residual is :math:`x_{ui} = r_{ui} - \mu - b_i - b_u`. The bias of a user,
+    :math:`b_u = \sum_i (r_{ui} - \mu - b_i) / (n_u + \text{shrinkage})`, comes from the :math:`n_u` ratings in this
+    user's own row.
+
+    Example:
+        >>> take_apart(np.array([[5.0, 0.0]]), 3.5, np.array([0.5, 0.0]), shrinkage=1.0)
+        (array([[1., 0.]]), array([[0.5]]), array([[0.5, 0. ]]))
+    """
+    rated = ratings > 0
+    above_film = np.where(rated, ratings - mean - film, 0.0)
+    user = above_film.sum(axis=1, keepdims=True) / (rated.sum(axis=1, keepdims=True) + shrinkage)
+    return rated.astype(np.float64), user, np.where(rated, above_film - user, 0.0)
+
+
+def similar_films(rated: Matrix, residual: Matrix, settings: FillIn) -> Matrix:
     r"""How similar two films are, from the residuals of users who rated both.
 
     .. math:: s_{ij} = \frac{n_{ij}}{n_{ij} + \text{shrinkage}}
         \frac{\sum_u x_{ui} x_{uj}}{\sqrt{\sum_u x_{ui}^2 \sum_u x_{uj}^2}}
 
     where u runs over the :math:`n_{ij}` common raters of i and j. It is 0 for too few common raters. Of each row the
-    largest entries stay, as far as they are positive (entries equal to the last of them stay too); two films are
-    neighbours if either keeps the other.
+    largest entries stay; two films are neighbours if either keeps the other.
     """
-    rated, residual = known.rated, known.residual
-    films = rated.shape[1]
-    if settings.neighbors > films:
-        raise ValueError(f"neighbors must be at most the number of films, {films}, got {settings.neighbors}")
     count = rated.T @ rated
     energy = (residual**2).T @ rated
     scale = np.sqrt(energy * energy.T)
@@ -170,6 +136,5 @@ def similar_films(known: Residuals, settings: FillIn) -> Matrix:
     correlation = np.divide(residual.T @ residual, scale, out=np.zeros_like(scale), where=usable)
     shrunk = correlation * count / (count + settings.similarity_shrinkage)
     np.fill_diagonal(shrunk, 0.0)
-    # Equal similarities that differ in the last bits must be ties.
-    kept = largest_of_each_row(np.round((shrunk + shrunk.T) / 2, DIGITS), settings.neighbors)
+    kept = most_similar(shrunk, settings.neighbors)
     return np.maximum(kept, kept.T)

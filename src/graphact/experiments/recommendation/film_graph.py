@@ -32,13 +32,9 @@ def film_graph(ratings: Matrix, *, similarity: str = "pearson", neighbors: int =
 
     check_choice("similarity", similarity, SIMILARITIES)
     check_integer("min_co_raters", min_co_raters, minimum=2)
-    films = ratings.shape[1]
-    if check_integer("neighbors", neighbors, minimum=1) > films:
-        raise ValueError(f"neighbors must be at most the number of films, {films}, got {neighbors}")
+    check_integer("neighbors", neighbors, minimum=1)
     matrix = pearson(ratings, min_co_raters) if similarity == "pearson" else co_rated_variance(ratings)
-    # Equal similarities that differ in the last bits must be ties.
-    matrix = np.round((matrix + matrix.T) / 2, DIGITS)
-    kept = largest_of_each_row(matrix, neighbors)
+    kept = most_similar(matrix, neighbors)
     return Graph.from_scipy(scipy.sparse.csr_array((kept + kept.T) / 2)).normalize("spectral")
 
 
@@ -81,6 +77,14 @@ def co_rated_variance(ratings: Matrix) -> Matrix:
     similarity = scale[:, None] * variance * scale
     np.fill_diagonal(similarity, 0.0)
     return similarity
+
+
+def most_similar(similarity: Matrix, keep: int) -> Matrix:
+    """Of a similarity, made symmetric, the ``keep`` largest entries of each row."""
+    if keep > len(similarity):
+        raise ValueError(f"neighbors must be at most the number of films, {len(similarity)}, got {keep}")
+    # Equal similarities that differ in the last bits must be ties.
+    return largest_of_each_row(np.round((similarity + similarity.T) / 2, DIGITS), keep)
 
 
 def largest_of_each_row(matrix: Matrix, keep: int) -> Matrix:

@@ -45,7 +45,6 @@ class Options:
 
     @property
     def fill_in(self) -> FillIn | None:
-        """How to fill in, None for ratings as they are."""
         if isinstance(self.inputs, FillIn):
             return self.inputs
         return FillIn() if check_choice("inputs", self.inputs, INPUTS) == "filled in" else None
@@ -141,7 +140,7 @@ def recommendation_tasks(
 
 
 def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None, **options: Any) -> list[Task]:
-    """The tasks of a protocol for one film; see :class:`~graphact.experiments.experiment.Experiment`."""
+    """The tasks of a protocol for one film; see :class:`~graphact.experiments.registry.Experiment`."""
     options = {**protocol.task_options, **options}
     return recommendation_tasks((condition["film"],), protocol.splits, seed, directory=data, **options)
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from graphact._lazy import Imported
-from graphact.experiments.experiment import Experiment
 from graphact.experiments.protocol import ACTIVATIONS, METHODS, Protocol
+from graphact.experiments.registry import Experiment
 from graphact.training.settings import TrainingSettings
 
 PAPER = Protocol(

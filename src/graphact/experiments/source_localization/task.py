@@ -69,7 +69,7 @@ def source_localization_tasks(
 
 
 def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
-    """The tasks of a protocol; see :class:`~graphact.experiments.experiment.Experiment`."""
+    """The tasks of a protocol; see :class:`~graphact.experiments.registry.Experiment`."""
     del condition, data
     return source_localization_tasks(protocol.graphs, protocol.splits, protocol.nodes, seed, **protocol.task_options)
 
