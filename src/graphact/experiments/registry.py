@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from graphact._checks import check_choice
 from graphact.experiments.preparation import PREPARATIONS, prepared
 from graphact.experiments.protocol import Condition, Protocol, TrainingJob
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from graphact.data import Task
+    from graphact.experiments.report.section import Content
     from graphact.training import Fleet
 
 # Each has a folder of its name, with the description EXPERIMENT in experiment.py
@@ -27,27 +30,57 @@ Figures = dict[str, float]  # the test metric of simple methods, by name
 MakeTasks = Callable[[Protocol, Condition, int, Path | None], Tasks]  # of all replicas; from seed and data directory
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """One experiment."""
+class Measure(NamedTuple):
+    """A metric of the rows, and how tables, axes and sentences show it."""
 
-    name: str  # on the command line and in rows
-    title: str  # in a heading
     metric: str  # "accuracy" or "rmse"
-    protocols: tuple[Protocol, ...]  # of the presets "paper", "best" and "quick", in the order in which they are listed
-    make_tasks: MakeTasks  # signals as they come
-    baselines: "Callable[[Task, int], Figures]"  # of a task in float64, with the order of linear filters
-    default_protocol: str = "paper"  # the one to run where a preset has several
-    dataset: str | None = None  # the data set it reads, if any; see graphact.data.locate
+    axis: str
+    digits: int
+    higher_is_better: bool = False
+    unit: str = ""  # what follows a number in a sentence
     # Test samples over training samples, where one data set is split again and again; None where every graph has
     # samples of its own
     overlap: float | None = None
+
+
+class Variation(NamedTuple):
+    """What an experiment varies besides its networks, such as the noise."""
+
+    name: str  # its key in the condition of a row
+    is_text: bool = False  # a text that every row has, rather than a number that may be missing
+    retrained: bool = True  # networks are trained for each level, rather than tested again
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment: what to run, what to compare it with, and its section of the report."""
+
+    name: str  # on the command line and in rows
+    title: str  # in a heading
+    explanation: tuple[str, ...]  # paragraphs on what is done and what is seen
+    measure: Measure
+    protocols: tuple[Protocol, ...]  # of the presets "paper", "best" and "quick", in the order in which they are listed
+    make_tasks: MakeTasks  # signals as they come
+    baselines: "Callable[[Task, int], Figures]"  # of a task in float64, with the order of linear filters
+    content: "Callable[[pd.DataFrame, str], Content]"  # of the cells of a preset and protocol; names of files begin so
+    default_protocol: str = "paper"  # the one to run where a preset has several
+    dataset: str | None = None  # the data set it reads, if any; see graphact.data.locate
+    variation: Variation | None = None
+    needed: tuple[str, ...] = ()  # keys that every row of a network has
     make_prepared: MakeTasks | None = None  # as networks see them, where their preparation is none of graphact.tasks
     # What prepared signals are worth without a network: of a prepared task in float64, its preparation, filter order
     prepared_baselines: "Callable[[Task, str, int], Figures]" = lambda *_: {}
     # Further conditions, such as lost links, each with the test metric of every model of a trained fleet; from tasks
     # with signals as they come
     evaluate_further: "Callable[[TrainingJob, Fleet, Tasks], list[tuple[Condition, list[float]]]]" = lambda *_: []
+
+    @property
+    def metric(self) -> str:
+        return self.measure.metric
+
+    @property
+    def overlap(self) -> float | None:
+        return self.measure.overlap
 
     def prepare_tasks(
         self, protocol: Protocol, condition: Condition, plain: Tasks, seed: int, data: Path | None

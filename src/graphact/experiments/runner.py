@@ -112,19 +112,17 @@ def run_job(
 ) -> list[Row]:
     """Train the fleet of a job and evaluate it."""
     begun = time.perf_counter()
-    models = make_models(job, tasks)
+    models, protocol = make_models(job, tasks), job.protocol
     seeds = [seed_of("replica", job.seed, replica) for replica in range(len(tasks))]
-    fleet = Fleet(models, tasks, seeds, device=device)
+    fleet, checkpoint = Fleet(models, tasks, seeds, device=device), store.checkpoint(job.key)
     with CheckpointTimer(checkpoint_seconds, watcher).signals_held() as timer:
-        result = fleet.train(
-            job.protocol.training, progress=timer.after_epoch, checkpoint=store.checkpoint(job.key), every=timer
-        )
-    further = find_experiment(job.protocol.experiment).evaluate_further(job, fleet, plain)
+        result = fleet.train(protocol.training, progress=timer.after_epoch, checkpoint=checkpoint, every=timer)
+    further = find_experiment(protocol.experiment).evaluate_further(job, fleet, plain)
     common = {
-        **stamp(job.protocol, device),
+        **stamp(protocol, device),
         "kind": "model",
         **{name: getattr(job, name) for name in ("method", "hops", "features", "order", "seed")},
-        "epochs": job.protocol.training.epochs,
+        "epochs": protocol.training.epochs,
         "settings": job.settings(),
         "seconds": (result.seconds_before + time.perf_counter() - begun) / len(tasks),
     }

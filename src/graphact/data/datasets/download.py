@@ -62,33 +62,17 @@ MOLENE = (
     "/Original_Data"
 )
 
+FILMS = {
+    "ml-100k/u.data": "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
+    "ml-100k/u.item": "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701",
+}
+WEATHER = {
+    "RADOMEH.tar.gz": "15755616c0de991571518eb3aa319dedbb668955058335e3abc461827b32c803",
+    "weather_stations.csv": "0c17e597f87ff7c171c1cf3d150cc7c7cd449a774f425bde33094fffd595ae81",
+}
 DATASETS: dict[str, tuple[DataFile, ...]] = {
-    "ml-100k": (
-        DataFile(
-            "ml-100k/u.data",
-            "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
-            MOVIELENS,
-            member="ml-100k/u.data",
-        ),
-        DataFile(
-            "ml-100k/u.item",
-            "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701",
-            MOVIELENS,
-            member="ml-100k/u.item",
-        ),
-    ),
-    "molene": (
-        DataFile(
-            "molene/RADOMEH.tar.gz",
-            "15755616c0de991571518eb3aa319dedbb668955058335e3abc461827b32c803",
-            f"{MOLENE}/RADOMEH.tar.gz",
-        ),
-        DataFile(
-            "molene/weather_stations.csv",
-            "0c17e597f87ff7c171c1cf3d150cc7c7cd449a774f425bde33094fffd595ae81",
-            f"{MOLENE}/weather_stations.csv",
-        ),
-    ),
+    "ml-100k": tuple(DataFile(name, sha256, MOVIELENS, member=name) for name, sha256 in FILMS.items()),
+    "molene": tuple(DataFile(f"molene/{name}", sha256, f"{MOLENE}/{name}") for name, sha256 in WEATHER.items()),
 }
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,12 +51,8 @@ def consensus_tasks(
     graphs: int = 10, splits: int = 10, seed: int = 0, *, dtype: torch.dtype = torch.float32
 ) -> list[Task]:
     """All tasks ``consensus(graph, split, seed)``, by graph, then split; splits share graph and signals."""
-    numbers = range(check_integer("splits", splits, minimum=1))
-    return [
-        task
-        for graph in range(check_integer("graphs", graphs, minimum=1))
-        for task in tasks_on_graph(graph, numbers, seed, dtype)
-    ]
+    numbers, shared = (range(check_integer(*pair, minimum=1)) for pair in (("graphs", graphs), ("splits", splits)))
+    return [task for graph in numbers for task in tasks_on_graph(graph, shared, seed, dtype)]
 
 
 def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
@@ -71,15 +66,14 @@ def tasks_on_graph(graph: int, splits: Iterable[int], seed: int, dtype: torch.dt
     drawn = community_graph(COMMUNITIES, COMMUNITY_SIZE, generator_for(f"{NAME} graph", seed, graph))
     generator = generator_for(f"{NAME} signals", seed, graph)
     signals = torch.randn(SIGNALS, drawn.num_nodes, 1, dtype=torch.float64, generator=generator)
-    shared: dict[str, Any] = {
-        "graph": drawn.to(dtype=dtype),
-        "inputs": signals.to(dtype),
-        "targets": signals.mean(dim=1, keepdim=True).repeat(1, drawn.num_nodes, 1).to(dtype),
-    }
+    means = signals.mean(dim=1, keepdim=True).repeat(1, drawn.num_nodes, 1).to(dtype)
+    drawn, signals = drawn.to(dtype=dtype), signals.to(dtype)
     return [
         Task(
             name=NAME,
-            **shared,
+            graph=drawn,
+            inputs=signals,
+            targets=means,
             **eighty_ten_ten(SIGNALS, generator_for(f"{NAME} split", seed, graph, split))._asdict(),
             node=None,
             out_features=1,

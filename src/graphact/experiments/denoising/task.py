@@ -104,13 +104,8 @@ def noisy_hours(
         out_features=1,
         loss="mse",
         metric="rmse",
-        details={
-            "split": split,
-            "seed": seed,
-            "snr_db": float(snr_db),
-            "mean_kelvin": mean.item(),
-            "noise_kelvin": spread.item(),
-        },
+        details={"split": split, "seed": seed, "snr_db": float(snr_db)}
+        | {"mean_kelvin": mean.item(), "noise_kelvin": spread.item()},
     )
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pandas as pd
 
+from graphact.experiments.registry import Measure
 from graphact.experiments.report.rows import summarize
 from graphact.experiments.report.section import Content, Figure, file_name
 from graphact.experiments.report.sentences import headline
-from graphact.experiments.report.tables import Measure, PublishedTable, Table, entries_of, make_table
+from graphact.experiments.report.tables import PublishedTable, Table, entries_of, make_table
 from graphact.experiments.style import Variant
 
 DOTS = (

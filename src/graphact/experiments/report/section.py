@@ -1,21 +1,9 @@
-"""The section of an experiment in the report: what it consists of."""
+"""What the section of an experiment in the report consists of."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import NamedTuple
 
-import pandas as pd
-
-from graphact.experiments.report.tables import Measure, Table, number, uncapitalized
-
-
-class Condition(NamedTuple):
-    """What an experiment varies besides its networks, such as the noise."""
-
-    name: str  # its key in a row
-    is_text: bool = False  # a text that every row has, rather than a number that may be missing
-    retrained: bool = True  # networks are trained for each level, rather than tested again
+from graphact.experiments.report.tables import Table, number, uncapitalized
 
 
 @dataclass(frozen=True)
@@ -30,7 +18,6 @@ class Figure:
 
     @property
     def alt(self) -> str:
-        """What a reader who does not see it should know."""
         entries, unit, digits = self.table.entries, uncapitalized(self.table.measure.axis), self.table.measure.digits
         kind, over = ("Dot", "by activation") if self.axis is None else ("Line", f"over the {uncapitalized(self.axis)}")
         methods = sum(not line.is_baseline for line in self.table.lines)
@@ -51,18 +38,6 @@ class Content:
 
     def __add__(self, other: "Content") -> "Content":
         return Content(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(Content)))
-
-
-@dataclass(frozen=True)
-class Section:
-    """An experiment in the report."""
-
-    title: str
-    explanation: tuple[str, ...]  # paragraphs on what is done and what is seen
-    measure: Measure
-    content: Callable[[pd.DataFrame, str], Content]  # from cells of a preset and protocol, and how file names begin
-    condition: Condition | None = None
-    needed: tuple[str, ...] = ()  # keys that every row of a network has
 
 
 def file_name(*parts: str) -> str:
