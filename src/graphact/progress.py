@@ -4,19 +4,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-DownloadProgress = Callable[[str, int, int | None], None]
-
-
-class EpochProgress(Protocol):
-    """Called after every epoch."""
-
-    def __call__(self, epoch: int, epochs: int, loss: float) -> None:
-        """After ``epoch`` of ``epochs`` epochs, with the mean training loss of the last one."""
+DownloadProgress = Callable[[str, int, int | None], None]  # called with address, bytes so far, bytes in all if known
+EpochProgress = Callable[..., None]  # called after an epoch with its number, the number of epochs and the mean loss
 
 
 def live_bars(count: "ProgressColumn | None" = None, **options: Any) -> "Progress":

@@ -22,13 +22,10 @@ from graphact.data import (
 from graphact.data.datasets.download import Progress, data_directory
 from graphact.experiments.baselines import baselines, prepared_baselines
 from graphact.experiments.consensus.task import consensus, consensus_tasks
-from graphact.experiments.denoising.local_estimate import with_local_estimate
-from graphact.experiments.denoising.task import denoising, denoising_tasks
+from graphact.experiments.denoising.task import denoising, denoising_tasks, with_local_estimate
 from graphact.experiments.preparation import prepared
-from graphact.experiments.recommendation.baselines import centered_by_user
-from graphact.experiments.recommendation.fill_in import FillIn
-from graphact.experiments.recommendation.film_graph import film_graph
-from graphact.experiments.recommendation.task import FILMS, recommendation, recommendation_tasks
+from graphact.experiments.recommendation.films import FillIn, film_graph
+from graphact.experiments.recommendation.task import FILMS, centered_by_user, recommendation, recommendation_tasks
 from graphact.experiments.source_localization.task import source_localization, source_localization_tasks
 from graphact.progress import show_progress
 

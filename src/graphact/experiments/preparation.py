@@ -20,7 +20,7 @@ OF_SIGNALS: "dict[str, Callable[[Tensor, Graph], Tensor]]" = {
 }
 # Functions of a task, which learn from its training samples
 OF_TASKS: "dict[str, Callable[[Task], Task]]" = {
-    "local-estimate": Imported("graphact.experiments.denoising.local_estimate:with_local_estimate")
+    "local-estimate": Imported("graphact.experiments.denoising.task:with_local_estimate")
 }
 PREPARATIONS = ("none", *OF_SIGNALS, *OF_TASKS)
 

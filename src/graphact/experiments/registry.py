@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from graphact.data import Task
-    from graphact.experiments.report.section import Content
+    from graphact.experiments.report.content import Content
     from graphact.training import Fleet
 
 # Each has a folder of its name, with the description EXPERIMENT in experiment.py

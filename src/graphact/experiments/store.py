@@ -78,15 +78,16 @@ class Store:
 
     def pack(self) -> None:
         """Compress the rows, always to the same bytes, and remove the folder of checkpoints if it holds none."""
-        for file in self._files(".json"):
+        for file in sorted((self.directory / "rows").glob("*.json")):
             rows = json.dumps(_read_rows(file), separators=(",", ":")).encode()
             write_atomically(file.with_suffix(PACKED), gzip.compress(rows, mtime=0))
             file.unlink(missing_ok=True)
-        for lock in (self.directory / "checkpoints").glob("*.lock"):
+        checkpoints = self.directory / "checkpoints"
+        for lock in checkpoints.glob("*.lock"):
             with self.claim(lock.stem):
                 pass  # one that nobody holds is removed
-        if (self.directory / "checkpoints").is_dir() and not any((self.directory / "checkpoints").iterdir()):
-            (self.directory / "checkpoints").rmdir()
+        if checkpoints.is_dir() and not any(checkpoints.iterdir()):
+            checkpoints.rmdir()
 
     @contextmanager
     def claim(self, key: str) -> Iterator[bool]:
@@ -106,11 +107,9 @@ class Store:
             os.close(handle)
 
     def _finished(self) -> list[Path]:
-        found = {file.name.split(".")[0]: file for suffix in (PACKED, ".json") for file in self._files(suffix)}
+        files = [file for suffix in (PACKED, ".json") for file in (self.directory / "rows").glob(f"*{suffix}")]
+        found = {file.name.split(".")[0]: file for file in files}
         return [found[key] for key in sorted(found)]
-
-    def _files(self, suffix: str) -> list[Path]:
-        return sorted((self.directory / "rows").glob(f"*{suffix}"))
 
     def _rows_file(self, key: str) -> Path:
         return self.directory / "rows" / f"{key}.json"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphact.experiments.recommendation.fill_in import filled_in, film_biases
+from graphact.experiments.recommendation.films import filled_in, film_biases
 from graphact.experiments.recommendation.task import Options, audience, on_split
 from graphact.tasks import FillIn, Ratings, baselines, centered_by_user, metric_of, recommendation, recommendation_tasks
 

@@ -5,8 +5,7 @@ import math
 import pandas as pd
 
 from graphact.experiments.consensus.experiment import EXPERIMENT
-from graphact.experiments.report.content import at_levels, level_sweep, order_sweep
-from graphact.experiments.report.section import Content
+from graphact.experiments.report.content import Content, at_levels, level_sweep, order_sweep
 
 MEASURE = EXPERIMENT.measure
 NO_LOSS = 0.0

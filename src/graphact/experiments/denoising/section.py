@@ -3,8 +3,7 @@
 import pandas as pd
 
 from graphact.experiments.denoising.experiment import EXPERIMENT
-from graphact.experiments.report.content import at_levels, level_sweep, order_sweep
-from graphact.experiments.report.section import Content
+from graphact.experiments.report.content import Content, at_levels, level_sweep, order_sweep
 
 MEASURE = EXPERIMENT.measure
 PAPER_SNR = 3.0

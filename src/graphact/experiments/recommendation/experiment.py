@@ -63,8 +63,8 @@ EXPERIMENT = Experiment(
     dataset="ml-100k",
     make_tasks=Imported("graphact.experiments.recommendation.task:make_tasks"),
     make_prepared=Imported("graphact.experiments.recommendation.task:make_filled_in"),
-    baselines=Imported("graphact.experiments.recommendation.baselines:simple_answers"),
-    prepared_baselines=Imported("graphact.experiments.recommendation.baselines:answers_of_prepared"),
+    baselines=Imported("graphact.experiments.recommendation.task:simple_answers"),
+    prepared_baselines=Imported("graphact.experiments.recommendation.task:answers_of_prepared"),
     content=Imported("graphact.experiments.recommendation.section:content"),
     variation=Variation("film", is_text=True),
 )

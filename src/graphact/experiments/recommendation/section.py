@@ -3,8 +3,7 @@
 import pandas as pd
 
 from graphact.experiments.recommendation.experiment import EXPERIMENT
-from graphact.experiments.report.content import comparison
-from graphact.experiments.report.section import Content
+from graphact.experiments.report.content import Content, comparison
 from graphact.experiments.report.tables import PublishedTable
 
 FILMS = {"toy-story": "Toy Story", "contact": "Contact", "return-of-the-jedi": "Return of the Jedi"}

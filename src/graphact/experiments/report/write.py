@@ -10,8 +10,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from graphact.experiments.registry import EXPERIMENTS, Experiment, find_experiment
+from graphact.experiments.report.content import file_name
 from graphact.experiments.report.rows import gather, read_rows
-from graphact.experiments.report.section import file_name
 from graphact.experiments.report.sentences import facts_of, progress_over, provenance
 from graphact.experiments.report.tables import SIGNS, to_csv, to_text, uncapitalized
 from graphact.experiments.style import JOINS, dark_rules

@@ -2,8 +2,7 @@
 
 import pandas as pd
 
-from graphact.experiments.report.content import comparison
-from graphact.experiments.report.section import Content
+from graphact.experiments.report.content import Content, comparison
 from graphact.experiments.report.tables import PublishedTable
 from graphact.experiments.source_localization.experiment import EXPERIMENT
 
