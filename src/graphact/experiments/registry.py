@@ -74,14 +74,6 @@ class Experiment:
     # with signals as they come
     evaluate_further: "Callable[[TrainingJob, Fleet, Tasks], list[tuple[Condition, list[float]]]]" = lambda *_: []
 
-    @property
-    def metric(self) -> str:
-        return self.measure.metric
-
-    @property
-    def overlap(self) -> float | None:
-        return self.measure.overlap
-
     def prepare_tasks(
         self, protocol: Protocol, condition: Condition, plain: Tasks, seed: int, data: Path | None
     ) -> Tasks:

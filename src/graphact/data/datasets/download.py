@@ -108,8 +108,7 @@ def fetch(dataset: str, directory: PathLike | None = None, progress: Progress | 
     touched.
 
     Args:
-        dataset: "ml-100k" or "molene".
-        directory: data directory to fill, as in :func:`locate`.
+        dataset, directory: as in :func:`locate`; the directory is filled.
         progress: called with the address, the bytes so far and the bytes in all (None if unknown).
 
     Returns:

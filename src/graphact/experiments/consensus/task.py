@@ -90,21 +90,10 @@ def by_centrality(inputs: Tensor, graph: Graph, steps: int = CENTRALITY_STEPS) -
 
     Shifts of a signal tend to the leading eigenvector of S, and their size to a sum in which each node has the weight
     of its entry in that eigenvector. Divided by it beforehand, all nodes count alike. The weights take ``steps``
-    exchanges, once for a graph; with one step they are the nodes' degrees.
-
-    A node that hears nobody has no weight and gives 0.
-
-    Args:
-        inputs: ``(M, N, F)``.
-        graph: the shift operator S, with nonnegative weights.
-        steps: k.
-
-    Raises:
-        ValueError: the graph has negative weights.
+    exchanges, once for a graph; with one step they are the nodes' degrees. A node that hears nobody has no weight and
+    gives 0.
 
     Example:
-        >>> import torch
-        >>> from graphact import Graph
         >>> line = Graph.from_edge_index(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=3)
         >>> by_centrality(torch.tensor([[[3.0], [4.0], [5.0]]]), line, steps=1).flatten()
         tensor([3., 2., 5.])

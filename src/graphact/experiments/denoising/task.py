@@ -183,7 +183,14 @@ def with_local_estimate(task: Task, copies: int = 12) -> Task:
     Raises:
         ValueError: the task is not a denoising task, holds local estimates already, or has other noise than it says.
     """
-    check_fresh(task)
+    if task.name != NAME:
+        raise ValueError(f"task must be a denoising task, got {task.name!r}")
+    if task.details.get("local_estimate"):
+        raise ValueError("task must hold measurements as they are, got one that holds local estimates already")
+    if task.inputs.size(-1) != 1:
+        raise ValueError(f"task must have one input feature, got {task.inputs.size(-1)}")
+    if missing := {"split", "seed", "noise_kelvin"} - task.details.keys():
+        raise ValueError(f"task.details must name split, seed and noise_kelvin, got none for {sorted(missing)}")
     check_integer("copies", copies, minimum=0)
     exact = task.to("cpu", torch.float64)
     noise = noise_level(exact)
@@ -221,8 +228,6 @@ def local_filter(covariance: Tensor, noise: float, graph: Graph) -> Tensor:
     Example:
         Three nodes on a path: the first does not hear the third.
 
-        >>> import torch
-        >>> from graphact import Graph
         >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
         >>> local_filter(torch.ones(3, 3), 1.0, path)
         tensor([[0.3333, 0.3333, 0.0000],
@@ -248,16 +253,3 @@ def noise_level(task: Task) -> float:
             f"training hours, {measured:.4g} K, got {stated:.4g}"
         )
     return stated
-
-
-def check_fresh(task: Task) -> None:
-    """Raise if the task is not as :func:`~graphact.tasks.denoising` makes it."""
-    if task.name != NAME:
-        raise ValueError(f"task must be a denoising task, got {task.name!r}")
-    if task.details.get("local_estimate"):
-        raise ValueError("task must hold measurements as they are, got one that holds local estimates already")
-    if task.inputs.size(-1) != 1:
-        raise ValueError(f"task must have one input feature, got {task.inputs.size(-1)}")
-    missing = {"split", "seed", "noise_kelvin"} - task.details.keys()
-    if missing:
-        raise ValueError(f"task.details must name split, seed and noise_kelvin, got none for {sorted(missing)}")

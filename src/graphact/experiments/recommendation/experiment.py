@@ -1,6 +1,7 @@
 """Recommendation as an experiment: the paper's Table 2, and what does better."""
 
 from dataclasses import replace
+from functools import partial
 
 from graphact._lazy import Imported
 from graphact.experiments.protocol import ACTIVATIONS, METHODS, Protocol
@@ -62,7 +63,8 @@ EXPERIMENT = Experiment(
     protocols=(PAPER, CONVERGED, BEST, QUICK),
     dataset="ml-100k",
     make_tasks=Imported("graphact.experiments.recommendation.task:make_tasks"),
-    make_prepared=Imported("graphact.experiments.recommendation.task:make_filled_in"),
+    # Filling in is no function of a task: it needs the ratings of all other users
+    make_prepared=partial(Imported("graphact.experiments.recommendation.task:make_tasks"), inputs="filled in"),
     baselines=Imported("graphact.experiments.recommendation.task:simple_answers"),
     prepared_baselines=Imported("graphact.experiments.recommendation.task:answers_of_prepared"),
     content=Imported("graphact.experiments.recommendation.section:content"),

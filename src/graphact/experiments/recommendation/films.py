@@ -150,13 +150,8 @@ def filled_in(known: Matrix, asked: Matrix, settings: FillIn) -> FilledIn:
     .. math:: a_{ui} = \frac{\sum_j s_{ij}^p x_{uj}}{\sum_j s_{ij}^p m_{uj} + c}
 
     with the similarities s of :func:`similar_films`, m = 1 for rated films and 0 for others, the power p and the
-    damping c. The shift operator is s divided by its largest eigenvalue.
-
-    Args:
-        known: ``(known users, films)``, 0 where a user did not rate a film. Mean, film biases and similarities come
-            from these users alone.
-        asked: ``(users, films)``, the ratings to fill in. A user's bias comes from this user's row alone.
-        settings: how to do it.
+    damping c. The shift operator is s divided by its largest eigenvalue. Mean, film biases and similarities come from
+    the ``known`` users alone, a user's bias from this user's row of ``asked`` alone.
     """
     import scipy.sparse
 

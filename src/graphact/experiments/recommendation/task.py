@@ -146,11 +146,6 @@ def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path |
     return recommendation_tasks((condition["film"],), protocol.splits, seed, directory=data, **options)
 
 
-def make_filled_in(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
-    """The same with gaps filled in, which is no function of a task: it needs the ratings of all other users."""
-    return make_tasks(protocol, condition, seed, data, inputs="filled in")
-
-
 def audience(ratings: Ratings, film: str | int, dtype: torch.dtype) -> Audience:
     """The users who rated a film, their other ratings, and what they thought of it."""
     item = FILMS[check_choice("film", film, tuple(FILMS))] if isinstance(film, str) else film

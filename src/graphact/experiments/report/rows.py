@@ -90,7 +90,7 @@ def read_row(row: Mapping[str, Any], name: str) -> dict[str, Any]:
     experiment = check_choice(f"{name}['experiment']", values["experiment"], EXPERIMENTS)
     kind = check_choice(f"{name}['kind']", values["kind"], ("model", "baseline"))
     described = find_experiment(experiment)
-    check_choice(f"{name}['metric']", values["metric"], (described.metric,))
+    check_choice(f"{name}['metric']", values["metric"], (described.measure.metric,))
     run: dict[str, Any] = {"experiment": experiment, "kind": kind}
     for key in (*TEXTS, *PROVENANCE):
         run[key] = check_text(f"{name}[{key!r}]", values[key]) if key in values else None

@@ -112,13 +112,7 @@ def local_contrast(inputs: Tensor, graph: Graph) -> Tensor:
     tiny beside it. The difference removes the large part, the division brings what is left to the size of 1, wherever
     the signal stands. It takes two exchanges. Where all differences vanish, the result is 0.
 
-    Args:
-        inputs: ``(M, N, F)``.
-        graph: the shift operator S, of spectral norm 1.
-
     Example:
-        >>> import torch
-        >>> from graphact import Graph
         >>> pair = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
         >>> local_contrast(torch.tensor([[[3.0], [1.0]]]), pair)
         tensor([[[ 1.],
