@@ -51,6 +51,8 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
         >>> print(difference(rows, 70.0))
         +2 ± 2
     """
+    from scipy.stats import t
+
     ours = by_place(first)
     if isinstance(second, (int, float)):
         pairs = {place: value - second for place, value in ours.items()}
@@ -75,25 +77,19 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
     for (graph, split, *_, seed), value in pairs.items():
         units[seed, graph if drawn else split].append(value)
     means = [statistics.fmean(values) for values in units.values()]
-    mean, spread = statistics.fmean(means), statistics.stdev(means) if len(means) > 1 else math.nan
+    mean, spread, margin = statistics.fmean(means), math.nan, math.inf
+    if len(means) > 1:
+        spread, repeated = statistics.stdev(means), 0.0 if drawn or overlap is None else overlap
+        margin = float(t.ppf(0.975, len(means) - 1)) * spread * math.sqrt(1 / len(means) + repeated)
     always_alike = math.copysign(math.inf, mean) if mean else 0.0  # the effect where all units differ by the same
     return Difference(
         mean=mean,
-        margin=margin_of(spread, len(means), 0.0 if drawn or overlap is None else overlap),
+        margin=margin,
         effect=mean / spread if spread else always_alike,
         wins=statistics.fmean((value > 0) + 0.5 * (value == 0) for value in pairs.values()),
         runs=len(pairs),
         units=len(means),
     )
-
-
-def margin_of(spread: float, units: int, overlap: float) -> float:
-    """Half the width of the 95 % confidence interval of a mean."""
-    from scipy.stats import t
-
-    if units < 2:
-        return math.inf
-    return float(t.ppf(0.975, units - 1)) * spread * math.sqrt(1 / units + overlap)
 
 
 def place_of(row: Row) -> tuple[Any, ...]:
