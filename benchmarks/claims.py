@@ -241,7 +241,7 @@ def shown(ours, other, digits):
     rows = [*ours, *([] if isinstance(other, float) else other)]
     if not all(math.isfinite(row["value"]) for row in rows):
         return "a run diverged"
-    found = difference(ours, other, overlap=find_experiment(ours[0]["experiment"]).overlap)
+    found = difference(ours, other, overlap=find_experiment(ours[0]["experiment"]).measure.overlap)
     if found.mean == found.margin == 0:
         return "0"
     text = f"{found.mean:+.{digits}f} ± {found.margin:.{digits}f}"

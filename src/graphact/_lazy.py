@@ -15,17 +15,11 @@ class Imported:
     place: str
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        """Import and call."""
         return resolve_name(self.place)(*arguments, **options)
 
 
 def lazy_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module whose names are defined elsewhere.
-
-    Args:
-        module: ``__name__`` of the module.
-        homes: for each module that defines some of them, their names, separated by spaces.
-    """
+    """The ``__getattr__`` of a module whose names are defined elsewhere: ``homes`` has their names by module."""
     home_of = {name: home for home, names in homes.items() for name in names.split()}
 
     def find(name: str) -> Any:

@@ -4,19 +4,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-DownloadProgress = Callable[[str, int, int | None], None]
-
-
-class EpochProgress(Protocol):
-    """Called after every epoch."""
-
-    def __call__(self, epoch: int, epochs: int, loss: float) -> None:
-        """After ``epoch`` of ``epochs`` epochs, with the mean training loss of the last one."""
+DownloadProgress = Callable[[str, int, int | None], None]  # called with address, bytes so far, bytes in all if known
+EpochProgress = Callable[..., None]  # called after an epoch with its number, the number of epochs and the mean loss
 
 
 def live_bars(count: "ProgressColumn | None" = None, **options: Any) -> "Progress":
@@ -107,23 +101,19 @@ class JobProgress(JobWatcher):
         self.bars.stop()
 
     def plan(self, cells: int, finished: int) -> None:
-        """See :class:`JobWatcher`."""
         self.cells, self.done = cells, finished
         self.log(f"{cells} cells, {finished} of them finished already" if finished else f"{cells} cells")
         self.bars.reset(self.all, total=cells, completed=finished)
 
     def start(self, title: str, epochs: int) -> None:
-        """See :class:`JobWatcher`."""
         self.epochs = epochs
         self.bars.reset(self.current, description=title, total=epochs)
 
     def epoch(self, epoch: int) -> None:
-        """See :class:`JobWatcher`."""
         self.bars.update(self.current, completed=epoch)
         self.bars.update(self.all, completed=self.done + epoch / self.epochs)
 
     def finish(self, title: str, summary: str) -> None:
-        """See :class:`JobWatcher`."""
         self.done += 1
         self.log(f"[{self.done}/{self.cells}] {title}: {summary} ({time.monotonic() - self.begun:.0f} s so far)")
 

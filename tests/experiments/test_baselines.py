@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from graphact.experiments.denoising.task import noisy_hours, station_graph
-from graphact.experiments.recommendation.baselines import RIDGE_STRENGTHS
-from graphact.experiments.recommendation.task import Options, audience, on_split
+from graphact.experiments.recommendation.task import RIDGE_STRENGTHS, Options, audience, on_split
 from graphact.tasks import (
     baselines,
     centered_by_user,

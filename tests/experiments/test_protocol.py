@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from graphact.experiments.experiment import PRESETS
 from graphact.experiments.protocol import jobs_of
-from graphact.experiments.registry import EXPERIMENTS, find_protocol
+from graphact.experiments.registry import EXPERIMENTS, PRESETS, find_protocol
 from graphact.training import TrainingSettings
 
 

@@ -40,15 +40,15 @@ def test_an_experiment_knows_its_name_and_metric(name):
     experiment = find_experiment(name)
     assert experiment.name == name
     assert {protocol.experiment for protocol in experiment.protocols} == {name}
-    assert experiment.metric == ("accuracy" if name == "source-localization" else "rmse")
-    assert (experiment.overlap is None) == (experiment.dataset is None)
+    assert experiment.measure.metric == ("accuracy" if name == "source-localization" else "rmse")
+    assert (experiment.measure.overlap is None) == (experiment.dataset is None)
 
 
 @pytest.mark.parametrize("name", ["source-localization", "consensus"])
 def test_tasks_have_the_name_and_metric_of_their_experiment(name):
     experiment, protocol = find_experiment(name), find_protocol(name, "smoke")
     for task in experiment.make_tasks(protocol, protocol.conditions[0], 0, None):
-        assert (task.name, task.metric) == (name, experiment.metric)
+        assert (task.name, task.metric) == (name, experiment.measure.metric)
 
 
 @pytest.mark.parametrize("folder", sorted(path.parent.name for path in RESULTS.glob("*/rows")))

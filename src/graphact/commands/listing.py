@@ -4,9 +4,8 @@ import argparse
 import sys
 from typing import Any
 
-from graphact.experiments.experiment import PRESETS
 from graphact.experiments.protocol import jobs_of
-from graphact.experiments.registry import EXPERIMENTS, find_experiment
+from graphact.experiments.registry import EXPERIMENTS, PRESETS, find_experiment
 from graphact.registry import names
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from graphact.commands.options import add_data
-from graphact.experiments.experiment import PRESETS
 from graphact.experiments.protocol import METHODS, jobs_of
-from graphact.experiments.registry import EXPERIMENTS, find_experiment, find_protocol
+from graphact.experiments.registry import EXPERIMENTS, PRESETS, find_experiment, find_protocol
 
 HELP = "run an experiment and write its report"
 DESCRIPTION = """\

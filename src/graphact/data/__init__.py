@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from graphact.data.datasets.download import DATASETS, DataError, DataFile, FileStatus, check, fetch, locate
     from graphact.data.datasets.molene import Temperatures, read_molene
     from graphact.data.datasets.movielens import Ratings, read_movielens
-    from graphact.data.scoring import loss_of, metric_of
-    from graphact.data.task import Task
+    from graphact.data.task import Task, loss_of, metric_of
 
 __all__ = ["DATASETS", "DataError", "DataFile", "FileStatus", "Ratings", "Task", "Temperatures", "check", "fetch"]
 __all__ += ["locate", "loss_of", "metric_of", "read_molene", "read_movielens"]
@@ -18,7 +17,6 @@ _HOMES = {
     "graphact.data.datasets.download": "DATASETS DataError DataFile FileStatus check fetch locate",
     "graphact.data.datasets.molene": "Temperatures read_molene",
     "graphact.data.datasets.movielens": "Ratings read_movielens",
-    "graphact.data.scoring": "loss_of metric_of",
-    "graphact.data.task": "Task",
+    "graphact.data.task": "Task loss_of metric_of",
 }
 __getattr__ = lazy_names(__name__, _HOMES)

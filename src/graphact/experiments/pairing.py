@@ -14,27 +14,17 @@ PLACE = ("graph", "split", "node", "realization", "seed")
 
 @dataclass(frozen=True)
 class Difference:
-    """The first method minus the second, or a method minus a number.
-
-    Attributes:
-        mean: mean difference.
-        margin: half the width of its 95 % confidence interval; infinite for a single unit.
-        effect: mean over standard deviation of the units' differences (Cohen's d of pairs).
-        wins: share of the runs in which the first has the larger value, ties counted by half.
-        runs: number of pairs.
-        units: number of independent units: graphs, or splits where there is one graph.
-    """
+    """The first method minus the second, or a method minus a number."""
 
     mean: float
-    margin: float
-    effect: float
-    wins: float
-    runs: int
-    units: int
+    margin: float  # half the width of its 95 % confidence interval; infinite for a single unit
+    effect: float  # mean over standard deviation of the units' differences (Cohen's d of pairs)
+    wins: float  # share of the runs in which the first has the larger value, ties counted by half
+    runs: int  # number of pairs
+    units: int  # number of independent units: graphs, or splits where there is one graph
 
     @property
     def is_certain(self) -> bool:
-        """Whether the interval excludes no difference."""
         return abs(self.mean) > self.margin
 
     def __str__(self) -> str:
@@ -51,18 +41,18 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
     Args:
         first: rows of a method in one setting.
         second: rows of another one on the same graphs, splits and nodes; or a number.
-        overlap: test samples over training samples of a split; needed where one data set was split;
-            see :class:`~graphact.experiments.experiment.Experiment`.
+        overlap: test samples over training samples of a split; needed where one data set was split.
 
     Raises:
-        ValueError: the methods were not run on the same graphs, splits and nodes; a run diverged; or overlap
-            is missing.
+        ValueError: the methods have not the same graphs, splits and nodes; a run diverged; or overlap is missing.
 
     Example:
         >>> rows = [{"graph": graph, "split": 0, "value": 70.0 + graph} for graph in range(5)]
         >>> print(difference(rows, 70.0))
         +2 ± 2
     """
+    from scipy.stats import t
+
     ours = by_place(first)
     if isinstance(second, (int, float)):
         pairs = {place: value - second for place, value in ours.items()}
@@ -80,40 +70,26 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
         raise ValueError(f"values must be finite numbers, got {lost} of {len(pairs)} pairs with one that is not")
     if overlap is not None and not overlap >= 0:
         raise ValueError(f"overlap must be a number from 0, got {overlap}")
-    graph, split = PLACE.index("graph"), PLACE.index("split")
-    drawn = all(place[graph] is not None for place in pairs)
+    drawn = all(graph is not None for graph, *_ in pairs)
     if not drawn and overlap is None:
         raise ValueError("overlap must be given for splits of one data set: test samples over training samples")
     units: dict[object, list[float]] = defaultdict(list)
-    for place, value in pairs.items():
-        seed = place[PLACE.index("seed")]
-        units[seed, place[graph] if drawn else place[split]].append(value)
+    for (graph, split, *_, seed), value in pairs.items():
+        units[seed, graph if drawn else split].append(value)
     means = [statistics.fmean(values) for values in units.values()]
-    spread = statistics.stdev(means) if len(means) > 1 else math.nan
+    mean, spread, margin = statistics.fmean(means), math.nan, math.inf
+    if len(means) > 1:
+        spread, repeated = statistics.stdev(means), 0.0 if drawn or overlap is None else overlap
+        margin = float(t.ppf(0.975, len(means) - 1)) * spread * math.sqrt(1 / len(means) + repeated)
+    always_alike = math.copysign(math.inf, mean) if mean else 0.0  # the effect where all units differ by the same
     return Difference(
-        mean=statistics.fmean(means),
-        margin=margin_of(spread, len(means), 0.0 if drawn or overlap is None else overlap),
-        effect=effect_of(statistics.fmean(means), spread),
+        mean=mean,
+        margin=margin,
+        effect=mean / spread if spread else always_alike,
         wins=statistics.fmean((value > 0) + 0.5 * (value == 0) for value in pairs.values()),
         runs=len(pairs),
         units=len(means),
     )
-
-
-def effect_of(mean: float, spread: float) -> float:
-    """Cohen's d of pairs; where all units differ by the same, infinite, or 0 if that is 0."""
-    if spread:
-        return mean / spread
-    return math.copysign(math.inf, mean) if mean else 0.0
-
-
-def margin_of(spread: float, units: int, overlap: float) -> float:
-    """Half the width of the 95 % confidence interval of a mean."""
-    from scipy.stats import t
-
-    if units < 2:
-        return math.inf
-    return float(t.ppf(0.975, units - 1)) * spread * math.sqrt(1 / units + overlap)
 
 
 def place_of(row: Row) -> tuple[Any, ...]:

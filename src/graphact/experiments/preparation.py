@@ -20,7 +20,7 @@ OF_SIGNALS: "dict[str, Callable[[Tensor, Graph], Tensor]]" = {
 }
 # Functions of a task, which learn from its training samples
 OF_TASKS: "dict[str, Callable[[Task], Task]]" = {
-    "local-estimate": Imported("graphact.experiments.denoising.local_estimate:with_local_estimate")
+    "local-estimate": Imported("graphact.experiments.denoising.task:with_local_estimate")
 }
 PREPARATIONS = ("none", *OF_SIGNALS, *OF_TASKS)
 
@@ -40,13 +40,10 @@ def prepared(tasks: "Sequence[Task]", preparation: str) -> "list[Task]":
         return list(tasks)
     if preparation in OF_TASKS:
         return [OF_TASKS[preparation](task) for task in tasks]
-    keys = [(id(task.inputs), id(task.graph)) for task in tasks]
-    made = {
-        key: OF_SIGNALS[preparation](task.inputs, task.graph)
-        for key, task in dict(zip(keys, tasks, strict=True)).items()
-    }
+    distinct = {(id(task.inputs), id(task.graph)): task for task in tasks}
+    made = {key: OF_SIGNALS[preparation](task.inputs, task.graph) for key, task in distinct.items()}
     details = {"preparation": preparation}
     return [
-        replace(task, inputs=made[key], details={**task.details, **details})
-        for key, task in zip(keys, tasks, strict=True)
+        replace(task, inputs=made[id(task.inputs), id(task.graph)], details={**task.details, **details})
+        for task in tasks
     ]

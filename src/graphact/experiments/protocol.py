@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 from graphact._checks import check_choice
@@ -21,54 +22,29 @@ Condition = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Protocol:
-    """Everything that decides the results of an experiment.
-
-    Attributes:
-        experiment: name of the experiment.
-        preset: how much of it to run.
-        name: which reading of the paper: "paper" is the text, literally; "converged" trains until the figures settle.
-        methods: activations, and "fir" for the linear baseline.
-        features: widths F to try.
-        orders: filter orders K to try.
-        training: epochs, batch size, optimizer.
-        hops: hops of the graph-adaptive activations to try; localized ones have one.
-        layers: number of layers.
-        graphs: number of graphs drawn, where graphs are drawn.
-        splits: number of splits of the samples.
-        nodes: number of nodes to read, where single nodes are read.
-        conditions: what else tells tasks apart, such as the film; every width and order is tried under each.
-        sweep: further conditions, tried with the largest width and the lowest order alone.
-        loss_probabilities: link-loss probabilities at which trained networks are evaluated.
-        loss_realizations: number of thinned graphs for each.
-        bias: constants in the filter banks.
-        per_feature: activation weights for each feature, rather than shared.
-        preparation: what nodes make of their signals before the network sees them; see
-            :func:`graphact.tasks.prepared`.
-        task_options: further arguments of the function that makes the tasks.
-        later_order: filter order of all layers but the first, where it is another.
-    """
+    """Everything that decides the results of an experiment."""
 
     experiment: str
-    preset: str
-    name: str
-    methods: tuple[str, ...]
-    features: tuple[int, ...]
-    orders: tuple[int, ...]
+    preset: str  # how much of it to run
+    name: str  # which reading of the paper: "paper" is the text, literally; "converged" trains until the figures settle
+    methods: tuple[str, ...]  # activations, and "fir" for the linear baseline
+    features: tuple[int, ...]  # widths F to try
+    orders: tuple[int, ...]  # filter orders K to try
     training: TrainingSettings
-    hops: tuple[int, ...] = (1,)
+    hops: tuple[int, ...] = (1,)  # of the graph-adaptive activations, to try; localized ones have one
     layers: int = 1
-    graphs: int = 1
-    splits: int = 1
-    nodes: int = 1
-    conditions: tuple[Condition, ...] = ({},)
-    sweep: tuple[Condition, ...] = ()
-    loss_probabilities: tuple[float, ...] = ()
-    loss_realizations: int = 0
-    bias: bool = False
-    per_feature: bool = True
-    preparation: str = "none"
-    task_options: Mapping[str, Any] = field(default_factory=dict)
-    later_order: int | None = None
+    graphs: int = 1  # graphs drawn, where graphs are drawn
+    splits: int = 1  # of the samples
+    nodes: int = 1  # nodes to read, where single nodes are read
+    conditions: tuple[Condition, ...] = ({},)  # what else tells tasks apart; every width and order is tried under each
+    sweep: tuple[Condition, ...] = ()  # further conditions, tried with the largest width and the lowest order alone
+    loss_probabilities: tuple[float, ...] = ()  # of links, at which trained networks are evaluated
+    loss_realizations: int = 0  # thinned graphs for each
+    bias: bool = False  # constants in the filter banks
+    per_feature: bool = True  # activation weights for each feature, rather than shared
+    preparation: str = "none"  # what nodes make of their signals before the network sees them: graphact.tasks.prepared
+    task_options: Mapping[str, Any] = field(default_factory=dict)  # further arguments of the function that makes tasks
+    later_order: int | None = None  # filter order of all layers but the first, where it is another
 
     def __post_init__(self) -> None:
         for method in self.methods:
@@ -101,33 +77,20 @@ class Protocol:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """The training of one cell of a table, as one fleet: all graphs, splits and nodes of one setting.
-
-    Attributes:
-        protocol: the protocol it belongs to.
-        method: activation, or "fir".
-        hops: hops of the activation; None where it has none.
-        features: width F.
-        order: filter order K.
-        seed: decides graphs, splits, noise, initial parameters and the order of samples.
-        condition: what else tells it from its siblings: the film, or the signal-to-noise ratio.
-    """
+    """The training of one cell of a table, as one fleet: all graphs, splits and nodes of one setting."""
 
     protocol: Protocol
-    method: str
-    hops: int | None
+    method: str  # activation, or "fir"
+    hops: int | None  # of the activation; None where it has none
     features: int
     order: int
-    seed: int
-    condition: Condition = field(default_factory=dict)
+    seed: int  # decides graphs, splits, noise, initial parameters and the order of samples
+    condition: Condition = field(default_factory=dict)  # the film, or the signal-to-noise ratio
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
-        words = [self.method]
-        if self.method in ADAPTIVE:
-            words.append(f"({self.hops} hop{'s' if self.hops != 1 else ''})")
-        words += [f"F={self.features}", f"K={self.order}"]
+        hops = [f"({self.hops} hop{'s' if self.hops != 1 else ''})"] if self.method in ADAPTIVE else []
+        words = [self.method, *hops, f"F={self.features}", f"K={self.order}"]
         words += [f"{str(name).replace('_', ' ')} {value}" for name, value in self.condition.items()]
         return " ".join(words)
 
@@ -191,19 +154,10 @@ def jobs_of(protocol: Protocol, seed: int) -> list[TrainingJob]:
     grid += [(condition, (max(protocol.features),), (min(protocol.orders),)) for condition in protocol.sweep]
     return [
         TrainingJob(protocol, method, hops, features, order, seed, condition)
-        for condition, features_tried, orders_tried in grid
-        for features in features_tried
-        for order in orders_tried
-        for method in protocol.methods
-        for hops in hops_of(method, protocol)
+        for condition, widths, orders in grid
+        for features, order, method in product(widths, orders, protocol.methods)
+        for hops in (protocol.hops if method in ADAPTIVE else (1 if method.endswith("-l") else None,))
     ]
-
-
-def hops_of(method: str, protocol: Protocol) -> tuple[int | None, ...]:
-    """The hops to try for a method: several for graph-adaptive activations, one for localized ones."""
-    if method in ADAPTIVE:
-        return protocol.hops
-    return (1,) if method.endswith("-l") else (None,)
 
 
 def seed_of(*what: object) -> int:

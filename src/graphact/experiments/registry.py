@@ -1,14 +1,93 @@
-"""All experiments by name. Nothing here needs torch."""
+"""All experiments by name, and the one description that runner, report and command line have of them.
 
+Nothing here needs torch: what makes tasks is imported when it is called.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from pkgutil import resolve_name
+from typing import TYPE_CHECKING, NamedTuple
 
 from graphact._checks import check_choice
-from graphact.experiments.experiment import Experiment
-from graphact.experiments.protocol import Protocol
+from graphact.experiments.preparation import PREPARATIONS, prepared
+from graphact.experiments.protocol import Condition, Protocol, TrainingJob
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from graphact.data import Task
+    from graphact.experiments.report.content import Content
+    from graphact.training import Fleet
 
 # Each has a folder of its name, with the description EXPERIMENT in experiment.py
 EXPERIMENTS = ("source-localization", "consensus", "denoising", "recommendation")
+PRESETS = ("quick", "paper", "best", "smoke")
+
+Tasks = list["Task"]
+Figures = dict[str, float]  # the test metric of simple methods, by name
+MakeTasks = Callable[[Protocol, Condition, int, Path | None], Tasks]  # of all replicas; from seed and data directory
+
+
+class Measure(NamedTuple):
+    """A metric of the rows, and how tables, axes and sentences show it."""
+
+    metric: str  # "accuracy" or "rmse"
+    axis: str
+    digits: int
+    higher_is_better: bool = False
+    unit: str = ""  # what follows a number in a sentence
+    # Test samples over training samples, where one data set is split again and again; None where every graph has
+    # samples of its own
+    overlap: float | None = None
+
+
+class Variation(NamedTuple):
+    """What an experiment varies besides its networks, such as the noise."""
+
+    name: str  # its key in the condition of a row
+    is_text: bool = False  # a text that every row has, rather than a number that may be missing
+    retrained: bool = True  # networks are trained for each level, rather than tested again
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment: what to run, what to compare it with, and its section of the report."""
+
+    name: str  # on the command line and in rows
+    title: str  # in a heading
+    explanation: tuple[str, ...]  # paragraphs on what is done and what is seen
+    measure: Measure
+    protocols: tuple[Protocol, ...]  # of the presets "paper", "best" and "quick", in the order in which they are listed
+    make_tasks: MakeTasks  # signals as they come
+    baselines: "Callable[[Task, int], Figures]"  # of a task in float64, with the order of linear filters
+    content: "Callable[[pd.DataFrame, str], Content]"  # of the cells of a preset and protocol; names of files begin so
+    default_protocol: str = "paper"  # the one to run where a preset has several
+    dataset: str | None = None  # the data set it reads, if any; see graphact.data.locate
+    variation: Variation | None = None
+    needed: tuple[str, ...] = ()  # keys that every row of a network has
+    make_prepared: MakeTasks | None = None  # as networks see them, where their preparation is none of graphact.tasks
+    # What prepared signals are worth without a network: of a prepared task in float64, its preparation, filter order
+    prepared_baselines: "Callable[[Task, str, int], Figures]" = lambda *_: {}
+    # Further conditions, such as lost links, each with the test metric of every model of a trained fleet; from tasks
+    # with signals as they come
+    evaluate_further: "Callable[[TrainingJob, Fleet, Tasks], list[tuple[Condition, list[float]]]]" = lambda *_: []
+
+    def prepare_tasks(
+        self, protocol: Protocol, condition: Condition, plain: Tasks, seed: int, data: Path | None
+    ) -> Tasks:
+        """The tasks ``plain`` of :attr:`make_tasks` as networks see them."""
+        if self.make_prepared is None or protocol.preparation in PREPARATIONS:
+            return prepared(plain, protocol.preparation)
+        return self.make_prepared(protocol, condition, seed, data)
+
+    def protocols_at(self, preset: str) -> dict[str, Protocol]:
+        """The protocols of a preset by name; "smoke" runs as little of "quick" and "best" as possible."""
+        if check_choice("preset", preset, PRESETS) == "smoke":
+            found = {**self.protocols_at("quick"), **self.protocols_at("best")}
+            return {name: protocol.smallest() for name, protocol in found.items()}
+        return {protocol.name: protocol for protocol in self.protocols if protocol.preset == preset}
 
 
 @cache
@@ -23,4 +102,9 @@ def find_protocol(
     experiment: str, preset: str = "quick", name: str | None = None, methods: tuple[str, ...] = ()
 ) -> Protocol:
     """The protocol of an experiment, limited to some methods where they are given."""
-    return find_experiment(experiment).find_protocol(preset, name, methods)
+    described = find_experiment(experiment)
+    found = described.protocols_at(preset)
+    if name is None:
+        name = next(iter(found)) if len(found) == 1 else described.default_protocol
+    protocol = found[check_choice("protocol", name, tuple(found))]
+    return replace(protocol, methods=methods) if methods else protocol

@@ -41,14 +41,8 @@ def run_protocol(
 ) -> None:
     """Run whatever is not finished yet. Jobs that another process holds are left to it.
 
-    Args:
-        protocol: what to run.
-        store: where the rows go.
-        seed: decides everything random.
-        device: where to train.
-        data: folder of the data sets; see :func:`graphact.data.locate`.
-        watcher: called while the jobs run.
-        checkpoint_seconds: how often a half-finished job is written to disk.
+    ``data`` is the folder of the data sets (see :func:`graphact.data.locate`); a half-finished job is written to disk
+    every ``checkpoint_seconds``.
     """
     watcher, experiment = watcher or JobWatcher(), find_experiment(protocol.experiment)
     jobs = jobs_of(protocol, seed)
@@ -74,16 +68,10 @@ def run_protocol(
 
 
 def check_settings(protocol: Protocol, store: Store, seed: int) -> None:
-    """Raise if the store holds a job of this protocol that was run with other settings, by an older version perhaps.
-
-    Raises:
-        StoreError: it does; a report could not tell the two apart.
-    """
+    """Raise if the store holds a job of this protocol with other settings: a report could not tell the two apart."""
     place = ("experiment", "protocol", "method", "hops", "features", "order", "condition", "seed")
-    wanted = {
-        tuple(str(job.settings()[name]) for name in place): (job.title, job.settings())
-        for job in jobs_of(protocol, seed)
-    }
+    jobs = [(job.title, job.settings()) for job in jobs_of(protocol, seed)]
+    wanted = {tuple(str(settings[name]) for name in place): (title, settings) for title, settings in jobs}
     for row in store.first_rows():
         settings = row.get("settings")
         if settings is None or row.get("preset") != protocol.preset:
@@ -99,24 +87,18 @@ def check_settings(protocol: Protocol, store: Store, seed: int) -> None:
 
 def make_models(job: TrainingJob, tasks: list[Task]) -> list[GraphModule]:
     """One model a replica, each drawn from a seed of its own, the same for every method."""
-    models = []
+    protocol = job.protocol
+    features = [tasks[0].inputs.size(-1), *[job.features] * protocol.layers]
+    later = job.order if protocol.later_order is None else protocol.later_order
+    order = [job.order, *[later] * (protocol.layers - 1)]
+    shape: dict[str, Any] = {"order": order, "out_features": tasks[0].out_features, "bias": protocol.bias}
+    activation: dict[str, Any] = {"activation": job.method, "hops": job.hops or 1, "per_feature": protocol.per_feature}
+    models: list[GraphModule] = []
     with torch.random.fork_rng(devices=[]):
         for replica in range(len(tasks)):
             torch.manual_seed(seed_of("replica", job.seed, replica))
-            models.append(make_model(job, tasks[0].inputs.size(-1), tasks[0].out_features))
+            models.append(FIR(features, **shape) if job.method == "fir" else GCNN(features, **shape, **activation))
     return models
-
-
-def make_model(job: TrainingJob, in_features: int, out_features: int) -> GraphModule:
-    """A network of the shape of a job."""
-    protocol = job.protocol
-    features = [in_features, *[job.features] * protocol.layers]
-    later = job.order if protocol.later_order is None else protocol.later_order
-    order = [job.order, *[later] * (protocol.layers - 1)]
-    shape: dict[str, Any] = {"order": order, "out_features": out_features, "bias": protocol.bias}
-    if job.method == "fir":
-        return FIR(features, **shape)
-    return GCNN(features, activation=job.method, hops=job.hops or 1, per_feature=protocol.per_feature, **shape)
 
 
 def run_job(
@@ -130,19 +112,17 @@ def run_job(
 ) -> list[Row]:
     """Train the fleet of a job and evaluate it."""
     begun = time.perf_counter()
-    models = make_models(job, tasks)
+    models, protocol = make_models(job, tasks), job.protocol
     seeds = [seed_of("replica", job.seed, replica) for replica in range(len(tasks))]
-    fleet = Fleet(models, tasks, seeds, device=device)
+    fleet, checkpoint = Fleet(models, tasks, seeds, device=device), store.checkpoint(job.key)
     with CheckpointTimer(checkpoint_seconds, watcher).signals_held() as timer:
-        result = fleet.train(
-            job.protocol.training, progress=timer.after_epoch, checkpoint=store.checkpoint(job.key), every=timer
-        )
-    further = find_experiment(job.protocol.experiment).evaluate_further(job, fleet, plain)
+        result = fleet.train(protocol.training, progress=timer.after_epoch, checkpoint=checkpoint, every=timer)
+    further = find_experiment(protocol.experiment).evaluate_further(job, fleet, plain)
     common = {
-        **stamp(job.protocol, device),
+        **stamp(protocol, device),
         "kind": "model",
         **{name: getattr(job, name) for name in ("method", "hops", "features", "order", "seed")},
-        "epochs": job.protocol.training.epochs,
+        "epochs": protocol.training.epochs,
         "settings": job.settings(),
         "seconds": (result.seconds_before + time.perf_counter() - begun) / len(tasks),
     }
@@ -159,11 +139,9 @@ def run_job(
             **learned(model),
         }
         rows.append(row)
-        row = {**row, "beta": None, "weights": None}  # written once
-        rows += [
-            {**row, "condition": {**job.condition, **condition}, "value": values[replica]}
-            for condition, values in further
-        ]
+        for condition, values in further:  # what was learned is written once
+            again = {"condition": {**job.condition, **condition}, "value": values[replica]}
+            rows.append({**row, **again, "beta": None, "weights": None})
     return rows
 
 
@@ -190,14 +168,13 @@ def run_baselines(
 
 def stamp(protocol: Protocol, device: str) -> Row:
     """What, with which versions, where and when."""
-    on = torch.cuda.get_device_name() if device == "cuda" else device
     return {
         "experiment": protocol.experiment,
         "preset": protocol.preset,
         "protocol": protocol.name,
         "graphact": graphact.__version__,
         "torch": torch.__version__,
-        "device": on,
+        "device": torch.cuda.get_device_name() if device == "cuda" else device,
         "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 
@@ -208,14 +185,11 @@ def place(task: Task) -> Row:
 
 
 def learned(model: GraphModule) -> Row:
-    """The trained coefficients of the activations, layer by layer."""
+    """The trained coefficients of the activations, layer by layer; None where there is no activation."""
     activations = [part for part in model.modules() if isinstance(part, HopMixture)]
-    if not activations:
-        return {"beta": None, "weights": None}
-    return {
-        "beta": [part.beta.item() for part in activations],
-        "weights": [part.weights.detach().view(part.hops, -1).tolist() for part in activations],
-    }
+    beta = [part.beta.item() for part in activations]
+    weights = [part.weights.detach().view(part.hops, -1).tolist() for part in activations]
+    return {"beta": beta or None, "weights": weights or None}
 
 
 def summary_of(job: TrainingJob, rows: list[Row]) -> str:
@@ -242,7 +216,6 @@ class CheckpointTimer:
         self.stopping = self.written = False
 
     def __call__(self) -> bool:
-        """Whether it is time."""
         self.written = self.stopping
         due = time.monotonic() - self.last >= self.seconds
         if due:

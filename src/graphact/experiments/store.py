@@ -43,7 +43,6 @@ class Store:
 
     @property
     def run_file(self) -> Path:
-        """Where the command of the run is noted."""
         return self.directory / "run.json"
 
     def commands(self) -> list[str]:
@@ -55,7 +54,6 @@ class Store:
         return commands
 
     def is_finished(self, key: str) -> bool:
-        """Whether a cell has its rows."""
         return self._rows_file(key).exists() or self._rows_file(key).with_suffix(PACKED).exists()
 
     def finish(self, key: str, rows: list[Row]) -> None:
@@ -80,15 +78,16 @@ class Store:
 
     def pack(self) -> None:
         """Compress the rows, always to the same bytes, and remove the folder of checkpoints if it holds none."""
-        for file in self._files(".json"):
+        for file in sorted((self.directory / "rows").glob("*.json")):
             rows = json.dumps(_read_rows(file), separators=(",", ":")).encode()
             write_atomically(file.with_suffix(PACKED), gzip.compress(rows, mtime=0))
             file.unlink(missing_ok=True)
-        for lock in (self.directory / "checkpoints").glob("*.lock"):
+        checkpoints = self.directory / "checkpoints"
+        for lock in checkpoints.glob("*.lock"):
             with self.claim(lock.stem):
                 pass  # one that nobody holds is removed
-        if (self.directory / "checkpoints").is_dir() and not any((self.directory / "checkpoints").iterdir()):
-            (self.directory / "checkpoints").rmdir()
+        if checkpoints.is_dir() and not any(checkpoints.iterdir()):
+            checkpoints.rmdir()
 
     @contextmanager
     def claim(self, key: str) -> Iterator[bool]:
@@ -108,11 +107,9 @@ class Store:
             os.close(handle)
 
     def _finished(self) -> list[Path]:
-        found = {file.name.split(".")[0]: file for suffix in (PACKED, ".json") for file in self._files(suffix)}
+        files = [file for suffix in (PACKED, ".json") for file in (self.directory / "rows").glob(f"*{suffix}")]
+        found = {file.name.split(".")[0]: file for file in files}
         return [found[key] for key in sorted(found)]
-
-    def _files(self, suffix: str) -> list[Path]:
-        return sorted((self.directory / "rows").glob(f"*{suffix}"))
 
     def _rows_file(self, key: str) -> Path:
         return self.directory / "rows" / f"{key}.json"

@@ -73,12 +73,10 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """The name in tables and figures, the hops in brackets as in the paper."""
         return self.style.short + ("" if self.hops is None else f" ({self.hops})")
 
     @property
     def long_label(self) -> str:
-        """The name in a sentence."""
         return self.style.long + ("" if self.hops is None else f" ({self.hops} hop{'' if self.hops == 1 else 's'})")
 
     @property
@@ -141,11 +139,9 @@ def drawable(text: str) -> str:
 
 
 def dark_rules() -> str:
-    """The style sheet that turns light figures into dark ones where the reader prefers that.
-
-    The colours stay written at each shape, so programs that know no style sheets show the figure as drawn. The rules
-    name no ancestor: markers are copies made by <use>, inside of which a rule sees nothing around them.
-    """
+    """The style sheet that turns light figures into dark ones where the reader prefers that."""
+    # The colours stay written at each shape, so programs that know no style sheets show the figure as drawn. The rules
+    # name no ancestor: markers are copies made by <use>, inside of which a rule sees nothing around them.
     rules = (
         f'[style*="{role}: {light}"] {{ {role}: {dark} !important }}'
         for light, dark in ON_DARK.items()

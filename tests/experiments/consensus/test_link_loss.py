@@ -7,16 +7,16 @@ import torch
 
 from graphact.data import metric_of
 from graphact.experiments.consensus.experiment import EXPERIMENT
-from graphact.experiments.consensus.link_loss import lossy_metric
-from graphact.experiments.consensus.task import by_centrality
+from graphact.experiments.consensus.task import by_centrality, lossy_metric
 from graphact.experiments.protocol import jobs_of, seed_of
+from graphact.experiments.registry import find_protocol
 from graphact.experiments.runner import make_models
 from graphact.training import Fleet
 
 
 @pytest.mark.parametrize("preparation", ["none", "by-centrality"])
 def test_nodes_prepare_their_signals_with_the_links_that_are_left(preparation):
-    protocol = replace(EXPERIMENT.find_protocol("smoke", "best"), preparation=preparation, loss_realizations=1)
+    protocol = replace(find_protocol("consensus", "smoke", "best"), preparation=preparation, loss_realizations=1)
     job = next(job for job in jobs_of(protocol, 3) if job.method == "max-ga")
     plain = EXPERIMENT.make_tasks(protocol, {}, 3, None)
     tasks = EXPERIMENT.prepare_tasks(protocol, {}, plain, 3, None)
@@ -32,7 +32,7 @@ def test_nodes_prepare_their_signals_with_the_links_that_are_left(preparation):
 
 
 def test_without_loss_nothing_changes():
-    protocol = replace(EXPERIMENT.find_protocol("smoke", "best"), loss_realizations=1)
+    protocol = replace(find_protocol("consensus", "smoke", "best"), loss_realizations=1)
     job = jobs_of(protocol, 0)[0]
     plain = EXPERIMENT.make_tasks(protocol, {}, 0, None)
     tasks = EXPERIMENT.prepare_tasks(protocol, {}, plain, 0, None)
@@ -42,7 +42,7 @@ def test_without_loss_nothing_changes():
 
 def test_loss_is_drawn_anew_for_every_graph_and_realization_and_averaged():
     protocol = replace(
-        EXPERIMENT.find_protocol("smoke", "best"), preparation="none", graphs=2, splits=2, loss_realizations=3
+        find_protocol("consensus", "smoke", "best"), preparation="none", graphs=2, splits=2, loss_realizations=3
     )
     job = jobs_of(protocol, 0)[0]
     plain = EXPERIMENT.make_tasks(protocol, {}, 0, None)

@@ -7,14 +7,14 @@ import torch
 from support.tolerances import assert_near
 
 from graphact import Graph
-from graphact.experiments.denoising.local_estimate import (
+from graphact.experiments.denoising.task import (
     CHANNELS,
     MEAN_UNIT,
     SPREAD_UNIT,
     TEMPERATURE_UNIT,
     TYPICAL_SPREAD,
+    noisy_hours,
 )
-from graphact.experiments.denoising.task import noisy_hours
 from graphact.tasks import Temperatures, consensus, denoising_tasks, metric_of, with_local_estimate
 
 STATIONS, HOURS, TRAINING_HOURS = 7, 300, 240

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphact.experiments.recommendation.fill_in import filled_in, film_biases
+from graphact.experiments.recommendation.films import filled_in, film_biases
 from graphact.experiments.recommendation.task import Options, audience, on_split
 from graphact.tasks import FillIn, Ratings, baselines, centered_by_user, metric_of, recommendation, recommendation_tasks
 
@@ -198,9 +198,9 @@ def test_precision_is_that_asked_for(ratings):
 def test_of_a_user_without_other_ratings_the_film_tells_all(ratings):
     known = ratings.matrix[1:]
     found = filled_in(known, np.zeros((1, 15)), SETTINGS)
-    biases = film_biases(known, SETTINGS.film_shrinkage)
+    mean, film = film_biases(known, SETTINGS.film_shrinkage)
     assert not found.signals.any()
-    np.testing.assert_allclose(found.expected[0], biases.mean + biases.film)
+    np.testing.assert_allclose(found.expected[0], mean + film)
 
 
 def test_films_that_nobody_rated_or_that_are_like_none(ratings):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphact.experiments.recommendation.film_graph import co_rated_variance, largest_of_each_row, pearson
+from graphact.experiments.recommendation.films import co_rated_variance, largest_of_each_row, pearson
 from graphact.tasks import film_graph
 
 

@@ -1,8 +1,8 @@
 import pytest
 from experiments.report.factory import baseline, every_experiment, row
 
+from graphact.experiments.report.content import file_name
 from graphact.experiments.report.rows import read_rows
-from graphact.experiments.report.section import file_name
 from graphact.experiments.report.sentences import provenance
 from graphact.experiments.report.write import sections_of
 

@@ -1,14 +1,10 @@
-"""The files of data sets: what they must hold, where their publishers keep them, and where they lie on this machine.
-
-They are found in a folder, or downloaded once (by pooch), and checked by hash every time.
-"""
+"""The files of data sets: found in a folder, or downloaded once (by pooch), and checked by hash every time."""
 
 import hashlib
 import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -66,33 +62,17 @@ MOLENE = (
     "/Original_Data"
 )
 
+FILMS = {
+    "ml-100k/u.data": "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
+    "ml-100k/u.item": "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701",
+}
+WEATHER = {
+    "RADOMEH.tar.gz": "15755616c0de991571518eb3aa319dedbb668955058335e3abc461827b32c803",
+    "weather_stations.csv": "0c17e597f87ff7c171c1cf3d150cc7c7cd449a774f425bde33094fffd595ae81",
+}
 DATASETS: dict[str, tuple[DataFile, ...]] = {
-    "ml-100k": (
-        DataFile(
-            "ml-100k/u.data",
-            "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
-            MOVIELENS,
-            member="ml-100k/u.data",
-        ),
-        DataFile(
-            "ml-100k/u.item",
-            "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701",
-            MOVIELENS,
-            member="ml-100k/u.item",
-        ),
-    ),
-    "molene": (
-        DataFile(
-            "molene/RADOMEH.tar.gz",
-            "15755616c0de991571518eb3aa319dedbb668955058335e3abc461827b32c803",
-            f"{MOLENE}/RADOMEH.tar.gz",
-        ),
-        DataFile(
-            "molene/weather_stations.csv",
-            "0c17e597f87ff7c171c1cf3d150cc7c7cd449a774f425bde33094fffd595ae81",
-            f"{MOLENE}/weather_stations.csv",
-        ),
-    ),
+    "ml-100k": tuple(DataFile(name, sha256, MOVIELENS, member=name) for name, sha256 in FILMS.items()),
+    "molene": tuple(DataFile(f"molene/{name}", sha256, f"{MOLENE}/{name}") for name, sha256 in WEATHER.items()),
 }
 
 
@@ -111,15 +91,14 @@ def locate(dataset: str, directory: PathLike | None = None, download: bool = Tru
     Raises:
         DataError: a file is missing or damaged and was not, or could not be, downloaded.
     """
-    files, root = files_of(dataset), data_directory(directory)
-    wrong = [file for file in files if status_of(root, file) != "ok"]
+    folder, wrong = folder_of(dataset, directory)
     if wrong:
-        named = directory is not None or bool(os.environ.get(VARIABLE))
+        named, root = directory is not None or bool(os.environ.get(VARIABLE)), folder.parent
         if named or not download:
             raise DataError(f"{root / wrong[0].path} is {status_of(root, wrong[0])}; {advice(dataset)}")
         with download_bar() as progress:
             fetch(dataset, directory, progress)
-    return root / Path(files[0].path).parent
+    return folder
 
 
 def fetch(dataset: str, directory: PathLike | None = None, progress: Progress | None = None) -> Path:
@@ -129,8 +108,7 @@ def fetch(dataset: str, directory: PathLike | None = None, progress: Progress | 
     touched.
 
     Args:
-        dataset: "ml-100k" or "molene".
-        directory: data directory to fill, as in :func:`locate`.
+        dataset, directory: as in :func:`locate`; the directory is filled.
         progress: called with the address, the bytes so far and the bytes in all (None if unknown).
 
     Returns:
@@ -139,14 +117,13 @@ def fetch(dataset: str, directory: PathLike | None = None, progress: Progress | 
     Raises:
         DataError: no network, a damaged download, or a folder that cannot be written.
     """
-    files, root = files_of(dataset), data_directory(directory)
-    wanted = [file for file in files if status_of(root, file) != "ok"]
+    folder, wanted = folder_of(dataset, directory)
     for url, group in groupby(wanted, key=lambda file: file.url):
         try:
-            fetch_from(url, list(group), root, progress)
+            fetch_from(url, list(group), folder.parent, progress)
         except DataError as error:
             raise DataError(f"{error}; {advice(dataset)}") from error
-    return root / Path(files[0].path).parent
+    return folder
 
 
 def check(directory: PathLike | None = None) -> list[FileStatus]:
@@ -166,9 +143,10 @@ def data_directory(directory: PathLike | None = None) -> Path:
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "graphact"
 
 
-def files_of(dataset: str) -> tuple[DataFile, ...]:
-    """The files of a dataset."""
-    return DATASETS[check_choice("dataset", dataset, tuple(DATASETS))]
+def folder_of(dataset: str, directory: PathLike | None) -> tuple[Path, list[DataFile]]:
+    """The folder of a dataset, and its files that are missing or damaged there."""
+    files, root = DATASETS[check_choice("dataset", dataset, tuple(DATASETS))], data_directory(directory)
+    return root / dataset, [file for file in files if status_of(root, file) != "ok"]
 
 
 def status_of(root: Path, file: DataFile) -> str:
@@ -189,10 +167,11 @@ def advice(dataset: str) -> str:
     return f"try again with a network, or set {VARIABLE} or --data to a folder that holds {layout}"
 
 
-def fetch_from(url: str, files: Sequence[DataFile], root: Path, progress: Progress | None) -> None:
+def fetch_from(url: str, files: list[DataFile], root: Path, progress: Progress | None) -> None:
     """Download a file, or a zip archive of which the named members are kept."""
     if files[0].member is None:
-        return download(url, root / files[0].path, files[0].sha256, progress)
+        download(url, root / files[0].path, files[0].sha256, progress)
+        return
     with tempfile.TemporaryDirectory() as scratch:
         archive = Path(scratch) / "archive.zip"
         download(url, archive, None, progress)
@@ -204,21 +183,10 @@ def fetch_from(url: str, files: Sequence[DataFile], root: Path, progress: Progre
                 write_atomically(root / file.path, content)
             except OSError as error:
                 raise DataError(f"cannot write {root / file.path}: {one_line(error.strerror or error)}") from error
-    return None
 
 
 def download(url: str, path: Path, sha256: str | None, progress: Progress | None = None) -> None:
-    """Download to a temporary file, check it, and move it into place.
-
-    Args:
-        url: the address.
-        path: where the file goes.
-        sha256: what its SHA-256 must be; None for any.
-        progress: called with the address, the bytes so far and the bytes in all (None if unknown), after each piece.
-
-    Raises:
-        DataError: no connection, an answer other than the file, fewer bytes than promised, or no place to write to.
-    """
+    """Download to a temporary file, check it, and move it into place; any hash is right where ``sha256`` is None."""
     try:
         import pooch
         import requests  # which pooch brings along
@@ -262,11 +230,7 @@ def download(url: str, path: Path, sha256: str | None, progress: Progress | None
 
 
 def member_of_zip(archive: Path, member: str, origin: str) -> bytes:
-    """One named file of a zip archive, read in memory; nothing is extracted and no other name is looked at.
-
-    Raises:
-        DataError: the archive is damaged, lacks the file, or holds an unreasonably large one.
-    """
+    """One named file of a zip archive, read in memory; nothing is extracted and no other name is looked at."""
     try:
         with zipfile.ZipFile(archive) as files:
             size = files.getinfo(member).file_size

@@ -46,7 +46,9 @@ def read_molene(folder: Path) -> Temperatures:
         DataError: the files do not hold what they should.
     """
     try:
-        known = read_coordinates(folder / "weather_stations.csv")
+        with (folder / "weather_stations.csv").open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        known = {row["Numéro"]: (degrees_of(row["Latitude"]), degrees_of(row["Longitude"])) for row in rows}
         series = read_series(folder / "RADOMEH.tar.gz")
     except (OSError, ValueError, KeyError, EOFError, zlib.error, tarfile.TarError) as error:
         raise DataError(f"{folder} does not hold the Molène data: {one_line(error)}") from error
@@ -55,14 +57,6 @@ def read_molene(folder: Path) -> Temperatures:
         raise DataError(f"{folder} does not hold the Molène data: no station with coordinates is complete")
     degrees = np.array([known[number] for number in stations])
     return Temperatures(tuple(stations), degrees, np.stack([series[number] for number in stations], axis=1))
-
-
-def read_coordinates(path: Path) -> dict[str, tuple[float, float]]:
-    """Latitude and longitude in degrees by station number."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return {
-            row["Numéro"]: (degrees_of(row["Latitude"]), degrees_of(row["Longitude"])) for row in csv.DictReader(file)
-        }
 
 
 def degrees_of(angle: str) -> float:
@@ -81,27 +75,18 @@ def degrees_of(angle: str) -> float:
 
 def read_series(path: Path) -> dict[str, NDArray[np.float64]]:
     """Temperature in kelvin of the 744 hours by station number, NaN where it is missing."""
-    hour_of = {(FIRST_HOUR + timedelta(hours=hour)).strftime("%Y%m%d%H%M%S"): hour for hour in range(HOURS)}
+    hours = [(FIRST_HOUR + timedelta(hours=hour)).strftime("%Y%m%d%H%M%S") for hour in range(HOURS)]
     series = {}
     with tarfile.open(path, "r:gz") as archive:
         for member in archive:
             name = STATION_FILE.fullmatch(member.name)
             content = archive.extractfile(member) if name and member.isreg() else None
             if name and content:
-                series[name[1]] = hours_of_station(content.read().decode("latin-1"), hour_of)
+                rows = list(csv.DictReader(io.TextIOWrapper(content, "latin-1", newline="")))
+                first = {row["date"]: row["t"] for row in reversed(rows)}  # of rows with the same hour
+                found = (first.get(hour, "mq") for hour in hours)
+                series[name[1]] = np.array([np.nan if kelvin == "mq" else float(kelvin) for kelvin in found])
     return series
-
-
-def hours_of_station(text: str, hour_of: dict[str, int]) -> NDArray[np.float64]:
-    """The temperatures of one station file, hour by hour."""
-    hours = np.full(HOURS, np.nan)
-    seen: set[int] = set()
-    for row in csv.DictReader(io.StringIO(text)):
-        hour = hour_of.get(row["date"])
-        if hour is not None and hour not in seen:
-            seen.add(hour)
-            hours[hour] = np.nan if row["t"] == "mq" else float(row["t"])
-    return hours
 
 
 def kilometres_of(degrees: NDArray[np.float64]) -> NDArray[np.float64]:

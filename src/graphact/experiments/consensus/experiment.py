@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from graphact._lazy import Imported
-from graphact.experiments.experiment import Experiment
 from graphact.experiments.protocol import METHODS, Protocol
+from graphact.experiments.registry import Experiment, Measure, Variation
 from graphact.training.settings import TrainingSettings
 
 PAPER = Protocol(
@@ -44,14 +44,23 @@ QUICK = replace(
     training=TrainingSettings(epochs=15, batch_size=100, learning_rate=5e-3),
 )
 
-
 EXPERIMENT = Experiment(
     name="consensus",
     title="Finite-time consensus",
-    metric="rmse",
+    explanation=(
+        "Every node of a graph holds a random number and has to find the mean of all of them, with messages between "
+        "neighbours only. A filter of order K lets a layer hear nodes up to K hops away.",
+        "Then the trained networks are asked again on graphs that lost links at random. The baselines are answering "
+        "zero, which is right on average, and the best linear filter, found by least squares instead of training. L.: "
+        "localized. G.A.: graph-adaptive.",
+    ),
+    measure=Measure("rmse", "Test RMSE", 4),
     protocols=(PAPER, BEST, QUICK),
     make_tasks=Imported("graphact.experiments.consensus.task:make_tasks"),
     baselines=Imported("graphact.experiments.consensus.task:simple_answers"),
     prepared_baselines=Imported("graphact.experiments.consensus.task:answers_of_prepared"),
-    evaluate_further=Imported("graphact.experiments.consensus.link_loss:under_link_loss"),
+    evaluate_further=Imported("graphact.experiments.consensus.task:under_link_loss"),
+    content=Imported("graphact.experiments.consensus.section:content"),
+    variation=Variation("loss_probability", retrained=False),
+    needed=("features", "order"),
 )

@@ -4,11 +4,10 @@ import math
 
 import pandas as pd
 
-from graphact.experiments.report.content import at_levels, level_sweep, order_sweep
-from graphact.experiments.report.section import Condition, Content, Section
-from graphact.experiments.report.tables import Measure
+from graphact.experiments.consensus.experiment import EXPERIMENT
+from graphact.experiments.report.content import Content, at_levels, level_sweep, order_sweep
 
-MEASURE = Measure("rmse", "Test RMSE", 4)
+MEASURE = EXPERIMENT.measure
 NO_LOSS = 0.0
 
 
@@ -66,19 +65,3 @@ def baselines(cells: pd.DataFrame) -> pd.DataFrame:
     lossy = simple[simple.level.notna()]
     whole = simple[simple.level.isna()].sort_values("mean", kind="stable").drop_duplicates("method")
     return pd.concat([whole.assign(column=None, line=whole.line + ", no link lost"), lossy.assign(column=lossy.level)])
-
-
-SECTION = Section(
-    title="Finite-time consensus",
-    explanation=(
-        "Every node of a graph holds a random number and has to find the mean of all of them, with messages between "
-        "neighbours only. A filter of order K lets a layer hear nodes up to K hops away.",
-        "Then the trained networks are asked again on graphs that lost links at random. The baselines are answering "
-        "zero, which is right on average, and the best linear filter, found by least squares instead of training. L.: "
-        "localized. G.A.: graph-adaptive.",
-    ),
-    measure=MEASURE,
-    content=content,
-    condition=Condition("loss_probability", retrained=False),
-    needed=("features", "order"),
-)

@@ -1,8 +1,7 @@
-"""Every node should answer the mean of all: the task, better inputs, and what a linear filter achieves."""
+"""Every node should answer the mean of all: the task, better inputs, what a linear filter achieves, and lost links."""
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +12,10 @@ from graphact.data import Task
 from graphact.data.communities import community_graph
 from graphact.data.splits import eighty_ten_ten, generator_for
 from graphact.experiments.baselines import least_squares, score_on_test
-from graphact.experiments.protocol import Condition, Protocol
+from graphact.experiments.preparation import OF_SIGNALS
+from graphact.experiments.protocol import Condition, Protocol, TrainingJob, seed_of
 from graphact.graph import Graph
+from graphact.training import Fleet, StackedGraphs
 
 NAME = "consensus"
 COMMUNITIES = 5
@@ -50,16 +51,12 @@ def consensus_tasks(
     graphs: int = 10, splits: int = 10, seed: int = 0, *, dtype: torch.dtype = torch.float32
 ) -> list[Task]:
     """All tasks ``consensus(graph, split, seed)``, by graph, then split; splits share graph and signals."""
-    numbers = range(check_integer("splits", splits, minimum=1))
-    return [
-        task
-        for graph in range(check_integer("graphs", graphs, minimum=1))
-        for task in tasks_on_graph(graph, numbers, seed, dtype)
-    ]
+    numbers, shared = (range(check_integer(*pair, minimum=1)) for pair in (("graphs", graphs), ("splits", splits)))
+    return [task for graph in numbers for task in tasks_on_graph(graph, shared, seed, dtype)]
 
 
 def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
-    """The tasks of a protocol; see :class:`~graphact.experiments.experiment.Experiment`."""
+    """The tasks of a protocol; see :class:`~graphact.experiments.registry.Experiment`."""
     del condition, data
     return consensus_tasks(protocol.graphs, protocol.splits, seed, **protocol.task_options)
 
@@ -69,15 +66,14 @@ def tasks_on_graph(graph: int, splits: Iterable[int], seed: int, dtype: torch.dt
     drawn = community_graph(COMMUNITIES, COMMUNITY_SIZE, generator_for(f"{NAME} graph", seed, graph))
     generator = generator_for(f"{NAME} signals", seed, graph)
     signals = torch.randn(SIGNALS, drawn.num_nodes, 1, dtype=torch.float64, generator=generator)
-    shared: dict[str, Any] = {
-        "graph": drawn.to(dtype=dtype),
-        "inputs": signals.to(dtype),
-        "targets": signals.mean(dim=1, keepdim=True).repeat(1, drawn.num_nodes, 1).to(dtype),
-    }
+    means = signals.mean(dim=1, keepdim=True).repeat(1, drawn.num_nodes, 1).to(dtype)
+    drawn, signals = drawn.to(dtype=dtype), signals.to(dtype)
     return [
         Task(
             name=NAME,
-            **shared,
+            graph=drawn,
+            inputs=signals,
+            targets=means,
             **eighty_ten_ten(SIGNALS, generator_for(f"{NAME} split", seed, graph, split))._asdict(),
             node=None,
             out_features=1,
@@ -94,21 +90,10 @@ def by_centrality(inputs: Tensor, graph: Graph, steps: int = CENTRALITY_STEPS) -
 
     Shifts of a signal tend to the leading eigenvector of S, and their size to a sum in which each node has the weight
     of its entry in that eigenvector. Divided by it beforehand, all nodes count alike. The weights take ``steps``
-    exchanges, once for a graph; with one step they are the nodes' degrees.
-
-    A node that hears nobody has no weight and gives 0.
-
-    Args:
-        inputs: ``(M, N, F)``.
-        graph: the shift operator S, with nonnegative weights.
-        steps: k.
-
-    Raises:
-        ValueError: the graph has negative weights.
+    exchanges, once for a graph; with one step they are the nodes' degrees. A node that hears nobody has no weight and
+    gives 0.
 
     Example:
-        >>> import torch
-        >>> from graphact import Graph
         >>> line = Graph.from_edge_index(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=3)
         >>> by_centrality(torch.tensor([[[3.0], [4.0], [5.0]]]), line, steps=1).flatten()
         tensor([3., 2., 5.])
@@ -150,3 +135,32 @@ def least_squares_fir(task: Task, order: int) -> Tensor:
         terms.append(2 * terms[-1] @ transposed - terms[-2])
     basis = torch.stack(terms, dim=-1)
     return basis @ least_squares(basis[task.train].flatten(0, 1), task.targets[task.train].flatten(0, 1))
+
+
+def under_link_loss(job: TrainingJob, fleet: Fleet, plain: list[Task]) -> list[tuple[Condition, list[float]]]:
+    """The test metric of trained networks at every loss probability; see :attr:`Experiment.evaluate_further`."""
+    probabilities = job.protocol.loss_probabilities
+    return [({"loss_probability": p}, lossy_metric(fleet, plain, p, job)) for p in probabilities]
+
+
+def lossy_metric(fleet: Fleet, plain: list[Task], probability: float, job: TrainingJob) -> list[float]:
+    """The test metric of each model, averaged over graphs that lost links; models on one graph lose the same ones.
+
+    What nodes make of their signals, they then make with the links that are left.
+    """
+    total = torch.zeros(len(fleet), dtype=torch.float64)
+    graphs = {id(task.graph): task.graph for task in plain}
+    prepare = OF_SIGNALS.get(job.protocol.preparation)
+    for realization in range(job.protocol.loss_realizations):
+        thinned = {}
+        for number, (key, graph) in enumerate(graphs.items()):
+            generator = torch.Generator().manual_seed(seed_of("loss", job.seed, number, realization, probability))
+            thin = graph.drop_edges(probability, generator=generator)
+            thinned[key] = thin.to(fleet.seeds.device, fleet.inputs.dtype)
+        stacked = StackedGraphs([thinned[id(task.graph)] for task in plain])
+        inputs = None
+        if prepare is not None:
+            owners = [plain[number] for number in fleet.first_owners()]
+            inputs = torch.stack([prepare(task.inputs.to(fleet.inputs), thinned[id(task.graph)]) for task in owners])
+        total += fleet.metric("test", stacked, inputs).double().cpu()
+    return (total / job.protocol.loss_realizations).tolist()

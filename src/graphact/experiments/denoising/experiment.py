@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from graphact._lazy import Imported
-from graphact.experiments.experiment import Experiment
 from graphact.experiments.protocol import METHODS, Condition, Protocol
+from graphact.experiments.registry import Experiment, Measure, Variation
 from graphact.training.settings import TrainingSettings
 
 
@@ -48,15 +48,23 @@ QUICK = replace(
     training=TrainingSettings(epochs=40, batch_size=100, learning_rate=1e-2),
 )
 
-
 EXPERIMENT = Experiment(
     name="denoising",
-    title="Denoising",
-    metric="rmse",
+    title="Distributed regression",
+    explanation=(
+        "Temperatures of 32 weather stations in Brittany, one signal for each hour of January 2014, with white noise "
+        "added. The stations have to remove the noise, with messages between neighbours only. The error is in kelvin.",
+        "The paper's claim is about the lowest filter order, K = 1, where a station hears its neighbours alone. The "
+        "baselines leave the noise in, average over stations, or use all stations at once, which no distributed method "
+        "may. L.: localized. G.A.: graph-adaptive.",
+    ),
+    measure=Measure("rmse", "Test RMSE (kelvin)", 3, overlap=1 / 8),
     protocols=(PAPER, BEST, QUICK),
     dataset="molene",
-    overlap=1 / 8,
     make_tasks=Imported("graphact.experiments.denoising.task:make_tasks"),
     baselines=Imported("graphact.experiments.denoising.task:simple_answers"),
     prepared_baselines=Imported("graphact.experiments.denoising.task:answers_of_prepared"),
+    content=Imported("graphact.experiments.denoising.section:content"),
+    variation=Variation("snr_db"),
+    needed=("features", "order"),
 )

@@ -3,11 +3,9 @@
 import pandas as pd
 
 from graphact.experiments.denoising.experiment import EXPERIMENT
-from graphact.experiments.report.content import at_levels, level_sweep, order_sweep
-from graphact.experiments.report.section import Condition, Content, Section
-from graphact.experiments.report.tables import Measure
+from graphact.experiments.report.content import Content, at_levels, level_sweep, order_sweep
 
-MEASURE = Measure("rmse", "Test RMSE (kelvin)", 3, overlap=EXPERIMENT.overlap)
+MEASURE = EXPERIMENT.measure
 PAPER_SNR = 3.0
 
 
@@ -48,19 +46,3 @@ def noise_sweep(cells: pd.DataFrame) -> pd.DataFrame:
     order = swept.order.min()
     networks = is_model & (cells.order == order) & cells.features.isin(swept.features)
     return cells[networks | (~is_model & (cells.order.isna() | (cells.order == order)))]
-
-
-SECTION = Section(
-    title="Distributed regression",
-    explanation=(
-        "Temperatures of 32 weather stations in Brittany, one signal for each hour of January 2014, with white noise "
-        "added. The stations have to remove the noise, with messages between neighbours only. The error is in kelvin.",
-        "The paper's claim is about the lowest filter order, K = 1, where a station hears its neighbours alone. The "
-        "baselines leave the noise in, average over stations, or use all stations at once, which no distributed method "
-        "may. L.: localized. G.A.: graph-adaptive.",
-    ),
-    measure=MEASURE,
-    content=content,
-    condition=Condition("snr_db"),
-    needed=("features", "order"),
-)

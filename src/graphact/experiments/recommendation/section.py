@@ -3,9 +3,8 @@
 import pandas as pd
 
 from graphact.experiments.recommendation.experiment import EXPERIMENT
-from graphact.experiments.report.content import comparison
-from graphact.experiments.report.section import Condition, Content, Section
-from graphact.experiments.report.tables import Measure, PublishedTable
+from graphact.experiments.report.content import Content, comparison
+from graphact.experiments.report.tables import PublishedTable
 
 FILMS = {"toy-story": "Toy Story", "contact": "Contact", "return-of-the-jedi": "Return of the Jedi"}
 # Test RMSE by (activation, hops) and film
@@ -20,7 +19,7 @@ TABLE_2: PublishedTable = {
         ("kernel-ga", 1): ((0.977, 0.152), (1.021, 0.037), (1.014, 0.177)),
     }.items()
 }
-MEASURE = Measure("rmse", "Test RMSE (stars)", 3, overlap=EXPERIMENT.overlap)
+MEASURE = EXPERIMENT.measure
 
 
 def content(cells: pd.DataFrame, name: str) -> Content:
@@ -37,18 +36,3 @@ def content(cells: pd.DataFrame, name: str) -> Content:
         column_order=tuple(FILMS),
         settings={"features": "F", "order": "K"},
     )
-
-
-SECTION = Section(
-    title="Recommendation",
-    explanation=(
-        "MovieLens 100K: what will a user think of a film, from the user's ratings of other films? The ratings of a "
-        "user are a signal on a graph of films that are rated alike. The error is in stars.",
-        "The baselines need no network: a constant, the user's own mean with a constant, ridge regression, and what is "
-        "filled in from similar films where networks start from that. An activation is worth its cost where its "
-        "network is better than the best of them. L.: localized. G.A.: graph-adaptive.",
-    ),
-    measure=MEASURE,
-    content=content,
-    condition=Condition("film", is_text=True),
-)

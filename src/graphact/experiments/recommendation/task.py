@@ -1,7 +1,7 @@
-"""What will a user think of a film? The task, from the user's ratings of other films."""
+"""What will a user think of a film? The task, from the user's ratings of other films, and simple methods."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,13 +14,14 @@ from graphact.data import Task
 from graphact.data.datasets.download import PathLike, locate
 from graphact.data.datasets.movielens import Ratings, read_movielens
 from graphact.data.splits import generator_for, random_split
+from graphact.experiments.baselines import constant_answer, score_on_test
 from graphact.experiments.protocol import Condition, Protocol
-from graphact.experiments.recommendation.fill_in import FillIn, filled_in
-from graphact.experiments.recommendation.film_graph import film_graph
+from graphact.experiments.recommendation.films import FillIn, filled_in, film_graph
 
 NAME = "recommendation"
 FILMS = {"toy-story": 1, "contact": 258, "return-of-the-jedi": 181}
 INPUTS = ("as rated", "filled in")
+RIDGE_STRENGTHS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,6 @@ class Options:
 
     @property
     def fill_in(self) -> FillIn | None:
-        """How to fill in, None for ratings as they are."""
         if isinstance(self.inputs, FillIn):
             return self.inputs
         return FillIn() if check_choice("inputs", self.inputs, INPUTS) == "filled in" else None
@@ -141,14 +141,9 @@ def recommendation_tasks(
 
 
 def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None, **options: Any) -> list[Task]:
-    """The tasks of a protocol for one film; see :class:`~graphact.experiments.experiment.Experiment`."""
+    """The tasks of a protocol for one film; see :class:`~graphact.experiments.registry.Experiment`."""
     options = {**protocol.task_options, **options}
     return recommendation_tasks((condition["film"],), protocol.splits, seed, directory=data, **options)
-
-
-def make_filled_in(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
-    """The same with gaps filled in, which is no function of a task: it needs the ratings of all other users."""
-    return make_tasks(protocol, condition, seed, data, inputs="filled in")
 
 
 def audience(ratings: Ratings, film: str | int, dtype: torch.dtype) -> Audience:
@@ -200,3 +195,72 @@ def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options:
         metric="rmse",
         details=details,
     )
+
+
+def simple_answers(task: Task, _: int) -> dict[str, float]:
+    """A constant, a constant above the user's mean, and linear regression on all other ratings of the user."""
+    means = user_means(task)
+    with_offset = means + (task.targets - means)[task.train].mean()
+    ridge = means + ridge_answers(centered_by_user(task))
+    return {
+        "mean of the training ratings": constant_answer(task),
+        "user's mean + offset": score_on_test(task, with_offset.unsqueeze(-1)),
+        "ridge regression on the user's centred ratings": score_on_test(task, ridge.unsqueeze(-1)),
+    }
+
+
+def answers_of_prepared(task: Task, preparation: str, _: int) -> dict[str, float]:
+    """Filling in, corrected by a constant."""
+    return {"fill-in alone": constant_answer(task)} if preparation == "fill-in" else {}
+
+
+def ridge_answers(task: Task) -> Tensor:
+    """Ridge regression with a constant, at the strength that does best on the validation samples.
+
+    Where there are none, the strength is the one with the least leave-one-out error on the training samples.
+    """
+    signals, offset = task.inputs.squeeze(-1), task.targets[task.train].mean()
+    gram = signals @ signals[task.train].T
+    eigenvalues, vectors = torch.linalg.eigh(gram[task.train])
+    residuals = task.targets[task.train] - offset
+
+    def error(strength: float) -> float:
+        inverse = vectors / (eigenvalues + strength) @ vectors.T
+        if task.validation.numel() == 0:
+            return float((inverse @ residuals / inverse.diagonal()).square().mean())
+        answers = offset + gram[task.validation] @ (inverse @ residuals)
+        return float((answers - task.targets[task.validation]).square().mean())
+
+    best = min(RIDGE_STRENGTHS, key=error)
+    return offset + gram @ (vectors / (eigenvalues + best) @ (vectors.T @ residuals))
+
+
+def centered_by_user(task: Task) -> Task:
+    """A recommendation task whose ratings, in inputs and targets, are relative to the mean rating of their user.
+
+    A user's mean is taken over the ratings in the input, which do not include the target. Films not rated stay 0.
+    Errors, and so the RMSE, are still in units of the rating scale.
+
+    Raises:
+        ValueError: the task is not a recommendation task, or is centred already.
+    """
+    if task.name != NAME:
+        raise ValueError(f"task must be a recommendation task, got {task.name!r}")
+    if task.details.get("centered_by_user"):
+        raise ValueError("task must hold ratings as the users gave them, got one that is centred by user already")
+    if task.details.get("inputs", "as rated") != "as rated":
+        raise ValueError(f"task must hold ratings as the users gave them, got inputs {task.details['inputs']!r}")
+    mean = user_means(task)
+    return replace(
+        task,
+        inputs=torch.where(task.inputs != 0, task.inputs - mean[:, None, None], 0.0),
+        targets=task.targets - mean,
+        details={**task.details, "centered_by_user": True},
+    )
+
+
+def user_means(task: Task) -> Tensor:
+    """The mean rating of each user, ``(M,)``; the mean of the training targets for a user without any rating."""
+    count = (task.inputs != 0).sum(dim=(1, 2))
+    mean = task.inputs.sum(dim=(1, 2)) / count.clamp(min=1)
+    return torch.where(count > 0, mean, task.targets[task.train].mean())

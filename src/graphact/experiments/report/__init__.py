@@ -6,16 +6,10 @@ A report needs jinja2, matplotlib and pandas, which are imported when one is wri
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 __all__ = ["terminal_table", "write_report"]
-
-
-def section_of(experiment: str) -> Any:
-    """The :class:`~graphact.experiments.report.section.Section` of an experiment, which is in its own package."""
-    return import_module(f"graphact.experiments.{experiment.replace('-', '_')}.section").SECTION
 
 
 def write_report(

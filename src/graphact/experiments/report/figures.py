@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from graphact.experiments import style
-from graphact.experiments.report.section import Figure
+from graphact.experiments.report.content import Figure
 from graphact.experiments.report.tables import number
 from graphact.experiments.style import GREY, INK, Variant, drawable
 

@@ -24,8 +24,7 @@ from typing import Any
 import pandas as pd
 
 from graphact._checks import check_choice, check_integer
-from graphact.experiments.registry import EXPERIMENTS
-from graphact.experiments.report import section_of
+from graphact.experiments.registry import EXPERIMENTS, find_experiment
 from graphact.experiments.style import Variant
 
 TEXTS = ("preset", "protocol", "method")
@@ -59,10 +58,6 @@ def read_rows(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
     Besides the keys of its row, a run has ``level`` (of its condition), ``replica`` (what tells it from the others of
     its cell) and ``work`` (computed in one go: a network whatever it is tested under, or all baselines of a replica).
-
-    Raises:
-        ValueError: there are no rows, or a row is not as described above.
-        TypeError: a value of a row is of the wrong type.
     """
     runs = [read_row(row, f"rows[{position}]") for position, row in enumerate(rows)]
     if not runs:
@@ -72,11 +67,7 @@ def read_rows(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def gather(runs: pd.DataFrame) -> pd.DataFrame:
-    """Group runs into cells: setting, label of their line, summary, and values, replicas and parameters of the runs.
-
-    Raises:
-        ValueError: two runs are the same replica of the same cell, which would count twice.
-    """
+    """Group runs into cells: setting, label of their line, summary, and values, replicas and parameters of the runs."""
     for run in runs[runs.duplicated([*SETTING, *REPLICA])].to_dict("records"):
         words = ", ".join(f"{name} {run[name]!r}" for name in (*SETTING, *REPLICA))
         raise ValueError(f"rows must hold every run once, got two of {words}")
@@ -98,14 +89,14 @@ def read_row(row: Mapping[str, Any], name: str) -> dict[str, Any]:
         raise ValueError(f"{name} must hold {missing[0]!r}, got the keys {sorted(row)}")
     experiment = check_choice(f"{name}['experiment']", values["experiment"], EXPERIMENTS)
     kind = check_choice(f"{name}['kind']", values["kind"], ("model", "baseline"))
-    section = section_of(experiment)
-    check_choice(f"{name}['metric']", values["metric"], (section.measure.metric,))
+    described = find_experiment(experiment)
+    check_choice(f"{name}['metric']", values["metric"], (described.measure.metric,))
     run: dict[str, Any] = {"experiment": experiment, "kind": kind}
     for key in (*TEXTS, *PROVENANCE):
         run[key] = check_text(f"{name}[{key!r}]", values[key]) if key in values else None
     for key in COUNTS:
         run[key] = check_integer(f"{name}[{key!r}]", values[key], minimum=0) if key in values else None
-        if kind == "model" and run[key] is None and key in section.needed:
+        if kind == "model" and run[key] is None and key in described.needed:
             raise ValueError(f"{name}[{key!r}] must be an integer for a model of {experiment}, got None")
     for key, usual in NUMBERS.items():
         run[key] = check_numbers(f"{name}[{key!r}]", values.get(key, usual), depth=0)
@@ -115,9 +106,10 @@ def read_row(row: Mapping[str, Any], name: str) -> dict[str, Any]:
         if not isinstance(value := values.setdefault(key, {}), Mapping):
             raise TypeError(f"{name}[{key!r}] must be a mapping, got {value!r} of type {type(value).__name__}")
     run["settings"] = tuple(sorted((str(key), in_words(value)) for key, value in values["settings"].items()))
-    run["level"] = check_condition(f"{name}['condition']", values["condition"], section.condition, experiment)
+    run["level"] = check_condition(f"{name}['condition']", values["condition"], described.variation, experiment)
     run["replica"] = tuple(run[key] for key in REPLICA)
-    tested_again = {"realization", *(() if section.condition and section.condition.retrained else ("level",))}
+    retrained = described.variation is not None and described.variation.retrained
+    tested_again = {"realization"} if retrained else {"realization", "level"}
     ignored = tested_again if kind == "model" else {"method", "hops", "features", "order"}
     run["work"] = repr([run[key] for key in (*SETTING, *REPLICA) if key not in ignored])
     return run

@@ -6,10 +6,11 @@ from collections import namedtuple
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
+from graphact.experiments.registry import Measure
 from graphact.experiments.report.rows import Summary, summarize
 from graphact.experiments.style import Variant
 
@@ -27,17 +28,6 @@ TYPES = {key: type(value) for key, value in EMPTY.items() if isinstance(value, i
 Line = namedtuple("Line", "label is_baseline entries")
 # Mean and standard deviation as printed, by (activation, hops) and column; None where the paper does not state the hops
 PublishedTable = Mapping[tuple[str, int | None], Mapping[Hashable, tuple[float, float]]]
-
-
-class Measure(NamedTuple):
-    """A metric of the rows, and how tables, axes and sentences show it."""
-
-    metric: str
-    axis: str
-    digits: int
-    higher_is_better: bool = False
-    unit: str = ""  # what follows a number in a sentence
-    overlap: float | None = None  # test samples over training samples, where splits of one data set are compared
 
 
 @dataclass(frozen=True)
@@ -61,21 +51,17 @@ class Table:
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The lines; networks first, then baselines."""
         groups = (list(group.itertuples()) for _, group in self.entries.groupby("number"))
         return [Line(group[0].line, group[0].kind == "baseline", group) for group in groups]
 
     @cached_property
     def has_paper(self) -> bool:
-        """Whether any place shows a published number."""
         return bool(self.entries.paper_mean.notna().any())
 
     def ours(self, entry: Any) -> str:
-        """Our mean and standard deviation in a place."""
         return spread(entry.mean, entry.std, self.measure.digits) if entry.runs else MISSING
 
     def paper(self, entry: Any) -> str:
-        """The paper's mean and standard deviation in a place."""
         known = entry.paper_mean == entry.paper_mean
         return spread(entry.paper_mean, entry.paper_std, self.measure.digits) if known else MISSING
 
@@ -127,12 +113,8 @@ def make_table(
     labels = ["any setting" if key is None else column_label(key) for key in columns]
     records = [
         found.get(key, found.get(None, {}))
-        | {
-            "number": number,
-            "line": label,
-            "constant": set(found) == {None},
-            "kind": "model" if variant else "baseline",
-        }
+        | {"number": number, "line": label, "constant": set(found) == {None}}
+        | {"kind": "model" if variant else "baseline"}
         | {"place": place, "key": key, "column": labels[place]}
         | (vars(variant) | {"paper": published(paper, variant).get(key)} if variant else {})
         for number, ((variant, label), found) in enumerate(sorted(lines.items(), key=rank))

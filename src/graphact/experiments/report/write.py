@@ -9,10 +9,9 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from graphact.experiments.registry import EXPERIMENTS
-from graphact.experiments.report import section_of
+from graphact.experiments.registry import EXPERIMENTS, Experiment, find_experiment
+from graphact.experiments.report.content import file_name
 from graphact.experiments.report.rows import gather, read_rows
-from graphact.experiments.report.section import Section, file_name
 from graphact.experiments.report.sentences import facts_of, progress_over, provenance
 from graphact.experiments.report.tables import SIGNS, to_csv, to_text, uncapitalized
 from graphact.experiments.style import JOINS, dark_rules
@@ -22,18 +21,18 @@ from graphact.files import write_atomically
 Block = namedtuple("Block", "preset protocol content progress facts")
 
 
-def sections_of(runs: pd.DataFrame) -> dict[str, tuple[Section, list[Block]]]:
-    """The section of each experiment in the paper's order, with its blocks, the paper's preset and protocol first."""
-    sections: dict[str, tuple[Section, list[Block]]] = {name: (section_of(name), []) for name in EXPERIMENTS}
+def sections_of(runs: pd.DataFrame) -> dict[str, tuple[Experiment, list[Block]]]:
+    """The experiments in the paper's order, each with its blocks, the paper's preset and protocol first."""
+    sections: dict[str, tuple[Experiment, list[Block]]] = {name: (find_experiment(name), []) for name in EXPERIMENTS}
     keys = ["experiment", "preset", "protocol"]
     own_runs, own_cells = (dict(list(frame.groupby(keys))) for frame in (runs, gather(runs)))
     for key in sorted(own_cells, key=lambda names: [(name != "paper", name) for name in names]):
-        (_, preset, protocol), (section, blocks) = key, sections[key[0]]
-        content = section.content(own_cells[key], file_name(*key))
+        (_, preset, protocol), (experiment, blocks) = key, sections[key[0]]
+        content = experiment.content(own_cells[key], file_name(*key))
         content.tables.sort(key=lambda table: not table.with_runs)  # results first, then learned weights
         progress = progress_over(table for table in (*content.tables, *content.more_tables) if table.with_runs)
         blocks.append(Block(preset, protocol, content, progress, facts_of(own_runs[key])))
-    return {name: (section, blocks) for name, (section, blocks) in sections.items() if blocks}
+    return {name: section for name, section in sections.items() if section[1]}
 
 
 def write_files(rows: Iterable[Mapping[str, Any]], folder: Path, command: str | None) -> Path:
@@ -68,10 +67,12 @@ def write_files(rows: Iterable[Mapping[str, Any]], folder: Path, command: str | 
 
 def terminal_text(rows: Iterable[Mapping[str, Any]]) -> str:
     """The main tables; see :func:`graphact.experiments.report.terminal_table`."""
-    pairs = [(section, block) for section, blocks in sections_of(read_rows(rows)).values() for block in blocks]
-    heads = [f"{section.title}, protocol {block.protocol}, preset {block.preset}" for section, block in pairs]
-    parts = [f"{to_text(block.content.tables[0])}\n{block.progress.sentence}" for _, block in pairs]
-    return "\n\n".join(f"{head}\n{part}" for head, part in zip(heads, parts, strict=True))
+    pairs = [(experiment, block) for experiment, blocks in sections_of(read_rows(rows)).values() for block in blocks]
+    return "\n\n".join(
+        f"{experiment.title}, protocol {block.protocol}, preset {block.preset}\n"
+        f"{to_text(block.content.tables[0])}\n{block.progress.sentence}"
+        for experiment, block in pairs
+    )
 
 
 def make_templates() -> jinja2.Environment:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from graphact._lazy import Imported
-from graphact.experiments.experiment import Experiment
 from graphact.experiments.protocol import ACTIVATIONS, METHODS, Protocol
+from graphact.experiments.registry import Experiment, Measure
 from graphact.training.settings import TrainingSettings
 
 PAPER = Protocol(
@@ -54,13 +54,22 @@ QUICK_PAPER = replace(
     training=TrainingSettings(epochs=60, batch_size=100, learning_rate=1e-3),
 )
 
-
 EXPERIMENT = Experiment(
     name="source-localization",
     title="Source localization",
-    metric="accuracy",
+    explanation=(
+        "A diffusion starts at one node of a graph with four communities and spreads for up to 29 steps. One node, the "
+        "best connected of its community, has to tell in which community it started. A guess is right once in four "
+        "times.",
+        "Brackets hold the number of hops of the activation. The paper prints the better of one and two hops for the "
+        "graph-adaptive activations and does not state the hops of the localized ones; here every number of hops that "
+        "was run has a line. L.: localized. G.A.: graph-adaptive.",
+    ),
+    measure=Measure("accuracy", "Test accuracy (%)", 1, higher_is_better=True, unit="\N{NO-BREAK SPACE}%"),
     protocols=(PAPER, CONVERGED, BEST, QUICK, QUICK_PAPER),
     default_protocol="converged",
     make_tasks=Imported("graphact.experiments.source_localization.task:make_tasks"),
     baselines=lambda task, _: {"chance": 100 / task.out_features},
+    content=Imported("graphact.experiments.source_localization.section:content"),
+    needed=("features",),
 )

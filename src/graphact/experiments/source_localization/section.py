@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from graphact.experiments.report.content import comparison
-from graphact.experiments.report.section import Content, Section
-from graphact.experiments.report.tables import Measure, PublishedTable
+from graphact.experiments.report.content import Content, comparison
+from graphact.experiments.report.tables import PublishedTable
+from graphact.experiments.source_localization.experiment import EXPERIMENT
 
 # Test accuracy in percent by (activation, hops) and number of features F. None: the paper does not state the hops.
 TABLE_1: PublishedTable = {
@@ -15,7 +15,7 @@ TABLE_1: PublishedTable = {
     ("median-ga", 2): {2: (65.4, 7.5), 4: (65.6, 7.6), 8: (71.3, 7.1)},
     ("kernel-ga", 1): {2: (58.6, 9.5), 4: (57.4, 10.2), 8: (61.9, 10.7)},
 }
-MEASURE = Measure("accuracy", "Test accuracy (%)", 1, higher_is_better=True, unit="\N{NO-BREAK SPACE}%")
+MEASURE = EXPERIMENT.measure
 
 
 def content(cells: pd.DataFrame, name: str) -> Content:
@@ -33,19 +33,3 @@ def content(cells: pd.DataFrame, name: str) -> Content:
         settings={"order": "K"},
         headlines=slice(-1, None),
     )
-
-
-SECTION = Section(
-    title="Source localization",
-    explanation=(
-        "A diffusion starts at one node of a graph with four communities and spreads for up to 29 steps. One node, the "
-        "best connected of its community, has to tell in which community it started. A guess is right once in four "
-        "times.",
-        "Brackets hold the number of hops of the activation. The paper prints the better of one and two hops for the "
-        "graph-adaptive activations and does not state the hops of the localized ones; here every number of hops that "
-        "was run has a line. L.: localized. G.A.: graph-adaptive.",
-    ),
-    measure=MEASURE,
-    content=content,
-    needed=("features",),
-)

@@ -1,6 +1,6 @@
 """In which community did a diffusion start? The task, and better inputs that nodes make of their signals."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -59,41 +59,34 @@ def source_localization_tasks(
         >>> len(tasks), tasks[0].inputs is tasks[11].inputs, tasks[0].inputs is tasks[12].inputs
         (24, True, False)
     """
-    split_numbers = range(check_integer("splits", splits, minimum=1))
-    node_numbers = range(check_integer("nodes", nodes, minimum=1))
-    return [
-        task
-        for graph in range(check_integer("graphs", graphs, minimum=1))
-        for task in tasks_on_graph(graph, split_numbers, node_numbers, seed, dtype)
-    ]
+    counts = {"graphs": graphs, "splits": splits, "nodes": nodes}
+    drawn, dealt, read = (range(check_integer(name, count, minimum=1)) for name, count in counts.items())
+    return [task for graph in drawn for task in tasks_on_graph(graph, dealt, read, seed, dtype)]
 
 
 def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
-    """The tasks of a protocol; see :class:`~graphact.experiments.experiment.Experiment`."""
+    """The tasks of a protocol; see :class:`~graphact.experiments.registry.Experiment`."""
     del condition, data
     return source_localization_tasks(protocol.graphs, protocol.splits, protocol.nodes, seed, **protocol.task_options)
 
 
 def tasks_on_graph(
-    graph: int, splits: Iterable[int], nodes: Iterable[int], seed: int, dtype: torch.dtype
+    graph: int, splits: Sequence[int], nodes: Sequence[int], seed: int, dtype: torch.dtype
 ) -> list[Task]:
     """The tasks of one graph, by split, then node; they share the graph, its diffused signals and their classes."""
     drawn = community_graph(COMMUNITIES, COMMUNITY_SIZE, generator_for(f"{NAME} graph", seed, graph))
-    shift, state = drawn.to_dense(), torch.eye(drawn.num_nodes, dtype=torch.float64)
-    states = [state]
-    for _ in range(STEPS - 1):
-        state = shift @ state
-        states.append(state)
+    shift, states = drawn.to_dense(), [torch.eye(drawn.num_nodes, dtype=torch.float64)]
+    while len(states) < STEPS:
+        states.append(shift @ states[-1])
     signals = torch.stack(states).permute(2, 0, 1).reshape(-1, drawn.num_nodes, 1).to(dtype)
     classes = (torch.arange(drawn.num_nodes) // COMMUNITY_SIZE).repeat_interleave(STEPS)
     degrees = drawn.degree.view(COMMUNITIES, COMMUNITY_SIZE).tolist()
     best_connected = [start * COMMUNITY_SIZE + degree.index(max(degree)) for start, degree in enumerate(degrees)]
+    if max(check_integer("node", node, minimum=0) for node in nodes) >= COMMUNITIES:
+        raise ValueError(f"node must number a community, from 0 to {COMMUNITIES - 1}, got {max(nodes)}")
     drawn = drawn.to(dtype=dtype)
-
-    def at_node(split: int, node: int) -> Task:
-        if check_integer("node", node, minimum=0) >= COMMUNITIES:
-            raise ValueError(f"node must number a community, from 0 to {COMMUNITIES - 1}, got {node}")
-        return Task(
+    return [
+        Task(
             name=NAME,
             graph=drawn,
             inputs=signals,
@@ -105,8 +98,9 @@ def tasks_on_graph(
             metric="accuracy",
             details={"graph": graph, "split": split, "community": node, "seed": seed},
         )
-
-    return [at_node(split, node) for split in splits for node in nodes]
+        for split in splits
+        for node in nodes
+    ]
 
 
 def local_contrast(inputs: Tensor, graph: Graph) -> Tensor:
@@ -118,13 +112,7 @@ def local_contrast(inputs: Tensor, graph: Graph) -> Tensor:
     tiny beside it. The difference removes the large part, the division brings what is left to the size of 1, wherever
     the signal stands. It takes two exchanges. Where all differences vanish, the result is 0.
 
-    Args:
-        inputs: ``(M, N, F)``.
-        graph: the shift operator S, of spectral norm 1.
-
     Example:
-        >>> import torch
-        >>> from graphact import Graph
         >>> pair = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
         >>> local_contrast(torch.tensor([[[3.0], [1.0]]]), pair)
         tensor([[[ 1.],
