@@ -1,7 +1,7 @@
 import re
 import struct
 import xml.etree.ElementTree as ElementTree
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import matplotlib
 import numpy as np
@@ -149,6 +149,15 @@ def test_baselines_at_one_place_share_it():
     names = "abcdef"
     rows += [baseline("denoising", name, 1.5 + 1e-6 * count) for count, name in enumerate(names)]
     assert [text.get_text() for text in sheet_of(rows).axes[0].texts] == ["a, b, c, …"]
+
+
+@pytest.mark.parametrize("step", [0.2, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0])
+def test_tags_in_a_row_keep_their_distance(step):
+    simple = [baseline("source-localization", f"baseline {count}", 40 + step * count) for count in range(6)]
+    sheet = sheet_of([row(value=40.0), row(value=70.0, split=1), *simple])
+    sheet.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in sheet.axes[0].texts[1:]]
+    assert all(after.x0 - before.x1 > 4 for before, after in pairwise(boxes))
 
 
 def test_one_baseline_with_a_short_name_is_its_own_tag():

@@ -144,9 +144,9 @@ def write_tags(axes: Any, baselines: pd.DataFrame, *, vertical: bool) -> None:
     groups: list[list[tuple[float, str]]] = []
     for mean, tag in sorted(zip(within["mean"], within.tag, strict=True)):
         share = (axes.transData - axes.transAxes).transform((mean, mean))[int(vertical)]
-        room = CLOSE * (1 if vertical or not groups else (len(groups[-1]) + 1) / 2)
-        if not groups or share - groups[-1][-1 if vertical else 0][0] >= room:
-            groups.append([])
+        places = [place for place, _ in groups[-1]] if groups else [-np.inf]
+        end = places[-1] + CLOSE if vertical else np.mean(places) + CLOSE * (len(places) + 2) / 2
+        groups += [[]] if share >= end else []
         groups[-1].append((share, tag))
     for group in groups:
         tags = [tag for _, tag in (reversed(group) if vertical else group)]
