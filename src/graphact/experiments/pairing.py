@@ -121,4 +121,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from graphact.experiments.registry import EXPERIMENTS, find_experiment
 
-    return {one: overlap for one in EXPERIMENTS if (overlap := find_experiment(one).overlap) is not None}
+    return {one: overlap for one in EXPERIMENTS if (overlap := find_experiment(one).measure.overlap) is not None}
