@@ -8,7 +8,7 @@ import torch
 from graphact.nn import GCNN
 from graphact.tasks import consensus
 from graphact.training import TrainingSettings, fit
-from graphact.training.optimizer import learning_rate, make_optimizer, set_learning_rate
+from graphact.training.loop import learning_rate, make_optimizer, set_learning_rate
 
 
 def test_cosine_falls_from_the_full_rate_towards_zero():

@@ -1,7 +1,7 @@
 """The samples of many tasks side by side, and what all models whose parameters are stacked make of them."""
 
 import hashlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -12,6 +12,7 @@ from torch import Tensor
 from graphact.data import Task, loss_of, metric_of
 from graphact.data.task import check_finite
 from graphact.storage import digest
+from graphact.training.loop import ModelBatch
 from graphact.training.stacked import StackedGraphs
 
 SPLITS = ("train", "validation", "test")
@@ -84,8 +85,8 @@ class StackedTasks:
         ]
 
 
-class StackedBatch(ABC):
-    """Models whose parameters carry a leading replica dimension, as the training loop sees them.
+class StackedBatch(ModelBatch):
+    """Models whose parameters carry a leading replica dimension.
 
     Args:
         data: the tasks.
@@ -97,19 +98,19 @@ class StackedBatch(ABC):
     def __init__(
         self, data: StackedTasks, trained: dict[str, Tensor], spared: Iterable[str], untrained: dict[str, Tensor]
     ) -> None:
+        super().__init__(data.tasks[0], [*trained.values()], [trained[name] for name in spared], data.seeds)
         self.data, self.trained, self.others = data, trained, untrained
-        self.parameters, self.spared = list(trained.values()), [trained[name] for name in spared]
-        self.seeds, self.num_samples = data.seeds, data.splits["train"].size(1)
-        self.task = data.tasks[0]
-        self.higher_is_better = self.task.higher_is_better
-
-    @abstractmethod
-    def outputs(self, samples: Tensor) -> Tensor:
-        """The answers that count: ``(R, B, out_features)`` at one node each, or ``(R, B, N, out_features)``."""
 
     @abstractmethod
     def outputs_on(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
-        """The same for any signals ``(R, B, N, F)`` on any graphs."""
+        """The answers that count to signals ``(R, B, N, F)`` on any graphs.
+
+        ``(R, B, out_features)`` at one node each, or ``(R, B, N, out_features)``.
+        """
+
+    def outputs(self, samples: Tensor) -> Tensor:
+        """The same for samples ``(R, B)`` of the tasks."""
+        return self.outputs_on(self.data.signals(samples), self.data.graphs)
 
     @abstractmethod
     def write_back(self) -> None:
@@ -119,63 +120,41 @@ class StackedBatch(ABC):
         """A context around all calls; modules are only read."""
         return nullcontext()
 
-    def set_mode(self, training: bool) -> None:  # noqa: B027, described layers have one mode
+    def set_mode(self, training: bool) -> None:  # described layers have one mode
         """Switch between training and evaluation, where that makes a difference."""
 
     def untrained(self) -> list[Tensor]:
-        """See :class:`~graphact.training.loop.ModelBatch`."""
         return list(self.others.values())
 
-    def begin_step(self, epoch: int, number: int) -> None:  # noqa: B027, nothing in a stacked step is random
-        """See :class:`~graphact.training.loop.ModelBatch`."""
-
     def losses(self, positions: Tensor) -> Tensor:
-        """The loss ``(R,)`` of each model on the training samples at ``positions`` ``(R, B)``."""
         samples = self.data.splits["train"].gather(1, positions)
         self.set_mode(training=True)
         return loss_of(self.task.loss, self.outputs(samples), self.data.targets_of(samples), leading=1)
 
-    def backward(self, positions: Tensor) -> Tensor:
-        """See :class:`~graphact.training.loop.ModelBatch`; a sum mixes no gradients of different models."""
-        losses = self.losses(positions)
-        losses.sum().backward()
-        return losses.detach()
-
     @torch.no_grad()
     def metric(self, split: str, graphs: StackedGraphs | None = None, inputs: Tensor | None = None) -> Tensor:
-        """The metric ``(R,)`` of each model on the samples of a split, on other graphs and inputs where given."""
+        """On other graphs and inputs than those of the tasks where given."""
         samples = self.data.splits[split]
         answers = self.answers(samples, graphs, inputs)
         return metric_of(self.task.metric, answers, self.data.targets_of(samples), leading=1)
 
     def answers(self, samples: Tensor, graphs: StackedGraphs | None = None, inputs: Tensor | None = None) -> Tensor:
-        """The answers that count to samples ``(R, B)``, on other graphs and inputs where given."""
+        """The answers that count to samples ``(R, B)``, in evaluation mode."""
         if graphs is None and inputs is None:
             self.set_mode(training=False)
             return self.outputs(samples)
-        return self.forward(self.data.signals(samples, inputs), self.data.graphs if graphs is None else graphs)
+        return self.forward(self.data.signals(samples, inputs), graphs or self.data.graphs)
 
     def forward(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
-        """The answers that count to signals ``(R, B, N, F)``."""
+        """The answers that count to signals ``(R, B, N, F)``, in evaluation mode."""
         self.set_mode(training=False)
         return self.outputs_on(x, graphs)
 
-    def validate(self) -> Tensor | None:
-        """See :class:`~graphact.training.loop.ModelBatch`."""
-        return self.metric("validation") if self.data.splits["validation"].size(1) else None
-
     @torch.no_grad()
     def keep(self, better: Tensor, kept: list[Tensor]) -> None:
-        """See :class:`~graphact.training.loop.ModelBatch`."""
-        for best, tensor in zip(kept, [*self.parameters, *self.untrained()], strict=True):
+        for best, tensor in zip(kept, self.state(), strict=True):
             mask = better.view(-1, *[1] * (best.dim() - 1))
             best.copy_(torch.where(mask, tensor, best))
-
-    @torch.no_grad()
-    def restore(self, kept: list[Tensor]) -> None:
-        """Take back what was kept."""
-        for best, tensor in zip(kept, [*self.parameters, *self.untrained()], strict=True):
-            tensor.copy_(best)
 
 
 def digest_of(tensors: Iterable[Tensor]) -> str:

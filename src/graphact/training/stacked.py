@@ -1,4 +1,4 @@
-"""Many graphs side by side, and shifts on them.
+"""Many graphs side by side, shifts on them, and the ego graphs in them.
 
 Signals have the shape ``(R, N, B, F)``: replica, node, sample, feature. With the nodes before the samples, a shift is
 one matrix product for each replica, mixing features is another, and the neighbourhoods of all replicas are those of
@@ -59,7 +59,12 @@ class StackedGraphs:
         """The shift operators of the distinct graphs."""
         return torch.stack([graph.to_dense() for graph in self._distinct])
 
-    def powers(self, count: int) -> Tensor:
+    def power(self, hop: int) -> Tensor:
+        """``S^hop`` where the operators are matrices, ``(R, N, N)``."""
+        assert self.dense is not None
+        return torch.linalg.matrix_power(self.dense.double(), hop).to(self.dense.dtype)
+
+    def powers_of_eigenvalues(self, count: int) -> Tensor:
         """The powers 0..count - 1 of the eigenvalues, ``(R, N, count)``; computed once."""
         assert self.spectra is not None
         if count not in self._powers:
@@ -92,3 +97,71 @@ def all_shifts(x: Tensor, graphs: StackedGraphs, count: int) -> Tensor:
     for _ in range(count - 1):
         shifts.append(graphs.shift(shifts[-1]))
     return torch.cat(shifts, dim=-1)
+
+
+class EgoGraphs:
+    """A node of each replica, its center, and the center's neighbours: all that a last layer needs to read one node.
+
+    The members of an ego graph are put into D slots in ascending order, the center among them; smaller ones leave
+    slots over.
+
+    Args:
+        graphs: one for each replica.
+        nodes: ``(R,)``, the center of each.
+
+    Attributes:
+        nodes: ``(R,)``, the centers, counted through the union of all graphs.
+        slots: ``(R, D)``, the member in each slot, counted likewise; slots left over repeat the center.
+        filled: ``(R, D)``, whether a slot is taken.
+    """
+
+    def __init__(self, graphs: StackedGraphs, nodes: Tensor) -> None:
+        self.graphs = graphs
+        replicas = torch.arange(len(nodes), device=nodes.device)
+        self.nodes = nodes + replicas * graphs.num_nodes
+        rowptr, col = graphs.union.incoming.rowptr, graphs.union.incoming.col
+        counts = rowptr[self.nodes + 1] - rowptr[self.nodes]
+        replica_of_edge = replicas.repeat_interleave(counts)
+        offset = torch.arange(len(replica_of_edge), device=nodes.device) - (counts.cumsum(0) - counts)[replica_of_edge]
+        neighbors = col[rowptr[self.nodes][replica_of_edge] + offset]
+        rows = torch.unique(torch.cat([neighbors, self.nodes]))
+        owner, sizes = rows // graphs.num_nodes, counts + 1
+        slot = torch.arange(len(rows), device=nodes.device) - (sizes.cumsum(0) - sizes)[owner]
+        self.slots = self.nodes.unsqueeze(1).repeat(1, int(sizes.max()))
+        self.slots[owner, slot] = rows
+        self.filled = torch.zeros_like(self.slots, dtype=torch.bool)
+        self.filled[owner, slot] = True
+        self._replica_of_edge, self._neighbor_slot = replica_of_edge, slot[torch.searchsorted(rows, neighbors)]
+        self._center_slot = slot[torch.searchsorted(rows, self.nodes)]
+        self._unions: dict[int, tuple[Graph, Tensor]] = {}
+        self._rows: dict[tuple[bool, tuple[int, ...]], Tensor] = {}
+
+    def union(self, hops: int) -> tuple[Graph, Tensor]:
+        """The ego graphs of all replicas and hops, and the positions ``(R * hops,)`` of their centers.
+
+        Each replica has D nodes a hop, then its center once more without an edge: the layout of
+        :meth:`~graphact.training.stacked_signals.KnownSignal.around`.
+        """
+        if hops not in self._unions:
+            replicas, width = self.slots.shape
+            device = self.slots.device
+            starts = torch.arange(replicas, device=device).unsqueeze(1) * (hops * width + 1)
+            starts = starts + torch.arange(hops, device=device) * width
+            centers = starts + self._center_slot.unsqueeze(1)
+            sources = starts[self._replica_of_edge] + self._neighbor_slot.unsqueeze(1)
+            edge_index = torch.stack([sources.flatten(), centers[self._replica_of_edge].flatten()])
+            graph = Graph.from_edge_index(edge_index, num_nodes=replicas * (hops * width + 1))
+            self._unions[hops] = graph, centers.flatten()
+        return self._unions[hops]
+
+    def rows(self, hops: tuple[int, ...], in_eigenbasis: bool) -> Tensor:
+        """The rows of ``S^hop`` at the slots, hop after hop, then the center's row of the identity; computed once.
+
+        They are multiplied by the eigenvectors for signals that are given in the eigenbasis.
+        """
+        if (in_eigenbasis, hops) not in self._rows:
+            power = self.graphs.scaled_vectors if in_eigenbasis else self.graphs.power
+            parts = [power(hop).flatten(0, 1)[self.slots] * self.filled.unsqueeze(2) for hop in hops]
+            center = power(0).flatten(0, 1)[self.nodes].unsqueeze(1)
+            self._rows[in_eigenbasis, hops] = torch.cat([*parts, center], dim=1)
+        return self._rows[in_eigenbasis, hops]
