@@ -48,7 +48,7 @@ class StackedModels(StackedBatch):
                 arrays[name] = stacked.requires_grad_(first.requires_grad)
                 (trained if first.requires_grad else frozen)[f"{number}.{name}"] = stacked
             self.layers.append(alike[0].with_arrays(arrays))
-        super().__init__(data, trained, [name for name in trained if name.endswith(".bias")], frozen)
+        super().__init__(data, trained, frozen)
         self.stages, self.readout = stages_of(self.layers)
         self.shifted_inputs = self._shift_inputs()
 
@@ -71,12 +71,12 @@ class StackedModels(StackedBatch):
                 for name, array in layer.arrays().items():
                     array.copy_(stacked.arrays()[name][replica])
 
-    def outputs(self, samples: Tensor) -> Tensor:
+    def answers(self, samples: Tensor) -> Tensor:
         bank, _ = self.stages[0]
         signal = FilteredInputs(self.shifted_inputs, samples, self.data.graphs, bank.taps, bank.bias)
         return self._after_first_filter(signal, self.data.graphs)
 
-    def outputs_on(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
+    def forward(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
         bank, _ = self.stages[0]
         x = x.transpose(1, 2).contiguous()
         return self._after_first_filter(stacked_filter(x, graphs, bank.taps, bank.bias), graphs)

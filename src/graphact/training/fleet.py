@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_choice
-from graphact.data import Task
+from graphact.data import Task, metric_of
 from graphact.layers import UnsupportedModelError
 from graphact.progress import EpochProgress
 from graphact.training.described import StackedModels
@@ -186,8 +186,13 @@ class Fleet:
     ) -> tuple[Tensor, Tensor]:
         """The answers of the models to samples ``(R, B)`` of their tasks, and the targets."""
         with self.batch.in_use():
-            return self.batch.answers(samples, graphs, inputs), self.data.targets_of(samples)
+            if graphs is None and inputs is None:
+                answers = self.batch.answers(samples)
+            else:
+                answers = self.batch.forward(self.data.signals(samples, inputs), graphs or self.data.graphs)
+            return answers, self.data.targets_of(samples)
 
+    @torch.no_grad()
     def metric(self, split: str, graphs: StackedGraphs | None = None, inputs: Tensor | None = None) -> Tensor:
         """The metric ``(R,)`` of each model on its ``"train"``, ``"validation"`` or ``"test"`` samples.
 
@@ -198,8 +203,13 @@ class Fleet:
             graphs: other graphs than those of the tasks, such as thinned ones.
             inputs: the signals on these graphs, like ``self.inputs``, where they depend on the graph.
         """
-        with self.batch.in_use():
-            return self.batch.metric(split, graphs, inputs).masked_fill(self.diverged, torch.nan)
+        if graphs is None and inputs is None:
+            with self.batch.in_use():
+                metric = self.batch.metric(split)
+        else:
+            answers, targets = self.answers(self.data.splits[split], graphs, inputs)
+            metric = metric_of(self.batch.task.metric, answers, targets, leading=1)
+        return metric.masked_fill(self.diverged, torch.nan)
 
 
 def choose(

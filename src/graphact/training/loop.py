@@ -3,7 +3,7 @@
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,12 @@ Step = Callable[[Tensor], Tensor]  # takes positions (R, B) of training samples,
 
 
 class ModelBatch(ABC):
-    """R models as the training loop sees them; all are trained on equally many samples.
+    """R models with seeds ``(R,)`` as the training loop sees them; the tasks of all are like that of the first."""
 
-    Args:
-        task: that of the first model; the others are like it.
-        parameters: those that are trained.
-        spared: those of them that do not decay.
-        seeds: ``(R,)``.
-    """
-
-    def __init__(self, task: Task, parameters: Sequence[Tensor], spared: Sequence[Tensor], seeds: Tensor) -> None:
-        self.task, self.parameters, self.spared, self.seeds = task, list(parameters), list(spared), seeds
+    def __init__(self, task: Task, parameters: Iterable[tuple[str, Tensor]], seeds: Tensor) -> None:
+        named = list(parameters)
+        self.task, self.seeds, self.parameters = task, seeds, [parameter for _, parameter in named]
+        self.spared = [parameter for name, parameter in named if name.endswith("bias")]  # by weight decay
         self.num_samples, self.higher_is_better = task.train.numel(), task.higher_is_better
 
     @abstractmethod
@@ -117,16 +112,13 @@ def train(
     every: Callable[[], bool] = lambda: False,
     make_step: Callable[[ModelBatch, Optimizer], Step] | None = None,
 ) -> Selection:
-    """Train, and return the best state of each model.
+    """Train, and return the best state of each model; :meth:`Fleet.train` describes the other arguments.
 
     Args:
         batch: the models and their samples.
         settings: epochs, batch size, optimizer.
-        progress: called after every epoch, when its checkpoint is written; what it raises ends training.
-        checkpoint: file to continue from if it exists, and to write to.
         identity: what tells these models, samples and seeds from others, for the checkpoint.
-        every: asked after each epoch whether to write the checkpoint now.
-        make_step: :func:`plain_step` when left out.
+        make_step: such as :func:`captured_step`.
     """
     begun = time.perf_counter()
     optimizer = make_optimizer(batch.parameters, batch.spared, settings, on_device=batch.seeds.is_cuda)
@@ -223,42 +215,33 @@ def set_learning_rate(optimizer: Optimizer, settings: TrainingSettings, epoch: i
 
 
 def learning_rate(settings: TrainingSettings, epoch: int) -> float:
-    """The step size of an epoch, counted from 1.
-
-    Example:
-        >>> from graphact.training import TrainingSettings
-        >>> settings = TrainingSettings(epochs=4, learning_rate=1.0, schedule="cosine")
-        >>> [round(learning_rate(settings, epoch), 3) for epoch in (1, 2, 3, 4)]
-        [1.0, 0.854, 0.5, 0.146]
-    """
+    """The step size of an epoch, counted from 1."""
     if settings.schedule == "constant":
         return settings.learning_rate
     return settings.learning_rate * (1 + math.cos(math.pi * (epoch - 1) / settings.epochs)) / 2
 
 
-def checkpointed(batch: ModelBatch, selection: Selection) -> dict[str, Tensor]:
-    """The tensors that a checkpoint holds besides moments and counters: models, best models so far."""
-    named = {"selection.metric": selection.metric, "selection.epoch": selection.epoch}
+def checkpointed(
+    batch: ModelBatch, selection: Selection, moments: Mapping[int, Mapping[str, Tensor]], epoch: Tensor, seconds: Tensor
+) -> dict[str, Tensor]:
+    """All that the next epoch depends on, as it is named in a file; moments are those of the optimizer."""
+    named = {"epoch": epoch, "seconds": seconds}
+    named |= {"selection.metric": selection.metric, "selection.epoch": selection.epoch}
     for number, (value, best) in enumerate(zip(batch.state(), selection.state, strict=True)):
         named |= {f"{number}.value": value, f"{number}.best": best}
+    for number, each in moments.items():
+        named |= {f"{number}.{name}": moment for name, moment in each.items()}
     return named
 
 
 def write_checkpoint(
-    path: Path,
-    origin: str,
-    batch: ModelBatch,
-    optimizer: Optimizer,
-    selection: Selection,
-    epoch: int,
-    seconds: float,
+    path: Path, origin: str, batch: ModelBatch, optimizer: Optimizer, selection: Selection, epoch: int, seconds: float
 ) -> None:
-    """Write everything that the next epoch depends on, and the seconds spent so far, to one file."""
-    tensors = {"epoch": torch.tensor(epoch), "seconds": torch.tensor(seconds, dtype=torch.float64)}
-    tensors |= checkpointed(batch, selection)
-    for number, parameter in enumerate(batch.parameters):
-        moments = optimizer.state.get(parameter, {})  # a parameter that had no gradient yet has none
-        tensors |= {f"{number}.{name}": torch.as_tensor(moment) for name, moment in moments.items()}
+    """Write half-finished training, and the seconds spent on it, to a file that belongs to its origin."""
+    # a parameter that had no gradient yet has no moments
+    moments = {number: optimizer.state.get(parameter, {}) for number, parameter in enumerate(batch.parameters)}
+    spent = torch.tensor(seconds, dtype=torch.float64)
+    tensors = checkpointed(batch, selection, moments, torch.tensor(epoch), spent)
     on_cpu = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     save_tensors(path, on_cpu, {"kind": "checkpoint", "origin": origin})
 
@@ -277,22 +260,24 @@ def read_checkpoint(
         check_tensors(path, header, tensors)
     except ValueError:
         return 0
-    restored, moments = checkpointed(batch, selection), dict[str, Tensor]()
-    for number, value in enumerate(batch.parameters):
-        if f"{number}.step" in tensors:
-            moments |= {f"{number}.step": torch.tensor(0.0), f"{number}.exp_avg": value, f"{number}.exp_avg_sq": value}
-    expected = {"epoch": torch.tensor(0), "seconds": torch.tensor(0.0, dtype=torch.float64), **restored, **moments}
-    fits = tensors.keys() == expected.keys() and all(
-        tensors[name].shape == tensor.shape and tensors[name].dtype == tensor.dtype for name, tensor in expected.items()
+    moments = {
+        number: {
+            "step": torch.tensor(0.0, device=parameter.device if parameter.is_cuda else "cpu"),
+            "exp_avg": torch.zeros_like(parameter),
+            "exp_avg_sq": torch.zeros_like(parameter),
+        }
+        for number, parameter in enumerate(batch.parameters)
+        if f"{number}.step" in tensors
+    }
+    done, seconds = torch.tensor(0), torch.tensor(0.0, dtype=torch.float64)
+    restored = checkpointed(batch, selection, moments, done, seconds)
+    fits = tensors.keys() == restored.keys() and all(
+        tensors[name].shape == tensor.shape and tensors[name].dtype == tensor.dtype for name, tensor in restored.items()
     )
     if header.get("origin") != origin or not fits or tensors["epoch"] > epochs:
         return 0
     for name, tensor in restored.items():
         tensor.copy_(tensors[name])
-    for name in moments:
-        place, moment = name.split(".")
-        parameter = batch.parameters[int(place)]
-        device = "cpu" if moment == "step" and not parameter.is_cuda else parameter.device
-        optimizer.state[parameter][moment] = tensors[name].to(device)
-    selection.seconds_before = float(tensors["seconds"])
-    return int(tensors["epoch"])
+    optimizer.state.update({batch.parameters[number]: each for number, each in moments.items()})
+    selection.seconds_before = seconds.item()
+    return int(done)

@@ -94,9 +94,7 @@ class SeparateModels(ModelBatch):
 
     def __init__(self, models: Sequence[nn.Module], tasks: Sequence[Task], seeds: Sequence[int]) -> None:
         named = [item for model in models for item in trained_parameters(model).items()]
-        spared = [parameter for name, parameter in named if is_spared(name)]
-        on_device = torch.tensor(list(seeds), device=tasks[0].inputs.device)
-        super().__init__(tasks[0], [parameter for _, parameter in named], spared, on_device)
+        super().__init__(tasks[0], named, torch.tensor(list(seeds), device=tasks[0].inputs.device))
         self.models, self.tasks = list(models), list(tasks)
         self._seed_of = list(map(int, seeds))
         self._extra: list[dict[str, Any]] = [{} for _ in models]
@@ -178,20 +176,11 @@ class LoopedModels(SeparateModels):
         super().__init__(models, data.separately(), data.seeds.tolist())
         self.data = data
 
-    def answers(self, samples: Tensor, graphs: StackedGraphs | None = None, inputs: Tensor | None = None) -> Tensor:
-        """See :class:`~graphact.training.samples.StackedBatch`, as for the others."""
-        return self.forward(self.data.signals(samples, inputs), graphs or self.data.graphs)
-
     def forward(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
         return torch.stack([self.evaluate(number, x[number], graph) for number, graph in enumerate(graphs.graphs)])
 
-    @torch.no_grad()
-    def metric(self, split: str, graphs: StackedGraphs | None = None, inputs: Tensor | None = None) -> Tensor:
-        if graphs is None and inputs is None:
-            return super().metric(split)
-        samples = self.data.splits[split]
-        answers = self.answers(samples, graphs, inputs)
-        return metric_of(self.task.metric, answers, self.data.targets_of(samples), leading=1)
+    def answers(self, samples: Tensor) -> Tensor:
+        return self.forward(self.data.signals(samples), self.data.graphs)
 
     def write_back(self) -> None:
         """Nothing to do: the modules themselves were trained."""
@@ -237,11 +226,6 @@ def untrained_tensors(model: nn.Module) -> dict[str, Tensor]:
 def state_of(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers, trained ones first, by name."""
     return {**trained_parameters(model), **untrained_tensors(model)}
-
-
-def is_spared(name: str) -> bool:
-    """Whether weight decay leaves a parameter of this name alone: biases of all kinds."""
-    return name.endswith("bias")
 
 
 def extra_state(model: nn.Module) -> dict[str, Any]:

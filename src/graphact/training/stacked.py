@@ -23,6 +23,7 @@ class StackedGraphs:
     Attributes:
         graphs: the graphs.
         num_nodes: N.
+        groups: the positions of each distinct graph.
     """
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
@@ -30,8 +31,12 @@ class StackedGraphs:
         if len(sizes) != 1:
             raise ValueError(f"graphs of a fleet must have equally many nodes, got {sorted(sizes)}")
         self.graphs, self.num_nodes = list(graphs), sizes.pop()
-        self._distinct = list({id(graph): graph for graph in graphs}.values())
-        place = {id(graph): number for number, graph in enumerate(self._distinct)}
+        members: dict[int, list[int]] = {}
+        for number, graph in enumerate(graphs):
+            members.setdefault(id(graph), []).append(number)
+        self.groups = list(members.values())
+        self._distinct = [graphs[group[0]] for group in self.groups]
+        place = {key: number for number, key in enumerate(members)}
         self._replica = torch.tensor([place[id(graph)] for graph in graphs], device=graphs[0].device)
         self._powers: dict[int, Tensor] = {}
         self._scaled_vectors: dict[int, Tensor] = {}
@@ -102,17 +107,9 @@ def all_shifts(x: Tensor, graphs: StackedGraphs, count: int) -> Tensor:
 class EgoGraphs:
     """A node of each replica, its center, and the center's neighbours: all that a last layer needs to read one node.
 
-    The members of an ego graph are put into D slots in ascending order, the center among them; smaller ones leave
-    slots over.
-
-    Args:
-        graphs: one for each replica.
-        nodes: ``(R,)``, the center of each.
-
-    Attributes:
-        nodes: ``(R,)``, the centers, counted through the union of all graphs.
-        slots: ``(R, D)``, the member in each slot, counted likewise; slots left over repeat the center.
-        filled: ``(R, D)``, whether a slot is taken.
+    The members of an ego graph are put into D ``slots`` ``(R, D)`` in ascending order, the center among them; smaller
+    ones leave slots over, which repeat the center and are not ``filled``. ``nodes`` ``(R,)`` are the centers; both
+    count through the union of all graphs.
     """
 
     def __init__(self, graphs: StackedGraphs, nodes: Tensor) -> None:

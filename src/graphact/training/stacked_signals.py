@@ -1,6 +1,6 @@
 """Filtered signals of many models side by side, in the form in which they are cheapest to shift and to read.
 
-An activation asks a signal z for its shifts ``S^hop z``: ``everywhere``, ``(R, N, B, F)``, or ``around`` one node alone,
+An activation asks a signal z for its shifts ``S^hop z``: ``everywhere``, ``(R, N, B, F)``, or ``around`` one node only,
 at the slots of each ego graph, hop after hop, then z at its center, ``(R, H D + 1, B, F)``. What the answer costs
 depends on where z comes from. Shapes as in ``stacked.py``.
 """

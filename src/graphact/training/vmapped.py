@@ -11,6 +11,7 @@ import re
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -22,7 +23,7 @@ from graphact.layers import UnsupportedModelError
 from graphact.nn.base import original_class
 from graphact.training.randomness import random_stream
 from graphact.training.samples import StackedBatch, StackedTasks, stack
-from graphact.training.single import extra_state, is_spared, state_of, trained_parameters, untrained_tensors
+from graphact.training.single import extra_state, state_of, trained_parameters, untrained_tensors
 from graphact.training.stacked import StackedGraphs
 
 PROBE_SAMPLES = 4
@@ -38,7 +39,7 @@ class VmappedModels(StackedBatch):
     """
 
     def __init__(self, models: Sequence[nn.Module], data: StackedTasks) -> None:
-        members = max(groups_of(data.graphs.graphs), key=len)
+        members = max(data.graphs.groups, key=len)
         if len(members) == 1:
             raise UnsupportedModelError("", "no two models share a graph")
         for number, model in enumerate(models[1:], start=1):
@@ -53,7 +54,7 @@ class VmappedModels(StackedBatch):
             )
             for parameter in trained.values():
                 parameter.requires_grad_()
-            super().__init__(data, trained, [name for name in trained if is_spared(name)], untrained)
+            super().__init__(data, trained, untrained)
             with warnings.catch_warnings(), random_stream(data.seeds.device, 0, 0, 0), torch.enable_grad():
                 warnings.filterwarnings("error", message=".*batching rule")
                 self._try_together(members[:2])
@@ -62,8 +63,17 @@ class VmappedModels(StackedBatch):
         except Exception as error:  # whatever a module may raise: it is then called as it is
             raise UnsupportedModelError("", f"torch.vmap: {[*str(error).split(chr(10)), ''][0]}") from error
 
-    def set_mode(self, training: bool) -> None:
-        self.template.train(training)
+    def losses(self, positions: Tensor) -> Tensor:
+        self.template.train()  # and it stays so until gradients are computed: layers may be called again for them
+        return super().losses(positions)
+
+    def metric(self, split: str) -> Tensor:
+        self.template.eval()
+        return super().metric(split)
+
+    def in_use(self) -> AbstractContextManager[None]:
+        self.template.eval()
+        return super().in_use()
 
     @torch.no_grad()
     def write_back(self) -> None:
@@ -72,8 +82,8 @@ class VmappedModels(StackedBatch):
             for name, tensor in state_of(model).items():
                 tensor.copy_(state[name][replica])
 
-    def outputs_on(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
-        groups = groups_of(graphs.graphs)
+    def forward(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
+        groups = graphs.groups
         if len(groups) == 1:
             outputs, self.others = call_together(self.template, self.trained, self.others, x, graphs.graphs[0])
         else:  # one call for each graph
@@ -94,7 +104,7 @@ class VmappedModels(StackedBatch):
         graph = self.data.graphs.graphs[members[0]]
         before = rows(self.trained, index)
         for training in (True, False):
-            self.set_mode(training)
+            self.template.train(training)
             results = []
             for call in (call_together, call_in_turn):
                 trained = {name: tensor.detach().clone().requires_grad_() for name, tensor in before.items()}
@@ -201,14 +211,6 @@ def fingerprint(model: nn.Module) -> str:
         if key != "_modules"
     ]
     return hashlib.sha256("\n".join(shown).encode()).hexdigest()
-
-
-def groups_of(graphs: Sequence[Graph]) -> list[list[int]]:
-    """The positions of each distinct graph."""
-    groups: dict[int, list[int]] = {}
-    for number, graph in enumerate(graphs):
-        groups.setdefault(id(graph), []).append(number)
-    return list(groups.values())
 
 
 def rows(state: State, index: Tensor) -> State:
