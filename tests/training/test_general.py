@@ -461,6 +461,18 @@ def test_another_precision_than_that_of_the_modules(way):
             torch.testing.assert_close(ours, theirs.float(), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("way", ["stacked", "vmap", "loop"])
+def test_frozen_parameters_keep_all_their_digits_in_a_lower_precision(way):
+    tasks = make_tasks(2)
+    models = [partly(GCNN([2, 3]).double()) for _ in tasks]
+    before = copy.deepcopy(models)
+    Fleet(models, tasks, way=way).train(SETTINGS)
+    for model, start in zip(models, before, strict=True):
+        assert torch.equal(model.filters[0].taps, start.filters[0].taps)
+        assert not torch.equal(model.readout.weight, start.readout.weight)
+        assert model.readout.weight.dtype == torch.float64
+
+
 @pytest.mark.parametrize("name", ["inputs", "targets"])
 def test_nan_is_refused_before_training(name):
     tasks = make_tasks(2, at_node=False)

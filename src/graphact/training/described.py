@@ -69,7 +69,8 @@ class StackedModels(StackedBatch):
         for replica, layers in enumerate(self.described):
             for layer, stacked in zip(layers, self.layers, strict=True):
                 for name, array in layer.arrays().items():
-                    array.copy_(stacked.arrays()[name][replica])
+                    if array.requires_grad:
+                        array.copy_(stacked.arrays()[name][replica])
 
     def answers(self, samples: Tensor) -> Tensor:
         bank, _ = self.stages[0]

@@ -64,9 +64,9 @@ class StackedTasks:
     def separately(self) -> list[Task]:
         """The tasks one by one, on the device and in the dtype of this object, whose memory they share."""
         tasks = []
-        for number, (task, graph) in enumerate(zip(self.tasks, self.graphs.graphs, strict=True)):
+        for number, (task, owner) in enumerate(zip(self.tasks, self.owner.tolist(), strict=True)):
             splits: dict[str, Any] = {name: samples[number] for name, samples in self.splits.items()}
-            inputs, targets = self.inputs[self.owner[number]], self.targets[number]
+            graph, inputs, targets = self.graphs.graphs[number], self.inputs[owner], self.targets[number]
             tasks.append(replace(task, graph=graph, inputs=inputs, targets=targets, **splits))
         return tasks
 

@@ -188,25 +188,30 @@ class LoopedModels(SeparateModels):
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Bring the modules to the device and dtype of the tasks, and afterwards back, in the mode they were in."""
-        states = [state_of(model) for model in self.models]
-        before = [{name: (tensor.device, tensor.dtype) for name, tensor in state.items()} for state in states]
+        device, dtype = self.data.inputs.device, self.data.inputs.dtype
+        before = [{name: tensor.data for name, tensor in state_of(model).items()} for model in self.models]
         with self.own_modes():
             try:
-                for state in states:
-                    for tensor in state.values():
-                        place(tensor, self.data.inputs.device, self.data.inputs.dtype)
+                for model in self.models:
+                    for tensor in state_of(model).values():
+                        place(tensor, tensor.data.to(device, dtype if tensor.is_floating_point() else None))
                 yield
             finally:
-                for model, places in zip(self.models, before, strict=True):
+                for model, originals in zip(self.models, before, strict=True):
                     for name, tensor in state_of(model).items():
-                        place(tensor, *places.get(name, (tensor.device, tensor.dtype)))
+                        bring_back(tensor, originals.get(name, tensor.data))
 
 
-def place(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> None:
-    """Move a tensor in place; what is no number keeps its type."""
-    dtype = dtype if tensor.is_floating_point() else tensor.dtype
-    if (tensor.device, tensor.dtype) != (device, dtype):
-        tensor.data = tensor.data.to(device, dtype)
+def place(tensor: Tensor, values: Tensor) -> None:
+    """Give a tensor other values, of another type or on another device; a gradient would not fit them."""
+    if (tensor.device, tensor.dtype) != (values.device, values.dtype):
+        tensor.data, tensor.grad = values, None
+
+
+def bring_back(tensor: Tensor, original: Tensor) -> None:
+    """Give a tensor the type and device of its original, and all its digits if the values have not changed."""
+    is_unchanged = torch.equal(tensor.data, original.to(tensor.device, tensor.dtype))
+    place(tensor, original if is_unchanged else tensor.data.to(original.device, original.dtype))
 
 
 def trained_parameters(model: nn.Module) -> dict[str, Tensor]:

@@ -80,7 +80,9 @@ class VmappedModels(StackedBatch):
         state = {**self.trained, **self.others}
         for replica, model in enumerate(self.models):
             for name, tensor in state_of(model).items():
-                tensor.copy_(state[name][replica])
+                values = state[name][replica]
+                if not torch.equal(values, tensor.to(values.device, values.dtype)):  # others keep all their digits
+                    tensor.copy_(values)
 
     def forward(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
         groups = graphs.groups
