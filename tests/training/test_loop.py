@@ -11,7 +11,7 @@ import torch
 from graphact.nn import GCNN
 from graphact.tasks import consensus_tasks, source_localization, source_localization_tasks
 from graphact.training import Fleet, TrainingSettings, fit
-from graphact.training.randomness import epoch_order
+from graphact.training.randomness import epoch_order, random_stream
 
 
 def test_every_order_is_a_permutation_and_all_differ():
@@ -20,6 +20,15 @@ def test_every_order_is_a_permutation_and_all_differ():
     assert torch.equal(orders.sort(dim=1).values, torch.arange(50).expand(80, 50))
     assert len({tuple(row) for row in orders.tolist()}) == 80
     assert torch.equal(epoch_order(seeds[2:3], 7, 50)[0], epoch_order(seeds, 7, 50)[2])
+    assert epoch_order(torch.tensor([1, 2]), epoch=0, count=5).tolist() == [[2, 1, 0, 3, 4], [4, 0, 1, 3, 2]]
+
+
+def test_a_random_stream_depends_on_its_three_numbers_alone():
+    drawn = []
+    for _ in range(2):
+        with random_stream(torch.device("cpu"), seed=1, epoch=2, batch=3):
+            drawn.append(torch.rand(2))
+    assert torch.equal(*drawn)
 
 
 def test_orders_are_uniform():
@@ -39,8 +48,8 @@ class Scripted:
         self.seeds, self.num_samples = torch.tensor([0, 1]), 4
         self.calls = 0
 
-    def untrained(self):
-        return []
+    def state(self):
+        return self.parameters
 
     def begin_step(self, epoch, number):
         pass

@@ -8,7 +8,7 @@ import torch
 from graphact.nn import GCNN
 from graphact.tasks import consensus
 from graphact.training import TrainingSettings, fit
-from graphact.training.optimizer import learning_rate, make_optimizer, set_learning_rate
+from graphact.training.loop import learning_rate, make_optimizer, set_learning_rate
 
 
 def test_cosine_falls_from_the_full_rate_towards_zero():
@@ -17,6 +17,8 @@ def test_cosine_falls_from_the_full_rate_towards_zero():
     expected = [0.01 * (1 + math.cos(math.pi * epoch / 50)) for epoch in range(50)]
     assert rates == pytest.approx(expected)
     assert rates == sorted(rates, reverse=True)
+    settings = TrainingSettings(epochs=4, learning_rate=1.0, schedule="cosine")
+    assert [round(learning_rate(settings, epoch), 3) for epoch in (1, 2, 3, 4)] == [1.0, 0.854, 0.5, 0.146]
 
 
 def test_the_optimizer_is_given_the_rate_of_the_epoch():

@@ -8,16 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_choice
-from graphact.data import Task
-from graphact.layers import UnsupportedModelError, structure
-from graphact.training.capture import captured_step
-from graphact.training.described import StackedModels, stackable_layers
-from graphact.training.general import LoopedModels, VmappedModels, call_models_together, fingerprint
-from graphact.training.loop import Progress, Selection, train
+from graphact.data import Task, metric_of
+from graphact.layers import UnsupportedModelError
+from graphact.progress import EpochProgress
+from graphact.training.described import StackedModels
+from graphact.training.loop import captured_step, train
 from graphact.training.samples import StackedTasks, check_tasks, digest_of
 from graphact.training.settings import TrainingSettings
-from graphact.training.single import extra_state, state_of, trained_parameters
+from graphact.training.single import LoopedModels, extra_state, state_of, trained_parameters
 from graphact.training.stacked import StackedGraphs
+from graphact.training.vmapped import VmappedModels, fingerprint
 
 WAYS = ("stacked", "vmap", "loop")
 
@@ -59,6 +59,11 @@ class Fleet:
     Attributes:
         way: ``"stacked"``, ``"vmap"`` or ``"loop"``.
         reason: why it is not a faster one; empty for ``"stacked"``.
+        seeds: ``(R,)``.
+        inputs: ``(G, S, N, F)``, those of the distinct pairs of samples and graph.
+        owner: ``(R,)``, for each model the place of its inputs among the distinct ones.
+        num_samples: how many samples each model is trained on.
+        parameters: what is trained: tensors with a leading replica dimension, or all parameters one by one in a loop.
 
     Raises:
         ValueError: models or tasks are not alike, share parameters, or hold NaN in their samples.
@@ -100,36 +105,14 @@ class Fleet:
         self.models = list(models)
         self.data = StackedTasks(tasks, range(len(models)) if seeds is None else seeds, device, dtype)
         self.way, self.reason, self.batch = choose(self.models, self.data, way)
+        self.seeds, self.inputs, self.owner = self.data.seeds, self.data.inputs, self.data.owner
+        self.num_samples, self.parameters = self.batch.num_samples, self.batch.parameters
         self.diverged = torch.zeros_like(self.seeds, dtype=torch.bool)
-        self._identity = identity_of(self.models, self.way)
+        start = digest_of(tensor for model in models for tensor in state_of(model).values())
+        self._identity = f"{self.way} {fingerprint(models[0])} {shapes_of(models[0])} {start}"
 
     def __len__(self) -> int:
         return len(self.models)
-
-    @property
-    def seeds(self) -> Tensor:
-        """The seeds ``(R,)``."""
-        return self.data.seeds
-
-    @property
-    def inputs(self) -> Tensor:
-        """The inputs ``(G, S, N, F)`` of the distinct pairs of samples and graph."""
-        return self.data.inputs
-
-    @property
-    def owner(self) -> Tensor:
-        """For each model, ``(R,)``, the place of its inputs among the distinct ones."""
-        return self.data.owner
-
-    @property
-    def num_samples(self) -> int:
-        """How many samples each model is trained on."""
-        return self.batch.num_samples
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        """What is trained: tensors with a leading replica dimension, or all parameters one by one in a loop."""
-        return self.batch.parameters
 
     def first_owners(self) -> list[int]:
         """For each of the distinct pairs of samples and graph, the first model that has it."""
@@ -139,7 +122,7 @@ class Fleet:
         self,
         settings: TrainingSettings | None = None,
         *,
-        progress: Progress | None = None,
+        progress: EpochProgress | None = None,
         checkpoint: Path | None = None,
         every: Callable[[], bool] = lambda: False,
     ) -> FleetResult:
@@ -156,8 +139,23 @@ class Fleet:
         """
         if checkpoint is not None and extra_state(self.models[0]):
             raise ValueError("checkpoint must be None for modules that keep a state of their own (get_extra_state)")
+        identity = "" if checkpoint is None else f"{self._identity} {self.inputs.dtype} {self.data.digest()}"
+        make_step = captured_step if self.way == "stacked" and self.seeds.is_cuda else None
         with self.batch.in_use():
-            selection = self._select(settings or TrainingSettings(), progress, checkpoint, every)
+            start = [tensor.detach().clone() for tensor in self.batch.state()]
+            try:
+                selection = train(
+                    self.batch,
+                    settings or TrainingSettings(),
+                    progress=progress,
+                    checkpoint=checkpoint,
+                    identity=identity,
+                    every=every,
+                    make_step=make_step,
+                )
+            except BaseException:  # interrupted: the models are as before
+                self.batch.restore(start)
+                raise
             self.batch.restore(selection.state)
             self.batch.write_back()
             self.diverged = selection.epoch == 0
@@ -167,30 +165,6 @@ class Fleet:
                 best_epoch=selection.epoch.tolist(),
                 seconds_before=selection.seconds_before,
             )
-
-    def _select(
-        self,
-        settings: TrainingSettings,
-        progress: Progress | None,
-        checkpoint: Path | None,
-        every: Callable[[], bool],
-    ) -> Selection:
-        """Train; if that is interrupted, the models are as before."""
-        start = [tensor.detach().clone() for tensor in (*self.batch.parameters, *self.batch.untrained())]
-        identity = "" if checkpoint is None else f"{self._identity} {self.data.inputs.dtype} {self.data.digest()}"
-        try:
-            return train(
-                self.batch,
-                settings,
-                progress=progress,
-                checkpoint=checkpoint,
-                identity=identity,
-                every=every,
-                make_step=captured_step if self.way == "stacked" and self.seeds.is_cuda else None,
-            )
-        except BaseException:
-            self.batch.restore(start)
-            raise
 
     def losses(self, positions: Tensor) -> Tensor:
         """The loss ``(R,)`` of each model on the training samples at ``positions`` ``(R, B)``, differentiable."""
@@ -205,15 +179,20 @@ class Fleet:
             graphs: other graphs than those of the tasks, such as thinned ones.
         """
         with self.batch.in_use():
-            return self.batch.forward(x, self.data.graphs if graphs is None else graphs)
+            return self.batch.forward(x, graphs or self.data.graphs)
 
     def answers(
         self, samples: Tensor, graphs: StackedGraphs | None = None, inputs: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The answers of the models to samples ``(R, B)`` of their tasks, and the targets."""
         with self.batch.in_use():
-            return self.batch.answers(samples, graphs, inputs), self.data.targets_of(samples)
+            if graphs is None and inputs is None:
+                answers = self.batch.answers(samples)
+            else:
+                answers = self.batch.forward(self.data.signals(samples, inputs), graphs or self.data.graphs)
+            return answers, self.data.targets_of(samples)
 
+    @torch.no_grad()
     def metric(self, split: str, graphs: StackedGraphs | None = None, inputs: Tensor | None = None) -> Tensor:
         """The metric ``(R,)`` of each model on its ``"train"``, ``"validation"`` or ``"test"`` samples.
 
@@ -224,8 +203,13 @@ class Fleet:
             graphs: other graphs than those of the tasks, such as thinned ones.
             inputs: the signals on these graphs, like ``self.inputs``, where they depend on the graph.
         """
-        with self.batch.in_use():
-            return self.batch.metric(split, graphs, inputs).masked_fill(self.diverged, torch.nan)
+        if graphs is None and inputs is None:
+            with self.batch.in_use():
+                metric = self.batch.metric(split)
+        else:
+            answers, targets = self.answers(self.data.splits[split], graphs, inputs)
+            metric = metric_of(self.batch.task.metric, answers, targets, leading=1)
+        return metric.masked_fill(self.diverged, torch.nan)
 
 
 def choose(
@@ -233,7 +217,7 @@ def choose(
 ) -> tuple[str, str, StackedModels | VmappedModels | LoopedModels]:
     """The fastest way that is right, or the one that is insisted on; why no faster one; the models on that way."""
     reasons: list[str] = []
-    for name, make in (("stacked", stack_models), ("vmap", call_models_together)):
+    for name, make in (("stacked", StackedModels), ("vmap", VmappedModels)):
         if way in (None, name):
             try:
                 for model in models:
@@ -244,23 +228,6 @@ def choose(
                     raise
                 reasons.append(str(error))
     return "loop", "; ".join(dict.fromkeys(reasons)) or "it was asked for", LoopedModels(models, data)
-
-
-def stack_models(models: Sequence[nn.Module], data: StackedTasks) -> StackedModels:
-    """Models that describe themselves.
-
-    Raises:
-        UnsupportedModelError: one of them does not, or in no form that can be stacked.
-        ValueError: they describe different things.
-    """
-    described = [stackable_layers(model) for model in models]
-    expected = structure(described[0])
-    for number, layers in enumerate(described):
-        if structure(layers) != expected:
-            raise ValueError(
-                f"models must have one configuration, got {expected} and {structure(layers)} in model {number}"
-            )
-    return StackedModels(described, data)
 
 
 def check_parameters(model: nn.Module) -> None:
@@ -295,9 +262,3 @@ def shapes_of(model: nn.Module) -> dict[str, str]:
         name: f"{'trained' if name in trained else 'untrained'} {tuple(tensor.shape)}"
         for name, tensor in state_of(model).items()
     }
-
-
-def identity_of(models: Sequence[nn.Module], way: str) -> str:
-    """What tells models, and the state they start from, from others."""
-    state = [tensor for model in models for tensor in state_of(model).values()]
-    return f"{way} {fingerprint(models[0])} {shapes_of(models[0])} {digest_of(state)}"

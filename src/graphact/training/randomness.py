@@ -13,19 +13,7 @@ from torch import Tensor
 
 
 def epoch_order(seeds: Tensor, epoch: int, count: int) -> Tensor:
-    """A random order of ``count`` samples for each seed, ``(R, count)``, new in every epoch.
-
-    Args:
-        seeds: ``(R,)``, int64.
-        epoch: number of the epoch.
-        count: number of samples.
-
-    Example:
-        >>> import torch
-        >>> epoch_order(torch.tensor([1, 2]), epoch=0, count=5)
-        tensor([[2, 1, 0, 3, 4],
-                [4, 0, 1, 3, 2]])
-    """
+    """A random order of ``count`` samples for each seed, ``(R, count)``, new in every epoch; seeds are ``(R,)``."""
     samples = torch.arange(count, device=seeds.device)
     streams = scramble(scramble(seeds) + epoch)
     return scramble(streams.unsqueeze(-1) + samples).argsort(dim=-1)
@@ -54,14 +42,6 @@ def random_stream(device: torch.device, seed: int, epoch: int, batch: int) -> It
     """Let random operations on the CPU and on ``device`` draw from a stream of their own.
 
     The stream depends on the three numbers alone. Afterwards the generators of torch are as they were before.
-
-    Example:
-        >>> import torch
-        >>> with random_stream(torch.device("cpu"), seed=1, epoch=2, batch=3):
-        ...     first = torch.rand(2)
-        >>> with random_stream(torch.device("cpu"), seed=1, epoch=2, batch=3):
-        ...     torch.equal(first, torch.rand(2))
-        True
     """
     generators = [torch.default_generator]
     if device.type == "cuda":

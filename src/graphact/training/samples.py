@@ -1,10 +1,11 @@
 """The samples of many tasks side by side, and what all models whose parameters are stacked make of them."""
 
 import hashlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,23 +13,14 @@ from torch import Tensor
 from graphact.data import Task, loss_of, metric_of
 from graphact.data.task import check_finite
 from graphact.storage import digest
+from graphact.training.loop import ModelBatch
 from graphact.training.stacked import StackedGraphs
 
 SPLITS = ("train", "validation", "test")
 
 
 class StackedTasks:
-    """R tasks that are alike in everything but graph, samples and node.
-
-    Attributes:
-        seeds: ``(R,)``.
-        graphs: one for each task.
-        inputs: ``(G, S, N, F)``, the samples of each distinct pair of samples and graph.
-        owner: ``(R,)``, for each task its place among the G.
-        targets: ``(R, S)`` or ``(R, S, N, 1)``.
-        splits: the samples ``(R, n)`` of each split.
-        nodes: ``(R,)``, the node that is read; None for all nodes.
-    """
+    """R tasks that are alike in everything but graph, samples and node; S samples of N nodes and F features."""
 
     def __init__(
         self, tasks: Sequence[Task], seeds: Sequence[int], device: torch.device | str, dtype: torch.dtype
@@ -37,11 +29,12 @@ class StackedTasks:
         self.seeds = torch.tensor(list(seeds), device=device)
         moved = {id(task.graph): task.graph.to(device, dtype) for task in tasks}  # each distinct graph once
         self.graphs = StackedGraphs([moved[id(task.graph)] for task in tasks])
+        # (G, S, N, F), the samples of each distinct pair of samples and graph; (R,), the place of each task among the G
         distinct = {(id(task.inputs), id(task.graph)): task.inputs for task in tasks}
         place = {key: number for number, key in enumerate(distinct)}
-        self.owner = torch.tensor([place[id(task.inputs), id(task.graph)] for task in tasks], device=device)
         self.inputs = stack(distinct.values(), device, dtype)
-        self.targets = stack([task.targets for task in tasks], device, dtype)
+        self.owner = torch.tensor([place[id(task.inputs), id(task.graph)] for task in tasks], device=device)
+        self.targets = stack([task.targets for task in tasks], device, dtype)  # (R, S) or (R, S, N, 1)
         self.splits = {name: torch.stack([getattr(task, name) for task in tasks]).to(device) for name in SPLITS}
         self.nodes = None if tasks[0].node is None else torch.tensor([task.node for task in tasks], device=device)
         self.replicas = torch.arange(len(tasks), device=device)
@@ -70,46 +63,31 @@ class StackedTasks:
 
     def separately(self) -> list[Task]:
         """The tasks one by one, on the device and in the dtype of this object, whose memory they share."""
-        return [
-            replace(
-                task,
-                graph=self.graphs.graphs[number],
-                inputs=self.inputs[owner],
-                targets=self.targets[number],
-                train=self.splits["train"][number],
-                validation=self.splits["validation"][number],
-                test=self.splits["test"][number],
-            )
-            for number, (task, owner) in enumerate(zip(self.tasks, self.owner.tolist(), strict=True))
-        ]
+        tasks = []
+        for number, (task, owner) in enumerate(zip(self.tasks, self.owner.tolist(), strict=True)):
+            splits: dict[str, Any] = {name: samples[number] for name, samples in self.splits.items()}
+            graph, inputs, targets = self.graphs.graphs[number], self.inputs[owner], self.targets[number]
+            tasks.append(replace(task, graph=graph, inputs=inputs, targets=targets, **splits))
+        return tasks
 
 
-class StackedBatch(ABC):
-    """Models whose parameters carry a leading replica dimension, as the training loop sees them.
+class StackedBatch(ModelBatch):
+    """Models whose parameters carry a leading replica dimension; trained ones and the rest are stacked by name."""
 
-    Args:
-        data: the tasks.
-        trained: the trained parameters, stacked, by name; leaves that require gradients.
-        spared: the names of those that weight decay leaves alone.
-        untrained: frozen parameters and buffers, stacked, by name.
-    """
-
-    def __init__(
-        self, data: StackedTasks, trained: dict[str, Tensor], spared: Iterable[str], untrained: dict[str, Tensor]
-    ) -> None:
+    def __init__(self, data: StackedTasks, trained: dict[str, Tensor], untrained: dict[str, Tensor]) -> None:
+        super().__init__(data.tasks[0], trained.items(), data.seeds)
         self.data, self.trained, self.others = data, trained, untrained
-        self.parameters, self.spared = list(trained.values()), [trained[name] for name in spared]
-        self.seeds, self.num_samples = data.seeds, data.splits["train"].size(1)
-        self.task = data.tasks[0]
-        self.higher_is_better = self.task.higher_is_better
 
     @abstractmethod
-    def outputs(self, samples: Tensor) -> Tensor:
-        """The answers that count: ``(R, B, out_features)`` at one node each, or ``(R, B, N, out_features)``."""
+    def forward(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
+        """The answers that count to signals ``(R, B, N, F)`` on any graphs.
 
-    @abstractmethod
-    def outputs_on(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
-        """The same for any signals ``(R, B, N, F)`` on any graphs."""
+        ``(R, B, out_features)`` at one node each, or ``(R, B, N, out_features)``.
+        """
+
+    def answers(self, samples: Tensor) -> Tensor:
+        """The same for samples ``(R, B)`` of the tasks."""
+        return self.forward(self.data.signals(samples), self.data.graphs)
 
     @abstractmethod
     def write_back(self) -> None:
@@ -119,63 +97,23 @@ class StackedBatch(ABC):
         """A context around all calls; modules are only read."""
         return nullcontext()
 
-    def set_mode(self, training: bool) -> None:  # noqa: B027, described layers have one mode
-        """Switch between training and evaluation, where that makes a difference."""
-
     def untrained(self) -> list[Tensor]:
-        """See :class:`~graphact.training.loop.ModelBatch`."""
         return list(self.others.values())
 
-    def begin_step(self, epoch: int, number: int) -> None:  # noqa: B027, nothing in a stacked step is random
-        """See :class:`~graphact.training.loop.ModelBatch`."""
-
     def losses(self, positions: Tensor) -> Tensor:
-        """The loss ``(R,)`` of each model on the training samples at ``positions`` ``(R, B)``."""
         samples = self.data.splits["train"].gather(1, positions)
-        self.set_mode(training=True)
-        return loss_of(self.task.loss, self.outputs(samples), self.data.targets_of(samples), leading=1)
-
-    def backward(self, positions: Tensor) -> Tensor:
-        """See :class:`~graphact.training.loop.ModelBatch`; a sum mixes no gradients of different models."""
-        losses = self.losses(positions)
-        losses.sum().backward()
-        return losses.detach()
+        return loss_of(self.task.loss, self.answers(samples), self.data.targets_of(samples), leading=1)
 
     @torch.no_grad()
-    def metric(self, split: str, graphs: StackedGraphs | None = None, inputs: Tensor | None = None) -> Tensor:
-        """The metric ``(R,)`` of each model on the samples of a split, on other graphs and inputs where given."""
+    def metric(self, split: str) -> Tensor:
         samples = self.data.splits[split]
-        answers = self.answers(samples, graphs, inputs)
-        return metric_of(self.task.metric, answers, self.data.targets_of(samples), leading=1)
-
-    def answers(self, samples: Tensor, graphs: StackedGraphs | None = None, inputs: Tensor | None = None) -> Tensor:
-        """The answers that count to samples ``(R, B)``, on other graphs and inputs where given."""
-        if graphs is None and inputs is None:
-            self.set_mode(training=False)
-            return self.outputs(samples)
-        return self.forward(self.data.signals(samples, inputs), self.data.graphs if graphs is None else graphs)
-
-    def forward(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
-        """The answers that count to signals ``(R, B, N, F)``."""
-        self.set_mode(training=False)
-        return self.outputs_on(x, graphs)
-
-    def validate(self) -> Tensor | None:
-        """See :class:`~graphact.training.loop.ModelBatch`."""
-        return self.metric("validation") if self.data.splits["validation"].size(1) else None
+        return metric_of(self.task.metric, self.answers(samples), self.data.targets_of(samples), leading=1)
 
     @torch.no_grad()
     def keep(self, better: Tensor, kept: list[Tensor]) -> None:
-        """See :class:`~graphact.training.loop.ModelBatch`."""
-        for best, tensor in zip(kept, [*self.parameters, *self.untrained()], strict=True):
+        for best, tensor in zip(kept, self.state(), strict=True):
             mask = better.view(-1, *[1] * (best.dim() - 1))
             best.copy_(torch.where(mask, tensor, best))
-
-    @torch.no_grad()
-    def restore(self, kept: list[Tensor]) -> None:
-        """Take back what was kept."""
-        for best, tensor in zip(kept, [*self.parameters, *self.untrained()], strict=True):
-            tensor.copy_(best)
 
 
 def digest_of(tensors: Iterable[Tensor]) -> str:
@@ -187,15 +125,14 @@ def check_tasks(tasks: Sequence[Task]) -> None:
     """Raise if tasks cannot be trained as one, or hold NaN."""
     first = tasks[0]
     for task in tasks:
-        for name in ("loss", "metric", "out_features"):
-            if getattr(task, name) != getattr(first, name):
-                raise ValueError(f"tasks must agree in {name}, got {getattr(first, name)!r}, {getattr(task, name)!r}")
-        for name in ("inputs", "targets", *SPLITS):
-            if getattr(task, name).shape != getattr(first, name).shape:
-                raise ValueError(
-                    f"{name} of the tasks must have one shape, got {tuple(getattr(first, name).shape)} "
-                    f"and {tuple(getattr(task, name).shape)}"
-                )
+        for name in ("loss", "metric", "out_features", "inputs", "targets", *SPLITS):
+            ours, theirs = getattr(first, name), getattr(task, name)
+            if isinstance(ours, Tensor):
+                if ours.shape != theirs.shape:
+                    shapes = f"{tuple(ours.shape)} and {tuple(theirs.shape)}"
+                    raise ValueError(f"{name} of the tasks must have one shape, got {shapes}")
+            elif ours != theirs:
+                raise ValueError(f"tasks must agree in {name}, got {ours!r}, {theirs!r}")
         if (task.node is None) != (first.node is None):
             raise ValueError("tasks must all read one node or all read every node")
     check_samples(tasks)
@@ -203,13 +140,12 @@ def check_tasks(tasks: Sequence[Task]) -> None:
 
 def check_samples(tasks: Sequence[Task]) -> None:
     """Raise if a sample holds NaN or infinity; a task was checked when it was made, but tensors can be written to."""
-    tensors: dict[int, tuple[str, Tensor]] = {}
+    seen = set[int]()
     for number, task in enumerate(tasks):
-        for name in ("inputs", "targets"):
-            tensor = getattr(task, name)
-            tensors.setdefault(id(tensor), (f"{name} of task {number}" if len(tasks) > 1 else name, tensor))
-    for name, tensor in tensors.values():
-        check_finite(name, tensor)
+        for name, tensor in (("inputs", task.inputs), ("targets", task.targets)):
+            if id(tensor) not in seen:
+                check_finite(f"{name} of task {number}" if len(tasks) > 1 else name, tensor)
+                seen.add(id(tensor))
 
 
 def stack(tensors: Iterable[Tensor], device: torch.device | str, dtype: torch.dtype) -> Tensor:

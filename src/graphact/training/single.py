@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from graphact.data import Task, loss_of, metric_of
 from graphact.graph import Graph
-from graphact.progress import progress_bar
-from graphact.training.loop import Progress, train
+from graphact.progress import EpochProgress, progress_bar
+from graphact.training.loop import ModelBatch, train
 from graphact.training.randomness import random_stream
-from graphact.training.samples import check_samples
+from graphact.training.samples import StackedTasks, check_samples
 from graphact.training.settings import TrainingSettings
+from graphact.training.stacked import StackedGraphs
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def fit(
     settings: TrainingSettings | None = None,
     *,
     seed: int = 0,
-    progress: Progress | bool | None = None,
+    progress: EpochProgress | bool | None = None,
 ) -> Fit:
     """Train a model on a task with Adam and leave it with the parameters that validated best.
 
@@ -82,10 +83,8 @@ def fit(
     return Fit(test, selection.metric.item(), int(selection.epoch.item()), task.metric)
 
 
-class SeparateModels:
-    """Models of any kind, each with a task and a seed, called one after another, as the training loop sees them.
-
-    Every model is called as it is, hooks and all, in its own modules.
+class SeparateModels(ModelBatch):
+    """Models of any kind, each with a task and a seed, called one after another as they are, hooks and all.
 
     Args:
         models: modules called as ``model(x, graph)``, on the device and in the dtype of the tasks.
@@ -94,102 +93,70 @@ class SeparateModels:
     """
 
     def __init__(self, models: Sequence[nn.Module], tasks: Sequence[Task], seeds: Sequence[int]) -> None:
+        named = [item for model in models for item in trained_parameters(model).items()]
+        super().__init__(tasks[0], named, torch.tensor(list(seeds), device=tasks[0].inputs.device))
         self.models, self.tasks = list(models), list(tasks)
-        self.parameters: list[Tensor] = [p for model in models for p in trained_parameters(model).values()]
-        self.spared = [p for model in models for name, p in trained_parameters(model).items() if is_spared(name)]
-        self.seeds = torch.tensor(list(seeds), device=tasks[0].inputs.device)
-        self.num_samples, self.higher_is_better = tasks[0].train.numel(), tasks[0].higher_is_better
         self._seed_of = list(map(int, seeds))
         self._extra: list[dict[str, Any]] = [{} for _ in models]
         self._step = (0, 0)  # epochs count from 1: this is the stream of evaluations
 
     def untrained(self) -> list[Tensor]:
-        """See :class:`~graphact.training.loop.ModelBatch`."""
         return [tensor for model in self.models for tensor in untrained_tensors(model).values()]
 
     def begin_step(self, epoch: int, number: int) -> None:
-        """See :class:`~graphact.training.loop.ModelBatch`."""
         self._step = epoch, number
 
-    def losses(self, positions: Tensor) -> Tensor:
-        """The loss ``(R,)`` of each model on the training samples at ``positions`` ``(R, B)``."""
+    def losses(self, positions: Tensor, backward: bool = False) -> Tensor:
         losses = []
-        for number in range(len(self.models)):
+        for number, (model, task) in enumerate(zip(self.models, self.tasks, strict=True)):
+            samples = task.train[positions[number]]
             with self._stream(number, *self._step):
-                losses.append(self._loss(number, positions[number]))
+                model.train()
+                outputs = task.read(model(task.inputs[samples], task.graph))
+                loss = loss_of(task.loss, outputs, task.targets[samples])
+                if backward:  # gradients may be random, too
+                    loss.backward()
+            losses.append(loss.detach() if backward else loss)
         return torch.stack(losses)
 
     def backward(self, positions: Tensor) -> Tensor:
-        """See :class:`~graphact.training.loop.ModelBatch`; each model forgets its intermediate results at once."""
-        losses = []
-        for number in range(len(self.models)):
-            with self._stream(number, *self._step):
-                loss = self._loss(number, positions[number])
-                loss.backward()
-            losses.append(loss.detach())
-        return torch.stack(losses)
+        return self.losses(positions, backward=True)  # one by one: each model forgets its intermediate results at once
 
-    def _loss(self, number: int, positions: Tensor) -> Tensor:
-        task = self.tasks[number]
-        self.models[number].train()
-        samples = task.train[positions]
-        return loss_of(task.loss, self._outputs(number, task.inputs[samples]), task.targets[samples])
-
-    def _outputs(self, number: int, x: Tensor, graph: Graph | None = None) -> Tensor:
-        """The answers that count to signals ``(B, N, F)``, on the graph of the task where no other is given."""
-        task = self.tasks[number]
-        outputs: Any = self.models[number](x, task.graph if graph is None else graph)
-        return task.read(outputs)
-
-    def _stream(self, number: int, epoch: int, batch: int) -> Any:
+    def _stream(self, number: int, epoch: int, batch: int) -> AbstractContextManager[None]:
         return random_stream(self.seeds.device, self._seed_of[number], epoch, batch)
 
     @torch.no_grad()
     def metric(self, split: str) -> Tensor:
-        """The metric ``(R,)`` of each model on the samples of a split."""
         found = []
         for number, task in enumerate(self.tasks):
             samples = getattr(task, split)
-            outputs = self.evaluate(number, task.inputs[samples])
+            outputs = self.evaluate(number, task.inputs[samples], task.graph)
             found.append(metric_of(task.metric, outputs, task.targets[samples]))
         return torch.stack(found)
 
-    def evaluate(self, number: int, x: Tensor, graph: Graph | None = None) -> Tensor:
-        """The answers that count of one model in evaluation mode."""
+    def evaluate(self, number: int, x: Tensor, graph: Graph) -> Tensor:
+        """The answers that count of one model to signals ``(B, N, F)``, in evaluation mode."""
         self.models[number].eval()
         with self._stream(number, 0, 0):
-            return self._outputs(number, x, graph)
-
-    def validate(self) -> Tensor | None:
-        """See :class:`~graphact.training.loop.ModelBatch`."""
-        return self.metric("validation") if self.tasks[0].validation.numel() else None
+            return self.tasks[number].read(self.models[number](x, graph))
 
     @torch.no_grad()
     def keep(self, better: Tensor, kept: list[Tensor]) -> None:
-        """See :class:`~graphact.training.loop.ModelBatch`."""
+        groups = (trained_parameters, untrained_tensors)
+        owners = [number for group in groups for number, model in enumerate(self.models) for _ in group(model)]
         is_better = better.tolist()
-        for place, (number, tensor) in enumerate(self._state()):
+        for place, (number, tensor) in enumerate(zip(owners, self.state(), strict=True)):
             if is_better[number]:
                 kept[place] = tensor.detach().clone()
         for number, model in enumerate(self.models):
             if is_better[number]:
                 self._extra[number] = extra_state(model)
 
-    @torch.no_grad()
     def restore(self, kept: list[Tensor]) -> None:
-        """Take back what was kept."""
-        for best, (_, tensor) in zip(kept, self._state(), strict=True):
-            tensor.copy_(best)
+        super().restore(kept)
         for model, extra in zip(self.models, self._extra, strict=True):
             for name, value in extra.items():
                 model.get_submodule(name).set_extra_state(copy.deepcopy(value))
-
-    def _state(self) -> list[tuple[int, Tensor]]:
-        """Parameters, then everything else, each with the number of its model."""
-        groups = (trained_parameters, untrained_tensors)
-        return [
-            (r, tensor) for group in groups for r, model in enumerate(self.models) for tensor in group(model).values()
-        ]
 
     @contextmanager
     def own_modes(self) -> Iterator[None]:
@@ -202,12 +169,53 @@ class SeparateModels:
                 module.training = training
 
 
-def trained_parameters(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters that require gradients, by name.
+class LoopedModels(SeparateModels):
+    """The same as a fleet needs it: while modules are in use they are on the device and in the dtype of the tasks."""
 
-    Raises:
-        ValueError: there are none.
-    """
+    def __init__(self, models: Sequence[nn.Module], data: StackedTasks) -> None:
+        super().__init__(models, data.separately(), data.seeds.tolist())
+        self.data = data
+
+    def forward(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
+        return torch.stack([self.evaluate(number, x[number], graph) for number, graph in enumerate(graphs.graphs)])
+
+    def answers(self, samples: Tensor) -> Tensor:
+        return self.forward(self.data.signals(samples), self.data.graphs)
+
+    def write_back(self) -> None:
+        """Nothing to do: the modules themselves were trained."""
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Bring the modules to the device and dtype of the tasks, and afterwards back, in the mode they were in."""
+        device, dtype = self.data.inputs.device, self.data.inputs.dtype
+        before = [{name: tensor.data for name, tensor in state_of(model).items()} for model in self.models]
+        with self.own_modes():
+            try:
+                for model in self.models:
+                    for tensor in state_of(model).values():
+                        place(tensor, tensor.data.to(device, dtype if tensor.is_floating_point() else None))
+                yield
+            finally:
+                for model, originals in zip(self.models, before, strict=True):
+                    for name, tensor in state_of(model).items():
+                        bring_back(tensor, originals.get(name, tensor.data))
+
+
+def place(tensor: Tensor, values: Tensor) -> None:
+    """Give a tensor other values, of another type or on another device; a gradient would not fit them."""
+    if (tensor.device, tensor.dtype) != (values.device, values.dtype):
+        tensor.data, tensor.grad = values, None
+
+
+def bring_back(tensor: Tensor, original: Tensor) -> None:
+    """Give a tensor the type and device of its original, and all its digits if the values have not changed."""
+    is_unchanged = torch.equal(tensor.data, original.to(tensor.device, tensor.dtype))
+    place(tensor, original if is_unchanged else tensor.data.to(original.device, original.dtype))
+
+
+def trained_parameters(model: nn.Module) -> dict[str, Tensor]:
+    """The parameters that require gradients, by name; raise if there are none."""
     trained: dict[str, Tensor] = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not trained:
         raise ValueError(f"model must have parameters to train, got {type(model).__name__} with none")
@@ -223,11 +231,6 @@ def untrained_tensors(model: nn.Module) -> dict[str, Tensor]:
 def state_of(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers, trained ones first, by name."""
     return {**trained_parameters(model), **untrained_tensors(model)}
-
-
-def is_spared(name: str) -> bool:
-    """Whether weight decay leaves a parameter of this name alone: biases of all kinds."""
-    return name.endswith("bias")
 
 
 def extra_state(model: nn.Module) -> dict[str, Any]:

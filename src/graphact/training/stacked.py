@@ -1,4 +1,4 @@
-"""Many graphs side by side, and shifts on them.
+"""Many graphs side by side, shifts on them, and the ego graphs in them.
 
 Signals have the shape ``(R, N, B, F)``: replica, node, sample, feature. With the nodes before the samples, a shift is
 one matrix product for each replica, mixing features is another, and the neighbourhoods of all replicas are those of
@@ -23,6 +23,7 @@ class StackedGraphs:
     Attributes:
         graphs: the graphs.
         num_nodes: N.
+        groups: the positions of each distinct graph.
     """
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
@@ -30,8 +31,12 @@ class StackedGraphs:
         if len(sizes) != 1:
             raise ValueError(f"graphs of a fleet must have equally many nodes, got {sorted(sizes)}")
         self.graphs, self.num_nodes = list(graphs), sizes.pop()
-        self._distinct = list({id(graph): graph for graph in graphs}.values())
-        place = {id(graph): number for number, graph in enumerate(self._distinct)}
+        members: dict[int, list[int]] = {}
+        for number, graph in enumerate(graphs):
+            members.setdefault(id(graph), []).append(number)
+        self.groups = list(members.values())
+        self._distinct = [graphs[group[0]] for group in self.groups]
+        place = {key: number for number, key in enumerate(members)}
         self._replica = torch.tensor([place[id(graph)] for graph in graphs], device=graphs[0].device)
         self._powers: dict[int, Tensor] = {}
         self._scaled_vectors: dict[int, Tensor] = {}
@@ -59,7 +64,12 @@ class StackedGraphs:
         """The shift operators of the distinct graphs."""
         return torch.stack([graph.to_dense() for graph in self._distinct])
 
-    def powers(self, count: int) -> Tensor:
+    def power(self, hop: int) -> Tensor:
+        """``S^hop`` where the operators are matrices, ``(R, N, N)``."""
+        assert self.dense is not None
+        return torch.linalg.matrix_power(self.dense.double(), hop).to(self.dense.dtype)
+
+    def powers_of_eigenvalues(self, count: int) -> Tensor:
         """The powers 0..count - 1 of the eigenvalues, ``(R, N, count)``; computed once."""
         assert self.spectra is not None
         if count not in self._powers:
@@ -92,3 +102,63 @@ def all_shifts(x: Tensor, graphs: StackedGraphs, count: int) -> Tensor:
     for _ in range(count - 1):
         shifts.append(graphs.shift(shifts[-1]))
     return torch.cat(shifts, dim=-1)
+
+
+class EgoGraphs:
+    """A node of each replica, its center, and the center's neighbours: all that a last layer needs to read one node.
+
+    The members of an ego graph are put into D ``slots`` ``(R, D)`` in ascending order, the center among them; smaller
+    ones leave slots over, which repeat the center and are not ``filled``. ``nodes`` ``(R,)`` are the centers; both
+    count through the union of all graphs.
+    """
+
+    def __init__(self, graphs: StackedGraphs, nodes: Tensor) -> None:
+        self.graphs = graphs
+        replicas = torch.arange(len(nodes), device=nodes.device)
+        self.nodes = nodes + replicas * graphs.num_nodes
+        rowptr, col = graphs.union.incoming.rowptr, graphs.union.incoming.col
+        counts = rowptr[self.nodes + 1] - rowptr[self.nodes]
+        replica_of_edge = replicas.repeat_interleave(counts)
+        offset = torch.arange(len(replica_of_edge), device=nodes.device) - (counts.cumsum(0) - counts)[replica_of_edge]
+        neighbors = col[rowptr[self.nodes][replica_of_edge] + offset]
+        rows = torch.unique(torch.cat([neighbors, self.nodes]))
+        owner, sizes = rows // graphs.num_nodes, counts + 1
+        slot = torch.arange(len(rows), device=nodes.device) - (sizes.cumsum(0) - sizes)[owner]
+        self.slots = self.nodes.unsqueeze(1).repeat(1, int(sizes.max()))
+        self.slots[owner, slot] = rows
+        self.filled = torch.zeros_like(self.slots, dtype=torch.bool)
+        self.filled[owner, slot] = True
+        self._replica_of_edge, self._neighbor_slot = replica_of_edge, slot[torch.searchsorted(rows, neighbors)]
+        self._center_slot = slot[torch.searchsorted(rows, self.nodes)]
+        self._unions: dict[int, tuple[Graph, Tensor]] = {}
+        self._rows: dict[tuple[bool, tuple[int, ...]], Tensor] = {}
+
+    def union(self, hops: int) -> tuple[Graph, Tensor]:
+        """The ego graphs of all replicas and hops, and the positions ``(R * hops,)`` of their centers.
+
+        Each replica has D nodes a hop, then its center once more without an edge: the layout of
+        :meth:`~graphact.training.stacked_signals.KnownSignal.around`.
+        """
+        if hops not in self._unions:
+            replicas, width = self.slots.shape
+            device = self.slots.device
+            starts = torch.arange(replicas, device=device).unsqueeze(1) * (hops * width + 1)
+            starts = starts + torch.arange(hops, device=device) * width
+            centers = starts + self._center_slot.unsqueeze(1)
+            sources = starts[self._replica_of_edge] + self._neighbor_slot.unsqueeze(1)
+            edge_index = torch.stack([sources.flatten(), centers[self._replica_of_edge].flatten()])
+            graph = Graph.from_edge_index(edge_index, num_nodes=replicas * (hops * width + 1))
+            self._unions[hops] = graph, centers.flatten()
+        return self._unions[hops]
+
+    def rows(self, hops: tuple[int, ...], in_eigenbasis: bool) -> Tensor:
+        """The rows of ``S^hop`` at the slots, hop after hop, then the center's row of the identity; computed once.
+
+        They are multiplied by the eigenvectors for signals that are given in the eigenbasis.
+        """
+        if (in_eigenbasis, hops) not in self._rows:
+            power = self.graphs.scaled_vectors if in_eigenbasis else self.graphs.power
+            parts = [power(hop).flatten(0, 1)[self.slots] * self.filled.unsqueeze(2) for hop in hops]
+            center = power(0).flatten(0, 1)[self.nodes].unsqueeze(1)
+            self._rows[in_eigenbasis, hops] = torch.cat([*parts, center], dim=1)
+        return self._rows[in_eigenbasis, hops]

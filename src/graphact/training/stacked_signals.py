@@ -1,12 +1,13 @@
 """Filtered signals of many models side by side, in the form in which they are cheapest to shift and to read.
 
-An activation asks a signal z for its shifts: at all nodes, or only in ego graphs. What the answer costs depends on
-where z comes from. Shapes as in ``stacked.py``.
+An activation asks a signal z for its shifts ``S^hop z``: ``everywhere``, ``(R, N, B, F)``, or ``around`` one node only,
+at the slots of each ego graph, hop after hop, then z at its center, ``(R, H D + 1, B, F)``. What the answer costs
+depends on where z comes from. Shapes as in ``stacked.py``.
 """
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,18 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphact.kernels.backends import implementation
-from graphact.training.ego_graphs import EgoGraphs
-from graphact.training.stacked import StackedGraphs, all_shifts
-
-
-class StackedSignal(Protocol):
-    """A signal z of each replica."""
-
-    def everywhere(self, hop: int) -> Tensor:
-        """``S^hop z`` at all nodes, ``(R, N, B, F)``."""
-
-    def around(self, ego: EgoGraphs, hops: Sequence[int]) -> Tensor:
-        """``S^hop z`` at the slots of each ego graph, hop after hop, then z at its center: ``(R, H D + 1, B, F)``."""
+from graphact.training.stacked import EgoGraphs, StackedGraphs, all_shifts
 
 
 class KnownSignal:
@@ -35,15 +25,13 @@ class KnownSignal:
         self.shifts, self.graphs = [values], graphs
 
     def everywhere(self, hop: int) -> Tensor:
-        """See :class:`StackedSignal`."""
         while len(self.shifts) <= hop:
             self.shifts.append(self.graphs.shift(self.shifts[-1]))
         return self.shifts[hop]
 
     def around(self, ego: EgoGraphs, hops: Sequence[int]) -> Tensor:
-        """See :class:`StackedSignal`."""
         if self.graphs.dense is not None:
-            return product(ego.rows_of_powers(tuple(hops)), self.shifts[0])
+            return product(ego.rows(tuple(hops), in_eigenbasis=False), self.shifts[0])
         rows = [self.everywhere(hop).flatten(0, 1).index_select(0, ego.slots.flatten()) for hop in hops]
         centers = self.everywhere(0).flatten(0, 1).index_select(0, ego.nodes)
         parts = [row.unflatten(0, ego.slots.shape) for row in rows]
@@ -57,12 +45,10 @@ class SpectralSignal:
         self.coefficients, self.graphs = coefficients, graphs
 
     def everywhere(self, hop: int) -> Tensor:
-        """See :class:`StackedSignal`."""
         return product(self.graphs.scaled_vectors(hop), self.coefficients)
 
     def around(self, ego: EgoGraphs, hops: Sequence[int]) -> Tensor:
-        """See :class:`StackedSignal`."""
-        return product(ego.rows_in_eigenbasis(tuple(hops)), self.coefficients)
+        return product(ego.rows(tuple(hops), in_eigenbasis=True), self.coefficients)
 
 
 class FilteredInputs:
@@ -84,14 +70,12 @@ class FilteredInputs:
         return columns, KnownSignal(self._mix(columns, self.inputs.hops), self.graphs)
 
     def everywhere(self, hop: int) -> Tensor:
-        """See :class:`StackedSignal`."""
         columns, onwards = self._everywhere
         if hop < self.inputs.hops:
             return self._mix(columns, hop)
         return onwards.everywhere(hop - self.inputs.hops)
 
     def around(self, ego: EgoGraphs, hops: Sequence[int]) -> Tensor:
-        """See :class:`StackedSignal`."""
         if any(hop > self.inputs.hops for hop in hops):
             return KnownSignal(self.everywhere(0), self.graphs).around(ego, hops)
         slots = ego.slots % self.inputs.num_nodes
@@ -125,29 +109,22 @@ class _FilterBank(torch.autograd.Function):
 
 
 class ShiftedInputs:
-    """The inputs of a fleet and their shifts, computed once: inputs never change.
+    """The inputs ``(G, S, N, F_in)`` of all distinct tasks and their shifts, computed once: inputs never change.
 
-    Args:
-        inputs: ``(G, S, N, F_in)``, the samples of each distinct task.
-        graphs: the graph of each.
-        owner: ``(R,)``, for each replica its task among the G.
-        order: of the first filter bank.
-        hops: how often its result will be shifted.
-        with_bias: whether it has a bias, which is shifted too.
+    ``owner`` ``(R,)`` is the task of each replica, ``order`` that of the first filter bank, whose result is shifted
+    ``hops`` times; its bias, if there is one, is shifted too.
     """
 
     def __init__(
         self, inputs: Tensor, graphs: StackedGraphs, owner: Tensor, order: int, hops: int, with_bias: bool
     ) -> None:
-        self.num_tasks, self.num_samples, self.num_nodes, features = inputs.shape
+        num_tasks, self.num_samples, self.num_nodes, self.features = inputs.shape
         self.owner, self.hops = owner, hops
         table = all_shifts(inputs.transpose(1, 2).contiguous(), graphs, order + 1 + hops)
         if with_bias:
-            ones = inputs.new_ones(self.num_tasks, self.num_nodes, 1, 1)
-            constants = all_shifts(ones, graphs, 1 + hops)
+            constants = all_shifts(inputs.new_ones(num_tasks, self.num_nodes, 1, 1), graphs, 1 + hops)
             table = torch.cat([table, constants.expand(-1, -1, self.num_samples, -1)], dim=-1)
         self.table = table.flatten(0, 2)
-        self.features = features
 
     def columns(self, nodes: Tensor, samples: Tensor) -> Tensor:
         """What a filter bank sums, at the given nodes ``(R, n)`` for the given samples ``(R, B)``: ``(R, n, B, C)``."""
@@ -169,14 +146,22 @@ def product(matrices: Tensor, signal: Tensor) -> Tensor:
     return torch.bmm(matrices, signal.flatten(2)).view(*matrices.shape[:2], *signal.shape[2:])
 
 
+StackedSignal = KnownSignal | SpectralSignal | FilteredInputs
+
+
 def stacked_filter(x: Tensor, graphs: StackedGraphs, taps: Tensor, bias: Tensor | None) -> StackedSignal:
     """:func:`graphact.functional.graph_filter` with taps ``(R, K + 1, F_in, F_out)``, plus a bias ``(R, F_out)``."""
     if prefers_eigenbasis(x, graphs, taps):
         return SpectralSignal(in_eigenbasis(x, graphs, taps, bias), graphs)
     if x.size(3) <= taps.size(3):
-        filtered = mix_shifts(all_shifts(x, graphs, taps.size(1)), taps)
-    else:
-        filtered = through_horner(x, graphs, taps)
+        shifts = all_shifts(x, graphs, taps.size(1))
+        filtered = torch.bmm(shifts.flatten(1, 2), taps.flatten(1, 2)).view(*x.shape[:3], -1)
+    else:  # one matrix product, then Horner's scheme on the few output features
+        mixed = torch.bmm(x.flatten(1, 2), taps.transpose(1, 2).flatten(2)).view(*x.shape[:3], -1)
+        *lower, filtered = mixed.split(taps.size(3), dim=-1)
+        filtered = filtered.contiguous()
+        for term in reversed(lower):
+            filtered = term + graphs.shift(filtered)
     return KnownSignal(filtered if bias is None else filtered + bias.view(len(bias), 1, 1, -1), graphs)
 
 
@@ -190,30 +175,12 @@ def prefers_eigenbasis(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> bool:
     return eigenbasis + nodes * (order + 1) * inputs * outputs / x.size(2) < shifts
 
 
-def mix_shifts(shifts: Tensor, taps: Tensor) -> Tensor:
-    """A filter bank on the shifts of its input."""
-    replicas, nodes, samples, _ = shifts.shape
-    mixed = torch.bmm(shifts.reshape(replicas, nodes * samples, -1), taps.flatten(1, 2))
-    return mixed.view(replicas, nodes, samples, -1)
-
-
-def through_horner(x: Tensor, graphs: StackedGraphs, taps: Tensor) -> Tensor:
-    """One matrix product, then Horner's scheme on the few output features."""
-    replicas, nodes, samples, inputs = x.shape
-    mixed = torch.bmm(x.reshape(replicas, nodes * samples, inputs), taps.transpose(1, 2).flatten(2))
-    *lower, out = mixed.view(replicas, nodes, samples, -1).split(taps.size(3), dim=-1)
-    out = out.contiguous()
-    for term in reversed(lower):
-        out = term + graphs.shift(out)
-    return out
-
-
 def in_eigenbasis(x: Tensor, graphs: StackedGraphs, taps: Tensor, bias: Tensor | None) -> Tensor:
     """In the eigenbasis of S, a filter bank is one small matrix for each eigenvalue: the polynomial at that point."""
     assert graphs.spectra is not None
     _, vectors = graphs.spectra
     replicas, nodes, samples, inputs = x.shape
-    response = torch.bmm(graphs.powers(taps.size(1)), taps.flatten(2)).view(replicas * nodes, inputs, -1)
+    response = torch.bmm(graphs.powers_of_eigenvalues(taps.size(1)), taps.flatten(2)).view(replicas * nodes, inputs, -1)
     transformed = torch.bmm(vectors.transpose(1, 2), x.flatten(2)).view(replicas * nodes, samples, inputs)
     if bias is None:
         filtered = torch.bmm(transformed, response)
