@@ -45,10 +45,10 @@ class Exchange:
     Args:
         value: an array of float32, float64 or int64 for all nodes it goes to, or one array for each of them.
         direction: which way values travel.
-        shape: the shape that received arrays must have; that of the value sent when left out. Their dtype is always
-            that of the value sent. What does not fit is dropped, as if it had not come. It must be given where
-            ``value`` is a mapping, for a node may have no node to send to.
-        dtype: with ``shape``, the dtype that received arrays must have.
+        shape: the shape that received arrays must have; that of the value sent when left out. What does not fit is
+            dropped, as if it had not come. It must be given where ``value`` is a mapping, for a node may have no node
+            to send to.
+        dtype: with ``shape``, the dtype that received arrays must have; that of the value sent when left out.
     """
 
     value: Array | Mapping[int, Array]

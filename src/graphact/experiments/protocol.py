@@ -9,7 +9,7 @@ from typing import Any
 
 from graphact._checks import check_choice
 from graphact.experiments.preparation import OF_SIGNALS, PREPARATIONS
-from graphact.registry import BUILT_IN
+from graphact.registry import BUILT_IN, names
 from graphact.training.settings import TrainingSettings
 
 ACTIVATIONS = tuple(BUILT_IN)
@@ -48,7 +48,7 @@ class Protocol:
 
     def __post_init__(self) -> None:
         for method in self.methods:
-            check_choice("activation", method, METHODS)
+            check_choice("activation", method, METHODS if method in METHODS else (*names(), "fir"))
         check_choice("preparation", self.preparation, (*PREPARATIONS, "fill-in"))
         if self.loss_probabilities and self.preparation not in ("none", *OF_SIGNALS):
             raise ValueError(

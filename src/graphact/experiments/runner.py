@@ -20,8 +20,8 @@ from graphact.experiments.baselines import baselines, prepared_baselines
 from graphact.experiments.protocol import Condition, Protocol, TrainingJob, jobs_of, key_of_baselines, seed_of
 from graphact.experiments.registry import find_experiment
 from graphact.experiments.store import Row, Store, StoreError
+from graphact.layers import HopMixture
 from graphact.nn import FIR, GCNN, GraphModule
-from graphact.nn.activation import HopMixture
 from graphact.progress import JobWatcher
 from graphact.training import Fleet
 
@@ -186,9 +186,9 @@ def place(task: Task) -> Row:
 
 def learned(model: GraphModule) -> Row:
     """The trained coefficients of the activations, layer by layer; None where there is no activation."""
-    activations = [part for part in model.modules() if isinstance(part, HopMixture)]
-    beta = [part.beta.item() for part in activations]
-    weights = [part.weights.detach().view(part.hops, -1).tolist() for part in activations]
+    activations = [layer for layer in model.layers() if isinstance(layer, HopMixture)]
+    beta = [layer.beta.item() for layer in activations]
+    weights = [layer.weights.detach().view(layer.hops, -1).tolist() for layer in activations]
     return {"beta": beta or None, "weights": weights or None}
 
 

@@ -4,8 +4,8 @@ A program has some columns of one list in its registers. Its threads share the n
 within each thread and over a few of them. Lists of more than 1,024 candidates are first tiled: their numbers are
 copied side by side, column by column. A bisection reads a list many times; following the list of a hub with a hundred
 thousand neighbours each time would keep one multiprocessor waiting for memory, while side by side, many numbers come at
-a time, and each column to another program. Tiled lists of up to 32,768 candidates fit in registers, longer ones are
-read again for every count.
+a time, and each column to another program. Tiled lists of up to 32,768 candidates (8,192 in float64) fit in registers,
+longer ones are read again for every count.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
