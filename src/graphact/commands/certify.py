@@ -210,7 +210,7 @@ def ratio(larger: float, smaller: float, words: str) -> str:
 
 def draw(findings: dict[str, Any]) -> tuple[bytes, str]:
     """Constants of the nodes and, for given signals, what is kept within a radius, as PNG and SVG."""
-    from graphact.experiments.report.figures.canvas import house_style, new_sheet, settle, to_png, to_svg
+    from graphact.experiments.style import house_style, new_sheet, settle, to_png, to_svg
 
     panels = 2 if findings["radii"] else 1
     with house_style():
