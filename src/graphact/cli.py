@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from graphact import __version__
-from graphact.commands.loading import add_commands
+from graphact.commands.parser import CommandParser
 
 DESCRIPTION = """\
 Activation functions that see the graph: the experiments of the paper, by one command each.
@@ -18,17 +18,17 @@ Activation functions that see the graph: the experiments of the paper, by one co
   graphact certify MODEL --graph G          what is guaranteed of a trained model on a graph
 """
 COMMANDS = {
-    "run": ("graphact.commands.run", "run an experiment and write its report"),
-    "report": ("graphact.commands.report", "write the report of stored results"),
-    "data": ("graphact.commands.data", "fetch or check the data sets"),
-    "list": ("graphact.commands.listing", "list experiments, presets, protocols and activations"),
+    "run": ("graphact.commands.run:add_run", "run an experiment and write its report"),
+    "report": ("graphact.commands.run:add_report", "write the report of stored results"),
+    "data": ("graphact.commands.run:add_data", "fetch or check the data sets"),
+    "list": ("graphact.commands.run:add_list", "list experiments, presets, protocols and activations"),
     "certify": (
-        "graphact.commands.certify",
+        "graphact.commands.certify:add_certify",
         "certify a trained model on a graph: equivariance, Lipschitz constant, safe radius",
     ),
-    "bench": ("graphact.commands.bench", "how fast activations run on a graph"),
-    "partition": ("graphact.commands.partition", "cut a graph into files, one for each process"),
-    "agents": ("graphact.commands.agents", "run a network on its own nodes"),
+    "bench": ("graphact.commands.bench:add_bench", "how fast activations run on a graph"),
+    "partition": ("graphact.commands.partition:add_partition", "cut a graph into files, one for each process"),
+    "agents": ("graphact.commands.agents:add_agents", "run a network on its own nodes"),
 }
 
 
@@ -63,13 +63,13 @@ def call(arguments: Sequence[str] | None) -> int:
         raise
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> CommandParser:
     """All commands; the options of a command are added when it is asked for."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="graphact", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"graphact {__version__}")
-    add_commands(parser, COMMANDS)
+    parser.add_commands(COMMANDS)
     return parser
 
 

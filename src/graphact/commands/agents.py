@@ -1,34 +1,159 @@
-"""graphact agents: a network that runs on its own nodes. One file a sub-command, ``agents_NAME.py``."""
+"""graphact agents: a network that runs on its own nodes."""
 
 import argparse
-from typing import Any
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from graphact.commands.loading import add_commands
+from graphact.commands.parser import CommandParser
+
+if TYPE_CHECKING:
+    from graphact.agents import Deployment
+    from graphact.agents.settings import Schedule
+    from graphact.agents.signals import Signals
 
 SUBCOMMANDS = {
-    "split": ("graphact.commands.agents_split", "write one folder for each node"),
-    "run": ("graphact.commands.agents_run", "run the agent of one node"),
-    "simulate": ("graphact.commands.agents_simulate", "simulate agents in a network with faults"),
-    "train": ("graphact.commands.agents_train", "let simulated agents learn together"),
-    "demo": ("graphact.commands.agents_demo", "watch agents work, one process each, on this machine"),
+    "split": ("graphact.commands.agents:add_split", "write one folder for each node"),
+    "run": ("graphact.commands.agents:add_run", "run the agent of one node"),
+    "simulate": ("graphact.commands.agents_simulated:add_simulate", "simulate agents in a network with faults"),
+    "train": ("graphact.commands.agents_simulated:add_train", "let simulated agents learn together"),
+    "demo": ("graphact.commands.agents_demo:add_demo", "watch agents work, one process each, on this machine"),
 }
-DESCRIPTION = """\
-Run a trained network on the nodes of its graph: each node computes its own output from messages of its neighbours.
-
-  graphact agents split model.safetensors graph.npz --out nodes    one folder for each node
-  graphact agents run nodes/node-7 --sensor COMMAND --period 60    the agent of one node
-  graphact agents simulate model.safetensors graph.npz --loss 0.1  how it would go, with faults
-  graphact agents demo                                             watch 20 of them on this machine
-  graphact agents train model.safetensors graph.npz --signals x.npy --targets y.npy --out trained.safetensors
-"""
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "agents",
-        help="run a network on its own nodes",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def add_agents(parser: CommandParser) -> None:
+    """
+    Run a trained network on the nodes of its graph: each node computes its own output from messages of its neighbours.
+
+      graphact agents split model.safetensors graph.npz --out nodes    one folder for each node
+      graphact agents run nodes/node-7 --sensor COMMAND --period 60    the agent of one node
+      graphact agents simulate model.safetensors graph.npz --loss 0.1  how it would go, with faults
+      graphact agents demo                                             watch 20 of them on this machine
+      graphact agents train model.safetensors graph.npz --signals x.npy --targets y.npy --out trained.safetensors
+    """
+    parser.add_commands(SUBCOMMANDS)
+
+
+def add_split(parser: CommandParser) -> None:
+    """Write one folder for each node: its row of the shift operator, its neighbours, the keys of its links, their
+    addresses and the model, nothing else. Bring each folder to its node, and delete it here.
+    """
+    parser.set_defaults(command=split)
+    parser.shared("model", "graph")
+    parser.option("--out", required=True, help="folder for node-0, node-1 and so on")
+    parser.option("--host", default="127.0.0.1", help="host of all nodes (default: 127.0.0.1)")
+    port = "node i listens on PORT + i (default: 7500)"
+    parser.option("--base-port", type=int, default=7500, metavar="PORT", help=port)
+    instead = 'instead: JSON with all addresses, {"0": "10.0.0.5:7500", ...}'
+    parser.option("--addresses", type=Path, metavar="FILE", help=instead)
+
+
+def split(options: argparse.Namespace) -> int:
+    """Read, split, print what came out."""
+    from graphact import Graph, agents, load
+    from graphact.agents.addresses import consecutive_addresses, read_addresses
+    from graphact.agents.split import plain_model
+
+    model, graph = load(options.model), Graph.load(options.graph)
+    cost = agents.cost_of_inference(plain_model(model), graph.num_edges)
+    if options.addresses is None:
+        addresses = consecutive_addresses(graph.num_nodes, options.host, options.base_port)
+    else:
+        addresses = read_addresses(options.addresses, graph.num_nodes)
+    folders = agents.split(model, graph, options.out, addresses=addresses)
+    sys.stdout.write(
+        f"{len(folders)} nodes, {graph.num_edges} directed edges: {folders[0]} to {folders[-1].name}\n"
+        f"one inference: {cost.rounds} rounds, {cost.messages} messages, {cost.bytes} bytes in all, "
+        f"at most {cost.longest:.2f} s\n"
     )
-    add_commands(parser, SUBCOMMANDS)
+    return 0
+
+
+def add_run(parser: CommandParser) -> None:
+    """
+    Run the agent of one node. Its signals come from standard input (a JSON array a line), from a file or from a
+    command; its results go to standard output, one JSON object a line. It ends when the signals end, or cleanly at
+    SIGTERM. Started again it takes part in the next run.
+
+      graphact agents run nodes/node-7 --sensor 'read-temperature --json' --period 60
+      graphact agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
+    """
+    parser.set_defaults(command=run)
+    parser.option("folder", type=Path, metavar="FOLDER", help="a folder that graphact agents split has written")
+    parser.option("--transport", default="zenoh", help="default: zenoh")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--signals",
+        metavar="FILE",
+        default="-",
+        help=".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default)",
+    )
+    source.add_argument("--sensor", metavar="COMMAND", help="command that prints a signal, started before each run")
+    parser.option("--lead", type=float, default=0.5, help="seconds before a run to start --sensor (default: 0.5)")
+    parser.option("--repeat", action="store_true", help="begin again at the end of the file")
+    parser.option(
+        "--period",
+        type=float,
+        metavar="S",
+        help="seconds from run to run, equal at all nodes; 0: one after the other, without a clock "
+        "(default: as long as a run may take)",
+    )
+    origin = "Unix time of run 0, equal at all nodes (default: 0)"
+    parser.option("--origin", type=float, default=0.0, metavar="T", help=origin)
+    parser.option("--slot")
+    parser.option("--runs", type=int, help="end after this many runs")
+    parser.option("--tls", action="store_true", help="encrypt with tls/{ca,cert,key}.pem of the folder (zenoh)")
+    parser.option("--durable", action="store_true", help="the log survives power failures too")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read the folder, serve."""
+    from graphact.agents.agent import serve
+    from graphact.agents.deployment import Deployment
+    from graphact.agents.settings import Timing
+    from graphact.agents.transports.zenoh import Tls
+
+    timing, deployment = Timing(slot=options.slot), Deployment.load(options.folder)
+    serve(
+        options.folder,
+        deployment,
+        make_signals(options, deployment),
+        make_schedule(options, deployment),
+        transport=options.transport,
+        timing=timing,
+        tls=Tls.of_folder(options.folder / "tls") if options.tls else None,
+        durable=options.durable,
+        runs=options.runs,
+    )
+    return 0
+
+
+def make_signals(options: argparse.Namespace, deployment: "Deployment") -> "Signals":
+    """The source of signals that the options name."""
+    from graphact.agents.signals import FileSignals, SensorSignals, StreamSignals
+
+    if options.sensor is not None:
+        return SensorSignals(options.sensor, deployment.model, options.lead)
+    if options.signals == "-":
+        return StreamSignals(sys.stdin, deployment.model)
+    return FileSignals(Path(options.signals), deployment.model, repeat=options.repeat)
+
+
+def make_schedule(options: argparse.Namespace, deployment: "Deployment") -> "Schedule":
+    """The schedule that the options name, if all nodes can keep it."""
+    from graphact.agents.settings import BackToBack, Clocked
+
+    longest = deployment.model.rounds * options.slot
+    period = (longest or 1.0) if options.period is None else options.period
+    if period == 0:
+        if deployment.links.hears != deployment.links.heard_by:
+            raise ValueError(
+                "--period 0 needs links in both directions: a node that hears fewer than hear it would run ahead"
+            )
+        return BackToBack(options.origin)
+    if period < longest:
+        raise ValueError(
+            f"--period must be at least {longest:g} s, as long as {deployment.model.rounds} rounds of "
+            f"{options.slot:g} s may take, got {period:g}; 0 lets runs follow one another"
+        )
+    return Clocked(options.origin, period)

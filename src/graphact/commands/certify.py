@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphact.commands.options import add_shared
+from graphact.commands.parser import CommandParser
 
 if TYPE_CHECKING:
     import torch
@@ -15,31 +15,25 @@ if TYPE_CHECKING:
     from graphact import Graph
     from graphact.nn import GraphModule
 
-HELP = "certify a trained model on a graph: equivariance, Lipschitz constant, safe radius"
-DESCRIPTION = """\
-Check that a model does not depend on how nodes are numbered, certify its Lipschitz constant on this graph and, for
-given signals, the share of decisions that no perturbation within a radius can change (or, for a regressor, how far
-outputs can move). Beside every certified number stands what a search has found, so that the truth lies between the
-two. The statements and their proofs are in docs/guarantees.md.
-"""
 RADII = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 1e-1)  # in units of the largest value of the signals
 DECISIONS, OUTPUTS = "share of decisions", "half width of outputs"
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#d5d9de"
 PANEL = 2.3
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser("certify", help=HELP, description=DESCRIPTION)
-    add_shared(parser, "model")
-    parser.add_argument(
-        "--graph", type=Path, required=True, metavar="G", help="a file that Graph.load reads: .npz or a list of edges"
-    )
-    add_shared(parser, "--normalize")
-    parser.add_argument(
-        "--signals", type=Path, metavar="X", help="NumPy file (.npy) of signals, (..., N, F), or (..., N) for F = 1"
-    )
-    parser.add_argument(
+def add_certify(parser: CommandParser) -> None:
+    """Check that a model does not depend on how nodes are numbered, certify its Lipschitz constant on this graph and,
+    for given signals, the share of decisions that no perturbation within a radius can change (or, for a regressor, how
+    far outputs can move). Beside every certified number stands what a search has found, so that the truth lies between
+    the two. The statements and their proofs are in docs/guarantees.md.
+    """
+    parser.set_defaults(command=certify)
+    parser.option("model")
+    graph = "a file that Graph.load reads: .npz or a list of edges"
+    parser.option("--graph", type=Path, required=True, metavar="G", help=graph)
+    parser.option("--normalize")
+    parser.option("--signals", metavar="X", help="NumPy file (.npy) of signals, (..., N, F), or (..., N) for F = 1")
+    parser.option(
         "--radius",
         type=float,
         action="append",
@@ -47,14 +41,10 @@ def add_to(commands: Any) -> None:
         metavar="R",
         help="largest change of any input (repeatable; default: seven radii around the size of the signals)",
     )
-    parser.add_argument(
-        "--most", type=int, default=60, metavar="M", help="certify at most that many of the signals (default: 60)"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for the figure and the numbers (default: out/certify-MODEL)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="decides where searches start (default: 0)")
-    parser.set_defaults(command=certify)
+    most = "certify at most that many of the signals (default: 60)"
+    parser.option("--most", type=int, default=60, metavar="M", help=most)
+    parser.option("--out", help="folder for the figure and the numbers (default: out/certify-MODEL)")
+    parser.option("--seed", help="decides where searches start (default: 0)")
 
 
 def certify(options: argparse.Namespace) -> int:

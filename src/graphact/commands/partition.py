@@ -2,33 +2,26 @@
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-from graphact.commands.options import add_shared
-
-DESCRIPTION = """\
-Cut a graph into one file for each process, so that no process has to load all of it. The processes are then started
-with torchrun and read the folder with graphact.scaleout.PartitionedGraph.load(DIR).
-"""
+from graphact.commands.parser import CommandParser
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "partition", help="cut a graph into files, one for each process", description=DESCRIPTION
-    )
-    add_shared(parser, "graph")
-    parser.add_argument("--parts", type=int, required=True, metavar="P", help="number of processes")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the files")
-    parser.add_argument(
+def add_partition(parser: CommandParser) -> None:
+    """Cut a graph into one file for each process, so that no process has to load all of it. The processes are then
+    started with torchrun and read the folder with graphact.scaleout.PartitionedGraph.load(DIR).
+    """
+    parser.set_defaults(command=partition)
+    parser.option("graph")
+    parser.option("--parts", type=int, required=True, metavar="P", help="number of processes")
+    parser.option("--out", required=True, help="folder for the files")
+    parser.option(
         "--method",
         choices=("auto", "metis", "blocks"),
         default="auto",
         help="metis: few links between parts; blocks: consecutive nodes (default: metis where it is installed)",
     )
-    add_shared(parser, "--normalize")
-    parser.set_defaults(command=partition)
+    parser.option("--normalize")
 
 
 def partition(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""graphact run: an experiment, from data to report."""
+"""graphact run, report, list and data: the experiments, from data to report."""
 
 import argparse
 import shlex
@@ -6,57 +6,46 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from graphact.commands.options import add_data
+from graphact.commands.parser import CommandParser
 from graphact.experiments.experiment import PRESETS
 from graphact.experiments.protocol import METHODS, jobs_of
 from graphact.experiments.registry import EXPERIMENTS, find_experiment, find_protocol
+from graphact.registry import names
 
-HELP = "run an experiment and write its report"
-DESCRIPTION = """\
-Run one of the paper's experiments: draw or read the data, train all networks of a setting as one batch, write results
-as they come, then write the report. Run the same command again after a stop: finished cells are not repeated, a
-half-finished one goes on from its last checkpoint.
-"""
+if TYPE_CHECKING:
+    from graphact.experiments.store import Store
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser("run", help=HELP, description=DESCRIPTION)
-    parser.add_argument("experiment", choices=EXPERIMENTS, metavar="EXPERIMENT", help=", ".join(EXPERIMENTS))
-    parser.add_argument(
+def add_run(parser: CommandParser) -> None:
+    """Run one of the paper's experiments: draw or read the data, train all networks of a setting as one batch, write
+    results as they come, then write the report. Run the same command again after a stop: finished cells are not
+    repeated, a half-finished one goes on from its last checkpoint.
+    """
+    parser.set_defaults(command=run)
+    parser.option("experiment", choices=EXPERIMENTS, metavar="EXPERIMENT", help=", ".join(EXPERIMENTS))
+    parser.option(
         "--preset",
         choices=PRESETS,
         default="quick",
         metavar="{quick,paper,best}",
         help="quick: about a minute on a CPU (default); paper: all of it; best: better settings, found on seed 0",
     )
-    parser.add_argument(
+    parser.option(
         "--protocol",
         help="paper: its text, literally; converged (source localization, recommendation): what fits its tables",
     )
-    parser.add_argument(
-        "--activation",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help=f"only these: {', '.join(METHODS)} (repeatable)",
+    only = f"only these: {', '.join(METHODS)} (repeatable)"
+    parser.option("--activation", action="append", default=[], metavar="NAME", help=only)
+    parser.option("--device", help="default: CUDA where there is one")
+    parser.option(
+        "--out", help="folder for results (default: out/EXPERIMENT-PRESET, -seed-N added for seeds other than 0)"
     )
-    parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: CUDA where there is one"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="folder for results (default: out/EXPERIMENT-PRESET, -seed-N added for seeds other than 0)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="decides everything random (default: 0)")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that share the cells (default: 1)")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    add_data(parser)
-    parser.set_defaults(command=run)
+    parser.option("--seed")
+    parser.option("--jobs", type=int, default=1, metavar="N", help="processes that share the cells (default: 1)")
+    parser.option("--worker", help=argparse.SUPPRESS, action="store_true")
+    parser.option("--data")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -107,10 +96,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def default_folder(options: argparse.Namespace) -> Path:
-    """Where results go: a folder for each experiment, preset and seed.
-
-    Seeds shared a folder in version 0.1; a run of then goes on where it is.
-    """
+    """A folder for each experiment, preset and seed; seeds shared one in version 0.1, where its runs go on."""
     from graphact.experiments.store import Store
 
     folder = Path("out") / f"{options.experiment}-{options.preset}"
@@ -120,7 +106,7 @@ def default_folder(options: argparse.Namespace) -> Path:
     return folder.with_name(f"{folder.name}-seed-{options.seed}")
 
 
-def finish(store: Any) -> int:
+def finish(store: "Store") -> int:
     """Print the table and write the report."""
     from graphact.experiments.report import terminal_table, write_report
 
@@ -173,3 +159,64 @@ def share_cores(jobs: int) -> None:
 def stop(*_: object) -> None:
     """End as Ctrl-C does, so that workers end, too."""
     raise KeyboardInterrupt
+
+
+def add_report(parser: CommandParser) -> None:
+    """Write tables, figures and the HTML page again."""
+    parser.set_defaults(command=report)
+    parser.option("directory", type=Path, metavar="DIR", help="a folder that graphact run has written")
+    parser.option("--pack", action="store_true", help="compress the rows as well, to keep or to publish them")
+
+
+def report(options: argparse.Namespace) -> int:
+    """Read the rows, write the report."""
+    from graphact.experiments.store import Store
+
+    store = Store(options.directory)
+    if options.pack:
+        store.pack()
+    return finish(store)
+
+
+def add_list(parser: CommandParser) -> None:
+    """List what can be run."""
+    parser.set_defaults(command=list_all)
+
+
+def list_all(_: argparse.Namespace) -> int:
+    """Print one line for everything that can be run."""
+    lines = ["experiment            preset  protocol    cells  models  epochs"]
+    for name in EXPERIMENTS:
+        experiment = find_experiment(name)
+        for preset in PRESETS[:-1]:  # smoke is for tests
+            for protocol in experiment.protocols_at(preset).values():
+                cells = len(jobs_of(protocol, 0))
+                models = cells * protocol.graphs * protocol.splits * protocol.nodes
+                counts = f"{cells:6d} {models:7d} {protocol.training.epochs:7d}"
+                lines.append(f"{name:21s} {preset:7s} {protocol.name:10s} {counts}")
+    lines.append(f"activations: {', '.join(names())}; fir is the linear baseline")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+def add_data(parser: CommandParser) -> None:
+    """MovieLens 100K and Molène come from their official homes, once, and are checked by hash."""
+    parser.set_defaults(command=data)
+    parser.option("action", choices=("fetch", "check"), help="download what is missing, or verify what is there")
+    parser.option("--data")
+
+
+def data(options: argparse.Namespace) -> int:
+    """Fetch or check."""
+    from graphact.data.datasets.download import DATASETS, check, fetch
+    from graphact.progress import download_bar
+
+    if options.action == "fetch":
+        for dataset in DATASETS:
+            with download_bar() as progress:
+                folder = fetch(dataset, options.data, progress)
+            sys.stdout.write(f"{dataset}: {folder}\n")
+        return 0
+    states = check(options.data)
+    sys.stdout.writelines(f"{state.status:8s} {state.file}\n" for state in states)
+    return 0 if all(state.status == "ok" for state in states) else 1
