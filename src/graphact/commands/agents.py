@@ -40,12 +40,12 @@ def add_split(parser: CommandParser) -> None:
     """
     parser.set_defaults(command=split)
     parser.shared("model", "graph")
-    parser.option("--out", required=True, help="folder for node-0, node-1 and so on")
-    parser.option("--host", default="127.0.0.1", help="host of all nodes (default: 127.0.0.1)")
-    port = "node i listens on PORT + i (default: 7500)"
-    parser.option("--base-port", type=int, default=7500, metavar="PORT", help=port)
-    instead = 'instead: JSON with all addresses, {"0": "10.0.0.5:7500", ...}'
-    parser.option("--addresses", type=Path, metavar="FILE", help=instead)
+    parser.option("--out", "folder for node-0, node-1 and so on", required=True)
+    parser.option("--host", "host of all nodes (default: 127.0.0.1)", default="127.0.0.1")
+    parser.option("--base-port", "node i listens on PORT + i (default: 7500)", type=int, default=7500, metavar="PORT")
+    parser.option(
+        "--addresses", 'instead: JSON with all addresses, {"0": "10.0.0.5:7500", ...}', type=Path, metavar="FILE"
+    )
 
 
 def split(options: argparse.Namespace) -> int:
@@ -79,8 +79,8 @@ def add_run(parser: CommandParser) -> None:
       graphact agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
     """
     parser.set_defaults(command=run)
-    parser.option("folder", type=Path, metavar="FOLDER", help="a folder that graphact agents split has written")
-    parser.option("--transport", default="zenoh", help="default: zenoh")
+    parser.option("folder", "a folder that graphact agents split has written", type=Path, metavar="FOLDER")
+    parser.option("--transport", "default: zenoh", default="zenoh")
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--signals",
@@ -89,21 +89,22 @@ def add_run(parser: CommandParser) -> None:
         help=".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default)",
     )
     source.add_argument("--sensor", metavar="COMMAND", help="command that prints a signal, started before each run")
-    parser.option("--lead", type=float, default=0.5, help="seconds before a run to start --sensor (default: 0.5)")
-    parser.option("--repeat", action="store_true", help="begin again at the end of the file")
+    parser.option("--lead", "seconds before a run to start --sensor (default: 0.5)", type=float, default=0.5)
+    parser.option("--repeat", "begin again at the end of the file", action="store_true")
     parser.option(
         "--period",
+        "seconds from run to run, equal at all nodes; 0: one after the other, without a clock "
+        "(default: as long as a run may take)",
         type=float,
         metavar="S",
-        help="seconds from run to run, equal at all nodes; 0: one after the other, without a clock "
-        "(default: as long as a run may take)",
     )
-    origin = "Unix time of run 0, equal at all nodes (default: 0)"
-    parser.option("--origin", type=float, default=0.0, metavar="T", help=origin)
+    parser.option(
+        "--origin", "Unix time of run 0, equal at all nodes (default: 0)", type=float, default=0.0, metavar="T"
+    )
     parser.option("--slot")
-    parser.option("--runs", type=int, help="end after this many runs")
-    parser.option("--tls", action="store_true", help="encrypt with tls/{ca,cert,key}.pem of the folder (zenoh)")
-    parser.option("--durable", action="store_true", help="the log survives power failures too")
+    parser.option("--runs", "end after this many runs", type=int)
+    parser.option("--tls", "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh)", action="store_true")
+    parser.option("--durable", "the log survives power failures too", action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ While they work there is a map and the last inferences in a terminal, and a figu
 """
 
 import argparse
+import math
 import signal
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from graphact.agents.processes import Processes
     from graphact.nn import GCNN
 
+Styled = tuple[str, str]
 SLOT, PERIOD = 0.1, 0.5
 ENTRIES, NOISE, NEIGHBORS, STEPS = 500, 0.5, 4, 300
 EVENTS = {
@@ -43,16 +46,18 @@ def add_demo(parser: CommandParser) -> None:
     they work, and draw what happened.
     """
     parser.set_defaults(command=demo)
-    parser.option("--sensors", type=int, default=20, help="how many (default: 20)")
-    parser.option("--transport", default="udp", help="default: udp")
-    parser.option("--runs", type=int, default=30, help="inferences, two a second (default: 30)")
+    parser.option("--sensors", "how many (default: 20)", type=int, default=20)
+    parser.option("--transport", "default: udp", default="udp")
+    parser.option("--runs", "inferences, two a second (default: 30)", type=int, default=30)
     parser.option("--seed")
-    parser.option("--out", default=Path("out/agents-demo"), help="where the figure goes")
+    parser.option("--out", "where the figure goes", default=Path("out/agents-demo"))
 
 
 def demo(options: argparse.Namespace) -> int:
     """Train, start, watch, draw."""
+    from graphact import agents
     from graphact._checks import check_integer
+    from graphact.agents.addresses import free_addresses
     from graphact.agents.processes import Processes
 
     check_integer("--sensors", options.sensors, minimum=8)
@@ -60,7 +65,10 @@ def demo(options: argparse.Namespace) -> int:
     progress(f"training a denoiser for {options.sensors} sensors ...")
     network = SensorNetwork.make(options.sensors, options.runs, options.seed)
     with tempfile.TemporaryDirectory() as folder:
-        folders, files = network.deploy(Path(folder))
+        folders = agents.split(network.model, network.graph, folder, addresses=free_addresses(options.sensors))
+        files = [each / "measured.npy" for each in folders]
+        for i, file in enumerate(files):
+            np.save(file, network.measured[:, i, None])
         origin = time.time()
         arguments = ["--transport", options.transport, "--origin", repr(origin), "--repeat"]
         arguments += ["--period", repr(PERIOD), "--slot", repr(SLOT)]
@@ -71,8 +79,7 @@ def demo(options: argparse.Namespace) -> int:
             watch(network, processes, view, origin)
             processes.stop()
             processes.wait(20)
-    path = draw(network, options.out)
-    sys.stdout.write(f"{network.summary()}\nfigure: {path}\n")
+    sys.stdout.write(f"{network.summary()}\nfigure: {draw(network, options.out)}\n")
     return 0
 
 
@@ -84,7 +91,7 @@ def progress(line: str) -> None:
 
 def watch(network: "SensorNetwork", processes: "Processes", view: "Lines | Screen", origin: float) -> None:
     """Collect results run by run, and kill, stop and restart two processes when it is time."""
-    for run in range(network.first, network.first + network.runs):
+    for run in network.shown:
         event = network.schedule.get(run - network.first)
         if event is not None:
             network.note(run, event)
@@ -148,17 +155,6 @@ class SensorNetwork:
         third = self.runs // 3
         return {third: "kill", third + 3: "start", 2 * third: "stop", 2 * third + 2: "continue"}
 
-    def deploy(self, folder: Path) -> tuple[list[Path], list[Path]]:
-        """The folders of all nodes, and the files with what they measure."""
-        from graphact import agents
-        from graphact.agents.addresses import free_addresses
-
-        folders = agents.split(self.model, self.graph, folder, addresses=free_addresses(len(self.places)))
-        files = [each / "measured.npy" for each in folders]
-        for i, file in enumerate(files):
-            np.save(file, self.measured[:, i, None])
-        return folders, files
-
     def note(self, run: int, event: str) -> None:
         """Keep which event hit which sensor."""
         sensor = self.killed if event in ("kill", "start") else self.stopped
@@ -174,12 +170,14 @@ class SensorNetwork:
                 if report["complete"]:
                     self.seconds.append(report["seconds"])
 
+    @property
+    def shown(self) -> range:
+        return range(self.first, self.first + self.runs)
+
     def links_missed(self, run: int) -> int:
-        """Over all nodes and rounds of a run."""
         return sum(missed for (number, _), missed in self.missed.items() if number == run)
 
     def answers(self, run: int) -> int:
-        """How many nodes have answered in a run."""
         return sum(number == run for number, _ in self.missed)
 
     def is_complete(self, run: int) -> bool:
@@ -191,18 +189,17 @@ class SensorNetwork:
         at = run % ENTRIES
         there = ~np.isnan(self.outputs[at])
         if not there.any():
-            return float("nan"), float("nan")
-        squares = [np.square(values[at] - self.truth[at])[there].mean() for values in (self.measured, self.outputs)]
-        return float(np.sqrt(squares[0])), float(np.sqrt(squares[1]))
+            return math.nan, math.nan
+        before, after = ((values[at] - self.truth[at])[there] for values in (self.measured, self.outputs))
+        return math.sqrt(np.square(before).mean()), math.sqrt(np.square(after).mean())
 
     def summary(self) -> str:
         """Two lines at the end."""
-        shown = range(self.first, self.first + self.runs)
-        complete = [run for run in shown if self.is_complete(run)]
+        complete = [run for run in self.shown if self.is_complete(run)]
         at = [run % ENTRIES for run in complete]
-        apart = float(np.abs(self.outputs[at] - self.central[at]).max()) if complete else float("nan")
-        before, after = np.nanmean([self.errors(run) for run in shown], axis=0)
-        quick = 1000 * float(np.median(self.seconds)) if self.seconds else float("nan")
+        apart = float(np.abs(self.outputs[at] - self.central[at]).max()) if complete else math.nan
+        before, after = np.nanmean([self.errors(run) for run in self.shown], axis=0)
+        quick = 1000 * float(np.median(self.seconds)) if self.seconds else math.nan
         return (
             f"{self.runs} inferences, {len(complete)} of them with every sensor and every link; these differ from the "
             f"centralised model by at most {apart:.1g}\n"
@@ -253,82 +250,73 @@ def open_view(network: SensorNetwork) -> "Iterator[Lines | Screen]":
         from rich.console import Console
         from rich.live import Live
     except ModuleNotFoundError:
-        yield Lines()
-        return
-    console = Console()
-    if not console.is_terminal:
+        console = None
+    else:
+        console = Console()
+    if console is None or not console.is_terminal:
         yield Lines()
         return
     with Live(console=console, auto_refresh=False) as live:
         yield Screen(live, len(network.places))
 
 
+@dataclass
 class Lines:
     """One line for each inference that has ended."""
 
-    def __init__(self) -> None:
-        self._printed, self._last = 0, -1
+    printed: int = 0
+    last: int = -1
 
     def show(self, network: SensorNetwork, run: int) -> None:
-        """Print what is new."""
-        if run != self._last:
-            sys.stdout.write(HEADER if self._last < 0 else line_of(network, self._last) + "\n")
-            self._last = run
-        for number, sentence in network.events[self._printed :]:
-            sys.stdout.write(f"run {number}: {sentence}\n")
-        self._printed = len(network.events)
+        if run != self.last:
+            sys.stdout.write(HEADER if self.last < 0 else line_of(network, self.last) + "\n")
+            self.last = run
+        sys.stdout.writelines(f"run {number}: {sentence}\n" for number, sentence in network.events[self.printed :])
+        self.printed = len(network.events)
         sys.stdout.flush()
 
 
+@dataclass
 class Screen:
     """A map on the left, the last inferences on the right."""
 
-    def __init__(self, live: Any, sensors: int) -> None:
-        self._live, self._sensors = live, sensors
+    live: Any
+    sensors: int
 
     def show(self, network: SensorNetwork, run: int) -> None:
-        """Draw again."""
         from rich.columns import Columns
         from rich.panel import Panel
+        from rich.text import Text
 
-        title = f"{self._sensors} sensors, one process each"
+        title = f"{self.sensors} sensors, one process each"
+        places, runs = (
+            Text.assemble(*parts, no_wrap=True) for parts in (map_of(network, run), last_runs(network, run))
+        )
         sides = [
-            Panel(map_of(network, run), title=title, width=WIDTH + 4, height=HEIGHT + 2),
-            Panel(last_runs(network, run), title="inferences", width=88, height=HEIGHT + 2),
+            Panel(places, title=title, width=WIDTH + 4, height=HEIGHT + 2),
+            Panel(runs, title="inferences", width=88, height=HEIGHT + 2),
         ]
-        self._live.update(Columns(sides), refresh=True)
+        self.live.update(Columns(sides), refresh=True)
 
 
-def map_of(network: SensorNetwork, run: int) -> Any:
+def map_of(network: SensorNetwork, run: int) -> list[Styled]:
     """Every sensor as its number on the colour of its last output; one that is down is crossed out."""
-    from rich.text import Text
-
-    cells = [[("  ", "")] * (WIDTH // 2) for _ in range(HEIGHT)]
+    cells = [[("  ", "")] * (WIDTH // 2) + [("\n", "")] for _ in range(HEIGHT)]
     for i, (x, y) in enumerate(network.places):
         row, column = round((1 - y) * (HEIGHT - 1)), round(x * (WIDTH // 2 - 1))
         value, before = (network.outputs[number % ENTRIES, i] for number in (run, run - 1))
         style = style_of(before if np.isnan(value) else value)
         cells[row][column] = ("><", "bold white on black") if i in network.down else (f"{i:2d}", style)
-    text = Text(no_wrap=True)
-    for row_cells in cells:
-        for characters, style in row_cells:
-            text.append(characters, style)
-        text.append("\n")
-    return text
+    return list(chain.from_iterable(cells))
 
 
-def last_runs(network: SensorNetwork, run: int) -> Any:
+def last_runs(network: SensorNetwork, run: int) -> list[Styled]:
     """The last inferences, and the events among them."""
-    from rich.text import Text
-
-    text = Text(no_wrap=True)
-    text.append(HEADER, "dim")
-    events = dict(network.events)
+    parts, events = [(HEADER, "dim")], dict(network.events)
     for number in range(max(network.first, run - LINES + 1), run + 1):
-        text.append(line_of(network, number), "green" if network.is_complete(number) else "yellow")
-        text.append(f"  {events[number]}" if number in events else "", "bold red")
-        text.append("\n")
-    return text
+        parts.append((line_of(network, number), "green" if network.is_complete(number) else "yellow"))
+        parts.append((f"  {events[number]}\n" if number in events else "\n", "bold red"))
+    return parts
 
 
 def line_of(network: SensorNetwork, run: int) -> str:
@@ -352,7 +340,7 @@ def draw(network: SensorNetwork, folder: Path) -> Path:
     from graphact.experiments.style import house_style, new_sheet, settle, to_png
     from graphact.storage import write_atomically
 
-    runs = np.arange(network.first, network.first + network.runs)
+    runs = np.array(network.shown)
     with house_style():
         sheet = new_sheet(4.6)
         grid = sheet.add_gridspec(3, 3, height_ratios=[1.5, 1, 0.8])
@@ -385,8 +373,7 @@ def draw_errors(axes: Any, network: SensorNetwork, runs: Array) -> None:
     axes.plot(runs, before, color=MEASURED, label="measured")
     axes.plot(runs, central, color=CENTRAL, linewidth=3, alpha=0.6, label="centralised model")
     axes.plot(runs, after, ".-", color=ANSWERED, label="agents")
-    axes.set_ylabel("RMSE")
-    axes.set_ylim(bottom=0)
+    axes.set(ylabel="RMSE", ylim=(0, None))
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, borderaxespad=0.2)
 
 

@@ -29,9 +29,9 @@ def add_simulate(parser: CommandParser) -> None:
     """
     parser.set_defaults(command=simulate)
     parser.shared("model", "graph")
-    parser.option("--signals", help=".npy of shape (runs, ..., N, F); drawn from N(0, 1) if left out")
-    parser.option("--runs", type=int, default=10, help="inferences, without --signals (default: 10)")
-    parser.option("--batch", type=int, default=1, help="signals an inference, without --signals (default: 1)")
+    parser.option("--signals", ".npy of shape (runs, ..., N, F); drawn from N(0, 1) if left out")
+    parser.option("--runs", "inferences, without --signals (default: 10)", type=int, default=10)
+    parser.option("--batch", "signals an inference, without --signals (default: 1)", type=int, default=1)
     parser.shared("--slot", "--seed")
     parser.fault_options("inference")
 
@@ -159,20 +159,19 @@ def add_train(parser: CommandParser) -> None:
 
     parser.set_defaults(command=train)
     parser.shared("model", "graph")
-    parser.option("--signals", required=True, help=".npy of shape (M, N, F)")
-    targets = ".npy of shape (M, N, O); NaN asks for nothing"
-    parser.option("--targets", type=Path, required=True, metavar="FILE", help=targets)
-    parser.option("--out", required=True, metavar="FILE", help="where the trained model goes")
-    parser.option("--algorithm", choices=ALGORITHMS, default="push-pull", help="default: push-pull")
-    parser.option("--optimizer", choices=OPTIMIZERS, default="adam", help="default: adam")
-    parser.option("--rate", type=float, default=0.01, help="step size (default: 0.01)")
-    parser.option("--steps", type=int, default=300, help="steps in all (default: 300)")
-    parser.option("--batch", type=int, metavar="B", help="samples a step (default: all)")
-    parser.option("--objective", choices=tuple(OBJECTIVES), default="mse", help="default: mse")
-    checkpoint = "written as it goes; the same command goes on from it"
-    parser.option("--checkpoint", type=Path, metavar="FILE", help=checkpoint)
-    compare = "also train in one place with the same optimizer, and compare"
-    parser.option("--compare", action="store_true", help=compare)
+    parser.option("--signals", ".npy of shape (M, N, F)", required=True)
+    parser.option(
+        "--targets", ".npy of shape (M, N, O); NaN asks for nothing", type=Path, required=True, metavar="FILE"
+    )
+    parser.option("--out", "where the trained model goes", required=True, metavar="FILE")
+    parser.option("--algorithm", "default: push-pull", choices=ALGORITHMS, default="push-pull")
+    parser.option("--optimizer", "default: adam", choices=OPTIMIZERS, default="adam")
+    parser.option("--rate", "step size (default: 0.01)", type=float, default=0.01)
+    parser.option("--steps", "steps in all (default: 300)", type=int, default=300)
+    parser.option("--batch", "samples a step (default: all)", type=int, metavar="B")
+    parser.option("--objective", "default: mse", choices=tuple(OBJECTIVES), default="mse")
+    parser.option("--checkpoint", "written as it goes; the same command goes on from it", type=Path, metavar="FILE")
+    parser.option("--compare", "also train in one place with the same optimizer, and compare", action="store_true")
     parser.shared("--slot", "--seed")
     parser.fault_options("step")
 

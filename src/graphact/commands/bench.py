@@ -14,11 +14,11 @@ def add_bench(parser: CommandParser) -> None:
     """
     parser.set_defaults(command=bench)
     parser.option("graph")
-    parser.option("--features", type=int, default=64, metavar="F", help="columns of the signal (default: 64)")
-    parser.option("--hops", type=int, default=2, metavar="K", help="hops of the activations (default: 2)")
-    parser.option("--device", help="(default: cuda if there is one)")
-    parser.option("--repeats", type=int, default=9, metavar="R", help="calls that are timed (default: 9)")
-    parser.option("--without-pyg", action="store_true", help="do not measure PyG, which may take long")
+    parser.option("--features", "columns of the signal (default: 64)", type=int, default=64, metavar="F")
+    parser.option("--hops", "hops of the activations (default: 2)", type=int, default=2, metavar="K")
+    parser.option("--device", "(default: cuda if there is one)")
+    parser.option("--repeats", "calls that are timed (default: 9)", type=int, default=9, metavar="R")
+    parser.option("--without-pyg", "do not measure PyG, which may take long", action="store_true")
 
 
 def bench(options: argparse.Namespace) -> int:

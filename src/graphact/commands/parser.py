@@ -72,9 +72,10 @@ class CommandParser(argparse.ArgumentParser):
             add_options(self)
         return super().parse_known_args(args, namespace)
 
-    def option(self, name: str, **settings: Any) -> None:
+    def option(self, name: str, text: str | None = None, **settings: Any) -> None:
         """Add an argument; what is not set is as in the other commands that have it."""
-        self.add_argument(name, **SHARED.get(name, {}) | settings)
+        settings = SHARED.get(name, {}) | settings
+        self.add_argument(name, **settings | ({"help": text} if text else {}))
 
     def shared(self, *names: str) -> None:
         """Add arguments just as other commands have them."""
@@ -87,5 +88,5 @@ class CommandParser(argparse.ArgumentParser):
 
         for name, default in asdict(Faults()).items():
             text, metavar = FAULTS[name].format(unit), "S" if "seconds" in FAULTS[name] else "P"
-            text += f" (default: {default:g})"
-            self.option(f"--{name.replace('_', '-')}", type=float, default=default, metavar=metavar, help=text)
+            option, text = f"--{name.replace('_', '-')}", f"{text} (default: {default:g})"
+            self.option(option, text, type=float, default=default, metavar=metavar)

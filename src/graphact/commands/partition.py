@@ -13,13 +13,13 @@ def add_partition(parser: CommandParser) -> None:
     """
     parser.set_defaults(command=partition)
     parser.option("graph")
-    parser.option("--parts", type=int, required=True, metavar="P", help="number of processes")
-    parser.option("--out", required=True, help="folder for the files")
+    parser.option("--parts", "number of processes", type=int, required=True, metavar="P")
+    parser.option("--out", "folder for the files", required=True)
     parser.option(
         "--method",
+        "metis: few links between parts; blocks: consecutive nodes (default: metis where it is installed)",
         choices=("auto", "metis", "blocks"),
         default="auto",
-        help="metis: few links between parts; blocks: consecutive nodes (default: metis where it is installed)",
     )
     parser.option("--normalize")
 

@@ -24,27 +24,26 @@ def add_run(parser: CommandParser) -> None:
     repeated, a half-finished one goes on from its last checkpoint.
     """
     parser.set_defaults(command=run)
-    parser.option("experiment", choices=EXPERIMENTS, metavar="EXPERIMENT", help=", ".join(EXPERIMENTS))
+    parser.option("experiment", ", ".join(EXPERIMENTS), choices=EXPERIMENTS, metavar="EXPERIMENT")
     parser.option(
         "--preset",
+        "quick: about a minute on a CPU (default); paper: all of it; best: better settings, found on seed 0",
         choices=PRESETS,
         default="quick",
         metavar="{quick,paper,best}",
-        help="quick: about a minute on a CPU (default); paper: all of it; best: better settings, found on seed 0",
     )
     parser.option(
         "--protocol",
-        help="paper: its text, literally; converged (source localization, recommendation): what fits its tables",
+        "paper: its text, literally; converged (source localization, recommendation): what fits its tables",
     )
-    only = f"only these: {', '.join(METHODS)} (repeatable)"
-    parser.option("--activation", action="append", default=[], metavar="NAME", help=only)
-    parser.option("--device", help="default: CUDA where there is one")
     parser.option(
-        "--out", help="folder for results (default: out/EXPERIMENT-PRESET, -seed-N added for seeds other than 0)"
+        "--activation", f"only these: {', '.join(METHODS)} (repeatable)", action="append", default=[], metavar="NAME"
     )
+    parser.option("--device", "default: CUDA where there is one")
+    parser.option("--out", "folder for results (default: out/EXPERIMENT-PRESET, -seed-N added for seeds other than 0)")
     parser.option("--seed")
-    parser.option("--jobs", type=int, default=1, metavar="N", help="processes that share the cells (default: 1)")
-    parser.option("--worker", help=argparse.SUPPRESS, action="store_true")
+    parser.option("--jobs", "processes that share the cells (default: 1)", type=int, default=1, metavar="N")
+    parser.option("--worker", argparse.SUPPRESS, action="store_true")
     parser.option("--data")
 
 
@@ -164,8 +163,8 @@ def stop(*_: object) -> None:
 def add_report(parser: CommandParser) -> None:
     """Write tables, figures and the HTML page again."""
     parser.set_defaults(command=report)
-    parser.option("directory", type=Path, metavar="DIR", help="a folder that graphact run has written")
-    parser.option("--pack", action="store_true", help="compress the rows as well, to keep or to publish them")
+    parser.option("directory", "a folder that graphact run has written", type=Path, metavar="DIR")
+    parser.option("--pack", "compress the rows as well, to keep or to publish them", action="store_true")
 
 
 def report(options: argparse.Namespace) -> int:
@@ -202,7 +201,7 @@ def list_all(_: argparse.Namespace) -> int:
 def add_data(parser: CommandParser) -> None:
     """MovieLens 100K and Molène come from their official homes, once, and are checked by hash."""
     parser.set_defaults(command=data)
-    parser.option("action", choices=("fetch", "check"), help="download what is missing, or verify what is there")
+    parser.option("action", "download what is missing, or verify what is there", choices=("fetch", "check"))
     parser.option("--data")
 
 
