@@ -35,32 +35,29 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake is one line on standard error and exit code 2."""
     try:
-        return call(arguments)
+        options = make_parser().parse_args(arguments)
+        return int(options.command(options))
     except KeyboardInterrupt:
         sys.stderr.write("\ngraphact: stopped; finished cells are kept, run the same command again to go on\n")
         return 130
     except BrokenPipeError:  # whoever read the output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
-        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("graphact"):
-            raise  # no package that a user could install
+    except (ValueError, TypeError, OSError, ModuleNotFoundError, RuntimeError) as error:
+        if is_bug(error):
+            raise
         sys.stderr.write(f"graphact: {error}\n")
         return 2
 
 
-def call(arguments: Sequence[str] | None) -> int:
-    """Parse and call."""
-    options = make_parser().parse_args(arguments)
-    try:
-        return int(options.command(options))
-    except RuntimeError as error:
+def is_bug(error: Exception) -> bool:
+    """Whether the user can do nothing about it: no package to install, no file of results or data to mend."""
+    if isinstance(error, RuntimeError):
         from graphact.data.datasets.download import DataError
         from graphact.experiments.store import StoreError
 
-        if isinstance(error, (StoreError, DataError)):
-            raise ValueError(error) from error
-        raise
+        return not isinstance(error, StoreError | DataError)
+    return isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("graphact")
 
 
 def make_parser() -> CommandParser:

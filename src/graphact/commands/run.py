@@ -49,6 +49,8 @@ def add_run(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the protocol, then report."""
+    import torch
+
     from graphact._checks import check_integer
     from graphact.data.datasets.download import locate
     from graphact.experiments.runner import check_settings, run_protocol
@@ -68,8 +70,9 @@ def run(options: argparse.Namespace) -> int:
             locate(dataset, options.data)
     store.create(command_line(options))
     keep_freed_memory()
-    share_cores(options.jobs)
-    signal.signal(signal.SIGTERM, stop)
+    if options.jobs > 1:  # more threads than cores wait for each other most of the time
+        torch.set_num_threads(max(1, torch.get_num_threads() // options.jobs))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that workers end, too
     workers = [] if options.worker else [start_worker(options, store.directory) for _ in range(options.jobs - 1)]
     try:
         with JobWatcher() if options.worker else JobProgress() as watcher:
@@ -145,19 +148,6 @@ def start_worker(options: argparse.Namespace, directory: Path) -> "subprocess.Po
     if options.data is not None:
         words += ["--data", str(options.data)]
     return subprocess.Popen([sys.executable, "-m", "graphact.cli", *words])
-
-
-def share_cores(jobs: int) -> None:
-    """Divide the threads among the processes: more threads than cores wait for each other most of the time."""
-    import torch
-
-    if jobs > 1:
-        torch.set_num_threads(max(1, torch.get_num_threads() // jobs))
-
-
-def stop(*_: object) -> None:
-    """End as Ctrl-C does, so that workers end, too."""
-    raise KeyboardInterrupt
 
 
 def add_report(parser: CommandParser) -> None:
