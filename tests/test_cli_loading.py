@@ -13,7 +13,7 @@ import pytest
 from graphact import commands
 from graphact.cli import COMMANDS, main
 from graphact.commands.agents import SUBCOMMANDS
-from graphact.commands.parser import CommandParser
+from graphact.commands.parser import Command, CommandParser
 
 FINISHED = Path(__file__).parent / "compatibility" / "fixtures" / "runs" / "finished"
 HEAVY = {"torch", "numpy", "scipy", "pandas", "matplotlib", "numba", "triton", "rich", "jinja2", "safetensors"}
@@ -87,5 +87,5 @@ def test_the_tables_say_what_the_modules_say(table, capsys):
 
 def test_every_command_is_in_a_table():
     modules = [importlib.import_module(f"graphact.commands.{m.name}") for m in pkgutil.iter_modules(commands.__path__)]
-    adding = {f"{module.__name__}:{name}" for module in modules for name in vars(module) if name.startswith("add_")}
-    assert adding == {function for table in (COMMANDS, SUBCOMMANDS) for function, _ in table.values()}
+    places = {f"{m.__name__}:{name}" for m in modules for name, value in vars(m).items() if isinstance(value, Command)}
+    assert places == {place for table in (COMMANDS, SUBCOMMANDS) for place, _ in table.values()}

@@ -18,17 +18,17 @@ Activation functions that see the graph: the experiments of the paper, by one co
   graphact certify MODEL --graph G          what is guaranteed of a trained model on a graph
 """
 COMMANDS = {
-    "run": ("graphact.commands.run:add_run", "run an experiment and write its report"),
-    "report": ("graphact.commands.run:add_report", "write the report of stored results"),
-    "data": ("graphact.commands.run:add_data", "fetch or check the data sets"),
-    "list": ("graphact.commands.run:add_list", "list experiments, presets, protocols and activations"),
+    "run": ("graphact.commands.run:run", "run an experiment and write its report"),
+    "report": ("graphact.commands.run:report", "write the report of stored results"),
+    "data": ("graphact.commands.run:data", "fetch or check the data sets"),
+    "list": ("graphact.commands.run:list_all", "list experiments, presets, protocols and activations"),
     "certify": (
-        "graphact.commands.certify:add_certify",
+        "graphact.commands.certify:certify",
         "certify a trained model on a graph: equivariance, Lipschitz constant, safe radius",
     ),
-    "bench": ("graphact.commands.bench:add_bench", "how fast activations run on a graph"),
-    "partition": ("graphact.commands.partition:add_partition", "cut a graph into files, one for each process"),
-    "agents": ("graphact.commands.agents:add_agents", "run a network on its own nodes"),
+    "bench": ("graphact.commands.bench:bench", "how fast activations run on a graph"),
+    "partition": ("graphact.commands.partition:partition", "cut a graph into files, one for each process"),
+    "agents": ("graphact.commands.agents:agents", "run a network on its own nodes"),
 }
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphact.commands.parser import CommandParser
+from graphact.commands.parser import Command, command, one_of, option
 
 if TYPE_CHECKING:
     from graphact.agents import Deployment
@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     from graphact.agents.signals import Signals
 
 SUBCOMMANDS = {
-    "split": ("graphact.commands.agents:add_split", "write one folder for each node"),
-    "run": ("graphact.commands.agents:add_run", "run the agent of one node"),
-    "simulate": ("graphact.commands.agents_simulated:add_simulate", "simulate agents in a network with faults"),
-    "train": ("graphact.commands.agents_simulated:add_train", "let simulated agents learn together"),
-    "demo": ("graphact.commands.agents_demo:add_demo", "watch agents work, one process each, on this machine"),
+    "split": ("graphact.commands.agents:split", "write one folder for each node"),
+    "run": ("graphact.commands.agents:run", "run the agent of one node"),
+    "simulate": ("graphact.commands.agents_simulated:simulate", "simulate agents in a network with faults"),
+    "train": ("graphact.commands.agents_simulated:train", "let simulated agents learn together"),
+    "demo": ("graphact.commands.agents_demo:demo", "watch agents work, one process each, on this machine"),
 }
 
 
-def add_agents(parser: CommandParser) -> None:
+agents = Command(
+    None,
     """
     Run a trained network on the nodes of its graph: each node computes its own output from messages of its neighbours.
 
@@ -30,26 +31,23 @@ def add_agents(parser: CommandParser) -> None:
       graphact agents simulate model.safetensors graph.npz --loss 0.1  how it would go, with faults
       graphact agents demo                                             watch 20 of them on this machine
       graphact agents train model.safetensors graph.npz --signals x.npy --targets y.npy --out trained.safetensors
-    """
-    parser.add_commands(SUBCOMMANDS)
+    """,
+    (lambda parser: parser.add_commands(SUBCOMMANDS),),
+)
 
 
-def add_split(parser: CommandParser) -> None:
+@command(
+    "model",
+    "graph",
+    option("--out", "folder for node-0, node-1 and so on", required=True),
+    option("--host", "host of all nodes (default: 127.0.0.1)", default="127.0.0.1"),
+    option("--base-port", "node i listens on PORT + i (default: 7500)", type=int, default=7500, metavar="PORT"),
+    option("--addresses", 'instead: JSON with all addresses, {"0": "10.0.0.5:7500", ...}', type=Path, metavar="FILE"),
+)
+def split(options: argparse.Namespace) -> int:
     """Write one folder for each node: its row of the shift operator, its neighbours, the keys of its links, their
     addresses and the model, nothing else. Bring each folder to its node, and delete it here.
     """
-    parser.set_defaults(command=split)
-    parser.shared("model", "graph")
-    parser.option("--out", "folder for node-0, node-1 and so on", required=True)
-    parser.option("--host", "host of all nodes (default: 127.0.0.1)", default="127.0.0.1")
-    parser.option("--base-port", "node i listens on PORT + i (default: 7500)", type=int, default=7500, metavar="PORT")
-    parser.option(
-        "--addresses", 'instead: JSON with all addresses, {"0": "10.0.0.5:7500", ...}', type=Path, metavar="FILE"
-    )
-
-
-def split(options: argparse.Namespace) -> int:
-    """Read, split, print what came out."""
     from graphact import Graph, agents, load
     from graphact.agents.addresses import consecutive_addresses, read_addresses
     from graphact.agents.split import plain_model
@@ -69,7 +67,34 @@ def split(options: argparse.Namespace) -> int:
     return 0
 
 
-def add_run(parser: CommandParser) -> None:
+@command(
+    option("folder", "a folder that graphact agents split has written", type=Path, metavar="FOLDER"),
+    option("--transport", "default: zenoh", default="zenoh"),
+    one_of(
+        option(
+            "--signals",
+            ".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default)",
+            metavar="FILE",
+            default="-",
+        ),
+        option("--sensor", "command that prints a signal, started before each run", metavar="COMMAND"),
+    ),
+    option("--lead", "seconds before a run to start --sensor (default: 0.5)", type=float, default=0.5),
+    option("--repeat", "begin again at the end of the file", action="store_true"),
+    option(
+        "--period",
+        "seconds from run to run, equal at all nodes; 0: one after the other, without a clock "
+        "(default: as long as a run may take)",
+        type=float,
+        metavar="S",
+    ),
+    option("--origin", "Unix time of run 0, equal at all nodes (default: 0)", type=float, default=0.0, metavar="T"),
+    "--slot",
+    option("--runs", "end after this many runs", type=int),
+    option("--tls", "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh)", action="store_true"),
+    option("--durable", "the log survives power failures too", action="store_true"),
+)
+def run(options: argparse.Namespace) -> int:
     """
     Run the agent of one node. Its signals come from standard input (a JSON array a line), from a file or from a
     command; its results go to standard output, one JSON object a line. It ends when the signals end, or cleanly at
@@ -78,37 +103,6 @@ def add_run(parser: CommandParser) -> None:
       graphact agents run nodes/node-7 --sensor 'read-temperature --json' --period 60
       graphact agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
     """
-    parser.set_defaults(command=run)
-    parser.option("folder", "a folder that graphact agents split has written", type=Path, metavar="FOLDER")
-    parser.option("--transport", "default: zenoh", default="zenoh")
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument(
-        "--signals",
-        metavar="FILE",
-        default="-",
-        help=".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default)",
-    )
-    source.add_argument("--sensor", metavar="COMMAND", help="command that prints a signal, started before each run")
-    parser.option("--lead", "seconds before a run to start --sensor (default: 0.5)", type=float, default=0.5)
-    parser.option("--repeat", "begin again at the end of the file", action="store_true")
-    parser.option(
-        "--period",
-        "seconds from run to run, equal at all nodes; 0: one after the other, without a clock "
-        "(default: as long as a run may take)",
-        type=float,
-        metavar="S",
-    )
-    parser.option(
-        "--origin", "Unix time of run 0, equal at all nodes (default: 0)", type=float, default=0.0, metavar="T"
-    )
-    parser.option("--slot")
-    parser.option("--runs", "end after this many runs", type=int)
-    parser.option("--tls", "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh)", action="store_true")
-    parser.option("--durable", "the log survives power failures too", action="store_true")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Read the folder, serve."""
     from graphact.agents.agent import serve
     from graphact.agents.deployment import Deployment
     from graphact.agents.settings import Timing

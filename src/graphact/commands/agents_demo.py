@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphact.agents.messages import Array
-from graphact.commands.parser import CommandParser
+from graphact.commands.parser import command, option
 
 if TYPE_CHECKING:
     from graphact import Graph
@@ -41,20 +41,17 @@ COLD, WARM = (33, 102, 172), (178, 24, 43)
 MEASURED, ANSWERED, CENTRAL, FAULTY = "#999999", "#0072b2", "#e69f00", "#d55e00"
 
 
-def add_demo(parser: CommandParser) -> None:
+@command(
+    option("--sensors", "how many (default: 20)", type=int, default=20),
+    option("--transport", "default: udp", default="udp"),
+    option("--runs", "inferences, two a second (default: 30)", type=int, default=30),
+    "--seed",
+    option("--out", "where the figure goes", default=Path("out/agents-demo")),
+)
+def demo(options: argparse.Namespace) -> int:
     """Train a small denoiser for a sensor graph, start one process for each sensor, kill one and stop another while
     they work, and draw what happened.
     """
-    parser.set_defaults(command=demo)
-    parser.option("--sensors", "how many (default: 20)", type=int, default=20)
-    parser.option("--transport", "default: udp", default="udp")
-    parser.option("--runs", "inferences, two a second (default: 30)", type=int, default=30)
-    parser.option("--seed")
-    parser.option("--out", "where the figure goes", default=Path("out/agents-demo"))
-
-
-def demo(options: argparse.Namespace) -> int:
-    """Train, start, watch, draw."""
     from graphact import agents
     from graphact._checks import check_integer
     from graphact.agents.addresses import free_addresses

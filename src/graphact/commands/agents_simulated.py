@@ -9,7 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphact.commands.parser import FAULTS, CommandParser
+from graphact import agents
+from graphact.agents.learning.gradient import OBJECTIVES
+from graphact.agents.learning.mixing import ALGORITHMS, OPTIMIZERS
+from graphact.commands.parser import Option, command, option
 
 if TYPE_CHECKING:
     from graphact import Graph
@@ -21,27 +24,51 @@ if TYPE_CHECKING:
     from graphact.nn import GraphModule
 
 Lines = list[tuple[str, str]]
+FAULTS = {
+    "loss": "probability that a datagram is lost",
+    "link_loss": "probability that a link is lost for a whole {}, both directions (the paper's model)",
+    "delay": "seconds a datagram travels at least",
+    "jitter": "seconds it travels longer at most",
+    "reorder": "probability that a datagram is held back",
+    "duplicate": "probability that a datagram comes twice",
+    "corrupt": "probability that a bit of a datagram is flipped",
+    "replay": "probability that a stranger sends an old datagram again",
+    "forge": "probability that a stranger sends a datagram with a wrong key",
+    "crash": "probability that a node dies during one {}",
+    "downtime": "seconds until it is back at most",
+    "partition": "probability that the network falls into two halves during one {}",
+    "partition_time": "seconds until they meet again at most",
+    "skew": "seconds by which the clocks of nodes differ at most",
+}
 
 
-def add_simulate(parser: CommandParser) -> None:
+def faults(unit: str) -> list[Option]:
+    """What goes wrong in a simulated network, during one ``unit`` of work."""
+    options = []
+    for name, default in asdict(agents.Faults()).items():
+        text, metavar = FAULTS[name].format(unit), "S" if "seconds" in FAULTS[name] else "P"
+        flag, text = f"--{name.replace('_', '-')}", f"{text} (default: {default:g})"
+        options.append(option(flag, text, type=float, default=default, metavar=metavar))
+    return options
+
+
+@command(
+    "model",
+    "graph",
+    option("--signals", ".npy of shape (runs, ..., N, F); drawn from N(0, 1) if left out"),
+    option("--runs", "inferences, without --signals (default: 10)", type=int, default=10),
+    option("--batch", "signals an inference, without --signals (default: 1)", type=int, default=1),
+    "--slot",
+    "--seed",
+    *faults("inference"),
+)
+def simulate(options: argparse.Namespace) -> int:
     """Let simulated agents work on signals, with a virtual clock and seeded faults, and compare with the centralised
     run.
     """
-    parser.set_defaults(command=simulate)
-    parser.shared("model", "graph")
-    parser.option("--signals", ".npy of shape (runs, ..., N, F); drawn from N(0, 1) if left out")
-    parser.option("--runs", "inferences, without --signals (default: 10)", type=int, default=10)
-    parser.option("--batch", "signals an inference, without --signals (default: 1)", type=int, default=1)
-    parser.shared("--slot", "--seed")
-    parser.fault_options("inference")
-
-
-def simulate(options: argparse.Namespace) -> int:
-    """Simulate, compare, print."""
     import numpy as np
     import torch
 
-    from graphact import agents
     from graphact._checks import check_integer
     from graphact.agents.replay import replay_inference
 
@@ -71,11 +98,11 @@ def simulate(options: argparse.Namespace) -> int:
 
 def load_network(options: argparse.Namespace) -> "tuple[GraphModule, Graph, list[Deployment], dict[str, Any]]":
     """Model and graph, what every node holds, and the arguments of the network that is simulated."""
-    from graphact import Graph, agents, load
+    from graphact import Graph, load
 
     model, graph = load(options.model), Graph.load(options.graph)
-    faults = agents.Faults(**{name: getattr(options, name) for name in FAULTS})
-    network = {"faults": faults, "timing": agents.Timing(slot=options.slot), "seed": options.seed}
+    failures = agents.Faults(**{name: getattr(options, name) for name in FAULTS})
+    network = {"faults": failures, "timing": agents.Timing(slot=options.slot), "seed": options.seed}
     return model, graph, agents.deploy(model, graph, epoch=options.seed), network
 
 
@@ -150,35 +177,28 @@ def retransmissions(counters: "Counters") -> tuple[str, str]:
     return "retransmissions", f"{counters.resent}, asked for {counters.requests_sent} times"
 
 
-def add_train(parser: CommandParser) -> None:
+@command(
+    "model",
+    "graph",
+    option("--signals", ".npy of shape (M, N, F)", required=True),
+    option("--targets", ".npy of shape (M, N, O); NaN asks for nothing", type=Path, required=True, metavar="FILE"),
+    option("--out", "where the trained model goes", required=True, metavar="FILE"),
+    option("--algorithm", "default: push-pull", choices=ALGORITHMS, default="push-pull"),
+    option("--optimizer", "default: adam", choices=OPTIMIZERS, default="adam"),
+    option("--rate", "step size (default: 0.01)", type=float, default=0.01),
+    option("--steps", "steps in all (default: 300)", type=int, default=300),
+    option("--batch", "samples a step (default: all)", type=int, metavar="B"),
+    option("--objective", "default: mse", choices=tuple(OBJECTIVES), default="mse"),
+    option("--checkpoint", "written as it goes; the same command goes on from it", type=Path, metavar="FILE"),
+    option("--compare", "also train in one place with the same optimizer, and compare", action="store_true"),
+    "--slot",
+    "--seed",
+    *faults("step"),
+)
+def train(options: argparse.Namespace) -> int:
     """Let simulated agents train a model together: each knows its own signals and targets and talks to its neighbours
     alone. Gradients go back over the links that signals came by; then neighbours mix their parameters.
     """
-    from graphact.agents.learning.gradient import OBJECTIVES
-    from graphact.agents.learning.mixing import ALGORITHMS, OPTIMIZERS
-
-    parser.set_defaults(command=train)
-    parser.shared("model", "graph")
-    parser.option("--signals", ".npy of shape (M, N, F)", required=True)
-    parser.option(
-        "--targets", ".npy of shape (M, N, O); NaN asks for nothing", type=Path, required=True, metavar="FILE"
-    )
-    parser.option("--out", "where the trained model goes", required=True, metavar="FILE")
-    parser.option("--algorithm", "default: push-pull", choices=ALGORITHMS, default="push-pull")
-    parser.option("--optimizer", "default: adam", choices=OPTIMIZERS, default="adam")
-    parser.option("--rate", "step size (default: 0.01)", type=float, default=0.01)
-    parser.option("--steps", "steps in all (default: 300)", type=int, default=300)
-    parser.option("--batch", "samples a step (default: all)", type=int, metavar="B")
-    parser.option("--objective", "default: mse", choices=tuple(OBJECTIVES), default="mse")
-    parser.option("--checkpoint", "written as it goes; the same command goes on from it", type=Path, metavar="FILE")
-    parser.option("--compare", "also train in one place with the same optimizer, and compare", action="store_true")
-    parser.shared("--slot", "--seed")
-    parser.fault_options("step")
-
-
-def train(options: argparse.Namespace) -> int:
-    """Train, save, print."""
-    from graphact import agents
     from graphact.agents.learning import Learning, cost_of_step, simulate_training
     from graphact.agents.learning.gradient import to_vector
     from graphact.agents.learning.simulated import identity_of, read_training, write_training

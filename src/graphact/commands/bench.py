@@ -3,26 +3,23 @@
 import argparse
 import sys
 
-from graphact.commands.parser import CommandParser
+from graphact.commands.parser import command, option
 
 
-def add_bench(parser: CommandParser) -> None:
+@command(
+    "graph",
+    option("--features", "columns of the signal (default: 64)", type=int, default=64, metavar="F"),
+    option("--hops", "hops of the activations (default: 2)", type=int, default=2, metavar="K"),
+    option("--device", "(default: cuda if there is one)"),
+    option("--repeats", "calls that are timed (default: 9)", type=int, default=9, metavar="R"),
+    option("--without-pyg", "do not measure PyG, which may take long", action="store_true"),
+)
+def bench(options: argparse.Namespace) -> int:
     """Time each activation on a graph, forward and with the backward pass, beside the plain shift and beside the same
     activation composed of PyG's aggregations where PyG is installed. Results are checked before they are timed. Shares
     are of the copy bandwidth measured in the same run: "gather floor" is the time to read a row for every edge in each
     pass, "compulsory" the time to move every number once.
     """
-    parser.set_defaults(command=bench)
-    parser.option("graph")
-    parser.option("--features", "columns of the signal (default: 64)", type=int, default=64, metavar="F")
-    parser.option("--hops", "hops of the activations (default: 2)", type=int, default=2, metavar="K")
-    parser.option("--device", "(default: cuda if there is one)")
-    parser.option("--repeats", "calls that are timed (default: 9)", type=int, default=9, metavar="R")
-    parser.option("--without-pyg", "do not measure PyG, which may take long", action="store_true")
-
-
-def bench(options: argparse.Namespace) -> int:
-    """Load, measure, print."""
     import torch
 
     from graphact._checks import check_integer

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphact.commands.parser import CommandParser
+from graphact.commands.parser import command, option
 
 if TYPE_CHECKING:
     import torch
@@ -21,34 +21,29 @@ DECISIONS, OUTPUTS = "share of decisions", "half width of outputs"
 BLUE, ORANGE, FAINT, PANEL = "#0072b2", "#d55e00", "#d5d9de", 2.3
 
 
-def add_certify(parser: CommandParser) -> None:
-    """Check that a model does not depend on how nodes are numbered, certify its Lipschitz constant on this graph and,
-    for given signals, the share of decisions that no perturbation within a radius can change (or, for a regressor, how
-    far outputs can move). Beside every certified number stands what a search has found, so that the truth lies between
-    the two. The statements and their proofs are in docs/guarantees.md.
-    """
-    parser.set_defaults(command=certify)
-    parser.option("model")
-    parser.option(
-        "--graph", "a file that Graph.load reads: .npz or a list of edges", type=Path, required=True, metavar="G"
-    )
-    parser.option("--normalize")
-    parser.option("--signals", "NumPy file (.npy) of signals, (..., N, F), or (..., N) for F = 1", metavar="X")
-    parser.option(
+@command(
+    "model",
+    option("--graph", "a file that Graph.load reads: .npz or a list of edges", type=Path, required=True, metavar="G"),
+    "--normalize",
+    option("--signals", "NumPy file (.npy) of signals, (..., N, F), or (..., N) for F = 1", metavar="X"),
+    option(
         "--radius",
         "largest change of any input (repeatable; default: seven radii around the size of the signals)",
         type=float,
         action="append",
         default=[],
         metavar="R",
-    )
-    parser.option("--most", "certify at most that many of the signals (default: 60)", type=int, default=60, metavar="M")
-    parser.option("--out", "folder for the figure and the numbers (default: out/certify-MODEL)")
-    parser.option("--seed", "decides where searches start (default: 0)")
-
-
+    ),
+    option("--most", "certify at most that many of the signals (default: 60)", type=int, default=60, metavar="M"),
+    option("--out", "folder for the figure and the numbers (default: out/certify-MODEL)"),
+    option("--seed", "decides where searches start (default: 0)"),
+)
 def certify(options: argparse.Namespace) -> int:
-    """Load, certify, print, draw."""
+    """Check that a model does not depend on how nodes are numbered, certify its Lipschitz constant on this graph and,
+    for given signals, the share of decisions that no perturbation within a radius can change (or, for a regressor, how
+    far outputs can move). Beside every certified number stands what a search has found, so that the truth lies between
+    the two. The statements and their proofs are in docs/guarantees.md.
+    """
     import torch
 
     import graphact

@@ -1,17 +1,17 @@
-"""Parsers of commands: a command's module is imported when that command is asked for, and no other."""
+"""Commands and their options; the module of a command is imported when that command is asked for, and no other."""
 
 import argparse
 import inspect
 import pkgutil
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Table = Mapping[str, tuple[str, str]]
-"""For each command its line in the help of the parent, after the ``module:function`` that adds its options.
-
-The docstring of that function is the description of the command."""
+"""For each command ``module:name`` of its :class:`Command`, and its line in the help of the parent."""
+Option = Callable[[Any], object]
+"""Adds something to a parser."""
+Run = Callable[[argparse.Namespace], int]
 
 SHARED: dict[str, dict[str, Any]] = {
     "model": {"type": Path, "metavar": "MODEL", "help": "a model file that graphact.save has written"},
@@ -33,60 +33,56 @@ SHARED: dict[str, dict[str, Any]] = {
     "--seed": {"type": int, "default": 0, "help": "decides everything random (default: 0)"},
     "--slot": {"type": float, "default": 0.18, "help": "seconds for one round (default: 0.18)"},
 }
-FAULTS = {
-    "loss": "probability that a datagram is lost",
-    "link_loss": "probability that a link is lost for a whole {}, both directions (the paper's model)",
-    "delay": "seconds a datagram travels at least",
-    "jitter": "seconds it travels longer at most",
-    "reorder": "probability that a datagram is held back",
-    "duplicate": "probability that a datagram comes twice",
-    "corrupt": "probability that a bit of a datagram is flipped",
-    "replay": "probability that a stranger sends an old datagram again",
-    "forge": "probability that a stranger sends a datagram with a wrong key",
-    "crash": "probability that a node dies during one {}",
-    "downtime": "seconds until it is back at most",
-    "partition": "probability that the network falls into two halves during one {}",
-    "partition_time": "seconds until they meet again at most",
-    "skew": "seconds by which the clocks of nodes differ at most",
-}
+
+
+class Command(NamedTuple):
+    """A command. A description that has paragraphs is shown as it is written, another one is filled."""
+
+    run: Run | None
+    description: str
+    options: tuple[str | Option, ...]
+
+
+def command(*options: str | Option) -> Callable[[Run], Command]:
+    """A function with its docstring as a command; an option by its name alone is as in :data:`SHARED`."""
+    return lambda run: Command(run, run.__doc__ or "", options)
+
+
+def option(name: str, text: str | None = None, **settings: Any) -> Option:
+    """An argument; what is not set is as in :data:`SHARED`."""
+    settings = SHARED.get(name, {}) | settings | ({"help": text} if text else {})
+    return lambda parser: parser.add_argument(name, **settings)
+
+
+def one_of(*options: Option) -> Option:
+    """At most one of these."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        group = parser.add_mutually_exclusive_group()
+        for each in options:
+            each(group)
+
+    return add
 
 
 class CommandParser(argparse.ArgumentParser):
     """The parser of one command, without options until it is asked to parse."""
 
-    loads: str | None = None
+    place: str | None = None
 
     def add_commands(self, table: Table) -> None:
-        """Add the commands of a table, without their options."""
         commands = self.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=CommandParser)
-        for name, (function, line) in table.items():
-            commands.add_parser(name, help=line).loads = function
+        for name, (place, line) in table.items():
+            commands.add_parser(name, help=line).place = place
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Load the options first; argparse calls this on the parser of the command that was asked for."""
-        if self.loads is not None:
-            add_options, self.loads = pkgutil.resolve_name(self.loads), None
-            self.description = inspect.cleandoc(add_options.__doc__ or "")
-            if "\n\n" in self.description:  # examples, to be shown as they are written
+        """Import the command first; argparse calls this on the parser of the command that was asked for."""
+        if self.place is not None:
+            found, self.place = pkgutil.resolve_name(self.place), None
+            self.description = inspect.cleandoc(found.description)
+            if "\n\n" in self.description:
                 self.formatter_class = argparse.RawDescriptionHelpFormatter
-            add_options(self)
+            self.set_defaults(command=found.run)
+            for each in found.options:
+                (option(each) if isinstance(each, str) else each)(self)
         return super().parse_known_args(args, namespace)
-
-    def option(self, name: str, text: str | None = None, **settings: Any) -> None:
-        """Add an argument; what is not set is as in the other commands that have it."""
-        settings = SHARED.get(name, {}) | settings
-        self.add_argument(name, **settings | ({"help": text} if text else {}))
-
-    def shared(self, *names: str) -> None:
-        """Add arguments just as other commands have them."""
-        for name in names:
-            self.option(name)
-
-    def fault_options(self, unit: str) -> None:
-        """What goes wrong in a simulated network, during one ``unit`` of work."""
-        from graphact.agents.transports.memory import Faults
-
-        for name, default in asdict(Faults()).items():
-            text, metavar = FAULTS[name].format(unit), "S" if "seconds" in FAULTS[name] else "P"
-            option, text = f"--{name.replace('_', '-')}", f"{text} (default: {default:g})"
-            self.option(option, text, type=float, default=default, metavar=metavar)

@@ -4,28 +4,25 @@ import argparse
 import sys
 from typing import Any
 
-from graphact.commands.parser import CommandParser
+from graphact.commands.parser import command, option
 
 
-def add_partition(parser: CommandParser) -> None:
-    """Cut a graph into one file for each process, so that no process has to load all of it. The processes are then
-    started with torchrun and read the folder with graphact.scaleout.PartitionedGraph.load(DIR).
-    """
-    parser.set_defaults(command=partition)
-    parser.option("graph")
-    parser.option("--parts", "number of processes", type=int, required=True, metavar="P")
-    parser.option("--out", "folder for the files", required=True)
-    parser.option(
+@command(
+    "graph",
+    option("--parts", "number of processes", type=int, required=True, metavar="P"),
+    option("--out", "folder for the files", required=True),
+    option(
         "--method",
         "metis: few links between parts; blocks: consecutive nodes (default: metis where it is installed)",
         choices=("auto", "metis", "blocks"),
         default="auto",
-    )
-    parser.option("--normalize")
-
-
+    ),
+    "--normalize",
+)
 def partition(options: argparse.Namespace) -> int:
-    """Read, assign, write, and print how well the graph could be cut."""
+    """Cut a graph into one file for each process, so that no process has to load all of it. The processes are then
+    started with torchrun and read the folder with graphact.scaleout.PartitionedGraph.load(DIR).
+    """
     from graphact._checks import check_integer
     from graphact.graph import Graph
     from graphact.scaleout import assign_nodes, divide, write_partition

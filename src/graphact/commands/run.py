@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphact.commands.parser import CommandParser
+from graphact.commands.parser import command, option
 from graphact.experiments.experiment import PRESETS
 from graphact.experiments.protocol import METHODS, jobs_of
 from graphact.experiments.registry import EXPERIMENTS, find_experiment, find_protocol
@@ -18,37 +18,34 @@ if TYPE_CHECKING:
     from graphact.experiments.store import Store
 
 
-def add_run(parser: CommandParser) -> None:
-    """Run one of the paper's experiments: draw or read the data, train all networks of a setting as one batch, write
-    results as they come, then write the report. Run the same command again after a stop: finished cells are not
-    repeated, a half-finished one goes on from its last checkpoint.
-    """
-    parser.set_defaults(command=run)
-    parser.option("experiment", ", ".join(EXPERIMENTS), choices=EXPERIMENTS, metavar="EXPERIMENT")
-    parser.option(
+@command(
+    option("experiment", ", ".join(EXPERIMENTS), choices=EXPERIMENTS, metavar="EXPERIMENT"),
+    option(
         "--preset",
         "quick: about a minute on a CPU (default); paper: all of it; best: better settings, found on seed 0",
         choices=PRESETS,
         default="quick",
         metavar="{quick,paper,best}",
-    )
-    parser.option(
+    ),
+    option(
         "--protocol",
         "paper: its text, literally; converged (source localization, recommendation): what fits its tables",
-    )
-    parser.option(
+    ),
+    option(
         "--activation", f"only these: {', '.join(METHODS)} (repeatable)", action="append", default=[], metavar="NAME"
-    )
-    parser.option("--device", "default: CUDA where there is one")
-    parser.option("--out", "folder for results (default: out/EXPERIMENT-PRESET, -seed-N added for seeds other than 0)")
-    parser.option("--seed")
-    parser.option("--jobs", "processes that share the cells (default: 1)", type=int, default=1, metavar="N")
-    parser.option("--worker", argparse.SUPPRESS, action="store_true")
-    parser.option("--data")
-
-
+    ),
+    option("--device", "default: CUDA where there is one"),
+    option("--out", "folder for results (default: out/EXPERIMENT-PRESET, -seed-N added for seeds other than 0)"),
+    "--seed",
+    option("--jobs", "processes that share the cells (default: 1)", type=int, default=1, metavar="N"),
+    option("--worker", argparse.SUPPRESS, action="store_true"),
+    "--data",
+)
 def run(options: argparse.Namespace) -> int:
-    """Run the protocol, then report."""
+    """Run one of the paper's experiments: draw or read the data, train all networks of a setting as one batch, write
+    results as they come, then write the report. Run the same command again after a stop: finished cells are not
+    repeated, a half-finished one goes on from its last checkpoint.
+    """
     import torch
 
     from graphact._checks import check_integer
@@ -150,15 +147,12 @@ def start_worker(options: argparse.Namespace, directory: Path) -> "subprocess.Po
     return subprocess.Popen([sys.executable, "-m", "graphact.cli", *words])
 
 
-def add_report(parser: CommandParser) -> None:
-    """Write tables, figures and the HTML page again."""
-    parser.set_defaults(command=report)
-    parser.option("directory", "a folder that graphact run has written", type=Path, metavar="DIR")
-    parser.option("--pack", "compress the rows as well, to keep or to publish them", action="store_true")
-
-
+@command(
+    option("directory", "a folder that graphact run has written", type=Path, metavar="DIR"),
+    option("--pack", "compress the rows as well, to keep or to publish them", action="store_true"),
+)
 def report(options: argparse.Namespace) -> int:
-    """Read the rows, write the report."""
+    """Write tables, figures and the HTML page again."""
     from graphact.experiments.store import Store
 
     store = Store(options.directory)
@@ -167,13 +161,9 @@ def report(options: argparse.Namespace) -> int:
     return finish(store)
 
 
-def add_list(parser: CommandParser) -> None:
-    """List what can be run."""
-    parser.set_defaults(command=list_all)
-
-
+@command()
 def list_all(_: argparse.Namespace) -> int:
-    """Print one line for everything that can be run."""
+    """List what can be run."""
     lines = ["experiment            preset  protocol    cells  models  epochs"]
     for name in EXPERIMENTS:
         experiment = find_experiment(name)
@@ -188,15 +178,9 @@ def list_all(_: argparse.Namespace) -> int:
     return 0
 
 
-def add_data(parser: CommandParser) -> None:
-    """MovieLens 100K and Molène come from their official homes, once, and are checked by hash."""
-    parser.set_defaults(command=data)
-    parser.option("action", "download what is missing, or verify what is there", choices=("fetch", "check"))
-    parser.option("--data")
-
-
+@command(option("action", "download what is missing, or verify what is there", choices=("fetch", "check")), "--data")
 def data(options: argparse.Namespace) -> int:
-    """Fetch or check."""
+    """MovieLens 100K and Molène come from their official homes, once, and are checked by hash."""
     from graphact.data.datasets.download import DATASETS, check, fetch
     from graphact.progress import download_bar
 
