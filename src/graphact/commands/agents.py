@@ -3,14 +3,8 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphact.commands.parser import Command, command, one_of, option
-
-if TYPE_CHECKING:
-    from graphact.agents import Deployment
-    from graphact.agents.settings import Schedule
-    from graphact.agents.signals import Signals
 
 SUBCOMMANDS = {
     "split": ("graphact.commands.agents:split", "write one folder for each node"),
@@ -74,7 +68,7 @@ def split(options: argparse.Namespace) -> int:
         option(
             "--signals",
             ".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default)",
-            metavar="FILE",
+            type=str,
             default="-",
         ),
         option("--sensor", "command that prints a signal, started before each run", metavar="COMMAND"),
@@ -105,50 +99,41 @@ def run(options: argparse.Namespace) -> int:
     """
     from graphact.agents.agent import serve
     from graphact.agents.deployment import Deployment
-    from graphact.agents.settings import Timing
+    from graphact.agents.settings import BackToBack, Clocked, Schedule, Timing
+    from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
     from graphact.agents.transports.zenoh import Tls
 
     timing, deployment = Timing(slot=options.slot), Deployment.load(options.folder)
+    model, links = deployment.model, deployment.links
+    signals: Signals
+    if options.sensor is not None:
+        signals = SensorSignals(options.sensor, model, options.lead)
+    elif options.signals == "-":
+        signals = StreamSignals(sys.stdin, model)
+    else:
+        signals = FileSignals(Path(options.signals), model, repeat=options.repeat)
+    longest = model.rounds * options.slot
+    period = (longest or 1.0) if options.period is None else options.period
+    if period == 0 and links.hears != links.heard_by:
+        raise ValueError(
+            "--period 0 needs links in both directions: a node that hears fewer than hear it would run ahead"
+        )
+    if period != 0 and period < longest:
+        raise ValueError(
+            f"--period must be at least {longest:g} s, as long as {model.rounds} rounds of "
+            f"{options.slot:g} s may take, got {period:g}; 0 lets runs follow one another"
+        )
+    schedule: Schedule = BackToBack(options.origin) if period == 0 else Clocked(options.origin, period)
+    tls = Tls.of_folder(options.folder / "tls") if options.tls else None
     serve(
         options.folder,
         deployment,
-        make_signals(options, deployment),
-        make_schedule(options, deployment),
+        signals,
+        schedule,
         transport=options.transport,
         timing=timing,
-        tls=Tls.of_folder(options.folder / "tls") if options.tls else None,
+        tls=tls,
         durable=options.durable,
         runs=options.runs,
     )
     return 0
-
-
-def make_signals(options: argparse.Namespace, deployment: "Deployment") -> "Signals":
-    """The source of signals that the options name."""
-    from graphact.agents.signals import FileSignals, SensorSignals, StreamSignals
-
-    if options.sensor is not None:
-        return SensorSignals(options.sensor, deployment.model, options.lead)
-    if options.signals == "-":
-        return StreamSignals(sys.stdin, deployment.model)
-    return FileSignals(Path(options.signals), deployment.model, repeat=options.repeat)
-
-
-def make_schedule(options: argparse.Namespace, deployment: "Deployment") -> "Schedule":
-    """The schedule that the options name, if all nodes can keep it."""
-    from graphact.agents.settings import BackToBack, Clocked
-
-    longest = deployment.model.rounds * options.slot
-    period = (longest or 1.0) if options.period is None else options.period
-    if period == 0:
-        if deployment.links.hears != deployment.links.heard_by:
-            raise ValueError(
-                "--period 0 needs links in both directions: a node that hears fewer than hear it would run ahead"
-            )
-        return BackToBack(options.origin)
-    if period < longest:
-        raise ValueError(
-            f"--period must be at least {longest:g} s, as long as {deployment.model.rounds} rounds of "
-            f"{options.slot:g} s may take, got {period:g}; 0 lets runs follow one another"
-        )
-    return Clocked(options.origin, period)

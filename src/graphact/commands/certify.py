@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from graphact.commands.parser import command, option
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from graphact import Graph
@@ -103,7 +102,7 @@ def find(
     """Check, certify and search: whether the model is equivariant, in words, and all findings as JSON values."""
     import torch
 
-    from graphact.analysis import check_equivariance, empirical_lipschitz, lipschitz_bound
+    from graphact import analysis
     from graphact.nn import FIR, GCNN
 
     generator = torch.Generator().manual_seed(seed)
@@ -117,9 +116,18 @@ def find(
     classifier = isinstance(model, GCNN | FIR) and outputs.size(-1) > 1
     size = x.abs().max().item() or 1.0
     chosen = [] if signals is None else sorted(radii) or [share * size for share in RADII]
-    lines = [at_radius(model, graph, x, radius, classifier, generator) for radius in chosen]
-    equivariance = check_equivariance(model, graph, x, generator=generator)
-    bound, found = lipschitz_bound(model, graph), empirical_lipschitz(model, graph, x, generator=generator)
+    lines = []
+    for radius in chosen:  # shares of decisions (classifier) or half widths (regressor), certified and by attack
+        safe = analysis.certify(model, graph, x, radius, kind="classifier" if classifier else "regressor")
+        hit = analysis.attack(model, graph, x, radius, generator=generator)
+        if classifier:
+            kept = safe.certified.double().mean().item(), 1 - hit.changed.double().mean().item()
+        else:
+            kept = (safe.upper - safe.lower).mean().item() / 2, (hit.upper - hit.lower).mean().item() / 2
+        lines.append({"radius": radius, "certified": kept[0], "found": kept[1]})
+    equivariance = analysis.check_equivariance(model, graph, x, generator=generator)
+    bound = analysis.lipschitz_bound(model, graph)
+    found = analysis.empirical_lipschitz(model, graph, x, generator=generator)
     return str(equivariance), {
         "module": f"{type(model).__name__} with {sum(p.numel() for p in model.parameters()):,} parameters",
         "graph": f"{graph.num_nodes} nodes, {graph.num_edges} directed edges",
@@ -136,21 +144,6 @@ def find(
         "measure": DECISIONS if classifier else OUTPUTS,
         "radii": lines,
     }
-
-
-def at_radius(
-    model: "GraphModule", graph: "Graph", x: "Tensor", radius: float, classifier: bool, generator: "torch.Generator"
-) -> dict[str, float]:
-    """Certificate and attack at one radius, as shares of decisions (classifier) or half widths (regressor)."""
-    from graphact.analysis import attack, certify
-
-    safe = certify(model, graph, x, radius, kind="classifier" if classifier else "regressor")
-    found = attack(model, graph, x, radius, generator=generator)
-    if classifier:
-        kept = safe.certified.double().mean().item(), 1 - found.changed.double().mean().item()
-    else:
-        kept = (safe.upper - safe.lower).mean().item() / 2, (found.upper - found.lower).mean().item() / 2
-    return {"radius": radius, "certified": kept[0], "found": kept[1]}
 
 
 def table(verdict: str, findings: dict[str, Any]) -> str:
@@ -231,7 +224,7 @@ def logarithmic(axes: Any, certified: Sequence[float], found: Sequence[float]) -
     """A logarithmic scale with plain numbers at its ticks, where no value is 0."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    if min(*certified, *found) <= 0:
+    if not min(*certified, *found) > 0:
         return
     axes.set_yscale("log")
     steps = (1.0, 2.0, 5.0) if max(certified) < 100 * min(found) else (1.0,)
