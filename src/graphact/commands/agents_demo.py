@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphact import agents
+from graphact._checks import check_integer
+from graphact.agents.addresses import free_addresses
 from graphact.agents.messages import Array
+from graphact.agents.processes import Processes
 from graphact.commands.parser import command, option
 
 if TYPE_CHECKING:
     from graphact import Graph
-    from graphact.agents.processes import Processes
     from graphact.nn import GCNN
 
 Styled = tuple[str, str]
@@ -52,11 +55,6 @@ def demo(options: argparse.Namespace) -> int:
     """Train a small denoiser for a sensor graph, start one process for each sensor, kill one and stop another while
     they work, and draw what happened.
     """
-    from graphact import agents
-    from graphact._checks import check_integer
-    from graphact.agents.addresses import free_addresses
-    from graphact.agents.processes import Processes
-
     check_integer("--sensors", options.sensors, minimum=8)
     check_integer("--runs", options.runs, minimum=12)
     progress(f"training a denoiser for {options.sensors} sensors ...")
@@ -86,7 +84,7 @@ def progress(line: str) -> None:
     sys.stdout.flush()
 
 
-def watch(network: "SensorNetwork", processes: "Processes", view: "Lines | Screen", origin: float) -> None:
+def watch(network: "SensorNetwork", processes: Processes, view: "Lines | Screen", origin: float) -> None:
     """Collect results run by run, and kill, stop and restart two processes when it is time."""
     for run in network.shown:
         event = network.schedule.get(run - network.first)

@@ -9,18 +9,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from graphact import agents
-from graphact.agents.learning.gradient import OBJECTIVES
+from graphact._checks import check_integer
+from graphact.agents import Cost, Deployment
+from graphact.agents.learning import Learning, Training, cost_of_step, simulate_training
+from graphact.agents.learning.gradient import OBJECTIVES, to_vector
 from graphact.agents.learning.mixing import ALGORITHMS, OPTIMIZERS
+from graphact.agents.learning.simulated import identity_of, read_training, write_training
+from graphact.agents.messages import Array
+from graphact.agents.replay import replay_inference
+from graphact.agents.runs import Counters
+from graphact.agents.simulation import Outcome
 from graphact.commands.parser import Option, command, option
 
 if TYPE_CHECKING:
     from graphact import Graph
-    from graphact.agents import Cost, Deployment
-    from graphact.agents.learning import Learning, Training
-    from graphact.agents.messages import Array
-    from graphact.agents.runs import Counters
-    from graphact.agents.simulation import Outcome
     from graphact.nn import GraphModule
 
 Lines = list[tuple[str, str]]
@@ -66,11 +71,7 @@ def simulate(options: argparse.Namespace) -> int:
     """Let simulated agents work on signals, with a virtual clock and seeded faults, and compare with the centralised
     run.
     """
-    import numpy as np
     import torch
-
-    from graphact._checks import check_integer
-    from graphact.agents.replay import replay_inference
 
     model, graph, nodes, network = load_network(options)
     plain = nodes[0].model
@@ -106,10 +107,8 @@ def load_network(options: argparse.Namespace) -> "tuple[GraphModule, Graph, list
     return model, graph, agents.deploy(model, graph, epoch=options.seed), network
 
 
-def read_numbers(path: Path, shape: str, fits: "Callable[[Array], bool]") -> "Array":
+def read_numbers(path: Path, shape: str, fits: Callable[[Array], bool]) -> Array:
     """The numbers of a NumPy file."""
-    import numpy as np
-
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
@@ -126,10 +125,8 @@ def tell(lines: Lines) -> int:
     return 0
 
 
-def compare_outputs(outputs: "Array", central: "Array", replayed: "Array") -> Lines:
+def compare_outputs(outputs: Array, central: Array, replayed: Array) -> Lines:
     """How far agents are from the centralised run, with all links and with those that answered."""
-    import numpy as np
-
     there = ~np.isnan(outputs).any(-1)
     if not there.any():
         return [("outputs", "none: no node was up from beginning to end")]
@@ -146,7 +143,7 @@ def compare_outputs(outputs: "Array", central: "Array", replayed: "Array") -> Li
     return lines
 
 
-def summarize_inference(outcome: "Outcome", cost: "Cost", runs: int, num_nodes: int) -> Lines:
+def summarize_inference(outcome: Outcome, cost: Cost, runs: int, num_nodes: int) -> Lines:
     """Messages, losses and crashes, a line each."""
     counters, network = outcome.counters, outcome.network
     complete = {run for run in range(runs) if all((run, i) in outcome.results for i in range(num_nodes))}
@@ -166,13 +163,13 @@ def summarize_inference(outcome: "Outcome", cost: "Cost", runs: int, num_nodes: 
     ]
 
 
-def links_missed(counters: "Counters") -> tuple[str, str]:
+def links_missed(counters: Counters) -> tuple[str, str]:
     """The line of simulations and trainings alike."""
     awaited = counters.links_used + counters.links_missed
     return "links missed", f"{counters.links_missed} of {awaited} ({counters.links_missed / max(1, awaited):.3g})"
 
 
-def retransmissions(counters: "Counters") -> tuple[str, str]:
+def retransmissions(counters: Counters) -> tuple[str, str]:
     """The line of simulations and trainings alike."""
     return "retransmissions", f"{counters.resent}, asked for {counters.requests_sent} times"
 
@@ -199,10 +196,6 @@ def train(options: argparse.Namespace) -> int:
     """Let simulated agents train a model together: each knows its own signals and targets and talks to its neighbours
     alone. Gradients go back over the links that signals came by; then neighbours mix their parameters.
     """
-    from graphact.agents.learning import Learning, cost_of_step, simulate_training
-    from graphact.agents.learning.gradient import to_vector
-    from graphact.agents.learning.simulated import identity_of, read_training, write_training
-
     _, _, nodes, network = load_network(options)
     check_connected(nodes)
     plain = nodes[0].model
@@ -220,7 +213,7 @@ def train(options: argparse.Namespace) -> int:
     begun = None if options.checkpoint is None else read_training(options.checkpoint, identity)
     meter = Meter(options.steps, 0 if begun is None else len(begun.losses))
 
-    def watch(training: "Training") -> None:
+    def watch(training: Training) -> None:
         if options.checkpoint is not None:
             write_training(training, options.checkpoint, identity)
         meter.show(len(training.losses), training.losses[-1])
@@ -245,7 +238,7 @@ def train(options: argparse.Namespace) -> int:
     return tell(lines + (compare_losses(options, signals, targets, learning) if options.compare else []))
 
 
-def check_connected(nodes: "list[Deployment]") -> None:
+def check_connected(nodes: list[Deployment]) -> None:
     """Raise if there are nodes that no chain of neighbours connects: they could not agree on one model."""
     reached, frontier = {0}, [0]
     while frontier:
@@ -277,7 +270,7 @@ class Meter:
         sys.stderr.flush()
 
 
-def compare_losses(options: argparse.Namespace, signals: "Array", targets: "Array", learning: "Learning") -> Lines:
+def compare_losses(options: argparse.Namespace, signals: Array, targets: Array, learning: Learning) -> Lines:
     """The losses of the agents' model and of one trained in one place, over all samples."""
     import torch
 
