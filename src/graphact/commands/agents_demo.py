@@ -336,15 +336,32 @@ def draw(network: SensorNetwork, folder: Path) -> Path:
     from graphact.storage import write_atomically
 
     runs = np.array(network.shown)
+    at = runs % ENTRIES
     with house_style():
         sheet = new_sheet(4.6)
         grid = sheet.add_gridspec(3, 3, height_ratios=[1.5, 1, 0.8])
         titles = {"true": network.truth, "measured": network.measured, "answered": network.outputs}
         for column, (title, values) in enumerate(titles.items()):
-            draw_places(sheet.add_subplot(grid[0, column]), network, values[runs[-1] % ENTRIES], title)
+            draw_places(sheet.add_subplot(grid[0, column]), network, values[at[-1]], title)
+
         errors = sheet.add_subplot(grid[1, :])
-        draw_errors(errors, network, runs)
-        draw_missed(sheet.add_subplot(grid[2, :], sharex=errors), network, runs)
+        before, after = np.array([network.errors(run) for run in network.shown]).T
+        central = np.sqrt(np.square(network.central[at] - network.truth[at]).mean(axis=-1))
+        errors.plot(runs, before, color=MEASURED, label="measured")
+        errors.plot(runs, central, color=CENTRAL, linewidth=3, alpha=0.6, label="centralised model")
+        errors.plot(runs, after, ".-", color=ANSWERED, label="agents")
+        errors.set(ylabel="RMSE", ylim=(0, None))
+        errors.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, borderaxespad=0.2)
+
+        missed = [network.links_missed(run) for run in network.shown]
+        top = max([*missed, 1])
+        links = sheet.add_subplot(grid[2, :], sharex=errors)
+        links.bar(runs, missed, color=FAULTY, width=0.7)
+        links.set(xlabel="run", ylabel="links missed", ylim=(0, top * 1.6))
+        kill, start, stop, go_on = (network.first + moment for moment in network.schedule)
+        text = {"y": top * 1.15, "ha": "center", "fontsize": 8, "color": FAULTY}
+        links.text((kill + start) / 2, s=f"kill -9 sensor {network.killed}", **text)
+        links.text((stop + go_on) / 2, s=f"SIGSTOP sensor {network.stopped}", **text)
         settle(sheet)
         write_atomically(folder / "agents.png", to_png(sheet))
     return folder / "agents.png"
@@ -358,27 +375,3 @@ def draw_places(axes: Any, network: SensorNetwork, values: Any, title: str) -> N
     axes.scatter(*network.places.T, c=values, cmap="RdBu_r", vmin=-2, vmax=2, s=34, edgecolors="black", linewidths=0.4)
     axes.set(title=title, aspect="equal", xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-
-
-def draw_errors(axes: Any, network: SensorNetwork, runs: Array) -> None:
-    """Root mean square errors over the runs."""
-    before, after = np.array([network.errors(int(run)) for run in runs]).T
-    at = runs % ENTRIES
-    central = np.sqrt(np.square(network.central[at] - network.truth[at]).mean(axis=-1))
-    axes.plot(runs, before, color=MEASURED, label="measured")
-    axes.plot(runs, central, color=CENTRAL, linewidth=3, alpha=0.6, label="centralised model")
-    axes.plot(runs, after, ".-", color=ANSWERED, label="agents")
-    axes.set(ylabel="RMSE", ylim=(0, None))
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, borderaxespad=0.2)
-
-
-def draw_missed(axes: Any, network: SensorNetwork, runs: Array) -> None:
-    """Links missed in each run, and the events."""
-    missed = [network.links_missed(int(run)) for run in runs]
-    top = max([*missed, 1])
-    axes.bar(runs, missed, color=FAULTY, width=0.7)
-    axes.set(xlabel="run", ylabel="links missed", ylim=(0, top * 1.6))
-    events = list(network.schedule.items())
-    for (begin, event), (end, _) in zip(events[::2], events[1::2], strict=True):
-        label = f"{event} -9 sensor {network.killed}" if event == "kill" else f"SIGSTOP sensor {network.stopped}"
-        axes.text(network.first + (begin + end) / 2, top * 1.15, label, ha="center", fontsize=8, color=FAULTY)

@@ -14,7 +14,8 @@ import numpy as np
 from graphact import agents
 from graphact._checks import check_integer
 from graphact.agents import Cost, Deployment
-from graphact.agents.learning import Learning, Training, cost_of_step, simulate_training
+from graphact.agents.learning import Learning, Training, cost_of_step, simulate_training, train_centrally
+from graphact.agents.learning.central import mean_loss
 from graphact.agents.learning.gradient import OBJECTIVES, to_vector
 from graphact.agents.learning.mixing import ALGORITHMS, OPTIMIZERS
 from graphact.agents.learning.simulated import identity_of, read_training, write_training
@@ -275,8 +276,6 @@ def compare_losses(options: argparse.Namespace, signals: Array, targets: Array, 
     import torch
 
     from graphact import Graph, load
-    from graphact.agents.learning import train_centrally
-    from graphact.agents.learning.central import mean_loss
 
     central, trained, graph = load(options.model), load(options.out), Graph.load(options.graph)
     train_centrally(central, graph, signals, targets, learning, options.steps)
