@@ -1,6 +1,5 @@
 """The command line imports what a command needs, and nothing else."""
 
-import argparse
 import importlib
 import pkgutil
 import resource
@@ -14,6 +13,7 @@ import pytest
 from graphact import commands
 from graphact.cli import COMMANDS, main
 from graphact.commands.agents import SUBCOMMANDS
+from graphact.commands.parser import Command, CommandParser
 
 FINISHED = Path(__file__).parent / "compatibility" / "fixtures" / "runs" / "finished"
 HEAVY = {"torch", "numpy", "scipy", "pandas", "matplotlib", "numba", "triton", "rich", "jinja2", "safetensors"}
@@ -28,14 +28,10 @@ loaded = {HEAVY} & set(sys.modules)
 sys.exit(f"loaded {{loaded}}" if loaded else code)
 """
 LIGHT = ["--version", "--help", "data --help", "report --help", "certify --help", "bench --help", "partition --help"]
-LIGHT += ["agents --help", "agents run --help", "agents split --help"]
-STILL_HEAVY = pytest.mark.xfail(strict=True, reason="the presets import torch")
+LIGHT += ["agents --help", "agents run --help", "agents split --help", "list", "run --help"]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [*LIGHT, pytest.param("list", marks=STILL_HEAVY), pytest.param("run --help", marks=STILL_HEAVY)],
-)
+@pytest.mark.parametrize("words", LIGHT)
 def test_answers_without_heavy_modules(words):
     result = subprocess.run([sys.executable, "-c", CODE, *words.split()], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -71,20 +67,25 @@ def test_answers_at_once(words):
     assert min(seconds_of_cpu(words) for _ in range(3)) < 0.2
 
 
-def real_commands(table):
-    """Names and help lines as the modules of a table give them."""
-    added = argparse.ArgumentParser().add_subparsers()
-    for module, _ in table.values():
-        importlib.import_module(module).add_to(added)
-    return {action.dest: action.help for action in added._choices_actions}
+def real_commands(table, capsys):
+    """Names and help lines as the parser shows them, each of a command that loads and answers."""
+    parser = CommandParser()
+    parser.add_commands(table)
+    (action,) = parser._subparsers._group_actions
+    for name, command in action.choices.items():
+        with pytest.raises(SystemExit, match="0"):
+            parser.parse_args([name, "--help"])
+        assert command.description in " ".join(capsys.readouterr().out.split()) or "\n" in command.description
+        assert command.get_default("command") is not None or command._subparsers is not None
+    return {action.dest: action.help for action in action._choices_actions}
 
 
 @pytest.mark.parametrize("table", [COMMANDS, SUBCOMMANDS])
-def test_the_tables_say_what_the_modules_say(table):
-    assert {name: line for name, (_, line) in table.items()} == real_commands(table)
+def test_the_tables_say_what_the_modules_say(table, capsys):
+    assert {name: line for name, (_, line) in table.items()} == real_commands(table, capsys)
 
 
 def test_every_command_is_in_a_table():
-    names = [f"graphact.commands.{module.name}" for module in pkgutil.iter_modules(commands.__path__)]
-    with_parser = {name for name in names if hasattr(importlib.import_module(name), "add_to")}
-    assert with_parser == {module for table in (COMMANDS, SUBCOMMANDS) for module, _ in table.values()}
+    modules = [importlib.import_module(f"graphact.commands.{m.name}") for m in pkgutil.iter_modules(commands.__path__)]
+    places = {f"{m.__name__}:{name}" for m in modules for name, value in vars(m).items() if isinstance(value, Command)}
+    assert places == {place for table in (COMMANDS, SUBCOMMANDS) for place, _ in table.values()}

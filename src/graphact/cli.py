@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from graphact import __version__
-from graphact.commands.loading import add_commands
+from graphact.commands.parser import CommandParser
 
 DESCRIPTION = """\
 Activation functions that see the graph: the experiments of the paper, by one command each.
@@ -18,58 +18,55 @@ Activation functions that see the graph: the experiments of the paper, by one co
   graphact certify MODEL --graph G          what is guaranteed of a trained model on a graph
 """
 COMMANDS = {
-    "run": ("graphact.commands.run", "run an experiment and write its report"),
-    "report": ("graphact.commands.report", "write the report of stored results"),
-    "data": ("graphact.commands.data", "fetch or check the data sets"),
-    "list": ("graphact.commands.listing", "list experiments, presets, protocols and activations"),
+    "run": ("graphact.commands.run:run", "run an experiment and write its report"),
+    "report": ("graphact.commands.run:report", "write the report of stored results"),
+    "data": ("graphact.commands.run:data", "fetch or check the data sets"),
+    "list": ("graphact.commands.run:list_all", "list experiments, presets, protocols and activations"),
     "certify": (
-        "graphact.commands.certify",
+        "graphact.commands.certify:certify",
         "certify a trained model on a graph: equivariance, Lipschitz constant, safe radius",
     ),
-    "bench": ("graphact.commands.bench", "how fast activations run on a graph"),
-    "partition": ("graphact.commands.partition", "cut a graph into files, one for each process"),
-    "agents": ("graphact.commands.agents", "run a network on its own nodes"),
+    "bench": ("graphact.commands.bench:bench", "how fast activations run on a graph"),
+    "partition": ("graphact.commands.partition:partition", "cut a graph into files, one for each process"),
+    "agents": ("graphact.commands.agents:agents", "run a network on its own nodes"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake is one line on standard error and exit code 2."""
     try:
-        return call(arguments)
+        options = make_parser().parse_args(arguments)
+        return int(options.command(options))
     except KeyboardInterrupt:
         sys.stderr.write("\ngraphact: stopped; finished cells are kept, run the same command again to go on\n")
         return 130
     except BrokenPipeError:  # whoever read the output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
-        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("graphact"):
-            raise  # no package that a user could install
+    except (ValueError, TypeError, OSError, ModuleNotFoundError, RuntimeError) as error:
+        if is_bug(error):
+            raise
         sys.stderr.write(f"graphact: {error}\n")
         return 2
 
 
-def call(arguments: Sequence[str] | None) -> int:
-    """Parse and call."""
-    options = make_parser().parse_args(arguments)
-    try:
-        return int(options.command(options))
-    except RuntimeError as error:
+def is_bug(error: Exception) -> bool:
+    """Whether the user can do nothing about it: no package to install, no file of results or data to mend."""
+    if isinstance(error, RuntimeError):
         from graphact.data.datasets.download import DataError
         from graphact.experiments.store import StoreError
 
-        if isinstance(error, (StoreError, DataError)):
-            raise ValueError(error) from error
-        raise
+        return not isinstance(error, StoreError | DataError)
+    return isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("graphact")
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> CommandParser:
     """All commands; the options of a command are added when it is asked for."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="graphact", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"graphact {__version__}")
-    add_commands(parser, COMMANDS)
+    parser.add_commands(COMMANDS)
     return parser
 
 

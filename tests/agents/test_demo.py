@@ -7,8 +7,7 @@ import pytest
 
 from graphact.cli import main
 from graphact.commands import agents_demo
-from graphact.commands.agents_demo import ENTRIES, SensorNetwork
-from graphact.commands.agents_demo_view import Lines, Screen, open_view
+from graphact.commands.agents_demo import ENTRIES, Lines, Screen, SensorNetwork, open_view
 
 
 @pytest.fixture

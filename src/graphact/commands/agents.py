@@ -1,34 +1,139 @@
-"""graphact agents: a network that runs on its own nodes. One file a sub-command, ``agents_NAME.py``."""
+"""graphact agents: a network that runs on its own nodes."""
 
 import argparse
-from typing import Any
+import sys
+from pathlib import Path
 
-from graphact.commands.loading import add_commands
+from graphact.commands.parser import Command, command, one_of, option
 
 SUBCOMMANDS = {
-    "split": ("graphact.commands.agents_split", "write one folder for each node"),
-    "run": ("graphact.commands.agents_run", "run the agent of one node"),
-    "simulate": ("graphact.commands.agents_simulate", "simulate agents in a network with faults"),
-    "train": ("graphact.commands.agents_train", "let simulated agents learn together"),
-    "demo": ("graphact.commands.agents_demo", "watch agents work, one process each, on this machine"),
+    "split": ("graphact.commands.agents:split", "write one folder for each node"),
+    "run": ("graphact.commands.agents:run", "run the agent of one node"),
+    "simulate": ("graphact.commands.agents_simulated:simulate", "simulate agents in a network with faults"),
+    "train": ("graphact.commands.agents_simulated:train", "let simulated agents learn together"),
+    "demo": ("graphact.commands.agents_demo:demo", "watch agents work, one process each, on this machine"),
 }
-DESCRIPTION = """\
-Run a trained network on the nodes of its graph: each node computes its own output from messages of its neighbours.
-
-  graphact agents split model.safetensors graph.npz --out nodes    one folder for each node
-  graphact agents run nodes/node-7 --sensor COMMAND --period 60    the agent of one node
-  graphact agents simulate model.safetensors graph.npz --loss 0.1  how it would go, with faults
-  graphact agents demo                                             watch 20 of them on this machine
-  graphact agents train model.safetensors graph.npz --signals x.npy --targets y.npy --out trained.safetensors
-"""
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "agents",
-        help="run a network on its own nodes",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+agents = Command(
+    None,
+    """
+    Run a trained network on the nodes of its graph: each node computes its own output from messages of its neighbours.
+
+      graphact agents split model.safetensors graph.npz --out nodes    one folder for each node
+      graphact agents run nodes/node-7 --sensor COMMAND --period 60    the agent of one node
+      graphact agents simulate model.safetensors graph.npz --loss 0.1  how it would go, with faults
+      graphact agents demo                                             watch 20 of them on this machine
+      graphact agents train model.safetensors graph.npz --signals x.npy --targets y.npy --out trained.safetensors
+    """,
+    (lambda parser: parser.add_commands(SUBCOMMANDS),),
+)
+
+
+@command(
+    "model",
+    "graph",
+    option("--out", "folder for node-0, node-1 and so on", required=True),
+    option("--host", "host of all nodes (default: 127.0.0.1)", default="127.0.0.1"),
+    option("--base-port", "node i listens on PORT + i (default: 7500)", type=int, default=7500, metavar="PORT"),
+    option("--addresses", 'instead: JSON with all addresses, {"0": "10.0.0.5:7500", ...}', type=Path, metavar="FILE"),
+)
+def split(options: argparse.Namespace) -> int:
+    """Write one folder for each node: its row of the shift operator, its neighbours, the keys of its links, their
+    addresses and the model, nothing else. Bring each folder to its node, and delete it here.
+    """
+    from graphact import Graph, agents, load
+    from graphact.agents.addresses import consecutive_addresses, read_addresses
+    from graphact.agents.split import plain_model
+
+    model, graph = load(options.model), Graph.load(options.graph)
+    cost = agents.cost_of_inference(plain_model(model), graph.num_edges)
+    if options.addresses is None:
+        addresses = consecutive_addresses(graph.num_nodes, options.host, options.base_port)
+    else:
+        addresses = read_addresses(options.addresses, graph.num_nodes)
+    folders = agents.split(model, graph, options.out, addresses=addresses)
+    sys.stdout.write(
+        f"{len(folders)} nodes, {graph.num_edges} directed edges: {folders[0]} to {folders[-1].name}\n"
+        f"one inference: {cost.rounds} rounds, {cost.messages} messages, {cost.bytes} bytes in all, "
+        f"at most {cost.longest:.2f} s\n"
     )
-    add_commands(parser, SUBCOMMANDS)
+    return 0
+
+
+@command(
+    option("folder", "a folder that graphact agents split has written", type=Path, metavar="FOLDER"),
+    option("--transport", "default: zenoh", default="zenoh"),
+    one_of(
+        option(
+            "--signals",
+            ".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default)",
+            type=str,
+            default="-",
+        ),
+        option("--sensor", "command that prints a signal, started before each run", metavar="COMMAND"),
+    ),
+    option("--lead", "seconds before a run to start --sensor (default: 0.5)", type=float, default=0.5),
+    option("--repeat", "begin again at the end of the file", action="store_true"),
+    option(
+        "--period",
+        "seconds from run to run, equal at all nodes; 0: one after the other, without a clock "
+        "(default: as long as a run may take)",
+        type=float,
+        metavar="S",
+    ),
+    option("--origin", "Unix time of run 0, equal at all nodes (default: 0)", type=float, default=0.0, metavar="T"),
+    "--slot",
+    option("--runs", "end after this many runs", type=int),
+    option("--tls", "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh)", action="store_true"),
+    option("--durable", "the log survives power failures too", action="store_true"),
+)
+def run(options: argparse.Namespace) -> int:
+    """
+    Run the agent of one node. Its signals come from standard input (a JSON array a line), from a file or from a
+    command; its results go to standard output, one JSON object a line. It ends when the signals end, or cleanly at
+    SIGTERM. Started again it takes part in the next run.
+
+      graphact agents run nodes/node-7 --sensor 'read-temperature --json' --period 60
+      graphact agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
+    """
+    from graphact.agents.agent import serve
+    from graphact.agents.deployment import Deployment
+    from graphact.agents.settings import BackToBack, Clocked, Schedule, Timing
+    from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
+    from graphact.agents.transports.zenoh import Tls
+
+    timing, deployment = Timing(slot=options.slot), Deployment.load(options.folder)
+    model, links = deployment.model, deployment.links
+    signals: Signals
+    if options.sensor is not None:
+        signals = SensorSignals(options.sensor, model, options.lead)
+    elif options.signals == "-":
+        signals = StreamSignals(sys.stdin, model)
+    else:
+        signals = FileSignals(Path(options.signals), model, repeat=options.repeat)
+    longest = model.rounds * options.slot
+    period = (longest or 1.0) if options.period is None else options.period
+    if period == 0 and links.hears != links.heard_by:
+        raise ValueError(
+            "--period 0 needs links in both directions: a node that hears fewer than hear it would run ahead"
+        )
+    if period != 0 and period < longest:
+        raise ValueError(
+            f"--period must be at least {longest:g} s, as long as {model.rounds} rounds of "
+            f"{options.slot:g} s may take, got {period:g}; 0 lets runs follow one another"
+        )
+    schedule: Schedule = BackToBack(options.origin) if period == 0 else Clocked(options.origin, period)
+    tls = Tls.of_folder(options.folder / "tls") if options.tls else None
+    serve(
+        options.folder,
+        deployment,
+        signals,
+        schedule,
+        transport=options.transport,
+        timing=timing,
+        tls=tls,
+        durable=options.durable,
+        runs=options.runs,
+    )
+    return 0

@@ -1,25 +1,35 @@
-"""graphact agents demo: sensors on this machine, one process each, that denoise what they measure together."""
+"""graphact agents demo: sensors on this machine, one process each, that denoise what they measure together.
+
+While they work there is a map and the last inferences in a terminal, and a figure at the end.
+"""
 
 import argparse
+import math
 import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphact import agents
+from graphact._checks import check_integer
+from graphact.agents.addresses import free_addresses
 from graphact.agents.messages import Array
-from graphact.commands.options import add_shared
+from graphact.agents.processes import Processes
+from graphact.commands.parser import command, option
 
 if TYPE_CHECKING:
     from graphact import Graph
-    from graphact.agents.processes import Processes
-    from graphact.commands.agents_demo_view import View
     from graphact.nn import GCNN
 
+Styled = tuple[str, str]
 SLOT, PERIOD = 0.1, 0.5
 ENTRIES, NOISE, NEIGHBORS, STEPS = 500, 0.5, 4, 300
 EVENTS = {
@@ -28,38 +38,32 @@ EVENTS = {
     "stop": "sensor {} stands still (SIGSTOP)",
     "continue": "sensor {} goes on (SIGCONT)",
 }
+WIDTH, HEIGHT, LINES = 46, 17, 13
+HEADER = "  run  answers  links missed   RMSE before  after\n"
+COLD, WARM = (33, 102, 172), (178, 24, 43)
+MEASURED, ANSWERED, CENTRAL, FAULTY = "#999999", "#0072b2", "#e69f00", "#d55e00"
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "demo",
-        help="watch agents work, one process each, on this machine",
-        description="Train a small denoiser for a sensor graph, start one process for each sensor, kill one and stop "
-        "another while they work, and draw what happened.",
-    )
-    parser.add_argument("--sensors", type=int, default=20, help="how many (default: 20)")
-    parser.add_argument("--transport", choices=("zenoh", "udp"), default="udp", help="default: udp")
-    parser.add_argument("--runs", type=int, default=30, help="inferences, two a second (default: 30)")
-    add_shared(parser, "--seed")
-    parser.add_argument(
-        "--out", type=Path, default=Path("out/agents-demo"), metavar="DIR", help="where the figure goes"
-    )
-    parser.set_defaults(command=demo)
-
-
+@command(
+    option("--sensors", "how many (default: 20)", type=int, default=20),
+    option("--transport", "default: udp", default="udp"),
+    option("--runs", "inferences, two a second (default: 30)", type=int, default=30),
+    "--seed",
+    option("--out", "where the figure goes", default=Path("out/agents-demo")),
+)
 def demo(options: argparse.Namespace) -> int:
-    """Train, start, watch, draw."""
-    from graphact._checks import check_integer
-    from graphact.agents.processes import Processes
-    from graphact.commands.agents_demo_view import draw, open_view
-
+    """Train a small denoiser for a sensor graph, start one process for each sensor, kill one and stop another while
+    they work, and draw what happened.
+    """
     check_integer("--sensors", options.sensors, minimum=8)
     check_integer("--runs", options.runs, minimum=12)
     progress(f"training a denoiser for {options.sensors} sensors ...")
     network = SensorNetwork.make(options.sensors, options.runs, options.seed)
     with tempfile.TemporaryDirectory() as folder:
-        folders, files = network.deploy(Path(folder))
+        folders = agents.split(network.model, network.graph, folder, addresses=free_addresses(options.sensors))
+        files = [each / "measured.npy" for each in folders]
+        for i, file in enumerate(files):
+            np.save(file, network.measured[:, i, None])
         origin = time.time()
         arguments = ["--transport", options.transport, "--origin", repr(origin), "--repeat"]
         arguments += ["--period", repr(PERIOD), "--slot", repr(SLOT)]
@@ -70,8 +74,7 @@ def demo(options: argparse.Namespace) -> int:
             watch(network, processes, view, origin)
             processes.stop()
             processes.wait(20)
-    path = draw(network, options.out)
-    sys.stdout.write(f"{network.summary()}\nfigure: {path}\n")
+    sys.stdout.write(f"{network.summary()}\nfigure: {draw(network, options.out)}\n")
     return 0
 
 
@@ -81,9 +84,9 @@ def progress(line: str) -> None:
     sys.stdout.flush()
 
 
-def watch(network: "SensorNetwork", processes: "Processes", view: "View", origin: float) -> None:
+def watch(network: "SensorNetwork", processes: Processes, view: "Lines | Screen", origin: float) -> None:
     """Collect results run by run, and kill, stop and restart two processes when it is time."""
-    for run in range(network.first, network.first + network.runs):
+    for run in network.shown:
         event = network.schedule.get(run - network.first)
         if event is not None:
             network.note(run, event)
@@ -102,35 +105,23 @@ def watch(network: "SensorNetwork", processes: "Processes", view: "View", origin
 
 @dataclass
 class SensorNetwork:
-    """Sensors, what they measure, and the results of their agents so far.
-
-    Attributes:
-        places: where the sensors are, ``(N, 2)`` in the unit square.
-        truth: the field at the sensors, ``(time, N)``.
-        measured: the same with noise.
-        central: the outputs of the centralised model.
-        killed: the sensor whose process is killed and started again.
-        stopped: the sensor whose process is stopped and continued.
-        outputs: the outputs of the agents, ``(time, N)``, NaN where there is none.
-        missed: links missed, by (run, node).
-        first: the first run shown; -1 before it is known.
-    """
+    """Sensors, what they measure, and the results of their agents so far."""
 
     graph: "Graph"
     model: "GCNN"
-    places: Array
-    truth: Array
-    measured: Array
-    central: Array
+    places: Array  # (N, 2) in the unit square
+    truth: Array  # the field at the sensors, (time, N)
+    measured: Array  # the same with noise
+    central: Array  # the outputs of the centralised model
     runs: int
-    killed: int
-    stopped: int
-    outputs: Array
-    missed: dict[tuple[int, int], int] = field(default_factory=dict)
+    killed: int  # the sensor whose process is killed and started again
+    stopped: int  # the sensor whose process is stopped and continued
+    outputs: Array  # of the agents, (time, N), NaN where there is none
+    missed: dict[tuple[int, int], int] = field(default_factory=dict)  # links, by (run, node)
     seconds: list[float] = field(default_factory=list)
     events: list[tuple[int, str]] = field(default_factory=list)
     down: set[int] = field(default_factory=set)
-    first: int = -1
+    first: int = -1  # the first run shown; -1 before it is known
 
     @classmethod
     def make(cls, sensors: int, runs: int, seed: int) -> "SensorNetwork":
@@ -159,17 +150,6 @@ class SensorNetwork:
         third = self.runs // 3
         return {third: "kill", third + 3: "start", 2 * third: "stop", 2 * third + 2: "continue"}
 
-    def deploy(self, folder: Path) -> tuple[list[Path], list[Path]]:
-        """The folders of all nodes, and the files with what they measure."""
-        from graphact import agents
-        from graphact.agents.addresses import free_addresses
-
-        folders = agents.split(self.model, self.graph, folder, addresses=free_addresses(len(self.places)))
-        files = [each / "measured.npy" for each in folders]
-        for i, file in enumerate(files):
-            np.save(file, self.measured[:, i, None])
-        return folders, files
-
     def note(self, run: int, event: str) -> None:
         """Keep which event hit which sensor."""
         sensor = self.killed if event in ("kill", "start") else self.stopped
@@ -185,12 +165,14 @@ class SensorNetwork:
                 if report["complete"]:
                     self.seconds.append(report["seconds"])
 
+    @property
+    def shown(self) -> range:
+        return range(self.first, self.first + self.runs)
+
     def links_missed(self, run: int) -> int:
-        """Over all nodes and rounds of a run."""
         return sum(missed for (number, _), missed in self.missed.items() if number == run)
 
     def answers(self, run: int) -> int:
-        """How many nodes have answered in a run."""
         return sum(number == run for number, _ in self.missed)
 
     def is_complete(self, run: int) -> bool:
@@ -202,18 +184,17 @@ class SensorNetwork:
         at = run % ENTRIES
         there = ~np.isnan(self.outputs[at])
         if not there.any():
-            return float("nan"), float("nan")
-        squares = [np.square(values[at] - self.truth[at])[there].mean() for values in (self.measured, self.outputs)]
-        return float(np.sqrt(squares[0])), float(np.sqrt(squares[1]))
+            return math.nan, math.nan
+        before, after = ((values[at] - self.truth[at])[there] for values in (self.measured, self.outputs))
+        return math.sqrt(np.square(before).mean()), math.sqrt(np.square(after).mean())
 
     def summary(self) -> str:
         """Two lines at the end."""
-        shown = range(self.first, self.first + self.runs)
-        complete = [run for run in shown if self.is_complete(run)]
+        complete = [run for run in self.shown if self.is_complete(run)]
         at = [run % ENTRIES for run in complete]
-        apart = float(np.abs(self.outputs[at] - self.central[at]).max()) if complete else float("nan")
-        before, after = np.nanmean([self.errors(run) for run in shown], axis=0)
-        quick = 1000 * float(np.median(self.seconds)) if self.seconds else float("nan")
+        apart = float(np.abs(self.outputs[at] - self.central[at]).max()) if complete else math.nan
+        before, after = np.nanmean([self.errors(run) for run in self.shown], axis=0)
+        quick = 1000 * float(np.median(self.seconds)) if self.seconds else math.nan
         return (
             f"{self.runs} inferences, {len(complete)} of them with every sensor and every link; these differ from the "
             f"centralised model by at most {apart:.1g}\n"
@@ -255,3 +236,142 @@ def train(model: "GCNN", graph: "Graph", clean: Array, rng: np.random.Generator)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+
+
+@contextmanager
+def open_view(network: SensorNetwork) -> "Iterator[Lines | Screen]":
+    """A live view where there is a terminal and rich, lines of text otherwise."""
+    try:
+        from rich.console import Console
+        from rich.live import Live
+    except ModuleNotFoundError:
+        console = None
+    else:
+        console = Console()
+    if console is None or not console.is_terminal:
+        yield Lines()
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        yield Screen(live, len(network.places))
+
+
+@dataclass
+class Lines:
+    """One line for each inference that has ended."""
+
+    printed: int = 0
+    last: int = -1
+
+    def show(self, network: SensorNetwork, run: int) -> None:
+        if run != self.last:
+            sys.stdout.write(HEADER if self.last < 0 else line_of(network, self.last) + "\n")
+            self.last = run
+        sys.stdout.writelines(f"run {number}: {sentence}\n" for number, sentence in network.events[self.printed :])
+        self.printed = len(network.events)
+        sys.stdout.flush()
+
+
+@dataclass
+class Screen:
+    """A map on the left, the last inferences on the right."""
+
+    live: Any
+    sensors: int
+
+    def show(self, network: SensorNetwork, run: int) -> None:
+        from rich.columns import Columns
+        from rich.panel import Panel
+        from rich.text import Text
+
+        title = f"{self.sensors} sensors, one process each"
+        places, runs = (
+            Text.assemble(*parts, no_wrap=True) for parts in (map_of(network, run), last_runs(network, run))
+        )
+        sides = [
+            Panel(places, title=title, width=WIDTH + 4, height=HEIGHT + 2),
+            Panel(runs, title="inferences", width=88, height=HEIGHT + 2),
+        ]
+        self.live.update(Columns(sides), refresh=True)
+
+
+def map_of(network: SensorNetwork, run: int) -> list[Styled]:
+    """Every sensor as its number on the colour of its last output; one that is down is crossed out."""
+    cells = [[("  ", "")] * (WIDTH // 2) + [("\n", "")] for _ in range(HEIGHT)]
+    for i, (x, y) in enumerate(network.places):
+        row, column = round((1 - y) * (HEIGHT - 1)), round(x * (WIDTH // 2 - 1))
+        value, before = (network.outputs[number % ENTRIES, i] for number in (run, run - 1))
+        style = style_of(before if np.isnan(value) else value)
+        cells[row][column] = ("><", "bold white on black") if i in network.down else (f"{i:2d}", style)
+    return list(chain.from_iterable(cells))
+
+
+def last_runs(network: SensorNetwork, run: int) -> list[Styled]:
+    """The last inferences, and the events among them."""
+    parts, events = [(HEADER, "dim")], dict(network.events)
+    for number in range(max(network.first, run - LINES + 1), run + 1):
+        parts.append((line_of(network, number), "green" if network.is_complete(number) else "yellow"))
+        parts.append((f"  {events[number]}\n" if number in events else "\n", "bold red"))
+    return parts
+
+
+def line_of(network: SensorNetwork, run: int) -> str:
+    """An inference in one line."""
+    before, after = network.errors(run)
+    answers = f"{network.answers(run)}/{len(network.places)}"
+    return f"{run:5d}  {answers:>7s}  {network.links_missed(run):12d}   {before:11.3f}  {after:5.3f}"
+
+
+def style_of(value: float) -> str:
+    """A background between cold and warm."""
+    if np.isnan(value):
+        return "dim"
+    share = min(1.0, abs(value) / 2)
+    red, green, blue = (round(247 + share * (tone - 247)) for tone in (WARM if value > 0 else COLD))
+    return f"{'white' if share > 0.6 else 'black'} on rgb({red},{green},{blue})"
+
+
+def draw(network: SensorNetwork, folder: Path) -> Path:
+    """Write ``agents.png``: the sensor field, the errors over time, and the links missed; return where it is."""
+    from graphact.experiments.style import house_style, new_sheet, settle, to_png
+    from graphact.storage import write_atomically
+
+    runs = np.array(network.shown)
+    at = runs % ENTRIES
+    with house_style():
+        sheet = new_sheet(4.6)
+        grid = sheet.add_gridspec(3, 3, height_ratios=[1.5, 1, 0.8])
+        titles = {"true": network.truth, "measured": network.measured, "answered": network.outputs}
+        for column, (title, values) in enumerate(titles.items()):
+            draw_places(sheet.add_subplot(grid[0, column]), network, values[at[-1]], title)
+
+        errors = sheet.add_subplot(grid[1, :])
+        before, after = np.array([network.errors(run) for run in network.shown]).T
+        central = np.sqrt(np.square(network.central[at] - network.truth[at]).mean(axis=-1))
+        errors.plot(runs, before, color=MEASURED, label="measured")
+        errors.plot(runs, central, color=CENTRAL, linewidth=3, alpha=0.6, label="centralised model")
+        errors.plot(runs, after, ".-", color=ANSWERED, label="agents")
+        errors.set(ylabel="RMSE", ylim=(0, None))
+        errors.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, borderaxespad=0.2)
+
+        missed = [network.links_missed(run) for run in network.shown]
+        top = max([*missed, 1])
+        links = sheet.add_subplot(grid[2, :], sharex=errors)
+        links.bar(runs, missed, color=FAULTY, width=0.7)
+        links.set(xlabel="run", ylabel="links missed", ylim=(0, top * 1.6))
+        kill, start, stop, go_on = (network.first + moment for moment in network.schedule)
+        text = {"y": top * 1.15, "ha": "center", "fontsize": 8, "color": FAULTY}
+        links.text((kill + start) / 2, s=f"kill -9 sensor {network.killed}", **text)
+        links.text((stop + go_on) / 2, s=f"SIGSTOP sensor {network.stopped}", **text)
+        settle(sheet)
+        write_atomically(folder / "agents.png", to_png(sheet))
+    return folder / "agents.png"
+
+
+def draw_places(axes: Any, network: SensorNetwork, values: Any, title: str) -> None:
+    """The sensors in the plane, coloured by value; links in grey, each pair once."""
+    for i, j in network.graph.to_edge_index()[0].T.tolist():
+        if i < j:
+            axes.plot(*network.places[[i, j]].T, color="#d5d9de", linewidth=0.6, zorder=1)
+    axes.scatter(*network.places.T, c=values, cmap="RdBu_r", vmin=-2, vmax=2, s=34, edgecolors="black", linewidths=0.4)
+    axes.set(title=title, aspect="equal", xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)

@@ -2,36 +2,24 @@
 
 import argparse
 import sys
-from typing import Any
 
-from graphact.commands.options import add_shared
-
-DESCRIPTION = """\
-Time each activation on a graph, forward and with the backward pass, beside the plain shift and beside the same
-activation composed of PyG's aggregations where PyG is installed. Results are checked before they are timed.
-Shares are of the copy bandwidth measured in the same run: "gather floor" is the time to read a row for every edge in
-each pass, "compulsory" the time to move every number once.
-"""
+from graphact.commands.parser import command, option
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "bench", help="how fast activations run on a graph", description=DESCRIPTION
-    )
-    add_shared(parser, "graph")
-    parser.add_argument("--features", type=int, default=64, metavar="F", help="columns of the signal (default: 64)")
-    parser.add_argument("--hops", type=int, default=2, metavar="K", help="hops of the activations (default: 2)")
-    parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="(default: cuda if there is one)"
-    )
-    parser.add_argument("--repeats", type=int, default=9, metavar="R", help="calls that are timed (default: 9)")
-    parser.add_argument("--without-pyg", action="store_true", help="do not measure PyG, which may take long")
-    parser.set_defaults(command=bench)
-
-
+@command(
+    "graph",
+    option("--features", "columns of the signal (default: 64)", type=int, default=64, metavar="F"),
+    option("--hops", "hops of the activations (default: 2)", type=int, default=2, metavar="K"),
+    option("--device", "(default: cuda if there is one)"),
+    option("--repeats", "calls that are timed (default: 9)", type=int, default=9, metavar="R"),
+    option("--without-pyg", "do not measure PyG, which may take long", action="store_true"),
+)
 def bench(options: argparse.Namespace) -> int:
-    """Load, measure, print."""
+    """Time each activation on a graph, forward and with the backward pass, beside the plain shift and beside the same
+    activation composed of PyG's aggregations where PyG is installed. Results are checked before they are timed. Shares
+    are of the copy bandwidth measured in the same run: "gather floor" is the time to read a row for every edge in each
+    pass, "compulsory" the time to move every number once.
+    """
     import torch
 
     from graphact._checks import check_integer

@@ -3,62 +3,46 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphact.commands.options import add_shared
+from graphact.commands.parser import command, option
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from graphact import Graph
     from graphact.nn import GraphModule
 
-HELP = "certify a trained model on a graph: equivariance, Lipschitz constant, safe radius"
-DESCRIPTION = """\
-Check that a model does not depend on how nodes are numbered, certify its Lipschitz constant on this graph and, for
-given signals, the share of decisions that no perturbation within a radius can change (or, for a regressor, how far
-outputs can move). Beside every certified number stands what a search has found, so that the truth lies between the
-two. The statements and their proofs are in docs/guarantees.md.
-"""
 RADII = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 1e-1)  # in units of the largest value of the signals
 DECISIONS, OUTPUTS = "share of decisions", "half width of outputs"
-BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#d5d9de"
-PANEL = 2.3
+BLUE, ORANGE, FAINT, PANEL = "#0072b2", "#d55e00", "#d5d9de", 2.3
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser("certify", help=HELP, description=DESCRIPTION)
-    add_shared(parser, "model")
-    parser.add_argument(
-        "--graph", type=Path, required=True, metavar="G", help="a file that Graph.load reads: .npz or a list of edges"
-    )
-    add_shared(parser, "--normalize")
-    parser.add_argument(
-        "--signals", type=Path, metavar="X", help="NumPy file (.npy) of signals, (..., N, F), or (..., N) for F = 1"
-    )
-    parser.add_argument(
+@command(
+    "model",
+    option("--graph", "a file that Graph.load reads: .npz or a list of edges", type=Path, required=True, metavar="G"),
+    "--normalize",
+    option("--signals", "NumPy file (.npy) of signals, (..., N, F), or (..., N) for F = 1", metavar="X"),
+    option(
         "--radius",
+        "largest change of any input (repeatable; default: seven radii around the size of the signals)",
         type=float,
         action="append",
         default=[],
         metavar="R",
-        help="largest change of any input (repeatable; default: seven radii around the size of the signals)",
-    )
-    parser.add_argument(
-        "--most", type=int, default=60, metavar="M", help="certify at most that many of the signals (default: 60)"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for the figure and the numbers (default: out/certify-MODEL)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="decides where searches start (default: 0)")
-    parser.set_defaults(command=certify)
-
-
+    ),
+    option("--most", "certify at most that many of the signals (default: 60)", type=int, default=60, metavar="M"),
+    option("--out", "folder for the figure and the numbers (default: out/certify-MODEL)"),
+    option("--seed", "decides where searches start (default: 0)"),
+)
 def certify(options: argparse.Namespace) -> int:
-    """Load, certify, print, draw."""
+    """Check that a model does not depend on how nodes are numbered, certify its Lipschitz constant on this graph and,
+    for given signals, the share of decisions that no perturbation within a radius can change (or, for a regressor, how
+    far outputs can move). Beside every certified number stands what a search has found, so that the truth lies between
+    the two. The statements and their proofs are in docs/guarantees.md.
+    """
     import torch
 
     import graphact
@@ -88,11 +72,7 @@ def certify(options: argparse.Namespace) -> int:
 
 
 def read_signals(path: Path, num_nodes: int, most: int) -> "Tensor":
-    """Signals of a NumPy file, as float64 ``(M, N, F)``, evenly taken where there are more than ``most``.
-
-    Raises:
-        ValueError: the file holds no numbers, or they do not fit the graph.
-    """
+    """Signals of a NumPy file, as float64 ``(M, N, F)``, evenly taken where there are more than ``most``."""
     import numpy as np
     import torch
 
@@ -122,11 +102,11 @@ def find(
     """Check, certify and search: whether the model is equivariant, in words, and all findings as JSON values."""
     import torch
 
-    from graphact.analysis import check_equivariance, empirical_lipschitz, lipschitz_bound
+    from graphact import analysis
     from graphact.nn import FIR, GCNN
 
     generator = torch.Generator().manual_seed(seed)
-    features = in_features(model)
+    features = model.layers()[0].in_features  # None: an activation with shared weights takes any number
     x = torch.randn(20, graph.num_nodes, features or 1, generator=generator, dtype=torch.float64)
     x = x if signals is None else signals
     if features is not None and x.size(-1) != features:
@@ -136,9 +116,18 @@ def find(
     classifier = isinstance(model, GCNN | FIR) and outputs.size(-1) > 1
     size = x.abs().max().item() or 1.0
     chosen = [] if signals is None else sorted(radii) or [share * size for share in RADII]
-    lines = [at_radius(model, graph, x, radius, classifier, generator) for radius in chosen]
-    equivariance = check_equivariance(model, graph, x, generator=generator)
-    bound, found = lipschitz_bound(model, graph), empirical_lipschitz(model, graph, x, generator=generator)
+    lines = []
+    for radius in chosen:  # shares of decisions (classifier) or half widths (regressor), certified and by attack
+        safe = analysis.certify(model, graph, x, radius, kind="classifier" if classifier else "regressor")
+        hit = analysis.attack(model, graph, x, radius, generator=generator)
+        if classifier:
+            kept = safe.certified.double().mean().item(), 1 - hit.changed.double().mean().item()
+        else:
+            kept = (safe.upper - safe.lower).mean().item() / 2, (hit.upper - hit.lower).mean().item() / 2
+        lines.append({"radius": radius, "certified": kept[0], "found": kept[1]})
+    equivariance = analysis.check_equivariance(model, graph, x, generator=generator)
+    bound = analysis.lipschitz_bound(model, graph)
+    found = analysis.empirical_lipschitz(model, graph, x, generator=generator)
     return str(equivariance), {
         "module": f"{type(model).__name__} with {sum(p.numel() for p in model.parameters()):,} parameters",
         "graph": f"{graph.num_nodes} nodes, {graph.num_edges} directed edges",
@@ -157,28 +146,6 @@ def find(
     }
 
 
-def in_features(model: "GraphModule") -> int | None:
-    """How many features a signal has; None for an activation with shared weights, which takes any number."""
-    config = model.config()
-    given = config.get("in_features", config.get("features"))
-    return given[0] if isinstance(given, list) else given
-
-
-def at_radius(
-    model: "GraphModule", graph: "Graph", x: "Tensor", radius: float, classifier: bool, generator: "torch.Generator"
-) -> dict[str, float]:
-    """Certificate and attack at one radius, as shares of decisions (classifier) or half widths (regressor)."""
-    from graphact.analysis import attack, certify
-
-    safe = certify(model, graph, x, radius, kind="classifier" if classifier else "regressor")
-    found = attack(model, graph, x, radius, generator=generator)
-    if classifier:
-        kept = safe.certified.double().mean().item(), 1 - found.changed.double().mean().item()
-    else:
-        kept = (safe.upper - safe.lower).mean().item() / 2, (found.upper - found.lower).mean().item() / 2
-    return {"radius": radius, "certified": kept[0], "found": kept[1]}
-
-
 def table(verdict: str, findings: dict[str, Any]) -> str:
     """The findings in text."""
     product, certified, found = (findings[name] for name in ("product_of_layers", "certified", "found"))
@@ -194,12 +161,8 @@ def table(verdict: str, findings: dict[str, Any]) -> str:
         decisions = findings["measure"] == DECISIONS
         what = ("decisions kept", "no change found") if decisions else ("outputs within", "found")
         lines += ["", f"{findings['signals']} signals", f"  {'radius':>12s} {what[0]:>18s} {what[1]:>18s}"]
-        row = (
-            "  {radius:12.3g} {certified:17.1%}  {found:17.1%} "
-            if decisions
-            else "  {radius:12.3g}  ± {certified:15.6g}  ± {found:15.6g}"
-        )
-        lines += [row.format(**line) for line in findings["radii"]]
+        columns = "{certified:17.1%}  {found:17.1%} " if decisions else " ± {certified:15.6g}  ± {found:15.6g}"
+        lines += [f"  {{radius:12.3g}} {columns}".format(**line) for line in findings["radii"]]
     return "\n".join(lines) + "\n"
 
 
@@ -212,24 +175,14 @@ def draw(findings: dict[str, Any]) -> tuple[bytes, str]:
     """Constants of the nodes and, for given signals, what is kept within a radius, as PNG and SVG."""
     from graphact.experiments.style import house_style, new_sheet, settle, to_png, to_svg
 
-    panels = 2 if findings["radii"] else 1
+    panels = [draw_nodes, draw_radii] if findings["radii"] else [draw_nodes]
+    spacing = {"borderaxespad": 0.2, "borderpad": 0, "handletextpad": 0.5, "columnspacing": 1.5}
     with house_style():
-        sheet = new_sheet(PANEL * panels)
-        axes = sheet.subplots(panels, squeeze=False)[:, 0]
-        draw_nodes(axes[0], findings)
-        if findings["radii"]:
-            draw_radii(axes[1], findings)
-        for each in axes:
-            each.grid(axis="y")
-            each.legend(
-                loc="lower left",
-                bbox_to_anchor=(0, 1),
-                ncols=2,
-                borderaxespad=0.2,
-                borderpad=0,
-                handletextpad=0.5,
-                columnspacing=1.5,
-            )
+        sheet = new_sheet(PANEL * len(panels))
+        for axes, draw_panel in zip(sheet.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
+            draw_panel(axes, findings)
+            axes.grid(axis="y")
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, **spacing)
         settle(sheet)
         return to_png(sheet), to_svg(sheet)
 
@@ -239,22 +192,21 @@ def draw_nodes(axes: Any, findings: dict[str, Any]) -> None:
     pairs = zip(findings["certified_per_node"], findings["found_per_node"], strict=True)
     certified, found = zip(*sorted(pairs, key=lambda pair: -pair[0]), strict=True)
     places = range(1, len(certified) + 1)
-    axes.vlines(places, found, certified, color=GREY, linewidth=1.2, zorder=1)
+    axes.vlines(places, found, certified, color=FAINT, linewidth=1.2, zorder=1)
     axes.plot(places, certified, "o", color=BLUE, markersize=3, markeredgewidth=0, label="certified, at most")
     axes.plot(places, found, "^", color=ORANGE, markersize=3, markeredgewidth=0, label="found, at least")
-    if min([*found, *certified]) > 0:
-        logarithmic(axes, min(found), max(certified))
+    logarithmic(axes, certified, found)
     axes.set(xlabel="Nodes, the most sensitive first", ylabel="Lipschitz constant")
 
 
 def draw_radii(axes: Any, findings: dict[str, Any]) -> None:
     """The share of decisions, or the width of outputs, over the radius."""
     decisions = findings["measure"] == DECISIONS
-    factor = 100 if decisions else 1
     radii = [line["radius"] for line in findings["radii"]]
+    factor = 100 if decisions else 1
     certified, found = ([factor * line[name] for line in findings["radii"]] for name in ("certified", "found"))
     names = ("certified to stay", "no change found") if decisions else ("certified, at most", "found, at least")
-    axes.fill_between(radii, certified, found, color=GREY, alpha=0.5, linewidth=0)
+    axes.fill_between(radii, certified, found, color=FAINT, alpha=0.5, linewidth=0)
     axes.plot(radii, certified, "o-", color=BLUE, markersize=3.5, linewidth=1.4, label=names[0])
     axes.plot(radii, found, "^-", color=ORANGE, markersize=3.5, linewidth=1.4, label=names[1])
     axes.set_xscale("log")
@@ -265,16 +217,17 @@ def draw_radii(axes: Any, findings: dict[str, Any]) -> None:
         axes.set(ylabel="Decisions (%)", ylim=(-3, 103))
     else:
         axes.set_ylabel("Change of outputs (mean)")
-        if min([*certified, *found]) > 0:
-            logarithmic(axes, min(found), max(certified))
+        logarithmic(axes, certified, found)
 
 
-def logarithmic(axes: Any, low: float, high: float) -> None:
-    """A logarithmic scale with plain numbers at its ticks."""
+def logarithmic(axes: Any, certified: Sequence[float], found: Sequence[float]) -> None:
+    """A logarithmic scale with plain numbers at its ticks, where no value is 0."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+    if not min(*certified, *found) > 0:
+        return
     axes.set_yscale("log")
-    steps = (1.0, 2.0, 5.0) if high < 100 * low else (1.0,)
+    steps = (1.0, 2.0, 5.0) if max(certified) < 100 * min(found) else (1.0,)
     axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=12))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())

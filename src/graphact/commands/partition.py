@@ -2,37 +2,27 @@
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-from graphact.commands.options import add_shared
-
-DESCRIPTION = """\
-Cut a graph into one file for each process, so that no process has to load all of it. The processes are then started
-with torchrun and read the folder with graphact.scaleout.PartitionedGraph.load(DIR).
-"""
+from graphact.commands.parser import command, option
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "partition", help="cut a graph into files, one for each process", description=DESCRIPTION
-    )
-    add_shared(parser, "graph")
-    parser.add_argument("--parts", type=int, required=True, metavar="P", help="number of processes")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the files")
-    parser.add_argument(
+@command(
+    "graph",
+    option("--parts", "number of processes", type=int, required=True, metavar="P"),
+    option("--out", "folder for the files", required=True),
+    option(
         "--method",
+        "metis: few links between parts; blocks: consecutive nodes (default: metis where it is installed)",
         choices=("auto", "metis", "blocks"),
         default="auto",
-        help="metis: few links between parts; blocks: consecutive nodes (default: metis where it is installed)",
-    )
-    add_shared(parser, "--normalize")
-    parser.set_defaults(command=partition)
-
-
+    ),
+    "--normalize",
+)
 def partition(options: argparse.Namespace) -> int:
-    """Read, assign, write, and print how well the graph could be cut."""
+    """Cut a graph into one file for each process, so that no process has to load all of it. The processes are then
+    started with torchrun and read the folder with graphact.scaleout.PartitionedGraph.load(DIR).
+    """
     from graphact._checks import check_integer
     from graphact.graph import Graph
     from graphact.scaleout import assign_nodes, divide, write_partition

@@ -1,4 +1,4 @@
-"""graphact run: an experiment, from data to report."""
+"""graphact run, report, list and data: the experiments, from data to report."""
 
 import argparse
 import shlex
@@ -6,60 +6,47 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from graphact.commands.options import add_data
+from graphact.commands.parser import command, option
 from graphact.experiments.protocol import METHODS, jobs_of
 from graphact.experiments.registry import EXPERIMENTS, PRESETS, find_experiment, find_protocol
+from graphact.registry import names
 
-HELP = "run an experiment and write its report"
-DESCRIPTION = """\
-Run one of the paper's experiments: draw or read the data, train all networks of a setting as one batch, write results
-as they come, then write the report. Run the same command again after a stop: finished cells are not repeated, a
-half-finished one goes on from its last checkpoint.
-"""
+if TYPE_CHECKING:
+    from graphact.experiments.store import Store
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser("run", help=HELP, description=DESCRIPTION)
-    parser.add_argument("experiment", choices=EXPERIMENTS, metavar="EXPERIMENT", help=", ".join(EXPERIMENTS))
-    parser.add_argument(
+@command(
+    option("experiment", ", ".join(EXPERIMENTS), choices=EXPERIMENTS, metavar="EXPERIMENT"),
+    option(
         "--preset",
+        "quick: about a minute on a CPU (default); paper: all of it; best: better settings, found on seed 0",
         choices=PRESETS,
         default="quick",
         metavar="{quick,paper,best}",
-        help="quick: about a minute on a CPU (default); paper: all of it; best: better settings, found on seed 0",
-    )
-    parser.add_argument(
+    ),
+    option(
         "--protocol",
-        help="paper: its text, literally; converged (source localization, recommendation): what fits its tables",
-    )
-    parser.add_argument(
-        "--activation",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help=f"only these: {', '.join(METHODS)} (repeatable)",
-    )
-    parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: CUDA where there is one"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="folder for results (default: out/EXPERIMENT-PRESET, -seed-N added for seeds other than 0)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="decides everything random (default: 0)")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that share the cells (default: 1)")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    add_data(parser)
-    parser.set_defaults(command=run)
-
-
+        "paper: its text, literally; converged (source localization, recommendation): what fits its tables",
+    ),
+    option(
+        "--activation", f"only these: {', '.join(METHODS)} (repeatable)", action="append", default=[], metavar="NAME"
+    ),
+    option("--device", "default: CUDA where there is one"),
+    option("--out", "folder for results (default: out/EXPERIMENT-PRESET, -seed-N added for seeds other than 0)"),
+    "--seed",
+    option("--jobs", "processes that share the cells (default: 1)", type=int, default=1, metavar="N"),
+    option("--worker", argparse.SUPPRESS, action="store_true"),
+    "--data",
+)
 def run(options: argparse.Namespace) -> int:
-    """Run the protocol, then report."""
+    """Run one of the paper's experiments: draw or read the data, train all networks of a setting as one batch, write
+    results as they come, then write the report. Run the same command again after a stop: finished cells are not
+    repeated, a half-finished one goes on from its last checkpoint.
+    """
+    import torch
+
     from graphact._checks import check_integer
     from graphact.data.datasets.download import locate
     from graphact.experiments.runner import check_settings, run_protocol
@@ -79,8 +66,9 @@ def run(options: argparse.Namespace) -> int:
             locate(dataset, options.data)
     store.create(command_line(options))
     keep_freed_memory()
-    share_cores(options.jobs)
-    signal.signal(signal.SIGTERM, stop)
+    if options.jobs > 1:  # more threads than cores wait for each other most of the time
+        torch.set_num_threads(max(1, torch.get_num_threads() // options.jobs))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that workers end, too
     workers = [] if options.worker else [start_worker(options, store.directory) for _ in range(options.jobs - 1)]
     try:
         with JobWatcher() if options.worker else JobProgress() as watcher:
@@ -106,10 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def default_folder(options: argparse.Namespace) -> Path:
-    """Where results go: a folder for each experiment, preset and seed.
-
-    Seeds shared a folder in version 0.1; a run of then goes on where it is.
-    """
+    """A folder for each experiment, preset and seed; seeds shared one in version 0.1, where its runs go on."""
     from graphact.experiments.store import Store
 
     folder = Path("out") / f"{options.experiment}-{options.preset}"
@@ -119,7 +104,7 @@ def default_folder(options: argparse.Namespace) -> Path:
     return folder.with_name(f"{folder.name}-seed-{options.seed}")
 
 
-def finish(store: Any) -> int:
+def finish(store: "Store") -> int:
     """Print the table and write the report."""
     from graphact.experiments.report import terminal_table, write_report
 
@@ -161,14 +146,49 @@ def start_worker(options: argparse.Namespace, directory: Path) -> "subprocess.Po
     return subprocess.Popen([sys.executable, "-m", "graphact.cli", *words])
 
 
-def share_cores(jobs: int) -> None:
-    """Divide the threads among the processes: more threads than cores wait for each other most of the time."""
-    import torch
+@command(
+    option("directory", "a folder that graphact run has written", type=Path, metavar="DIR"),
+    option("--pack", "compress the rows as well, to keep or to publish them", action="store_true"),
+)
+def report(options: argparse.Namespace) -> int:
+    """Write tables, figures and the HTML page again."""
+    from graphact.experiments.store import Store
 
-    if jobs > 1:
-        torch.set_num_threads(max(1, torch.get_num_threads() // jobs))
+    store = Store(options.directory)
+    if options.pack:
+        store.pack()
+    return finish(store)
 
 
-def stop(*_: object) -> None:
-    """End as Ctrl-C does, so that workers end, too."""
-    raise KeyboardInterrupt
+@command()
+def list_all(_: argparse.Namespace) -> int:
+    """List what can be run."""
+    lines = ["experiment            preset  protocol    cells  models  epochs"]
+    for name in EXPERIMENTS:
+        experiment = find_experiment(name)
+        for preset in PRESETS[:-1]:  # smoke is for tests
+            for protocol in experiment.protocols_at(preset).values():
+                cells = len(jobs_of(protocol, 0))
+                models = cells * protocol.graphs * protocol.splits * protocol.nodes
+                counts = f"{cells:6d} {models:7d} {protocol.training.epochs:7d}"
+                lines.append(f"{name:21s} {preset:7s} {protocol.name:10s} {counts}")
+    lines.append(f"activations: {', '.join(names())}; fir is the linear baseline")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+@command(option("action", "download what is missing, or verify what is there", choices=("fetch", "check")), "--data")
+def data(options: argparse.Namespace) -> int:
+    """MovieLens 100K and Molène come from their official homes, once, and are checked by hash."""
+    from graphact.data.datasets.download import DATASETS, check, fetch
+    from graphact.progress import download_bar
+
+    if options.action == "fetch":
+        for dataset in DATASETS:
+            with download_bar() as progress:
+                folder = fetch(dataset, options.data, progress)
+            sys.stdout.write(f"{dataset}: {folder}\n")
+        return 0
+    states = check(options.data)
+    sys.stdout.writelines(f"{state.status:8s} {state.file}\n" for state in states)
+    return 0 if all(state.status == "ok" for state in states) else 1
