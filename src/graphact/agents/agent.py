@@ -35,17 +35,8 @@ Event = dict[str, Any]
 class Agent:
     """Runs inferences on a schedule until the signals end or :meth:`stop` is called.
 
-    Args:
-        deployment: what the node holds.
-        transport: its end of the network.
-        log: its write-ahead log.
-        signals: where its signals come from.
-        schedule: when runs begin.
-        report: called with every event: ``result`` (see :func:`describe`), ``skipped``, and ``refused`` with the
-            reason why this node does not take part with a neighbour.
-        timing: how long it waits for neighbours.
-        limits: how much it keeps.
-        clock: gives the time.
+    ``report`` is called with every event: ``result`` (see :func:`describe`), ``skipped``, and ``refused`` with the
+    reason why this node does not take part with a neighbour.
     """
 
     def __init__(
@@ -112,7 +103,6 @@ class Agent:
                 return
 
     def _idle(self, until: float) -> None:
-        """Answer neighbours until a time."""
         while not self.stopping:
             now = self._clock()
             self._signals.prepare(until, now)
@@ -177,16 +167,7 @@ def serve(
     durable: bool = False,
     runs: int | None = None,
 ) -> None:
-    """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes, and write events to standard output.
-
-    Args:
-        folder: where ``addresses.json`` is and ``log.jsonl`` comes.
-        deployment: what was loaded from it; this and ``signals``, ``schedule`` and ``timing`` as in :class:`Agent`.
-        transport: ``zenoh`` or ``udp``.
-        tls: encrypt the links.
-        durable: write the log through to the disk.
-        runs: end after this many runs.
-    """
+    """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output."""
     links = deployment.links
     network = open_transport(transport, links, Addresses.load(folder, links.neighbors), tls)
     log = FileLog(folder / LOG_NAME, durable=durable)

@@ -18,11 +18,7 @@ class Mailbox:
         self._newest: dict[int, int] = {}
 
     def put(self, message: Message) -> None:
-        """Keep a message. A sender that goes on to later runs makes its own earlier ones forgotten.
-
-        Raises:
-            RejectedError: there is one with its tags already, it is long past, or there are too many of its sender.
-        """
+        """Keep a message, or raise RejectedError; one of a later run makes its sender's earlier ones forgotten."""
         kept, tag = self._kept[message.sender], (message.run, message.round)
         if tag in kept:
             raise RejectedError("duplicate")
@@ -39,14 +35,12 @@ class Mailbox:
         self._bytes[message.sender] = size
 
     def take(self, sender: int, run: int, round_: int) -> Message | None:
-        """Hand out the message of a round and forget it."""
         message = self._kept[sender].pop((run, round_), None)
         if message is not None:
             self._bytes[sender] -= len(message.payload.content)
         return message
 
     def forget_before(self, run: int) -> None:
-        """Drop everything of earlier runs."""
         for sender in self._kept:
             self._forget(sender, run)
 
@@ -56,7 +50,6 @@ class Mailbox:
 
     @property
     def pending_bytes(self) -> int:
-        """How much is kept, over all senders."""
         return sum(self._bytes.values())
 
 
@@ -83,18 +76,15 @@ class Archive:
         self._entries: dict[Tag, Entry] = {}
 
     def keep(self, run: int, round_: int, entry: Entry) -> None:
-        """Keep what was sent in a round."""
         self._entries[run, round_] = entry
         self._bytes += entry.size
         while self._bytes > self._max_bytes and len(self._entries) > 1:
             self._drop(next(iter(self._entries)))
 
     def find(self, run: int, round_: int) -> Entry | None:
-        """What was sent in a round, if it is still known."""
         return self._entries.get((run, round_))
 
     def forget_before(self, run: int) -> None:
-        """Drop everything of earlier runs."""
         for tag in [tag for tag in self._entries if tag[0] < run]:
             self._drop(tag)
 

@@ -77,11 +77,7 @@ class Deployment:
 
 
 def check_one_model(deployments: Sequence[Deployment]) -> Model:
-    """Return the model that all nodes hold.
-
-    Raises:
-        ValueError: one holds another model, or other parameters, than the first.
-    """
+    """Return the model that all nodes hold; ValueError if one holds another, or other parameters."""
     model = deployments[0].model
     for deployment in deployments:
         if deployment.model is not model and deployment.model.digest != model.digest:

@@ -95,13 +95,7 @@ PROGRAMS: dict[str, Callable[[Any, Array, Row], Program[Array]]] = {
 
 
 def evaluate_operation(layer: HopMixture, own: Array, heard: Array) -> Array:
-    """The operation of an activation over one neighbourhood.
-
-    Args:
-        layer: the activation.
-        own: the value of the node, ``(..., F)``.
-        heard: those of the neighbours that answered, ``(d, ..., F)``.
-    """
+    """The operation over the node's value ``(..., F)`` and those of neighbours that answered, ``(d, ..., F)``."""
     members = np.concatenate([own[np.newaxis], heard]) if layer.closed else heard
     value = layer.operation(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), operation_values(layer, own.dtype))
     return np.asarray(value, own.dtype)
@@ -119,15 +113,7 @@ DIMENSIONS = {"taps": (3,), "weight": (2,), "bias": (1,), "weights": (1, 2)}
 
 
 def check_layer(layer: Layer, part: str) -> None:
-    """Raise if agents cannot compute a layer.
-
-    Args:
-        layer: the layer.
-        part: what the error calls it.
-
-    Raises:
-        UnsupportedModelError: they cannot, or the arrays of the layer do not fit each other.
-    """
+    """Raise UnsupportedModelError, which calls the layer by the name ``part``, if agents cannot compute it."""
     if layer.kind not in PROGRAMS:
         raise UnsupportedModelError(part, f"agents know the layers {', '.join(PROGRAMS)}, got {layer.kind!r}")
     for name, array in layer.arrays().items():

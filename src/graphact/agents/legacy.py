@@ -29,11 +29,7 @@ MODULES = {
 
 
 def describe_layers(module: str, config: Mapping[str, Any], tensors: Collection[str]) -> list[Entry]:
-    """The layers as files of today describe them (:func:`graphact.layers.to_json`), from the names of the tensors.
-
-    Raises:
-        KeyError, ValueError: version 0.1 had no such model.
-    """
+    """The layers as files of today describe them; KeyError or ValueError if version 0.1 had no such model."""
     if module == "GraphFilter":
         return [describe("filter", "", ("taps", "bias"), tensors)]
     if module == "GraphAdaptive":

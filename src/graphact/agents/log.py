@@ -57,7 +57,6 @@ class MemoryLog:
         self.last_run = -1
 
     def append(self, record: Record) -> None:
-        """Keep a record."""
         self.records.append(record)
         self.last_run = max(self.last_run, record.run)
 
@@ -98,7 +97,6 @@ class FileLog:
         self.last_run = max(self.last_run, record.run)
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._file)
 
 

@@ -83,7 +83,6 @@ class Processes:
         self.running[i].wait()
 
     def send_signal(self, i: int, number: signal.Signals) -> None:
-        """Send a signal to the process of a node."""
         self.running[i].send_signal(number)
 
     def stop(self) -> None:
@@ -124,7 +123,6 @@ class Processes:
 
     @property
     def finished(self) -> bool:
-        """Whether all outputs have ended."""
         return not self._selector.get_map()
 
     def read_until(self, until: float) -> list[Event]:

@@ -22,12 +22,7 @@ Answered = Iterator[tuple[Array, Array]]
 
 
 def answered_links(logs: Sequence[Iterable[Record]], run: int, rounds: int) -> tuple[Array, Array]:
-    """Who used whom in a run, from the logs of all nodes.
-
-    Returns:
-        ``used`` of shape ``(rounds, N, N)``: i used the value of j; ``closed`` of shape ``(rounds, N)``: i closed the
-        round.
-    """
+    """Who used whom in a run, ``(rounds, N, N)``, and who closed which round, ``(rounds, N)``, from all logs."""
     size = len(logs)
     used, closed = np.zeros((rounds, size, size), bool), np.zeros((rounds, size), bool)
     for i, log in enumerate(logs):

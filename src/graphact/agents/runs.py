@@ -61,7 +61,6 @@ class RunInProgress:
     missed: list[tuple[int, ...]] = field(default_factory=list)
 
     def open_round(self, exchange: Exchange, sources: tuple[int, ...]) -> None:
-        """Go on to the next round and wait for these neighbours."""
         self.round += 1
         self.deadline = self.start + (self.round + 1) * self.timing.slot
         self.expects = expectation(exchange)
@@ -69,11 +68,7 @@ class RunInProgress:
         self.requests, self.next_request = {}, math.inf
 
     def accept(self, message: Message) -> None:
-        """Take the value of a neighbour for the open round.
-
-        Raises:
-            RejectedError: it is not the first of this neighbour, or does not fit.
-        """
+        """Take the value of a neighbour for the open round; RejectedError if it is not the first or does not fit."""
         if message.sender in self.values:
             raise RejectedError("duplicate")
         code, shape, _ = message.payload
@@ -99,7 +94,6 @@ class RunInProgress:
         self.next_request = min(due, default=math.inf)
 
     def close_round(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Close the open round; who was used and who was missed."""
         used, missed = tuple(sorted(self.values)), tuple(sorted(self.missing))
         self.used.append(used)
         self.missed.append(missed)
@@ -108,7 +102,6 @@ class RunInProgress:
         return used, missed
 
     def end(self, output: Any, now: float) -> RunResult:
-        """The result."""
         return RunResult(self.number, self.kind, output, tuple(self.used), tuple(self.missed), self.start, now)
 
 
@@ -167,7 +160,6 @@ class Counters:
     differs: int = 0
 
     def count(self, name: str) -> None:
-        """Add one to a counter."""
         setattr(self, name, getattr(self, name) + 1)
 
     def __add__(self, other: "Counters") -> "Counters":

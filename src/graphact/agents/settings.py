@@ -83,10 +83,7 @@ class Clocked:
         check_positive("period", self.period)
 
     def next_run(self, node: "Node", skipped: int, now: float) -> tuple[int, float]:
-        """The number and the start of the next run of a node that let the run ``skipped`` pass.
-
-        A run may be begun somewhat late: neighbours wait for its first values for a slot.
-        """
+        """The next run and its start, perhaps somewhat past: neighbours wait for its first values for a slot."""
         late = now - self.origin - node.timing.slot / 2
         run = max(math.ceil(late / self.period), node.run + 1, skipped + 1, 0)
         return run, self.origin + run * self.period
@@ -102,7 +99,6 @@ class BackToBack:
     origin: float
 
     def next_run(self, node: "Node", skipped: int, now: float) -> tuple[int, float]:
-        """The number and the start of the next run."""
         return max(node.run + 1, node.latest_heard, skipped + 1), max(now, self.origin)
 
 

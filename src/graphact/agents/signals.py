@@ -29,12 +29,7 @@ class Signals:
         """Called now and then before a run that begins at ``start``."""
 
     def take(self, run: int) -> Array:
-        """The signal of a run. Never waits.
-
-        Raises:
-            NoSignal: there is none (yet).
-            EndOfSignals: there will be none.
-        """
+        """The signal of a run, without waiting; NoSignal if there is none (yet), EndOfSignals if there will be none."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -64,7 +59,6 @@ class FileSignals(Signals):
             raise ValueError(f"{path} holds no signals")
 
     def take(self, run: int) -> Array:
-        """The signal of a run."""
         if run >= len(self._entries) and not self._repeat:
             raise EndOfSignals(f"the file has signals for runs 0 to {len(self._entries) - 1}, and this is run {run}")
         return self._entries[run % len(self._entries)]
@@ -90,7 +84,6 @@ class StreamSignals(Signals):
             self._reader.start()
 
     def take(self, run: int) -> Array:  # noqa: ARG002, lines come in order
-        """The next line."""
         try:
             line = self._lines.get_nowait()
         except queue.Empty:
@@ -112,14 +105,12 @@ class SensorSignals(Signals):
             raise ValueError("the sensor command is empty")
 
     def prepare(self, start: float, now: float) -> None:
-        """Start the command when it is time."""
         if now >= start - self._lead and start != self._start:
             self.close()
             self._start = start
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
 
     def take(self, run: int) -> Array:  # noqa: ARG002, a sensor knows no runs
-        """What the command printed."""
         process = self._process
         if process is None:
             raise NoSignal("the sensor command was not started in time")
@@ -133,7 +124,6 @@ class SensorSignals(Signals):
         return parse_or_miss("the sensor command", printed, self._model)
 
     def close(self) -> None:
-        """End a command that still runs."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()

@@ -30,11 +30,8 @@ class Outcome:
 
     Attributes:
         results: the runs that ended, by (run, node); those of nodes that were down are missing.
-        logs: the write-ahead log of each node.
         counters: messages of all nodes, also of those that crashed.
-        network: what the network did.
         lost_links: for each run the links lost for all of it.
-        crashes: how many nodes died.
         survived: the (run, node) at which the node was up from beginning to end.
     """
 
@@ -51,18 +48,8 @@ class Simulation:
     """Nodes, their network, and the faults of both.
 
     Every ``period`` a run begins at all nodes that are up, each by its own clock. Nodes crash and come back, the
-    network falls into halves and is one again, as the seed decides.
-
-    Args:
-        links: the place of every node, in order.
-        program: makes the program of a node in a run.
-        rounds: how many exchanges a program takes at most.
-        runs: how many runs there are.
-        faults: what goes wrong.
-        timing: how long nodes wait.
-        limits: how much nodes keep.
-        seed: decides everything random.
-        kind: number of the program.
+    network falls into halves and is one again, as the seed decides. ``program`` makes the program of a node in a run,
+    of the number ``kind``; ``rounds`` is how many exchanges it takes at most.
     """
 
     def __init__(
@@ -101,7 +88,6 @@ class Simulation:
         self._crashes = 0
 
     def simulate(self) -> Outcome:
-        """Let everything happen."""
         for i in range(len(self.links)):
             self._start(i)
         for run in range(self.runs):
@@ -114,7 +100,6 @@ class Simulation:
     # Faults of the network
 
     def _plan(self, run: int) -> None:
-        """Draw what happens in a run."""
         begin = run * self.period
         pairs = sorted({(min(p.node, j), max(p.node, j)) for p in self.links for j in p.neighbors})
         lost = {pair for pair in pairs if self.faults.link_loss and self._random.random() < self.faults.link_loss}
@@ -213,7 +198,6 @@ class Simulation:
                     self._flush(i)
 
     def _flush(self, i: int) -> None:
-        """Do what a node asks for."""
         node = self._nodes[i]
         assert node is not None
         outgoing = node.take_outgoing()
@@ -235,12 +219,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class SimulatedInference:
-    """What agents answered.
-
-    Attributes:
-        outputs: ``(runs, ..., N, F_out)``; NaN where a node was down.
-        outcome: how they got there.
-    """
+    """What agents answered, ``(runs, ..., N, F_out)`` with NaN where a node was down, and how they got there."""
 
     outputs: Array
     outcome: Outcome

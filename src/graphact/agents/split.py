@@ -45,11 +45,7 @@ def plain_model(model: "GraphModule") -> Model:
 
 
 def check_equal_values(layer: HopMixture, part: str) -> None:
-    """Raise if an operation gives other values in NumPy than in torch, on nodes with 0, 1, 2 and 5 neighbours.
-
-    Raises:
-        UnsupportedModelError: it does; the error calls the layer by the name ``part``.
-    """
+    """Raise if an operation gives other values in NumPy than in torch, on nodes with 0, 1, 2 and 5 neighbours."""
     import torch
 
     from graphact.graph import Graph

@@ -109,11 +109,7 @@ def gradient(
 
 
 def check_learnable(model: Model) -> Model:
-    """Return the model if agents can train it.
-
-    Raises:
-        UnsupportedModelError: a layer has no gradient here, or all parameters are frozen.
-    """
+    """Return the model; UnsupportedModelError if a layer has no gradient here, or all parameters are frozen."""
     if not model.trained:
         raise UnsupportedModelError("", "the model has no parameter to learn that is not frozen")
     for part, layer in zip(model.parts, model.layers, strict=True):

@@ -27,12 +27,7 @@ STEP, PREPARATION = 2, 3
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a node knows once the preparation is over.
-
-    Attributes:
-        weights: of its neighbours in mixing.
-        powers: ``(K + 1, M, F)``, its shifted signals, if the model begins with a filter.
-    """
+    """What a node knows after the preparation: mixing weights, and ``(K + 1, M, F)`` signals that a filter shifted."""
 
     weights: dict[int, float]
     powers: Array | None

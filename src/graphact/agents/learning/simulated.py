@@ -194,11 +194,7 @@ def write_training(training: Training, path: str | os.PathLike[str], identity: s
 
 
 def read_training(path: str | os.PathLike[str], identity: str) -> Training | None:
-    """Read a file; None if there is none.
-
-    Raises:
-        ValueError: it is damaged, of another version, or of another training.
-    """
+    """Read a file, None if there is none; ValueError if it is damaged, of another version or of another training."""
     if not Path(path).exists():
         return None
     try:

@@ -118,11 +118,9 @@ class MemoryStore:
         self.state = state
 
     def load(self) -> State | None:
-        """The state saved last."""
         return self.state
 
     def save(self, state: State) -> None:
-        """Keep a state."""
         self.state = state
 
 
@@ -133,9 +131,7 @@ class FileStore:
         self.path = Path(path)
 
     def load(self) -> State | None:
-        """The state saved last."""
         return State.load(self.path) if self.path.exists() else None
 
     def save(self, state: State) -> None:
-        """Replace the file, and wait for the disk."""
         state.save(self.path)

@@ -33,12 +33,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Vjp:
-    """A layer that has run.
+    """A layer that has run: its output ``(..., F)``, and its adjoint.
 
-    Attributes:
-        output: what came out, ``(..., F)``.
-        backward: takes the gradient of the output and whether that of the input is wanted (it costs the exchanges), and
-            is the program that returns the gradient of the input and those of the layer's arrays by name.
+    ``backward`` takes the gradient of the output and whether that of the input is wanted (it costs the exchanges), and
+    is the program that returns the gradient of the input and those of the layer's arrays by name.
     """
 
     output: Array
@@ -190,14 +188,7 @@ OperationGradient = Callable[..., tuple[Array, Array, Mapping[str, float]]]
 
 @dataclass(frozen=True)
 class Neighborhood:
-    """What a node knows of its neighbourhood in one round.
-
-    Attributes:
-        node: its number, which decides ties in closed neighbourhoods.
-        own: its value, ``(..., F)``.
-        members: the neighbours that answered, ascending.
-        heard: their values, ``(d, ..., F)``.
-    """
+    """What a node knows in one round: its value ``(..., F)``, and of the neighbours that answered ``(d, ..., F)``."""
 
     node: int
     own: Array
@@ -208,12 +199,7 @@ class Neighborhood:
 def operation_vjp(
     layer: HopMixture, around: Neighborhood, value: Array, grad: Array
 ) -> tuple[Array, Array, Mapping[str, float]]:
-    """What flows back through the operation of an activation, whose ``value`` has the gradient ``grad``.
-
-    Returns:
-        The gradients of the node's value ``(..., F)``, of its neighbours' values ``(d, ..., F)``, and of the logarithm
-        of each parameter of the operation.
-    """
+    """The gradients of the node's value, its neighbours' ``(d, ..., F)``, and the logarithm of each parameter."""
     own, place = around.own, bisect.bisect(around.members, around.node)
     members = np.insert(around.heard, place, own, axis=0) if layer.closed else around.heard
     if len(members) == 0:

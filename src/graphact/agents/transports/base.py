@@ -39,14 +39,7 @@ TRANSPORTS = ("zenoh", "udp")
 
 
 def open_transport(name: str, links: Links, addresses: Addresses, tls: Tls | None = None) -> Transport:
-    """The end of a real network at one node.
-
-    Args:
-        name: ``zenoh`` or ``udp``.
-        links: the node's place in the network.
-        addresses: where it listens and where its neighbours are.
-        tls: encrypt the links (Zenoh alone).
-    """
+    """The end of a real network at one node; TLS encrypts the links (Zenoh alone)."""
     check_choice("transport", name, TRANSPORTS)
     if name == "zenoh":
         return ZenohTransport(links.node, links.epoch, addresses, tls)

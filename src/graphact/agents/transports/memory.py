@@ -77,19 +77,13 @@ class NetworkCounters:
 
 
 class MemoryNetwork:
-    """All links of a simulated network.
-
-    Args:
-        neighbors: for every node, whom it may send to.
-        faults: what goes wrong with datagrams (crashes are the simulation's business).
-        seed: decides everything random.
+    """All links of a simulated network; ``neighbors`` says for every node whom it may send to.
 
     Attributes:
         now: the virtual time in seconds; it moves when datagrams are delivered.
         lost_links: links (pairs in ascending order) that deliver nothing at the moment.
         half: nodes cut off from all others at the moment.
         inboxes: what has arrived at each open endpoint.
-        counters: what the network did.
     """
 
     def __init__(
@@ -108,7 +102,6 @@ class MemoryNetwork:
         self._recorded: deque[tuple[int, bytes]] = deque(maxlen=RECORDED)
 
     def send(self, sender: int, to: int, datagram: bytes) -> None:
-        """Put a datagram on its way, if nothing goes wrong."""
         if to not in self.neighbors[sender]:
             raise KeyError(f"node {sender} has no link to node {to}")
         faults, counters = self.faults, self.counters
@@ -147,7 +140,6 @@ class MemoryNetwork:
         return to, datagram
 
     def endpoint(self, node: int) -> "MemoryTransport":
-        """The end of the network at one node, as a transport."""
         return MemoryTransport(self, node)
 
     def _is_cut(self, sender: int, to: int) -> bool:
@@ -187,12 +179,10 @@ class MemoryTransport:
         self._closed = False
 
     def send(self, to: int, datagram: bytes) -> None:
-        """Hand a datagram for a neighbour to the network."""
         if not self._closed:
             self._network.send(self._node, to, datagram)
 
     def receive(self, timeout: float) -> bytes | None:
-        """The next datagram, after at most ``timeout`` seconds of virtual time."""
         if self._closed:
             return None
         until = self._network.now + timeout
@@ -207,7 +197,6 @@ class MemoryTransport:
         return self._inboxes[self._node].popleft()
 
     def close(self) -> None:
-        """Leave the network."""
         self._closed = True
         self._inboxes.pop(self._node, None)
 

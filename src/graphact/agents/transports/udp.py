@@ -43,7 +43,6 @@ class UdpTransport:
         self._closed = False
 
     def send(self, to: int, datagram: bytes) -> None:
-        """Hand a datagram for a neighbour to the operating system."""
         address = self._to[to]
         if not self._closed:
             try:
@@ -52,7 +51,6 @@ class UdpTransport:
                 return
 
     def receive(self, timeout: float) -> bytes | None:
-        """The next datagram of a neighbour, waiting at most ``timeout`` seconds."""
         if self._closed:
             return None
         if timeout > 0 and self._drained:  # nothing was there a moment ago: wait without another look
@@ -79,7 +77,6 @@ class UdpTransport:
                 return bytes(self._view[:size])
 
     def close(self) -> None:
-        """Close the socket."""
         if not self._closed:
             self._closed = True
             self._socket.close()

@@ -45,11 +45,7 @@ class Tls:
 
     @classmethod
     def of_folder(cls, folder: Path) -> "Tls":
-        """``ca.pem``, ``cert.pem`` and ``key.pem`` of a folder.
-
-        Raises:
-            FileNotFoundError: one of them is missing.
-        """
+        """``ca.pem``, ``cert.pem`` and ``key.pem`` of a folder; FileNotFoundError if one is missing."""
         files = cls(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
         for file in (files.authority, files.certificate, files.key):
             if not file.is_file():
@@ -60,11 +56,7 @@ class Tls:
 class ZenohTransport:
     """The Zenoh session of one node.
 
-    Args:
-        node: its number.
-        epoch: the deployment; part of all keys, so that two deployments on one network do not meet.
-        addresses: where this node listens and where its neighbours are.
-        tls: encrypt the links.
+    The epoch is part of all keys, so that two deployments on one network do not meet.
 
     Raises:
         ModuleNotFoundError: Zenoh is not installed.
@@ -99,13 +91,11 @@ class ZenohTransport:
             self._arrived.put(sample.payload.to_bytes())
 
     def send(self, to: int, datagram: bytes) -> None:
-        """Hand a datagram for a neighbour to Zenoh."""
         publisher = self._publishers[to]
         if not self._closed:
             publisher.put(datagram)
 
     def receive(self, timeout: float) -> bytes | None:
-        """The next datagram, waiting at most ``timeout`` seconds."""
         if self._closed:
             return None
         try:
@@ -119,7 +109,6 @@ class ZenohTransport:
 
     @property
     def connections(self) -> int:
-        """How many other sessions this one is connected with."""
         return len(self._session.info.peers_zid())
 
     def wait_until_connected(self, neighbors: int, timeout: float) -> bool:
@@ -130,7 +119,6 @@ class ZenohTransport:
         return not missing
 
     def close(self) -> None:
-        """Close the session."""
         if not self._closed:
             self._closed = True
             self._session.close()
