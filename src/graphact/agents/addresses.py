@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,20 +95,12 @@ def read_addresses(path: str | os.PathLike[str], num_nodes: int) -> list[Address
 def free_addresses(num_nodes: int, host: str = "127.0.0.1") -> list[Address]:
     """Ports of this machine that are free now, both for TCP and for UDP; for tests and demonstrations."""
     found: list[Address] = []
-    held: list[socket.socket] = []
-    try:
+    with ExitStack() as held:
         while len(found) < num_nodes:
-            stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            held += [stream, datagrams]
+            stream = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            datagrams = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
             stream.bind((host, 0))
-            port = stream.getsockname()[1]
-            try:
-                datagrams.bind((host, port))
-            except OSError:
-                continue
-            found.append(Address(host, port))
-    finally:
-        for each in held:
-            each.close()
+            with suppress(OSError):
+                datagrams.bind(stream.getsockname())
+                found.append(Address(host, stream.getsockname()[1]))
     return found

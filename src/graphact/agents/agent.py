@@ -2,14 +2,16 @@
 
 import gc
 import json
+import math
 import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from graphact._checks import check_positive
 from graphact.agents.addresses import Addresses
 from graphact.agents.deployment import Deployment
 from graphact.agents.inference import infer
@@ -18,7 +20,7 @@ from graphact.agents.messages import Array
 from graphact.agents.model import agreement
 from graphact.agents.node import Node
 from graphact.agents.runs import RunResult
-from graphact.agents.settings import BackToBack, Clocked, Limits, Schedule, Timing
+from graphact.agents.settings import Limits, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, Signals
 from graphact.agents.transports.base import Transport, drive, open_transport
 from graphact.agents.transports.zenoh import Tls
@@ -30,6 +32,43 @@ GREETING_TIME = 1.0
 """Seconds that an agent without a clock waits for answers to its greeting."""
 
 Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """Run r begins at ``origin + r * period`` by the clock, at every node.
+
+    A node that comes late, or back after a crash, is right again at the next run. Clocks must agree to a small part of
+    a slot. ``origin`` is Unix time; both are in seconds.
+    """
+
+    origin: float
+    period: float
+
+    def __post_init__(self) -> None:
+        check_positive("period", self.period)
+
+    def next_run(self, node: Node, skipped: int, now: float) -> tuple[int, float]:
+        """The next run and its start, perhaps somewhat past: neighbours wait for its first values for a slot."""
+        late = now - self.origin - node.timing.slot / 2
+        run = max(math.ceil(late / self.period), node.run + 1, skipped + 1, 0)
+        return run, self.origin + run * self.period
+
+
+@dataclass(frozen=True)
+class BackToBack:
+    """Run 0 begins at ``origin``, each following one when the one before has ended and there is a signal.
+
+    Runs are counted. A node that was away goes on with the run that its neighbours are in.
+    """
+
+    origin: float
+
+    def next_run(self, node: Node, skipped: int, now: float) -> tuple[int, float]:
+        return max(node.run + 1, node.latest_heard, skipped + 1), max(now, self.origin)
+
+
+Schedule = Clocked | BackToBack
 
 
 class Agent:

@@ -1,7 +1,7 @@
 """What a node does for each kind of layer: programs in NumPy that exchange with the neighbours as often as they need.
 
-``PROGRAMS`` holds one program for each kind of layer spec, ``REASONS`` why one may not run here. A program
-takes the node's value ``(..., F)`` and its row of S; see :mod:`graphact.agents.program`.
+``PROGRAMS`` holds one program for each kind of layer spec. A program takes the node's value ``(..., F)`` and its row of
+S; see :mod:`graphact.agents.program`.
 """
 
 import warnings
@@ -52,17 +52,15 @@ def run_filter(layer: Filter, x: Array, row: Row) -> Program[Array]:
     return out if layer.bias is None else out + layer.bias
 
 
-def run_linear(layer: Linear, x: Array, row: Row) -> Program[Array]:
+def run_linear(layer: Linear, x: Array, _: Row) -> Program[Array]:
     """The map of a node's own value: no exchange, and yet a program like the others."""
-    del row
     yield from ()
     out: Array = x @ layer.weight.T
     return out if layer.bias is None else out + layer.bias
 
 
-def run_pointwise(layer: Pointwise, x: Array, row: Row) -> Program[Array]:
+def run_pointwise(layer: Pointwise, x: Array, _: Row) -> Program[Array]:
     """A function of a node's own value, likewise."""
-    del row
     yield from ()
     return POINTWISE[layer.function](x)
 
@@ -122,15 +120,11 @@ def check_layer(layer: Layer, part: str) -> None:
             raise UnsupportedModelError(part, f"{name} must have {dimensions} dimensions, got the shape {array.shape}")
         if name == "bias" and len(array) != layer.out_features:
             raise UnsupportedModelError(part, f"bias must have {layer.out_features} entries, got {array.shape}")
-    reason = REASONS[layer.kind](layer) if layer.kind in REASONS else None
-    if reason is not None:
+    if isinstance(layer, Pointwise) and layer.function not in POINTWISE:
+        known = ", ".join(POINTWISE)
+        raise UnsupportedModelError(part, f"function must be one of {known} on agents, got {layer.function!r}")
+    if isinstance(layer, HopMixture) and (reason := why_not_hop_mixture(layer)) is not None:
         raise UnsupportedModelError(part, reason)
-
-
-def why_not_pointwise(layer: Pointwise) -> str | None:
-    """Why agents cannot compute a pointwise function; None if they can."""
-    known = ", ".join(POINTWISE)
-    return None if layer.function in POINTWISE else f"function must be one of {known} on agents, got {layer.function!r}"
 
 
 def why_not_hop_mixture(layer: HopMixture) -> str | None:
@@ -162,9 +156,3 @@ def why_not_operation(layer: HopMixture) -> str | None:
     except Exception as error:
         return f"its operation {name!r} does not run on NumPy arrays: {type(error).__name__}: {error}"
     return None
-
-
-REASONS: dict[str, Callable[[Any], str | None]] = {
-    Pointwise.kind: why_not_pointwise,
-    HopMixture.kind: why_not_hop_mixture,
-}

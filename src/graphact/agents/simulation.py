@@ -76,11 +76,9 @@ class Simulation:
         self._skew = [self._random.uniform(0, self.faults.skew) for _ in links]
         self._logs = [MemoryLog() for _ in links]
         self._nodes: list[Node | None] = [None] * len(links)
-        self._lives = 0
+        self._lives = self._number = 0
         self._dying: set[int] = set()
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._wakes: list[tuple[float, int, float, Node]] = []
-        self._number = 0
+        self._events: list[tuple[float, bool, int, Callable[[], None]]] = []  # time, is a deadline, number, action
         self._results: dict[tuple[int, int], RunResult] = {}
         self._survived: set[tuple[int, int]] = set()
         self._lost_links: list[set[tuple[int, int]]] = []
@@ -163,39 +161,39 @@ class Simulation:
 
     # Time
 
-    def _at(self, when: float, action: Callable[[], None]) -> None:
+    def _at(self, when: float, action: Callable[[], None], *, is_deadline: bool = False) -> None:
         self._number += 1
-        heapq.heappush(self._events, (when, self._number, action))
+        heapq.heappush(self._events, (when, is_deadline, self._number, action))
 
     def _local(self, i: int) -> float:
         """The time by the clock of a node."""
         return self.network.now - self._skew[i]
 
     def _let_happen(self, until: float) -> None:
-        """Take events, arrivals and deadlines in the order of time."""
+        """Take events, arrivals and deadlines in the order of time, and in this order at one time."""
         network = self.network
         while True:
-            event = self._events[0][0] if self._events else until
-            wake = self._wakes[0][0] if self._wakes else until
+            event, is_deadline = self._events[0][:2] if self._events else (until, True)
             arrival = until if network.next_delivery is None else network.next_delivery
-            now = min(event, wake, arrival)
+            now = min(event, arrival)
             if now >= until:
                 return
             network.now = max(network.now, now)
-            if event == now:
-                heapq.heappop(self._events)[2]()
-            elif arrival == now:
-                to, datagram = network.deliver()
-                node = self._nodes[to]
-                if node is not None:
-                    node.receive(datagram, self._local(to))
-                    self._flush(to)
-            else:
-                _, _, local, waking = heapq.heappop(self._wakes)
-                i = waking.links.node
-                if waking is self._nodes[i] and waking.deadline is not None and waking.deadline <= local:
-                    waking.advance(max(local, self._local(i)))
-                    self._flush(i)
+            if event < arrival or (event == arrival and not is_deadline):
+                heapq.heappop(self._events)[3]()
+                continue
+            to, datagram = network.deliver()
+            node = self._nodes[to]
+            if node is not None:
+                node.receive(datagram, self._local(to))
+                self._flush(to)
+
+    def _wake(self, node: Node, due: float) -> None:
+        """Let a node advance at its deadline, if it is still alive and the deadline still holds."""
+        i = node.links.node
+        if node is self._nodes[i] and node.deadline is not None and node.deadline <= due:
+            node.advance(max(due, self._local(i)))
+            self._flush(i)
 
     def _flush(self, i: int) -> None:
         node = self._nodes[i]
@@ -213,8 +211,8 @@ class Simulation:
             self._results[result.run, i] = result
         due = node.deadline
         if due is not None:
-            self._number += 1
-            heapq.heappush(self._wakes, (max(due + self._skew[i], self.network.now), self._number, due, node))
+            when = max(due + self._skew[i], self.network.now)
+            self._at(when, partial(self._wake, node, due), is_deadline=True)
 
 
 @dataclass(frozen=True)

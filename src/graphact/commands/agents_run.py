@@ -9,7 +9,7 @@ from graphact.commands.options import add_shared
 
 if TYPE_CHECKING:
     from graphact.agents import Deployment
-    from graphact.agents.settings import Schedule
+    from graphact.agents.agent import Schedule
     from graphact.agents.signals import Signals
 
 DESCRIPTION = """\
@@ -98,7 +98,7 @@ def make_schedule(options: argparse.Namespace, deployment: "Deployment") -> "Sch
     Raises:
         ValueError: a run may last longer than the period, or runs follow one another over one-way links.
     """
-    from graphact.agents.settings import BackToBack, Clocked
+    from graphact.agents.agent import BackToBack, Clocked
 
     longest = deployment.model.rounds * options.slot
     period = (longest or 1.0) if options.period is None else options.period

@@ -183,7 +183,7 @@ def compare(
 
     from graphact import Graph, load
     from graphact.agents.learning import train_centrally
-    from graphact.agents.learning.central import mean_loss
+    from graphact.agents.learning.simulated import mean_loss
 
     central, trained, graph = load(options.model), load(options.out), Graph.load(options.graph)
     train_centrally(central, graph, signals, targets, learning, options.steps)

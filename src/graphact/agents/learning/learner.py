@@ -1,6 +1,6 @@
 """One node that learns: programs of the preparation and of every step, and their cost."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 
@@ -23,14 +23,6 @@ from graphact.agents.program import Program
 
 STEP, PREPARATION = 2, 3
 """Program numbers, so that values of learning never mix with those of inference (1)."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What a node knows after the preparation: mixing weights, and ``(K + 1, M, F)`` signals that a filter shifted."""
-
-    weights: dict[int, float]
-    powers: Array | None
 
 
 class Learner:
@@ -64,20 +56,19 @@ class Learner:
         self.targets = np.asarray(targets, np.float64)
         if not np.isfinite(self.signals).all() or np.isinf(self.targets).any():
             raise ValueError(f"signals and targets of node {self.links.node} must be finite, got NaN or infinity")
-        self.prepared: Prepared | None = None
+        self.weights: dict[int, float] | None = None  # of neighbours in mixing, once the preparation is over
+        self.powers: Array | None = None  # (K + 1, M, F), shifted signals, if the model begins with a filter
 
-    def prepare(self) -> Program[Prepared]:
+    def prepare(self) -> Program[None]:
         """Learn the weights of the neighbours, and shift the signals once and for all."""
         weights = yield from metropolis_weights(self.links)
         bank = first_filter(self.model)
-        powers = None
         if bank is not None:
             pieces = []
             for piece in np.array_split(self.signals, preparation_pieces(self.model, self.signals.shape)):
                 pieces.append((yield from shift_powers(piece, bank.exchanges, self.place.row)))
-            powers = np.concatenate(pieces, axis=1)
-        self.prepared = Prepared(weights, powers)
-        return self.prepared
+            self.powers = np.concatenate(pieces, axis=1)
+        self.weights = weights
 
     def step(self, number: int) -> Program[float]:
         """Step ``number``, from 0; returns the node's own loss before the step.
@@ -86,18 +77,18 @@ class Learner:
             RuntimeError: the preparation has not come before.
             ValueError: the gradient is not finite; nothing of it was sent.
         """
-        if self.prepared is None:
+        if self.weights is None:
             raise RuntimeError("the preparation must come before the first step")
-        state, powers = self.state, self.prepared.powers
+        state = self.state
         batch = samples_of(number, len(self.signals), self.learning)
-        known = None if powers is None else powers[:, batch]
+        known = None if self.powers is None else self.powers[:, batch]
         signal, target = self.signals[batch], self.targets[batch]
         model = from_vector(state.parameters, self.model)
         loss, gradients = yield from gradient(model, self.place, signal, target, self.learning.objective, powers=known)
         vector = to_vector(gradients, model)
         if not np.isfinite(vector).all():
             raise ValueError(f"the gradient of node {self.links.node} in step {number} must be finite, got {vector}")
-        self.store.save((yield from mix(state, vector, self.links, self.prepared.weights, self.learning)))
+        self.store.save((yield from mix(state, vector, self.links, self.weights, self.learning)))
         return loss
 
     @property

@@ -23,7 +23,7 @@ Without faults push-pull and gradient tracking make the same steps.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -103,9 +103,8 @@ def combine(own: Array, heard: Mapping[int, Array], weights: Weights) -> Array:
     return sum(differences, own)
 
 
-def keep_own(state: State, gradient: Array, links: Links, weights: Weights) -> Program[State]:
+def keep_own(state: State, gradient: Array, *_: object) -> Program[State]:
     """No tracking."""
-    del links, weights
     yield from ()
     return replace(state, tracker=gradient)
 
@@ -141,7 +140,7 @@ def adapt(state: State, optimizer: str) -> tuple[State, Array]:
     return replace(state, first_moment=first, second_moment=second), direction
 
 
-ALGORITHMS = {
+ALGORITHMS: dict[str, tuple[Callable[..., Program[State]], int, int]] = {
     "d-psgd": (keep_own, 1, 0),
     "gradient-tracking": (track_acknowledged, 2, 1),
     "push-pull": (track_by_running_sums, 2, 0),

@@ -9,11 +9,11 @@ adjoint of a shift is the shift by the transpose of S, without any node knowing 
 import bisect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphact.agents.inference import POINTWISE, evaluate_operation, operation_values
+from graphact.agents.inference import evaluate_operation, operation_values, run_linear, run_pointwise
 from graphact.agents.links import Links, Row
 from graphact.agents.messages import Array
 from graphact.agents.program import Direction, Exchange, Program
@@ -31,8 +31,7 @@ class Place:
     row: Row
 
 
-@dataclass(frozen=True)
-class Vjp:
+class Vjp(NamedTuple):
     """A layer that has run: its output ``(..., F)``, and its adjoint.
 
     ``backward`` takes the gradient of the output and whether that of the input is wanted (it costs the exchanges), and
@@ -66,11 +65,9 @@ def flat(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
-def linear_vjp(layer: Linear, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
+def linear_vjp(layer: Linear, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
     """The linear map and its VJP."""
-    del place, powers
-    yield from ()
-    out = x @ layer.weight.T
+    out = yield from run_linear(layer, x, place.row)
 
     def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
         yield from ()
@@ -79,22 +76,21 @@ def linear_vjp(layer: Linear, x: Array, place: Place, powers: Array | None) -> P
             gradients["bias"] = flat(grad).sum(0)
         return grad @ layer.weight, gradients
 
-    return Vjp(out if layer.bias is None else out + layer.bias, backward)
+    return Vjp(out, backward)
 
 
 POINTWISE_DERIVATIVES: dict[str, Callable[[Array], Array]] = {"relu": lambda x: x > 0}
 
 
-def pointwise_vjp(layer: Pointwise, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
+def pointwise_vjp(layer: Pointwise, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
     """A pointwise function and its VJP."""
-    del place, powers
-    yield from ()
+    out = yield from run_pointwise(layer, x, place.row)
 
     def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
         yield from ()
         return grad * POINTWISE_DERIVATIVES[layer.function](x), {}
 
-    return Vjp(POINTWISE[layer.function](x), backward)
+    return Vjp(out, backward)
 
 
 def filter_vjp(layer: Filter, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
@@ -127,24 +123,33 @@ def filter_vjp(layer: Filter, x: Array, place: Place, powers: Array | None) -> P
     return Vjp(out if layer.bias is None else out + layer.bias, backward)
 
 
-def hop_mixture_vjp(layer: HopMixture, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
-    """A localized or graph-adaptive activation and its VJP; keeps what was received in every round, and its weights."""
-    del powers
-    rounds: list[tuple[Neighborhood, Array]] = []
+class Neighborhood(NamedTuple):
+    """What a node knows in one round: its value ``(..., F)``, and of the neighbours that answered ``(d, ..., F)``."""
+
+    own: Array
+    members: tuple[int, ...]
+    heard: Array
+    weights: Array
+
+
+def hop_mixture_vjp(layer: HopMixture, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
+    """A localized or graph-adaptive activation and its VJP; keeps what was received in every round."""
+    rounds: list[Neighborhood] = []
     y = x
     for _ in range(layer.exchanges):
         received = yield Exchange(y)
         heard, weights = place.row.gather(received, y)
-        rounds.append((Neighborhood(place.links.node, y, tuple(received), heard), weights))
+        rounds.append(Neighborhood(y, tuple(received), heard, weights))
         y = place.row.shift(y, heard, weights)
     skipped = layer.exchanges - layer.hops  # the round that only shifts
     rectified = np.maximum(x, 0)
-    values = [evaluate_operation(layer, around.own, around.heard) for around, _ in rounds[skipped:]]
+    values = [evaluate_operation(layer, around.own, around.heard) for around in rounds[skipped:]]
     out = layer.beta * rectified + sum(mixing * value for mixing, value in zip(layer.weights, values, strict=True))
 
     def backward(grad: Array, wanted: bool) -> Program[tuple[Array, Gradients]]:
         hops = zip(rounds[skipped:], values, layer.weights, strict=True)
-        parts = [operation_vjp(layer, around, value, grad * mixing) for (around, _), value, mixing in hops]
+        node = place.links.node
+        parts = [operation_vjp(layer, node, around, value, grad * mixing) for around, value, mixing in hops]
         by_feature = np.stack([flat(grad * value).sum(0) for value in values])
         gradients = {
             "beta": np.asarray((grad * rectified).sum()),
@@ -157,9 +162,9 @@ def hop_mixture_vjp(layer: HopMixture, x: Array, place: Place, powers: Array | N
             return direct, gradients
         flowing = np.zeros_like(x)  # the gradient of the shift that followed a round
         for number in reversed(range(layer.exchanges)):
-            around, weights = rounds[number]
+            around = rounds[number]
             back_own = flowing * flowing.dtype.type(place.row.diagonal)
-            back_heard = weights.reshape(-1, *[1] * x.ndim) * flowing
+            back_heard = around.weights.reshape(-1, *[1] * x.ndim) * flowing
             if number >= skipped:
                 own_part, heard_part, _ = parts[number - skipped]
                 back_own, back_heard = back_own + own_part, back_heard + heard_part
@@ -182,25 +187,14 @@ last argument is, for a filter, ``x, Sx, ..., S^K x`` at this node where they ar
 
 # Operations
 
-OperationGradient = Callable[..., tuple[Array, Array, Mapping[str, float]]]
+OperationGradients = tuple[Array, Array, Mapping[str, float]]
+OperationGradient = Callable[..., OperationGradients]
 """See :class:`graphact.operations.Operation`."""
 
 
-@dataclass(frozen=True)
-class Neighborhood:
-    """What a node knows in one round: its value ``(..., F)``, and of the neighbours that answered ``(d, ..., F)``."""
-
-    node: int
-    own: Array
-    members: tuple[int, ...]
-    heard: Array
-
-
-def operation_vjp(
-    layer: HopMixture, around: Neighborhood, value: Array, grad: Array
-) -> tuple[Array, Array, Mapping[str, float]]:
+def operation_vjp(layer: HopMixture, node: int, around: Neighborhood, value: Array, grad: Array) -> OperationGradients:
     """The gradients of the node's value, its neighbours' ``(d, ..., F)``, and the logarithm of each parameter."""
-    own, place = around.own, bisect.bisect(around.members, around.node)
+    own, place = around.own, bisect.bisect(around.members, node)  # ties go to the first in closed neighbourhoods
     members = np.insert(around.heard, place, own, axis=0) if layer.closed else around.heard
     if len(members) == 0:
         return np.zeros_like(own), np.zeros_like(around.heard), dict.fromkeys(layer.operation.parameters, 0.0)
@@ -212,11 +206,8 @@ def operation_vjp(
     return (back_own + back[place], np.delete(back, place, axis=0), logs) if layer.closed else (back_own, back, logs)
 
 
-def selection_gradient(
-    own: Array, neighbors: Array, value: Array, grad: Array, values: Mapping[str, Any]
-) -> tuple[Array, Array, Mapping[str, float]]:
+def selection_gradient(own: Array, neighbors: Array, value: Array, grad: Array, _: object) -> OperationGradients:
     """Max, min and median hand the gradient to the neighbour that was chosen, among equal ones to the first."""
-    del values
     matches = (neighbors == value[..., np.newaxis, :]) | np.isnan(neighbors)
     chosen = np.argmax(matches, axis=-2)[..., np.newaxis, :] == np.arange(neighbors.shape[-2])[:, np.newaxis]
     return np.zeros_like(own[..., 0, :]), np.where(chosen, grad[..., np.newaxis, :], grad.dtype.type(0)), {}
@@ -224,7 +215,7 @@ def selection_gradient(
 
 def kernel_gradient(
     own: Array, neighbors: Array, value: Array, grad: Array, values: Mapping[str, Any]
-) -> tuple[Array, Array, Mapping[str, float]]:
+) -> OperationGradients:
     r"""Of :math:`g = \exp(-\sum_j (x_i - x_j)^2 / 2\gamma^2)`.
 
     .. math:: \partial g / \partial x_j = g\,(x_i - x_j) / \gamma^2, \qquad
@@ -248,15 +239,12 @@ def gradient_of(operation: Operation) -> OperationGradient | None:
     return BUILT_IN[operation.name] if operation.is_built_in else operation.gradient
 
 
-HAS_GRADIENT: dict[str, Callable[[Any], tuple[str, bool]]] = {
-    Pointwise.kind: lambda layer: (layer.function, layer.function in POINTWISE_DERIVATIVES),
-    HopMixture.kind: lambda layer: (layer.operation.name, gradient_of(layer.operation) is not None),
-}
-"""The function inside a layer that needs a gradient of its own, and whether there is one."""
-
-
 def check_differentiable(layer: Layer, part: str) -> None:
     """Raise UnsupportedModelError, which calls the layer by the name ``part``, if agents know no gradient of it."""
-    function, is_known = HAS_GRADIENT.get(layer.kind, lambda _: (layer.kind, layer.kind in VJPS))(layer)
+    function, is_known = layer.kind, layer.kind in VJPS
+    if isinstance(layer, Pointwise):
+        function, is_known = layer.function, layer.function in POINTWISE_DERIVATIVES
+    elif isinstance(layer, HopMixture):
+        function, is_known = layer.operation.name, gradient_of(layer.operation) is not None
     if not is_known:
         raise UnsupportedModelError(part, f"agents know no gradient of {function!r} to learn with")

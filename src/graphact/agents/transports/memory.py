@@ -86,9 +86,7 @@ class MemoryNetwork:
         inboxes: what has arrived at each open endpoint.
     """
 
-    def __init__(
-        self, neighbors: Mapping[int, Collection[int]], faults: Faults | None = None, seed: int | str = 0
-    ) -> None:
+    def __init__(self, neighbors: Mapping[int, Collection[int]], faults: Faults | None = None, seed: int = 0) -> None:
         self.neighbors = {node: frozenset(others) for node, others in neighbors.items()}
         self.faults = faults or Faults()
         self.now = 0.0
@@ -108,7 +106,8 @@ class MemoryNetwork:
         counters.sent += 1
         counters.bytes_sent += len(datagram)
         self._let_attackers_act(to, datagram)
-        if self._is_cut(sender, to) or self._happens(faults.loss):
+        is_cut = (min(sender, to), max(sender, to)) in self.lost_links or (sender in self.half) != (to in self.half)
+        if is_cut or self._happens(faults.loss):
             counters.lost += 1
             return
         if self._happens(faults.duplicate):
@@ -117,15 +116,9 @@ class MemoryNetwork:
         if self._happens(faults.corrupt):
             counters.corrupted += 1
             datagram = flip_bit(datagram, self._random.randrange(8 * len(datagram)))
-        held = 0.0
-        if self._happens(faults.reorder):
-            counters.held_back += 1
-            held = 10 * (faults.delay + faults.jitter)
-        self._fly(to, datagram, held)
-
-    def inject(self, to: int, datagram: bytes) -> None:
-        """Deliver a datagram that no node has sent."""
-        self._fly(to, datagram)
+        is_held = self._happens(faults.reorder)
+        counters.held_back += is_held
+        self._fly(to, datagram, 10 * (faults.delay + faults.jitter) if is_held else 0.0)
 
     @property
     def next_delivery(self) -> float | None:
@@ -141,9 +134,6 @@ class MemoryNetwork:
 
     def endpoint(self, node: int) -> "MemoryTransport":
         return MemoryTransport(self, node)
-
-    def _is_cut(self, sender: int, to: int) -> bool:
-        return (min(sender, to), max(sender, to)) in self.lost_links or (sender in self.half) != (to in self.half)
 
     def _happens(self, probability: float) -> bool:
         return probability > 0 and self._random.random() < probability

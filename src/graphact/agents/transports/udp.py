@@ -53,15 +53,17 @@ class UdpTransport:
     def receive(self, timeout: float) -> bytes | None:
         if self._closed:
             return None
-        if timeout > 0 and self._drained:  # nothing was there a moment ago: wait without another look
+        waits = timeout > 0
+        datagram = (
+            None if waits and self._drained else self._take()
+        )  # nothing was there a moment ago: no other look
+        if datagram is None and waits:
             os.sched_yield()  # where others wait for the processor, let them send first: one wake-up for many datagrams
             datagram = self._take()
             if datagram is None and self._poll.poll(min(timeout, 3600.0) * 1000):
                 os.sched_yield()
                 datagram = self._take()
-            return datagram
-        datagram = self._take()
-        return datagram if datagram is not None or timeout <= 0 else self.receive(timeout)
+        return datagram
 
     def _take(self) -> bytes | None:
         while True:

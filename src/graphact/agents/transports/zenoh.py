@@ -64,7 +64,12 @@ class ZenohTransport:
     """
 
     def __init__(self, node: int, epoch: int, addresses: Addresses, tls: Tls | None = None) -> None:
-        zenoh = import_zenoh()
+        os.environ.setdefault("ZENOH_RUNTIME", ONE_THREAD)
+        try:
+            zenoh = importlib.import_module("zenoh")
+        except ModuleNotFoundError as error:
+            advice = "the transport zenoh needs the package eclipse-zenoh: pip install 'graphact[agents]', or use udp"
+            raise ModuleNotFoundError(advice) from error
         settings = zenoh.Config()
         for name, value in make_settings(node, addresses, tls).items():
             settings.insert_json5(name, json.dumps(value))
@@ -122,17 +127,6 @@ class ZenohTransport:
         if not self._closed:
             self._closed = True
             self._session.close()
-
-
-def import_zenoh() -> Any:
-    """Zenoh, or advice."""
-    os.environ.setdefault("ZENOH_RUNTIME", ONE_THREAD)
-    try:
-        return importlib.import_module("zenoh")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "the transport zenoh needs the package eclipse-zenoh: pip install 'graphact[agents]', or use udp"
-        ) from error
 
 
 def make_settings(node: int, addresses: Addresses, tls: Tls | None) -> dict[str, Any]:
