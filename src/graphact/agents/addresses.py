@@ -46,9 +46,7 @@ class Address:
 class Addresses:
     """Where one node listens and where its neighbours are; ``addresses.json`` in the folder of the node.
 
-    Args:
-        listen: the node's own address; ``0.0.0.0`` or ``[::]`` listens on all interfaces.
-        neighbors: the address of every neighbour.
+    To listen on ``0.0.0.0`` or ``[::]`` is to listen on all interfaces.
     """
 
     listen: Address

@@ -120,7 +120,12 @@ class Agent:
             except EndOfSignals as end:
                 return str(end)
             except NoSignal as reason:
-                self._go_without(run, str(reason))
+                if isinstance(self._schedule, BackToBack):  # without a clock, wait for the signal
+                    self._drive(self._clock() + 0.001)
+                else:
+                    self._skipped = run
+                    event = {"event": "skipped", "node": self.node.links.node, "run": run, "reason": str(reason)}
+                    self._report(event)
                 continue
             self._run(run, start, signal)
             done += 1
@@ -148,14 +153,6 @@ class Agent:
             if now >= until:
                 return
             self._drive(min(until, now + LOOK_UP))
-
-    def _go_without(self, run: int, reason: str) -> None:
-        """Let a run pass; without a clock, wait for the signal instead."""
-        if isinstance(self._schedule, BackToBack):
-            self._drive(self._clock() + 0.001)
-            return
-        self._skipped = run
-        self._report({"event": "skipped", "node": self.node.links.node, "run": run, "reason": reason})
 
     def _run(self, run: int, start: float, signal: Array) -> None:
         program = infer(self._deployment.model, self._deployment.row, signal)

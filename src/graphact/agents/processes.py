@@ -19,17 +19,8 @@ Event = dict[str, Any]
 class Processes:
     """One process of ``graphact agents run`` for each folder; ended at the latest when the block is left.
 
-    Args:
-        folders: one for each node, in their order.
-        options: options of ``graphact agents run`` for all of them.
-        signals: files with their signals, one for each node; if left out, :meth:`feed` hands signals over.
-        errors: file that takes their standard error; this process's own if left out.
-
-    Example:
-        with Processes(folders, ["--transport", "udp", "--period", "0"]) as agents:
-            agents.wait_until_ready()
-            agents.feed(signals)
-            events = agents.wait()
+    Signals are files, one for each node; without them :meth:`feed` hands signals over. ``errors`` is a file that takes
+    their standard error.
     """
 
     def __init__(

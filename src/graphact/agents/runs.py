@@ -65,7 +65,12 @@ class RunInProgress:
     def open_round(self, exchange: Exchange, sources: tuple[int, ...]) -> None:
         self.round += 1
         self.deadline = self.start + (self.round + 1) * self.timing.slot
-        self.expects = expectation(exchange)
+        value, shape, dtype = exchange.value, exchange.shape, exchange.dtype
+        if not isinstance(value, Mapping):
+            shape, dtype = value.shape if shape is None else shape, value.dtype if dtype is None else dtype
+        elif shape is None or dtype is None:
+            raise ValueError("an exchange of one value for each neighbour must say the shape and dtype it expects")
+        self.expects = np.dtype(dtype), shape
         self.values, self.missing = {}, set(sources)
         self.requests, self.next_request = {}, math.inf
 
@@ -191,16 +196,6 @@ def freeze(value: Array | Mapping[int, Array], recipients: tuple[int, ...]) -> d
             raise ValueError(f"value must hold one array for each of {recipients}, got {tuple(sorted(value))}")
         return {j: Payload.of(value[j]) for j in recipients}
     return dict.fromkeys(recipients, Payload.of(value))
-
-
-def expectation(exchange: Exchange) -> tuple[Any, tuple[int, ...]]:
-    """The dtype and shape of the values to receive."""
-    if isinstance(exchange.value, Mapping):
-        if exchange.shape is None or exchange.dtype is None:
-            raise ValueError("an exchange of one value for each neighbour must say the shape and dtype it expects")
-        return np.dtype(exchange.dtype), exchange.shape
-    shape = exchange.value.shape if exchange.shape is None else exchange.shape
-    return exchange.value.dtype if exchange.dtype is None else np.dtype(exchange.dtype), shape
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ class EndOfSignals(Exception):  # noqa: N818, as StopIteration: not an error
     """There will be no more signals."""
 
 
-class NoSignal(Exception):  # noqa: N818
+class NoSignal(ValueError):  # noqa: N818
     """There is none for this run, for the reason given."""
 
 
@@ -39,10 +39,7 @@ class Signals:
 class FileSignals(Signals):
     """Entry r of a file is the signal of run r, so a restarted node goes on where the others are.
 
-    Args:
-        path: ``.npy`` with an array ``(runs, ..., F)``, or a text file with one JSON array for each run.
-        model: the model, which has the number of features of a signal.
-        repeat: begin again at the end.
+    The file is ``.npy`` with an array ``(runs, ..., F)``, or text with one JSON array for each run.
     """
 
     def __init__(self, path: Path, model: Model, *, repeat: bool = False) -> None:
@@ -91,7 +88,7 @@ class StreamSignals(Signals):
         if line is None:
             self._lines.put(None)
             raise EndOfSignals("the stream has ended")
-        return parse_or_miss("a line", line, self._model)
+        return parse("a line", line, self._model)
 
 
 class SensorSignals(Signals):
@@ -121,7 +118,7 @@ class SensorSignals(Signals):
         self._process = None
         if code != 0:
             raise NoSignal(f"the sensor command failed with exit code {code}")
-        return parse_or_miss("the sensor command", printed, self._model)
+        return parse("the sensor command", printed, self._model)
 
     def close(self) -> None:
         if self._process is not None:
@@ -130,31 +127,21 @@ class SensorSignals(Signals):
             self._process = None
 
 
-def parse_or_miss(source: str, text: str, model: Model) -> Array:
-    """Like :func:`parse`; what is no signal is as if there were none, so that a broken sensor does not stop a node."""
-    try:
-        return parse(source, text, model)
-    except ValueError as error:
-        raise NoSignal(str(error)) from error
-
-
 def parse(source: str, text: str, model: Model) -> Array:
-    """A signal written as a JSON array; a single number is a signal of one feature. ValueError if it is none."""
+    """A signal written as a JSON array; a single number is a signal of one feature."""
     try:
         value = np.atleast_1d(np.array(json.loads(text)))
     except ValueError as error:
-        raise ValueError(f"{source} must hold a JSON array of numbers, got {text.strip()[:60]!r}") from error
+        raise NoSignal(f"{source} must hold a JSON array of numbers, got {text.strip()[:60]!r}") from error
     return check_signal(source, value, model)
 
 
 def check_signal(source: str, value: Any, model: Model) -> Array:
-    """A signal of finite numbers in the shape and dtype of the model."""
+    """A signal of finite numbers in the dtype of the model; NoSignal if it is none: a broken sensor stops no node."""
     wanted = model.in_features
     if value.dtype.kind not in "fiu" or value.ndim < 1 or wanted not in (None, value.shape[-1]):
-        raise ValueError(
-            f"{source}: a signal must be numbers of shape (..., {wanted or 'F'}), "
-            f"got {value.dtype} of shape {value.shape}"
-        )
+        shape = f"(..., {wanted or 'F'})"
+        raise NoSignal(f"{source}: a signal must be numbers of shape {shape}, got {value.dtype} of shape {value.shape}")
     if not np.isfinite(value).all():
-        raise ValueError(f"{source}: a signal must be finite")
+        raise NoSignal(f"{source}: a signal must be finite")
     return np.asarray(value, model.dtype)

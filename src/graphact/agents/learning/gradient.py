@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 
 from graphact._checks import check_choice
-from graphact.agents.learning.vjp import VJPS, Gradients, Place, Vjp, check_differentiable
+from graphact.agents.learning.vjp import POINTWISE_DERIVATIVES, VJPS, Gradients, Place, Vjp, gradient_of
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
 from graphact.agents.program import Program
-from graphact.layers import Filter, Layer, UnsupportedModelError
+from graphact.layers import Filter, HopMixture, Layer, Pointwise, UnsupportedModelError
 
 
 def evaluate(objective: str, outputs: Array, targets: Array) -> tuple[float, Array]:
@@ -113,7 +113,13 @@ def check_learnable(model: Model) -> Model:
     if not model.trained:
         raise UnsupportedModelError("", "the model has no parameter to learn that is not frozen")
     for part, layer in zip(model.parts, model.layers, strict=True):
-        check_differentiable(layer, part)
+        function, is_known = layer.kind, layer.kind in VJPS
+        if isinstance(layer, Pointwise):
+            function, is_known = layer.function, layer.function in POINTWISE_DERIVATIVES
+        elif isinstance(layer, HopMixture):
+            function, is_known = layer.operation.name, gradient_of(layer.operation) is not None
+        if not is_known:
+            raise UnsupportedModelError(part, f"agents know no gradient of {function!r} to learn with")
     return model
 
 

@@ -1,5 +1,6 @@
 """One node that learns: programs of the preparation and of every step, and their cost."""
 
+import math
 from dataclasses import asdict
 
 import numpy as np
@@ -14,7 +15,7 @@ from graphact.agents.learning.gradient import (
     num_trained,
     to_vector,
 )
-from graphact.agents.learning.mixing import ALGORITHMS, PIECE, Learning, metropolis_weights, mix, mixing_rounds
+from graphact.agents.learning.mixing import ALGORITHMS, PIECE, Learning, metropolis_weights, mix
 from graphact.agents.learning.state import State, Store
 from graphact.agents.learning.vjp import Place, shift_powers
 from graphact.agents.messages import MAX_DATAGRAM, OVERHEAD, Array, datagram_bytes
@@ -97,10 +98,8 @@ class Learner:
         first = State.first(to_vector(self.model.parameters, self.model), len(self.links.neighbors))
         state = self.store.load() or first
         if (state.parameters.shape, state.given.shape) != (first.parameters.shape, first.given.shape):
-            raise ValueError(
-                f"the state of node {self.links.node} must have {first.given.shape} numbers for its neighbours and "
-                f"parameters, got {state.given.shape}"
-            )
+            expected = f"{first.given.shape} numbers for its neighbours and parameters"
+            raise ValueError(f"the state of node {self.links.node} must have {expected}, got {state.given.shape}")
         return state
 
     @property
@@ -137,7 +136,8 @@ def preparation_rounds(model: Model, shape: tuple[int, ...]) -> int:
 
 def step_rounds(model: Model, learning: Learning) -> int:
     """How many exchanges a step takes."""
-    return gradient_rounds(model) + mixing_rounds(learning.algorithm, num_trained(model))
+    _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
+    return gradient_rounds(model) + vectors * math.ceil(num_trained(model) / PIECE) + acknowledgements
 
 
 def cost_of_step(

@@ -22,7 +22,6 @@ the gradient is tracked, that is in what becomes of columns:
 Without faults push-pull and gradient tracking make the same steps.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -89,12 +88,6 @@ def mix(state: State, gradient: Array, links: Links, weights: Weights, learning:
     adapted = state.parameters - learning.rate * direction
     heard = yield from exchange_vectors(links, adapted, len(adapted))
     return replace(state, parameters=combine(adapted, heard, weights))
-
-
-def mixing_rounds(algorithm: str, num_parameters: int) -> int:
-    """How many exchanges :func:`mix` takes."""
-    _, vectors, acknowledgements = ALGORITHMS[algorithm]
-    return vectors * math.ceil(num_parameters / PIECE) + acknowledgements
 
 
 def combine(own: Array, heard: Mapping[int, Array], weights: Weights) -> Array:

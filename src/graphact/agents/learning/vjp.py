@@ -17,7 +17,7 @@ from graphact.agents.inference import evaluate_operation, operation_values, run_
 from graphact.agents.links import Links, Row
 from graphact.agents.messages import Array
 from graphact.agents.program import Direction, Exchange, Program
-from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+from graphact.layers import Filter, HopMixture, Linear, Pointwise
 from graphact.operations import Operation
 
 Gradients = dict[str, Array]
@@ -199,7 +199,7 @@ def operation_vjp(layer: HopMixture, node: int, around: Neighborhood, value: Arr
     if len(members) == 0:
         return np.zeros_like(own), np.zeros_like(around.heard), dict.fromkeys(layer.operation.parameters, 0.0)
     gradient = gradient_of(layer.operation)
-    assert gradient is not None  # see check_differentiable
+    assert gradient is not None  # see check_learnable
     values = operation_values(layer, own.dtype)
     back_own, back, logs = gradient(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), value, grad, values)
     back = np.moveaxis(back, -2, 0)
@@ -237,14 +237,3 @@ BUILT_IN: dict[str, OperationGradient] = {
 def gradient_of(operation: Operation) -> OperationGradient | None:
     """The gradient of an operation: that of graphact's own, or the one it declares, or None."""
     return BUILT_IN[operation.name] if operation.is_built_in else operation.gradient
-
-
-def check_differentiable(layer: Layer, part: str) -> None:
-    """Raise UnsupportedModelError, which calls the layer by the name ``part``, if agents know no gradient of it."""
-    function, is_known = layer.kind, layer.kind in VJPS
-    if isinstance(layer, Pointwise):
-        function, is_known = layer.function, layer.function in POINTWISE_DERIVATIVES
-    elif isinstance(layer, HopMixture):
-        function, is_known = layer.operation.name, gradient_of(layer.operation) is not None
-    if not is_known:
-        raise UnsupportedModelError(part, f"agents know no gradient of {function!r} to learn with")

@@ -20,12 +20,9 @@ class Transport(Protocol):
     """
 
     def send(self, to: int, datagram: bytes) -> None:
-        """Hand a datagram for a neighbour to the network.
+        """Hand over a datagram: never waits (a full queue loses it), never fails because the neighbour is away.
 
-        Never waits (a full queue loses it) and never fails because the neighbour is away.
-
-        Raises:
-            KeyError: ``to`` is not a neighbour.
+        KeyError if ``to`` is not a neighbour.
         """
 
     def receive(self, timeout: float) -> bytes | None:

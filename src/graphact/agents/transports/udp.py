@@ -16,11 +16,7 @@ class UdpTransport:
     Datagrams that do not come from the address of a neighbour are dropped unread (whoever forges an address meets the
     authentication of the node). A datagram that the system does not take at once is lost.
 
-    Args:
-        addresses: where this node listens and where its neighbours are; names are looked up once, here.
-
-    Raises:
-        OSError: the address is in use or not of this machine, or a name is unknown.
+    Host names are looked up once, here; OSError if one is unknown, or the address is in use or not of this machine.
     """
 
     def __init__(self, addresses: Addresses) -> None:
@@ -54,9 +50,7 @@ class UdpTransport:
         if self._closed:
             return None
         waits = timeout > 0
-        datagram = (
-            None if waits and self._drained else self._take()
-        )  # nothing was there a moment ago: no other look
+        datagram = None if waits and self._drained else self._take()  # nothing was there a moment ago: no other look
         if datagram is None and waits:
             os.sched_yield()  # where others wait for the processor, let them send first: one wake-up for many datagrams
             datagram = self._take()

@@ -31,12 +31,9 @@ ONE_THREAD = (
 
 @dataclass(frozen=True)
 class Tls:
-    """The files for encrypted links; both ends show a certificate (mutual TLS).
+    """The files (PEM) for encrypted links; both ends show a certificate (mutual TLS).
 
-    Args:
-        authority: certificate of the authority that signs the certificates of all nodes, PEM.
-        certificate: of this node, PEM; it must name the host in the node's address.
-        key: its private key, PEM.
+    The authority signs the certificates of all nodes; that of a node must name the host in its address.
     """
 
     authority: Path
