@@ -13,6 +13,7 @@ time (a link that did not counts, for that round, as if it were not in the graph
 reported, and was logged before anything that depends on them was sent.
 """
 
+import math
 import random
 from collections.abc import Collection
 
@@ -247,15 +248,12 @@ class Node:
     def _hear_value(self, message: Message, now: float) -> None:
         run = self._active
         self._believe(message.sender, message.run)
-        if run is None or message.run != run.number:
-            if message.run <= self.run:
-                raise RejectedError("stale")
-            self._mailbox.put(message)
-            return
-        run.silent.pop(message.sender, None)
-        if message.round < run.round:
+        if run is not None and message.run == run.number:
+            run.silent.pop(message.sender, None)
+        here, there = (self.run, math.inf if run is None else run.round), (message.run, message.round)
+        if there < here:
             raise RejectedError("stale")
-        if message.round > run.round:
+        if run is None or there > here:
             self._mailbox.put(message)
             return
         self._accept(run, message)

@@ -3,7 +3,6 @@
 import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import time
@@ -72,9 +71,6 @@ class Processes:
         """End the process of a node without warning (kill -9)."""
         self.running[i].kill()
         self.running[i].wait()
-
-    def send_signal(self, i: int, number: signal.Signals) -> None:
-        self.running[i].send_signal(number)
 
     def stop(self) -> None:
         """Ask all agents to end (SIGTERM)."""

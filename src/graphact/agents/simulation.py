@@ -3,7 +3,7 @@
 import heapq
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -24,7 +24,7 @@ ProgramFactory = Callable[[int, int], AnyProgram]
 """Makes the program of (node, run)."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outcome:
     """What happened in a simulation.
 
@@ -35,13 +35,13 @@ class Outcome:
         survived: the (run, node) at which the node was up from beginning to end.
     """
 
-    results: dict[tuple[int, int], RunResult]
     logs: list[MemoryLog]
-    counters: Counters
     network: NetworkCounters
-    lost_links: list[set[tuple[int, int]]]
-    crashes: int
-    survived: set[tuple[int, int]]
+    counters: Counters = field(default_factory=Counters)
+    results: dict[tuple[int, int], RunResult] = field(default_factory=dict)
+    lost_links: list[set[tuple[int, int]]] = field(default_factory=list)
+    crashes: int = 0
+    survived: set[tuple[int, int]] = field(default_factory=set)
 
 
 class Simulation:
@@ -74,16 +74,11 @@ class Simulation:
         self.network = MemoryNetwork({place.node: place.neighbors for place in links}, self.faults, seed)
         self._random = random.Random(f"simulation {seed}")
         self._skew = [self._random.uniform(0, self.faults.skew) for _ in links]
-        self._logs = [MemoryLog() for _ in links]
+        self._outcome = Outcome([MemoryLog() for _ in links], self.network.counters)
         self._nodes: list[Node | None] = [None] * len(links)
         self._lives = self._number = 0
         self._dying: set[int] = set()
         self._events: list[tuple[float, bool, int, Callable[[], None]]] = []  # time, is a deadline, number, action
-        self._results: dict[tuple[int, int], RunResult] = {}
-        self._survived: set[tuple[int, int]] = set()
-        self._lost_links: list[set[tuple[int, int]]] = []
-        self._gone = Counters()
-        self._crashes = 0
 
     def simulate(self) -> Outcome:
         for i in range(len(self.links)):
@@ -91,9 +86,9 @@ class Simulation:
         for run in range(self.runs):
             self._plan(run)
         self._let_happen(self.runs * self.period)
-        total = sum((node.counters for node in self._nodes if node is not None), self._gone)
-        happened = (self._lost_links, self._crashes, self._survived)
-        return Outcome(self._results, self._logs, total, self.network.counters, *happened)
+        for node in filter(None, self._nodes):
+            self._outcome.counters += node.counters
+        return self._outcome
 
     # Faults of the network
 
@@ -101,7 +96,7 @@ class Simulation:
         begin = run * self.period
         pairs = sorted({(min(p.node, j), max(p.node, j)) for p in self.links for j in p.neighbors})
         lost = {pair for pair in pairs if self.faults.link_loss and self._random.random() < self.faults.link_loss}
-        self._lost_links.append(lost)
+        self._outcome.lost_links.append(lost)
         self._at(begin, partial(setattr, self.network, "lost_links", lost))
         for i, skew in enumerate(self._skew):
             self._at(begin + skew, partial(self._begin, i, run))
@@ -125,13 +120,13 @@ class Simulation:
     def _start(self, i: int) -> Node:
         self._lives += 1
         jitter = random.Random(f"{self.seed} {i} {self._lives}").getrandbits(64)
-        node = self._nodes[i] = Node(self.links[i], self._logs[i], self.timing, self.limits, seed=jitter)
+        node = self._nodes[i] = Node(self.links[i], self._outcome.logs[i], self.timing, self.limits, seed=jitter)
         return node
 
     def _begin(self, i: int, run: int) -> None:
         node = self._nodes[i]
         if node is not None:
-            self._survived.add((run, i))
+            self._outcome.survived.add((run, i))
             node.begin(run, self.program(i, run), self._local(i), start=run * self.period, kind=self.kind)
             self._flush(i)
 
@@ -145,10 +140,10 @@ class Simulation:
     def _kill(self, i: int) -> None:
         node = self._nodes[i]
         if node is not None:
-            self._crashes += 1
-            self._gone = self._gone + node.counters
+            self._outcome.crashes += 1
+            self._outcome.counters += node.counters
             if node.busy:
-                self._survived.discard((node.run, i))
+                self._outcome.survived.discard((node.run, i))
         self._nodes[i] = None
         self._dying.discard(i)
 
@@ -202,13 +197,13 @@ class Simulation:
         if i in self._dying and outgoing:
             for to, datagram in outgoing[: self._random.randint(0, len(outgoing) - 1)]:
                 self.network.send(i, to, datagram)
-            self._survived.discard((node.run, i))
+            self._outcome.survived.discard((node.run, i))
             self._kill(i)
             return
         for to, datagram in outgoing:
             self.network.send(i, to, datagram)
         for result in node.take_results():
-            self._results[result.run, i] = result
+            self._outcome.results[result.run, i] = result
         due = node.deadline
         if due is not None:
             when = max(due + self._skew[i], self.network.now)

@@ -202,10 +202,8 @@ def read_training(path: str | os.PathLike[str], identity: str) -> Training | Non
     if version != CHECKPOINT_VERSION:
         raise ValueError(f"{path}: must be a checkpoint of version {CHECKPOINT_VERSION}, got {version}")
     if found != identity:
-        raise ValueError(
-            f"{path}: the checkpoint of another training (other model, graph, samples or options); "
-            "name another file, or delete it"
-        )
+        other = "another training (other model, graph, samples or options)"
+        raise ValueError(f"{path}: the checkpoint of {other}; name another file, or delete it")
     return training
 
 

@@ -13,7 +13,6 @@ import importlib
 import json
 import os
 import queue
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,13 +111,6 @@ class ZenohTransport:
     @property
     def connections(self) -> int:
         return len(self._session.info.peers_zid())
-
-    def wait_until_connected(self, neighbors: int, timeout: float) -> bool:
-        """Wait for this many neighbours, at most ``timeout`` seconds; whether they came."""
-        until = time.monotonic() + timeout
-        while (missing := self.connections < neighbors) and time.monotonic() < until:
-            time.sleep(0.01)
-        return not missing
 
     def close(self) -> None:
         if not self._closed:
