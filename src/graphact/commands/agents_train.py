@@ -23,8 +23,8 @@ Gradients go back over the links that signals came by; then neighbours mix their
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    from graphact.agents.learning.gradient import OBJECTIVES
     from graphact.agents.learning.mixing import ALGORITHMS, OPTIMIZERS
+    from graphact.agents.learning.vjp import OBJECTIVES
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "train", help="let simulated agents learn together", description=DESCRIPTION
@@ -56,8 +56,8 @@ def train(options: argparse.Namespace) -> int:
     """Train, save, print."""
     from graphact import Graph, agents, load
     from graphact.agents.learning import Learning, simulate_training
-    from graphact.agents.learning.gradient import to_vector
     from graphact.agents.learning.simulated import identity_of, read_training, write_training
+    from graphact.agents.learning.state import to_vector
 
     model, graph = load(options.model), Graph.load(options.graph)
     nodes = agents.deploy(model, graph, epoch=options.seed)

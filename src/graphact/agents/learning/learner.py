@@ -1,4 +1,4 @@
-"""One node that learns: programs of the preparation and of every step, and their cost."""
+"""One node that learns: programs of the gradient, of the preparation and of every step, and their cost."""
 
 import math
 from dataclasses import asdict
@@ -6,24 +6,73 @@ from dataclasses import asdict
 import numpy as np
 
 from graphact.agents.deployment import Deployment
-from graphact.agents.learning.gradient import (
-    check_learnable,
-    first_filter,
-    from_vector,
-    gradient,
-    gradient_rounds,
-    num_trained,
-    to_vector,
-)
 from graphact.agents.learning.mixing import ALGORITHMS, PIECE, Learning, metropolis_weights, mix
-from graphact.agents.learning.state import State, Store
-from graphact.agents.learning.vjp import Place, shift_powers
+from graphact.agents.learning.state import State, Store, from_vector, to_vector
+from graphact.agents.learning.vjp import VJPS, Gradients, Place, Vjp, check_learnable, evaluate, shift_powers
 from graphact.agents.messages import MAX_DATAGRAM, OVERHEAD, Array, datagram_bytes
 from graphact.agents.model import Cost, Model, agreement
 from graphact.agents.program import Program
+from graphact.layers import Filter, Layer
 
 STEP, PREPARATION = 2, 3
 """Program numbers, so that values of learning never mix with those of inference (1)."""
+
+
+def gradient(
+    model: Model, place: Place, signal: Array, target: Array, objective: str = "mse", *, powers: Array | None = None
+) -> Program[tuple[float, Gradients]]:
+    r"""This node's part of the gradient of the network's loss.
+
+    With the loss :math:`L = \sum_i L_i(\theta_1, \ldots, \theta_N)`, where :math:`\theta_i` are the parameters that
+    node i holds and :math:`L_i` is its own loss, the result is :math:`\partial L / \partial \theta_i`. The sum over the
+    nodes is the gradient of the centralised model when all hold the same parameters. A link that did not answer
+    forwards is left out of the function and of its gradient; one that does not answer backwards is missing in the
+    gradient.
+
+    The program takes one exchange along the edges for each round of the inference and one against them for each round
+    of all layers but the first, whose input needs no gradient.
+
+    Args:
+        model: the model with the parameters that this node holds.
+        place: where it stands.
+        signal: its signals, ``(B, F)``.
+        target: what it should answer; see :func:`~graphact.agents.learning.vjp.evaluate`.
+        objective: name of the loss.
+        powers: ``(K + 1, B, F)``, the shifted signals of a first layer that is a filter, where they are known
+            (:func:`~graphact.agents.learning.vjp.shift_powers`); its exchanges are saved then.
+
+    Returns:
+        Its own loss, and the gradients by name of the parameter, of those that are not frozen.
+    """
+    x = np.ascontiguousarray(signal, model.dtype)
+    vjps: list[Vjp] = []
+    for number, layer in enumerate(model.layers):
+        vjps.append((yield from VJPS[layer.kind](layer, x, place, powers if number == 0 else None)))
+        x = vjps[-1].output
+    loss, grad = evaluate(objective, x, target)
+    gradients: Gradients = {}
+    for number in reversed(range(len(vjps))):
+        grad, own = yield from vjps[number].backward(grad, number > 0)
+        names = model.description[number]["arrays"]
+        gradients |= {names[name]: value for name, value in own.items() if names[name] not in model.frozen}
+    return loss, gradients
+
+
+def first_filter(model: Model) -> Layer | None:
+    """The first layer, if it is a filter."""
+    return model.layers[0] if model.layers[0].kind == Filter.kind else None
+
+
+def gradient_rounds(model: Model, *, prepared: bool = True) -> int:
+    """How many exchanges a gradient takes, when the signals were shifted before or not."""
+    first = model.layers[0].exchanges
+    forward = model.rounds - (first if prepared and first_filter(model) else 0)
+    return forward + model.rounds - first
+
+
+def num_trained(model: Model) -> int:
+    """How many numbers learning changes."""
+    return sum(model.parameters[name].size for name in model.trained)
 
 
 class Learner:
@@ -37,7 +86,7 @@ class Learner:
         deployment: its links, its row and the model to begin with, the same at every node.
         learning: what all nodes agreed upon.
         signals: its own signals, ``(M, F)``.
-        targets: its own targets, ``(M, O)``; see :func:`~graphact.agents.learning.gradient.evaluate`.
+        targets: its own targets, ``(M, O)``; see :func:`~graphact.agents.learning.vjp.evaluate`.
         store: where it keeps its state.
 
     Raises:

@@ -28,8 +28,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from graphact._checks import check_choice, check_integer, check_positive
-from graphact.agents.learning.gradient import OBJECTIVES
 from graphact.agents.learning.state import State
+from graphact.agents.learning.vjp import OBJECTIVES
 from graphact.agents.links import Links
 from graphact.agents.messages import Array
 from graphact.agents.program import Direction, Exchange, Program

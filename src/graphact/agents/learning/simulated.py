@@ -15,10 +15,9 @@ import numpy as np
 
 from graphact._checks import check_integer
 from graphact.agents.deployment import Deployment, check_one_model
-from graphact.agents.learning.gradient import from_vector
 from graphact.agents.learning.learner import PREPARATION, STEP, Learner, preparation_rounds, samples_of, step_rounds
 from graphact.agents.learning.mixing import Learning
-from graphact.agents.learning.state import DAMAGES, MemoryStore, State, save_arrays
+from graphact.agents.learning.state import DAMAGES, MemoryStore, State, from_vector, save_arrays
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
 from graphact.agents.runs import Counters

@@ -1,4 +1,4 @@
-"""Vector-Jacobian products of the layers, as programs: what flows back through each kind of layer spec.
+"""Vector-Jacobian products of the layers, as programs, and of the loss of one node.
 
 Forwards a layer exchanges along the edges exactly as in inference. Backwards it exchanges against them, as many times:
 for a value that it received, a node returns the gradient of that value to the neighbour it came from. The sum of what
@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphact._checks import check_choice
 from graphact.agents.inference import evaluate_operation, operation_values, run_linear, run_pointwise
 from graphact.agents.links import Links, Row
 from graphact.agents.messages import Array
+from graphact.agents.model import Model
 from graphact.agents.program import Direction, Exchange, Program
-from graphact.layers import Filter, HopMixture, Linear, Pointwise
+from graphact.layers import Filter, HopMixture, Linear, Pointwise, UnsupportedModelError
 from graphact.operations import Operation
 
 Gradients = dict[str, Array]
@@ -237,3 +239,76 @@ BUILT_IN: dict[str, OperationGradient] = {
 def gradient_of(operation: Operation) -> OperationGradient | None:
     """The gradient of an operation: that of graphact's own, or the one it declares, or None."""
     return BUILT_IN[operation.name] if operation.is_built_in else operation.gradient
+
+
+def check_learnable(model: Model) -> Model:
+    """Return the model; UnsupportedModelError if a layer has no gradient here, or all parameters are frozen."""
+    if not model.trained:
+        raise UnsupportedModelError("", "the model has no parameter to learn that is not frozen")
+    for part, layer in zip(model.parts, model.layers, strict=True):
+        function, is_known = layer.kind, layer.kind in VJPS
+        if isinstance(layer, Pointwise):
+            function, is_known = layer.function, layer.function in POINTWISE_DERIVATIVES
+        elif isinstance(layer, HopMixture):
+            function, is_known = layer.operation.name, gradient_of(layer.operation) is not None
+        if not is_known:
+            raise UnsupportedModelError(part, f"agents know no gradient of {function!r} to learn with")
+    return model
+
+
+# The loss of one node
+
+
+def evaluate(objective: str, outputs: Array, targets: Array) -> tuple[float, Array]:
+    """The mean loss over the samples of one node, and its gradient.
+
+    The loss of the network is the mean over all nodes. A target that is NaN asks for nothing: it adds 0 to the mean.
+
+    Args:
+        objective: "mse", "smooth_l1" (threshold 1) or "cross_entropy".
+        outputs: ``(B, O)``.
+        targets: ``(B, O)``; for the cross entropy classes, ``(B, 1)``.
+
+    Example:
+        >>> import numpy as np
+        >>> evaluate("mse", np.array([[1.0], [5.0]]), np.array([[3.0], [np.nan]]))
+        (2.0, array([[-2.],
+               [ 0.]]))
+    """
+    check_choice("objective", objective, tuple(OBJECTIVES))
+    expected = (*outputs.shape[:-1], 1) if objective == "cross_entropy" else outputs.shape
+    if targets.shape != expected:
+        raise ValueError(f"targets of a node must have the shape {expected}, got {targets.shape}")
+    losses, gradient = OBJECTIVES[objective](outputs, targets)
+    asked = ~np.isnan(targets)
+    count = targets.size
+    return float(np.where(asked, losses, 0).sum() / count), np.where(asked, gradient, 0).astype(outputs.dtype) / count
+
+
+def squared_error(outputs: Array, targets: Array) -> tuple[Array, Array]:
+    """The square of each error."""
+    error = outputs - targets
+    return error**2, 2 * error
+
+
+def smooth_l1(outputs: Array, targets: Array) -> tuple[Array, Array]:
+    """Half the square of each error up to 1, beyond it the error minus one half."""
+    error = outputs - targets
+    size = np.abs(error)
+    return np.where(size < 1, 0.5 * error**2, size - 0.5), np.clip(error, -1, 1)
+
+
+def cross_entropy(outputs: Array, targets: Array) -> tuple[Array, Array]:
+    """Minus the logarithm of the probability of each class."""
+    shifted = outputs - outputs.max(-1, keepdims=True)
+    total = np.exp(shifted).sum(-1, keepdims=True)
+    classes = np.where(np.isnan(targets), 0, targets).astype(int)
+    hit = np.arange(outputs.shape[-1]) == classes
+    return np.log(total) - (shifted * hit).sum(-1, keepdims=True), np.exp(shifted) / total - hit
+
+
+OBJECTIVES: dict[str, Callable[[Array, Array], tuple[Array, Array]]] = {
+    "mse": squared_error,
+    "smooth_l1": smooth_l1,
+    "cross_entropy": cross_entropy,
+}
