@@ -97,11 +97,8 @@ def pointwise_vjp(layer: Pointwise, x: Array, place: Place, _powers: Array | Non
 
 def filter_vjp(layer: Filter, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
     """A filter bank and its VJP: the shifts by the transpose of S, tap by tap from the last."""
-    shifted, answered = [x], []
-    for k in range(1, len(layer.taps)):
-        if powers is not None:
-            shifted.append(powers[k])
-            continue
+    shifted, answered = [x] if powers is None else [x, *powers[1:]], []
+    for _ in range(layer.exchanges if powers is None else 0):
         received = yield Exchange(x)
         heard, weights = place.row.gather(received, x)
         x = place.row.shift(x, heard, weights)

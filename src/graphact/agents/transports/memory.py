@@ -163,10 +163,8 @@ class MemoryTransport:
     """
 
     def __init__(self, network: MemoryNetwork, node: int) -> None:
-        self._network, self._node = network, node
-        self._inboxes = network.inboxes
+        self._network, self._node, self._inboxes, self._closed = network, node, network.inboxes, False
         self._inboxes[node] = deque()
-        self._closed = False
 
     def send(self, to: int, datagram: bytes) -> None:
         if not self._closed:
