@@ -110,9 +110,9 @@ def suffer(deployed, transport, faults, period, slot, seed=0):
                 processes.kill(victim)
                 processes.start(victim)
             else:
-                processes.send_signal(victim, signal.SIGSTOP)
+                processes.running[victim].send_signal(signal.SIGSTOP)
                 events += processes.read_until(time.time() + period / 3)
-                processes.send_signal(victim, signal.SIGCONT)
+                processes.running[victim].send_signal(signal.SIGCONT)
         last = first + len(faults)
         events += processes.read_until(begins(last) + 0.5 * period)
         processes.stop()

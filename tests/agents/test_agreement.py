@@ -14,9 +14,8 @@ from agents.one_node import lone_node, result_of, said, talk
 from graphact import agents, nn
 from graphact.agents import Deployment, MemoryLog, Node, Timing
 from graphact.agents.addresses import free_addresses
-from graphact.agents.agent import Agent
+from graphact.agents.agent import Agent, BackToBack, Clocked
 from graphact.agents.messages import Kind
-from graphact.agents.settings import BackToBack, Clocked
 from graphact.agents.split import plain_model
 
 ONE, OTHER = b"1" * 16, b"2" * 16

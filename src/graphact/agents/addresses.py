@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,11 +31,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """Read ``host:port``; a host with colons (IPv6) stands in brackets.
-
-        Raises:
-            ValueError: it is not of that form.
-        """
+        """Read ``host:port``, or ``[host]:port`` for a host with colons (IPv6); ValueError if it is neither."""
         host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
         bracketed = host.startswith("[") and host.endswith("]")
         if not colon or not host or not port.isdecimal() or (":" in host and not bracketed) or int(port) > 65_535:
@@ -49,27 +46,19 @@ class Address:
 class Addresses:
     """Where one node listens and where its neighbours are; ``addresses.json`` in the folder of the node.
 
-    Args:
-        listen: the node's own address; ``0.0.0.0`` or ``[::]`` listens on all interfaces.
-        neighbors: the address of every neighbour.
+    To listen on ``0.0.0.0`` or ``[::]`` is to listen on all interfaces.
     """
 
     listen: Address
     neighbors: Mapping[int, Address]
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write ``addresses.json``."""
         content = {"listen": str(self.listen), "neighbors": {j: str(a) for j, a in self.neighbors.items()}}
         write_atomically(Path(folder) / FILE_NAME, json.dumps(content, indent=1).encode())
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], neighbors: Sequence[int]) -> "Addresses":
-        """Read ``addresses.json``.
-
-        Raises:
-            FileNotFoundError: there is none.
-            ValueError: it is damaged, or does not name exactly these neighbours.
-        """
+        """Read ``addresses.json``; ValueError if it is damaged, or does not name exactly these neighbours."""
         path = Path(folder) / FILE_NAME
         content = read_json(path)
         try:
@@ -91,11 +80,7 @@ def consecutive_addresses(num_nodes: int, host: str, base_port: int) -> list[Add
 
 
 def read_addresses(path: str | os.PathLike[str], num_nodes: int) -> list[Address]:
-    """The addresses of all nodes from a JSON file ``{"0": "10.0.0.5:7500", "1": ...}``.
-
-    Raises:
-        ValueError: an address is missing, given twice or not an address.
-    """
+    """The addresses of all nodes from a JSON file ``{"0": "10.0.0.5:7500", "1": ...}``, each of them once."""
     content = read_json(Path(path))
     if set(content) != {str(i) for i in range(num_nodes)}:
         raise ValueError(f"{path}: must hold an address for each of the nodes 0 to {num_nodes - 1}, by number")
@@ -108,20 +93,12 @@ def read_addresses(path: str | os.PathLike[str], num_nodes: int) -> list[Address
 def free_addresses(num_nodes: int, host: str = "127.0.0.1") -> list[Address]:
     """Ports of this machine that are free now, both for TCP and for UDP; for tests and demonstrations."""
     found: list[Address] = []
-    held: list[socket.socket] = []
-    try:
+    with ExitStack() as held:
         while len(found) < num_nodes:
-            stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            held += [stream, datagrams]
+            stream = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            datagrams = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
             stream.bind((host, 0))
-            port = stream.getsockname()[1]
-            try:
-                datagrams.bind((host, port))
-            except OSError:
-                continue
-            found.append(Address(host, port))
-    finally:
-        for each in held:
-            each.close()
+            with suppress(OSError):
+                datagrams.bind(stream.getsockname())
+                found.append(Address(host, stream.getsockname()[1]))
     return found

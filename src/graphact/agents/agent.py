@@ -2,14 +2,16 @@
 
 import gc
 import json
+import math
 import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from graphact._checks import check_positive
 from graphact.agents.addresses import Addresses
 from graphact.agents.deployment import Deployment
 from graphact.agents.inference import infer
@@ -18,7 +20,7 @@ from graphact.agents.messages import Array
 from graphact.agents.model import agreement
 from graphact.agents.node import Node
 from graphact.agents.runs import RunResult
-from graphact.agents.settings import BackToBack, Clocked, Limits, Schedule, Timing
+from graphact.agents.settings import Limits, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, Signals
 from graphact.agents.transports.base import Transport, drive, open_transport
 from graphact.agents.transports.zenoh import Tls
@@ -32,20 +34,48 @@ GREETING_TIME = 1.0
 Event = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Clocked:
+    """Run r begins at ``origin + r * period`` by the clock, at every node.
+
+    A node that comes late, or back after a crash, is right again at the next run. Clocks must agree to a small part of
+    a slot. ``origin`` is Unix time; both are in seconds.
+    """
+
+    origin: float
+    period: float
+
+    def __post_init__(self) -> None:
+        check_positive("period", self.period)
+
+    def next_run(self, node: Node, skipped: int, now: float) -> tuple[int, float]:
+        """The next run and its start, perhaps somewhat past: neighbours wait for its first values for a slot."""
+        late = now - self.origin - node.timing.slot / 2
+        run = max(math.ceil(late / self.period), node.run + 1, skipped + 1, 0)
+        return run, self.origin + run * self.period
+
+
+@dataclass(frozen=True)
+class BackToBack:
+    """Run 0 begins at ``origin``, each following one when the one before has ended and there is a signal.
+
+    Runs are counted. A node that was away goes on with the run that its neighbours are in.
+    """
+
+    origin: float
+
+    def next_run(self, node: Node, skipped: int, now: float) -> tuple[int, float]:
+        return max(node.run + 1, node.latest_heard, skipped + 1), max(now, self.origin)
+
+
+Schedule = Clocked | BackToBack
+
+
 class Agent:
     """Runs inferences on a schedule until the signals end or :meth:`stop` is called.
 
-    Args:
-        deployment: what the node holds.
-        transport: its end of the network.
-        log: its write-ahead log.
-        signals: where its signals come from.
-        schedule: when runs begin.
-        report: called with every event: ``result`` (see :func:`describe`), ``skipped``, and ``refused`` with the
-            reason why this node does not take part with a neighbour.
-        timing: how long it waits for neighbours.
-        limits: how much it keeps.
-        clock: gives the time.
+    ``report`` is called with every event: ``result`` (see :func:`describe`), ``skipped``, and ``refused`` with the
+    reason why this node does not take part with a neighbour.
     """
 
     def __init__(
@@ -90,7 +120,12 @@ class Agent:
             except EndOfSignals as end:
                 return str(end)
             except NoSignal as reason:
-                self._go_without(run, str(reason))
+                if isinstance(self._schedule, BackToBack):  # without a clock, wait for the signal
+                    self._drive(self._clock() + 0.001)
+                else:
+                    self._skipped = run
+                    event = {"event": "skipped", "node": self.node.links.node, "run": run, "reason": str(reason)}
+                    self._report(event)
                 continue
             self._run(run, start, signal)
             done += 1
@@ -112,21 +147,12 @@ class Agent:
                 return
 
     def _idle(self, until: float) -> None:
-        """Answer neighbours until a time."""
         while not self.stopping:
             now = self._clock()
             self._signals.prepare(until, now)
             if now >= until:
                 return
             self._drive(min(until, now + LOOK_UP))
-
-    def _go_without(self, run: int, reason: str) -> None:
-        """Let a run pass; without a clock, wait for the signal instead."""
-        if isinstance(self._schedule, BackToBack):
-            self._drive(self._clock() + 0.001)
-            return
-        self._skipped = run
-        self._report({"event": "skipped", "node": self.node.links.node, "run": run, "reason": reason})
 
     def _run(self, run: int, start: float, signal: Array) -> None:
         program = infer(self._deployment.model, self._deployment.row, signal)
@@ -177,16 +203,7 @@ def serve(
     durable: bool = False,
     runs: int | None = None,
 ) -> None:
-    """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes, and write events to standard output.
-
-    Args:
-        folder: where ``addresses.json`` is and ``log.jsonl`` comes.
-        deployment: what was loaded from it; this and ``signals``, ``schedule`` and ``timing`` as in :class:`Agent`.
-        transport: ``zenoh`` or ``udp``.
-        tls: encrypt the links.
-        durable: write the log through to the disk.
-        runs: end after this many runs.
-    """
+    """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output."""
     links = deployment.links
     network = open_transport(transport, links, Addresses.load(folder, links.neighbors), tls)
     log = FileLog(folder / LOG_NAME, durable=durable)

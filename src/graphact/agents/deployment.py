@@ -51,7 +51,10 @@ class Deployment:
         }
         save_model(self.model, folder / "model.safetensors")
         write_atomically(folder / "node.json", json.dumps(described, indent=1).encode())
-        write_privately(folder / "keys.json", json.dumps({j: key.hex() for j, key in links.keys.items()}).encode())
+        path = folder / "keys.json"
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            json.dump({j: key.hex() for j, key in links.keys.items()}, stream)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Deployment":
@@ -77,11 +80,7 @@ class Deployment:
 
 
 def check_one_model(deployments: Sequence[Deployment]) -> Model:
-    """Return the model that all nodes hold.
-
-    Raises:
-        ValueError: one holds another model, or other parameters, than the first.
-    """
+    """Return the model that all nodes hold; ValueError if one holds another, or other parameters."""
     model = deployments[0].model
     for deployment in deployments:
         if deployment.model is not model and deployment.model.digest != model.digest:
@@ -100,11 +99,3 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path}: must hold a JSON object, got {type(content).__name__}")
     return content
-
-
-def write_privately(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read."""
-    path.unlink(missing_ok=True)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(file, "wb") as stream:
-        stream.write(content)

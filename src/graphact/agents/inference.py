@@ -1,7 +1,7 @@
 """What a node does for each kind of layer: programs in NumPy that exchange with the neighbours as often as they need.
 
-``PROGRAMS`` holds one program for each kind of layer spec, ``REASONS`` why one may not run here. A program
-takes the node's value ``(..., F)`` and its row of S; see :mod:`graphact.agents.program`.
+``PROGRAMS`` holds one program for each kind of layer spec. A program takes the node's value ``(..., F)`` and its row of
+S; see :mod:`graphact.agents.program`.
 """
 
 import warnings
@@ -52,17 +52,15 @@ def run_filter(layer: Filter, x: Array, row: Row) -> Program[Array]:
     return out if layer.bias is None else out + layer.bias
 
 
-def run_linear(layer: Linear, x: Array, row: Row) -> Program[Array]:
+def run_linear(layer: Linear, x: Array, _: Row) -> Program[Array]:
     """The map of a node's own value: no exchange, and yet a program like the others."""
-    del row
     yield from ()
     out: Array = x @ layer.weight.T
     return out if layer.bias is None else out + layer.bias
 
 
-def run_pointwise(layer: Pointwise, x: Array, row: Row) -> Program[Array]:
+def run_pointwise(layer: Pointwise, x: Array, _: Row) -> Program[Array]:
     """A function of a node's own value, likewise."""
-    del row
     yield from ()
     return POINTWISE[layer.function](x)
 
@@ -95,13 +93,7 @@ PROGRAMS: dict[str, Callable[[Any, Array, Row], Program[Array]]] = {
 
 
 def evaluate_operation(layer: HopMixture, own: Array, heard: Array) -> Array:
-    """The operation of an activation over one neighbourhood.
-
-    Args:
-        layer: the activation.
-        own: the value of the node, ``(..., F)``.
-        heard: those of the neighbours that answered, ``(d, ..., F)``.
-    """
+    """The operation over the node's value ``(..., F)`` and those of neighbours that answered, ``(d, ..., F)``."""
     members = np.concatenate([own[np.newaxis], heard]) if layer.closed else heard
     value = layer.operation(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), operation_values(layer, own.dtype))
     return np.asarray(value, own.dtype)
@@ -119,15 +111,7 @@ DIMENSIONS = {"taps": (3,), "weight": (2,), "bias": (1,), "weights": (1, 2)}
 
 
 def check_layer(layer: Layer, part: str) -> None:
-    """Raise if agents cannot compute a layer.
-
-    Args:
-        layer: the layer.
-        part: what the error calls it.
-
-    Raises:
-        UnsupportedModelError: they cannot, or the arrays of the layer do not fit each other.
-    """
+    """Raise UnsupportedModelError, which calls the layer by the name ``part``, if agents cannot compute it."""
     if layer.kind not in PROGRAMS:
         raise UnsupportedModelError(part, f"agents know the layers {', '.join(PROGRAMS)}, got {layer.kind!r}")
     for name, array in layer.arrays().items():
@@ -136,15 +120,11 @@ def check_layer(layer: Layer, part: str) -> None:
             raise UnsupportedModelError(part, f"{name} must have {dimensions} dimensions, got the shape {array.shape}")
         if name == "bias" and len(array) != layer.out_features:
             raise UnsupportedModelError(part, f"bias must have {layer.out_features} entries, got {array.shape}")
-    reason = REASONS[layer.kind](layer) if layer.kind in REASONS else None
-    if reason is not None:
+    if isinstance(layer, Pointwise) and layer.function not in POINTWISE:
+        known = ", ".join(POINTWISE)
+        raise UnsupportedModelError(part, f"function must be one of {known} on agents, got {layer.function!r}")
+    if isinstance(layer, HopMixture) and (reason := why_not_hop_mixture(layer)) is not None:
         raise UnsupportedModelError(part, reason)
-
-
-def why_not_pointwise(layer: Pointwise) -> str | None:
-    """Why agents cannot compute a pointwise function; None if they can."""
-    known = ", ".join(POINTWISE)
-    return None if layer.function in POINTWISE else f"function must be one of {known} on agents, got {layer.function!r}"
 
 
 def why_not_hop_mixture(layer: HopMixture) -> str | None:
@@ -176,9 +156,3 @@ def why_not_operation(layer: HopMixture) -> str | None:
     except Exception as error:
         return f"its operation {name!r} does not run on NumPy arrays: {type(error).__name__}: {error}"
     return None
-
-
-REASONS: dict[str, Callable[[Any], str | None]] = {
-    Pointwise.kind: why_not_pointwise,
-    HopMixture.kind: why_not_hop_mixture,
-}

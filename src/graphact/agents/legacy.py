@@ -6,17 +6,6 @@ The only place where the names of 0.1's modules, arguments and tensors are spell
 from collections.abc import Collection, Mapping
 from typing import Any
 
-Entry = dict[str, Any]
-
-ACTIVATIONS: dict[str, tuple[str, str] | None] = {
-    "relu": None,
-    "max-l": ("max", "hops"),
-    "median-l": ("median", "hops"),
-    "max-ga": ("max", "shifted"),
-    "median-ga": ("median", "shifted"),
-    "kernel-ga": ("kernel", "shifted"),
-}
-"""Operation and what it reads, by name of the activation."""
 MODULES = {
     "ReLU": "relu",
     "LocalizedMax": "max-l",
@@ -26,51 +15,41 @@ MODULES = {
     "GraphAdaptiveKernel": "kernel-ga",
 }
 """Activations by the class of a module that is one."""
+READS = {"l": "hops", "ga": "shifted"}
 
 
-def describe_layers(module: str, config: Mapping[str, Any], tensors: Collection[str]) -> list[Entry]:
-    """The layers as files of today describe them (:func:`graphact.layers.to_json`), from the names of the tensors.
+def describe_layers(module: str, config: Mapping[str, Any], tensors: Collection[str]) -> list[dict[str, Any]]:
+    """The layers as files of today describe them; KeyError or ValueError if version 0.1 had no such model."""
 
-    Raises:
-        KeyError, ValueError: version 0.1 had no such model.
-    """
+    def describe(kind: str, prefix: str, arrays: Collection[str], **settings: Any) -> dict[str, Any]:
+        """One layer, with those of its arrays that there are."""
+        found = {name: f"{prefix}{name}" for name in arrays if f"{prefix}{name}" in tensors}
+        return {"kind": kind, **settings, "arrays": found}
+
+    def describe_activation(name: str, prefix: str) -> dict[str, Any]:
+        if name == "relu":
+            return describe("pointwise", prefix, (), function="relu")
+        operation, reads = name.rsplit("-", 1)
+        settings = {"operation": operation, "reads": READS[reads], "closed": bool(config["closed"]), "constants": {}}
+        if operation == "kernel" and f"{prefix}log_gamma" not in tensors:  # gamma is a tensor where it was trained
+            settings["constants"] = {"gamma": float(config.get("gamma", 0.1))}
+        return describe("hop-mixture", prefix, ("beta", "weights", "log_gamma"), **settings)
+
     if module == "GraphFilter":
-        return [describe("filter", "", ("taps", "bias"), tensors)]
+        return [describe("filter", "", ("taps", "bias"))]
     if module == "GraphAdaptive":
-        return [describe_mixture(str(config["op"]), "shifted", config, "", tensors)]
+        return [describe_activation(f"{config['op']}-ga", "")]
     if module in MODULES:
-        return [describe_activation(MODULES[module], config, "", tensors)]
+        return [describe_activation(MODULES[module], "")]
     if module not in ("GCNN", "FIR"):
         raise ValueError(f"module must be GCNN, FIR, GraphFilter or an activation of graphact, got {module!r}")
+    if module == "GCNN" and config["activation"] not in MODULES.values():
+        raise ValueError(f"activation must be one of version 0.1, got {config['activation']!r}")
     layers = []
     for number in range(len(config["features"]) - 1):
-        layers.append(describe("filter", f"filters.{number}.", ("taps", "bias"), tensors))
+        layers.append(describe("filter", f"filters.{number}.", ("taps", "bias")))
         if module == "GCNN":
-            layers.append(describe_activation(config["activation"], config, f"activations.{number}.", tensors))
+            layers.append(describe_activation(config["activation"], f"activations.{number}."))
     if config["out_features"] is not None:
-        layers.append(describe("linear", "readout.", ("weight", "bias"), tensors))
+        layers.append(describe("linear", "readout.", ("weight", "bias")))
     return layers
-
-
-def describe_activation(name: str, config: Mapping[str, Any], prefix: str, tensors: Collection[str]) -> Entry:
-    """An activation by its name."""
-    known = ACTIVATIONS[name]
-    if known is None:
-        return describe("pointwise", prefix, (), tensors, function="relu")
-    return describe_mixture(*known, config, prefix, tensors)
-
-
-def describe_mixture(
-    operation: str, reads: str, config: Mapping[str, Any], prefix: str, tensors: Collection[str]
-) -> Entry:
-    """A localized or graph-adaptive activation; the kernel's gamma is a tensor where it was trained."""
-    is_constant = operation == "kernel" and f"{prefix}log_gamma" not in tensors
-    constants = {"gamma": float(config.get("gamma", 0.1))} if is_constant else {}
-    settings = {"operation": operation, "reads": reads, "closed": bool(config["closed"]), "constants": constants}
-    return describe("hop-mixture", prefix, ("beta", "weights", "log_gamma"), tensors, **settings)
-
-
-def describe(kind: str, prefix: str, arrays: Collection[str], tensors: Collection[str], **settings: Any) -> Entry:
-    """One layer, with those of its arrays that there are."""
-    found = {name: f"{prefix}{name}" for name in arrays if f"{prefix}{name}" in tensors}
-    return {"kind": kind, **settings, "arrays": found}

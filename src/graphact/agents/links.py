@@ -77,14 +77,10 @@ class Row:
                 f"weights must be {len(self.hears)} finite numbers, one for each neighbour, got {self.weights!r}"
             )
 
-    @cached_property
-    def _positions(self) -> dict[int, int]:
-        return {j: position for position, j in enumerate(self.hears)}
-
     def gather(self, received: Received, own: Array) -> tuple[Array, Array]:
         """The values of the neighbours that answered, ``(d, ..., F)``, and their weights ``(d,)``."""
         is_complete = len(received) == len(self.hears)
-        weights = self.weights if is_complete else self.weights[[self._positions[j] for j in received]]
+        weights = self.weights if is_complete else self.weights[np.searchsorted(self.hears, list(received))]
         heard = np.array(list(received.values())) if received else np.empty((0, *own.shape), own.dtype)
         return heard, weights
 

@@ -57,7 +57,6 @@ class MemoryLog:
         self.last_run = -1
 
     def append(self, record: Record) -> None:
-        """Keep a record."""
         self.records.append(record)
         self.last_run = max(self.last_run, record.run)
 
@@ -78,19 +77,28 @@ class FileLog:
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = False, max_bytes: int = 64 * 2**20) -> None:
         self.path, self.durable, self.max_bytes = Path(path), durable, max_bytes
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        cut_torn_line(self.path)
+        content = self.path.read_bytes() if self.path.exists() else b""
+        if content and not content.endswith(b"\n"):  # a crash cut off the last line
+            os.truncate(self.path, content.rfind(b"\n") + 1)
         self._older = self.path.with_name(self.path.name + ".1")
         records = (record for path in (self._older, self.path) if path.exists() for record in read_log(path))
         self.last_run, self.ignored = last_plausible_run(records)
-        self._file = open_to_append(self.path)
+        self._open()
+
+    def _open(self) -> None:
+        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def append(self, record: Record) -> None:
         """Write a record with one system call."""
         if isinstance(record, Began) and os.fstat(self._file).st_size > self.max_bytes:
             os.close(self._file)
             self.path.replace(self._older)
-            self._file = open_to_append(self.path)
-        line = to_line(record)
+            self._open()
+        if isinstance(record, Began):
+            line = b'{"run": %d, "program": %d}\n' % (record.run, record.program)
+        else:
+            used = str(list(record.used)).encode()
+            line = b'{"run": %d, "round": %d, "used": %s}\n' % (record.run, record.round, used)
         if os.write(self._file, line) != len(line):
             raise OSError(f"{self.path}: the disk is full")
         if self.durable:
@@ -98,13 +106,7 @@ class FileLog:
         self.last_run = max(self.last_run, record.run)
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._file)
-
-
-def open_to_append(path: Path) -> int:
-    """The descriptor of a file that is only added to."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
 
 def last_plausible_run(records: Iterable[Record]) -> tuple[int, int]:
@@ -120,13 +122,6 @@ def last_plausible_run(records: Iterable[Record]) -> tuple[int, int]:
         else:
             ignored += 1
     return last, ignored
-
-
-def to_line(record: Record) -> bytes:
-    """A record as a line of JSON."""
-    if isinstance(record, Began):
-        return b'{"run": %d, "program": %d}\n' % (record.run, record.program)
-    return b'{"run": %d, "round": %d, "used": %s}\n' % (record.run, record.round, str(list(record.used)).encode())
 
 
 def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
@@ -146,11 +141,3 @@ def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
                 yield Began(entry["run"], entry["program"])
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{path}: line {number} is not a record of a log: {line[:80]!r}") from error
-
-
-def cut_torn_line(path: Path) -> None:
-    """Remove what follows the last complete line."""
-    if path.exists():
-        content = path.read_bytes()
-        if not content.endswith(b"\n") and content:
-            os.truncate(path, content.rfind(b"\n") + 1)

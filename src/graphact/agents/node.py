@@ -13,10 +13,10 @@ time (a link that did not counts, for that round, as if it were not in the graph
 reported, and was logged before anything that depends on them was sent.
 """
 
+import math
 import random
 from collections.abc import Collection
 
-from graphact.agents.buffers import Archive, Entry, Mailbox
 from graphact.agents.links import Links
 from graphact.agents.log import Began, Log, RoundClosed
 from graphact.agents.messages import (
@@ -33,7 +33,7 @@ from graphact.agents.messages import (
     encode,
 )
 from graphact.agents.program import AnyProgram, Exchange, Received
-from graphact.agents.runs import Counters, RunInProgress, RunResult, freeze
+from graphact.agents.runs import Archive, Counters, Entry, Mailbox, RunInProgress, RunResult, freeze
 from graphact.agents.settings import Limits, Timing
 
 INFERENCE = 1
@@ -197,7 +197,8 @@ class Node:
                 self._open_round(run, exchange, now)
             except StopIteration as stop:
                 self._active = None
-                self._results.append(run.end(stop.value, now))
+                used, missed = tuple(run.used), tuple(run.missed)
+                self._results.append(RunResult(run.number, run.kind, stop.value, used, missed, run.start, now))
                 return
             except BaseException:
                 self._active = None
@@ -247,15 +248,12 @@ class Node:
     def _hear_value(self, message: Message, now: float) -> None:
         run = self._active
         self._believe(message.sender, message.run)
-        if run is None or message.run != run.number:
-            if message.run <= self.run:
-                raise RejectedError("stale")
-            self._mailbox.put(message)
-            return
-        run.silent.pop(message.sender, None)
-        if message.round < run.round:
+        if run is not None and message.run == run.number:
+            run.silent.pop(message.sender, None)
+        here, there = (self.run, math.inf if run is None else run.round), (message.run, message.round)
+        if there < here:
             raise RejectedError("stale")
-        if message.round > run.round:
+        if run is None or there > here:
             self._mailbox.put(message)
             return
         self._accept(run, message)
@@ -264,13 +262,12 @@ class Node:
 
     def _hear_request(self, message: Message, now: float) -> None:
         """Send a value again, unless that happened a moment ago."""
-        entry = self._archive.find(message.run, message.round)
-        if entry is None or message.sender not in entry.payloads:
-            raise RejectedError("unanswered")
-        if now - entry.sent_at[message.sender] < self.timing.request_after / 2:
+        entry = self._archive.entries.get((message.run, message.round))
+        wait, sender = self.timing.request_after / 2, message.sender
+        if entry is None or sender not in entry.payloads or now - entry.sent_at[sender] < wait:
             raise RejectedError("unanswered")
         self.counters.resent += 1
-        self._send_value(message.run, message.round, message.sender, entry, now)
+        self._send_value(message.run, message.round, sender, entry, now)
 
     def _hear_greeting(self, message: Message) -> None:
         if message.kind == Kind.HELLO:
@@ -294,15 +291,13 @@ class Node:
 
     def _send_value(self, run: int, round_: int, j: int, entry: Entry, now: float) -> None:
         entry.sent_at[j] = now
-        size = self._send(Kind.DATA, j, run, round_, entry.program, entry.payloads[j])
         self.counters.data_sent += 1
-        self.counters.data_bytes_sent += size
+        self.counters.data_bytes_sent += self._send(Kind.DATA, j, run, round_, entry.program, entry.payloads[j])
 
-    def _send(self, kind: Kind, j: int, run: int, round_: int, program: int = 0, payload: Payload | None = None) -> int:
-        links = self.links
-        tags = (kind, links.node, j, links.epoch, run, round_, program)
-        message = Message(*tags, NOTHING if payload is None else payload, self.digest if kind in GREETINGS else b"")
-        datagram = encode(message, links.keys[j], self.digest)
+    def _send(self, kind: Kind, j: int, run: int, round_: int, program: int = 0, payload: Payload = NOTHING) -> int:
+        own_digest = self.digest if kind in GREETINGS else b""
+        tags = (kind, self.links.node, j, self.links.epoch, run, round_, program)
+        datagram = encode(Message(*tags, payload, own_digest), self.links.keys[j], self.digest)
         self._outgoing.append((j, datagram))
         self.counters.bytes_sent += len(datagram)
         return len(datagram)

@@ -3,7 +3,6 @@
 import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import time
@@ -19,17 +18,8 @@ Event = dict[str, Any]
 class Processes:
     """One process of ``graphact agents run`` for each folder; ended at the latest when the block is left.
 
-    Args:
-        folders: one for each node, in their order.
-        options: options of ``graphact agents run`` for all of them.
-        signals: files with their signals, one for each node; if left out, :meth:`feed` hands signals over.
-        errors: file that takes their standard error; this process's own if left out.
-
-    Example:
-        with Processes(folders, ["--transport", "udp", "--period", "0"]) as agents:
-            agents.wait_until_ready()
-            agents.feed(signals)
-            events = agents.wait()
+    Signals are files, one for each node; without them :meth:`feed` hands signals over. ``errors`` is a file that takes
+    their standard error.
     """
 
     def __init__(
@@ -82,10 +72,6 @@ class Processes:
         self.running[i].kill()
         self.running[i].wait()
 
-    def send_signal(self, i: int, number: signal.Signals) -> None:
-        """Send a signal to the process of a node."""
-        self.running[i].send_signal(number)
-
     def stop(self) -> None:
         """Ask all agents to end (SIGTERM)."""
         for process in self.running.values():
@@ -124,7 +110,6 @@ class Processes:
 
     @property
     def finished(self) -> bool:
-        """Whether all outputs have ended."""
         return not self._selector.get_map()
 
     def read_until(self, until: float) -> list[Event]:

@@ -6,7 +6,6 @@ determine (its node had crashed) is NaN, so that using it anywhere would show.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,19 +14,14 @@ from graphact.agents.log import Record, RoundClosed
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
 from graphact.agents.simulation import Outcome
-from graphact.layers import Filter, HopMixture, Linear, Pointwise
+from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
 
 Answered = Iterator[tuple[Array, Array]]
 """For each round still to come who used whom, ``(N, N)``, and who closed it, ``(N,)``."""
 
 
 def answered_links(logs: Sequence[Iterable[Record]], run: int, rounds: int) -> tuple[Array, Array]:
-    """Who used whom in a run, from the logs of all nodes.
-
-    Returns:
-        ``used`` of shape ``(rounds, N, N)``: i used the value of j; ``closed`` of shape ``(rounds, N)``: i closed the
-        round.
-    """
+    """Who used whom in a run, ``(rounds, N, N)``, and who closed which round, ``(rounds, N)``, from all logs."""
     size = len(logs)
     used, closed = np.zeros((rounds, size, size), bool), np.zeros((rounds, size), bool)
     for i, log in enumerate(logs):
@@ -70,34 +64,24 @@ def replay(model: Model, matrix: Array, x: Array, used: Array, closed: Array) ->
     for sample in flat:
         answered = zip(used, closed, strict=True)
         for layer in model.layers:
-            sample = REPLAYS[layer.kind](layer, np.asarray(matrix, np.float64), sample, answered)
+            sample = _replay_layer(layer, np.asarray(matrix, np.float64), sample, answered)
         samples.append(sample)
     return np.stack(samples).reshape(*x.shape[:-2], *samples[0].shape)
 
 
-def replay_filter(layer: Filter, matrix: Array, x: Array, answered: Answered) -> Array:
-    """A filter bank on one signal ``(N, F)``."""
-    out: Array = x @ layer.taps[0]
-    for tap in layer.taps[1:]:
-        x = _shift(matrix, x, *next(answered))
-        out = out + x @ tap
-    return out if layer.bias is None else out + layer.bias
-
-
-def replay_linear(layer: Linear, matrix: Array, x: Array, answered: Answered) -> Array:
-    """A linear map on one signal."""
-    del matrix, answered
-    return np.einsum("nf,of->no", x, layer.weight) + (0 if layer.bias is None else layer.bias)
-
-
-def replay_pointwise(layer: Pointwise, matrix: Array, x: Array, answered: Answered) -> Array:
-    """A pointwise function on one signal."""
-    del matrix, answered
-    return {"relu": np.where(x < 0, 0, x)}[layer.function]
-
-
-def replay_hop_mixture(layer: HopMixture, matrix: Array, x: Array, answered: Answered) -> Array:
-    """A localized or graph-adaptive activation on one signal."""
+def _replay_layer(layer: Layer, matrix: Array, x: Array, answered: Answered) -> Array:
+    """A layer on one signal ``(N, F)``."""
+    if isinstance(layer, Linear):
+        return np.einsum("nf,of->no", x, layer.weight) + (0 if layer.bias is None else layer.bias)
+    if isinstance(layer, Pointwise):
+        return {"relu": np.where(x < 0, 0, x)}[layer.function]
+    if isinstance(layer, Filter):
+        out: Array = x @ layer.taps[0]
+        for tap in layer.taps[1:]:
+            x = _shift(matrix, x, *next(answered))
+            out = out + x @ tap
+        return out if layer.bias is None else out + layer.bias
+    assert isinstance(layer, HopMixture)
     out = layer.beta * np.where(x < 0, 0, x)
     if layer.reads == "shifted":
         x = _shift(matrix, x, *next(answered))
@@ -106,14 +90,6 @@ def replay_hop_mixture(layer: HopMixture, matrix: Array, x: Array, answered: Ans
         out = out + weight * _function(layer, x, used, closed)
         x = _shift(matrix, x, used, closed)
     return out
-
-
-REPLAYS: dict[str, Callable[[Any, Array, Array, Answered], Array]] = {
-    Filter.kind: replay_filter,
-    Linear.kind: replay_linear,
-    Pointwise.kind: replay_pointwise,
-    HopMixture.kind: replay_hop_mixture,
-}
 
 
 def _shift(matrix: Array, y: Array, used: Array, closed: Array) -> Array:
@@ -138,14 +114,10 @@ def _function(layer: HopMixture, y: Array, used: Array, closed: Array) -> Array:
     return out
 
 
-def _plain_kernel(own: float, members: list[float], gamma: float) -> float:
-    return math.exp(-sum((own - value) ** 2 for value in members) / (2 * float(gamma) ** 2))
-
-
 PLAIN: dict[str, Callable[..., float]] = {
     "max": lambda _, members: members[-1] if members else 0.0,
     "min": lambda _, members: members[0] if members else 0.0,
     "median": lambda _, members: members[(len(members) - 1) // 2] if members else 0.0,
-    "kernel": _plain_kernel,
+    "kernel": lambda own, members, gamma: math.exp(-sum((own - v) ** 2 for v in members) / (2 * float(gamma) ** 2)),
 }
 """graphact's own operations of one value and the sorted values of its neighbours."""

@@ -1,4 +1,4 @@
-"""A run at one node, while it goes on and when it has ended, and what a node counts."""
+"""What a node keeps: its run in progress, values that came early or may be asked for again, results and counts."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,9 @@ import numpy as np
 
 from graphact.agents.messages import DTYPES, Array, Message, Payload, RejectedError
 from graphact.agents.program import AnyProgram, Exchange
-from graphact.agents.settings import Timing
+from graphact.agents.settings import Limits, Timing
+
+Tag = tuple[int, int]  # run, round
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +63,19 @@ class RunInProgress:
     missed: list[tuple[int, ...]] = field(default_factory=list)
 
     def open_round(self, exchange: Exchange, sources: tuple[int, ...]) -> None:
-        """Go on to the next round and wait for these neighbours."""
         self.round += 1
         self.deadline = self.start + (self.round + 1) * self.timing.slot
-        self.expects = expectation(exchange)
+        value, shape, dtype = exchange.value, exchange.shape, exchange.dtype
+        if not isinstance(value, Mapping):
+            shape, dtype = value.shape if shape is None else shape, value.dtype if dtype is None else dtype
+        elif shape is None or dtype is None:
+            raise ValueError("an exchange of one value for each neighbour must say the shape and dtype it expects")
+        self.expects = np.dtype(dtype), shape
         self.values, self.missing = {}, set(sources)
         self.requests, self.next_request = {}, math.inf
 
     def accept(self, message: Message) -> None:
-        """Take the value of a neighbour for the open round.
-
-        Raises:
-            RejectedError: it is not the first of this neighbour, or does not fit.
-        """
+        """Take the value of a neighbour for the open round; RejectedError if it is not the first or does not fit."""
         if message.sender in self.values:
             raise RejectedError("duplicate")
         code, shape, _ = message.payload
@@ -99,7 +101,6 @@ class RunInProgress:
         self.next_request = min(due, default=math.inf)
 
     def close_round(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Close the open round; who was used and who was missed."""
         used, missed = tuple(sorted(self.values)), tuple(sorted(self.missing))
         self.used.append(used)
         self.missed.append(missed)
@@ -107,9 +108,85 @@ class RunInProgress:
             self.silent[j] = self.silent.get(j, 0) + 1
         return used, missed
 
-    def end(self, output: Any, now: float) -> RunResult:
-        """The result."""
-        return RunResult(self.number, self.kind, output, tuple(self.used), tuple(self.missed), self.start, now)
+
+class Mailbox:
+    """Data messages of the current and later rounds, one for each (run, round, sender)."""
+
+    def __init__(self, senders: tuple[int, ...], limits: Limits) -> None:
+        self._limits = limits
+        self._kept: dict[int, dict[Tag, Message]] = {sender: {} for sender in senders}
+        self._bytes = dict.fromkeys(senders, 0)
+        self._newest = dict.fromkeys(senders, -1)
+
+    def put(self, message: Message) -> None:
+        """Keep a message, or raise RejectedError; one of a later run makes its sender's earlier ones forgotten."""
+        sender, tag = message.sender, (message.run, message.round)
+        kept = self._kept[sender]
+        if tag in kept:
+            raise RejectedError("duplicate")
+        if message.run > self._newest[sender]:
+            self._newest[sender] = message.run
+            self._forget(sender, message.run - self._limits.runs_ahead)
+        elif message.run < self._newest[sender] - self._limits.runs_ahead:
+            raise RejectedError("stale")
+        size = self._bytes[sender] + len(message.payload.content)
+        if len(kept) >= self._limits.pending_messages or size > self._limits.pending_bytes:
+            raise RejectedError("overflow")
+        kept[tag] = message
+        self._bytes[sender] = size
+
+    def take(self, sender: int, run: int, round_: int) -> Message | None:
+        message = self._kept[sender].pop((run, round_), None)
+        if message is not None:
+            self._bytes[sender] -= len(message.payload.content)
+        return message
+
+    def forget_before(self, run: int) -> None:
+        for sender in self._kept:
+            self._forget(sender, run)
+
+    def _forget(self, sender: int, before: int) -> None:
+        for tag in [tag for tag in self._kept[sender] if tag[0] < before]:
+            self.take(sender, *tag)
+
+    @property
+    def pending_bytes(self) -> int:
+        return sum(self._bytes.values())
+
+
+@dataclass(slots=True)
+class Entry:
+    """What was sent in one round, and when it was last sent to whom."""
+
+    program: int
+    payloads: dict[int, Payload]
+    sent_at: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes held; a value that goes to several neighbours is held once."""
+        return sum(len(content) for content in {id(p): p.content for p in self.payloads.values()}.values())
+
+
+class Archive:
+    """Own values of this run and the one before, by tag; the oldest go first when there are too many bytes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.entries: dict[Tag, Entry] = {}
+        self._max_bytes, self._bytes = max_bytes, 0
+
+    def keep(self, run: int, round_: int, entry: Entry) -> None:
+        self.entries[run, round_] = entry
+        self._bytes += entry.size
+        while self._bytes > self._max_bytes and len(self.entries) > 1:
+            self._drop(next(iter(self.entries)))
+
+    def forget_before(self, run: int) -> None:
+        for tag in [tag for tag in self.entries if tag[0] < run]:
+            self._drop(tag)
+
+    def _drop(self, tag: Tag) -> None:
+        self._bytes -= self.entries.pop(tag).size
 
 
 def freeze(value: Array | Mapping[int, Array], recipients: tuple[int, ...]) -> dict[int, Payload]:
@@ -119,16 +196,6 @@ def freeze(value: Array | Mapping[int, Array], recipients: tuple[int, ...]) -> d
             raise ValueError(f"value must hold one array for each of {recipients}, got {tuple(sorted(value))}")
         return {j: Payload.of(value[j]) for j in recipients}
     return dict.fromkeys(recipients, Payload.of(value))
-
-
-def expectation(exchange: Exchange) -> tuple[Any, tuple[int, ...]]:
-    """The dtype and shape of the values to receive."""
-    if isinstance(exchange.value, Mapping):
-        if exchange.shape is None or exchange.dtype is None:
-            raise ValueError("an exchange of one value for each neighbour must say the shape and dtype it expects")
-        return np.dtype(exchange.dtype), exchange.shape
-    shape = exchange.value.shape if exchange.shape is None else exchange.shape
-    return exchange.value.dtype if exchange.dtype is None else np.dtype(exchange.dtype), shape
 
 
 @dataclass(slots=True)
@@ -167,7 +234,6 @@ class Counters:
     differs: int = 0
 
     def count(self, name: str) -> None:
-        """Add one to a counter."""
         setattr(self, name, getattr(self, name) + 1)
 
     def __add__(self, other: "Counters") -> "Counters":

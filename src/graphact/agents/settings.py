@@ -1,13 +1,8 @@
-"""How long a node waits, how much it keeps and believes, and when its runs begin."""
+"""How long a node waits, and how much it keeps and believes."""
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from graphact._checks import check_integer, check_positive
-
-if TYPE_CHECKING:
-    from graphact.agents.node import Node
 
 
 @dataclass(frozen=True)
@@ -66,44 +61,3 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             check_integer(name, value, minimum=1)
-
-
-@dataclass(frozen=True)
-class Clocked:
-    """Run r begins at ``origin + r * period`` by the clock, at every node.
-
-    A node that comes late, or back after a crash, is right again at the next run. Clocks must agree to a small part of
-    a slot. ``origin`` is Unix time; both are in seconds.
-    """
-
-    origin: float
-    period: float
-
-    def __post_init__(self) -> None:
-        check_positive("period", self.period)
-
-    def next_run(self, node: "Node", skipped: int, now: float) -> tuple[int, float]:
-        """The number and the start of the next run of a node that let the run ``skipped`` pass.
-
-        A run may be begun somewhat late: neighbours wait for its first values for a slot.
-        """
-        late = now - self.origin - node.timing.slot / 2
-        run = max(math.ceil(late / self.period), node.run + 1, skipped + 1, 0)
-        return run, self.origin + run * self.period
-
-
-@dataclass(frozen=True)
-class BackToBack:
-    """Run 0 begins at ``origin``, each following one when the one before has ended and there is a signal.
-
-    Runs are counted. A node that was away goes on with the run that its neighbours are in.
-    """
-
-    origin: float
-
-    def next_run(self, node: "Node", skipped: int, now: float) -> tuple[int, float]:
-        """The number and the start of the next run."""
-        return max(node.run + 1, node.latest_heard, skipped + 1), max(now, self.origin)
-
-
-Schedule = Clocked | BackToBack

@@ -18,7 +18,7 @@ class EndOfSignals(Exception):  # noqa: N818, as StopIteration: not an error
     """There will be no more signals."""
 
 
-class NoSignal(Exception):  # noqa: N818
+class NoSignal(ValueError):  # noqa: N818
     """There is none for this run, for the reason given."""
 
 
@@ -29,12 +29,7 @@ class Signals:
         """Called now and then before a run that begins at ``start``."""
 
     def take(self, run: int) -> Array:
-        """The signal of a run. Never waits.
-
-        Raises:
-            NoSignal: there is none (yet).
-            EndOfSignals: there will be none.
-        """
+        """The signal of a run, without waiting; NoSignal if there is none (yet), EndOfSignals if there will be none."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -44,10 +39,7 @@ class Signals:
 class FileSignals(Signals):
     """Entry r of a file is the signal of run r, so a restarted node goes on where the others are.
 
-    Args:
-        path: ``.npy`` with an array ``(runs, ..., F)``, or a text file with one JSON array for each run.
-        model: the model, which has the number of features of a signal.
-        repeat: begin again at the end.
+    The file is ``.npy`` with an array ``(runs, ..., F)``, or text with one JSON array for each run.
     """
 
     def __init__(self, path: Path, model: Model, *, repeat: bool = False) -> None:
@@ -64,7 +56,6 @@ class FileSignals(Signals):
             raise ValueError(f"{path} holds no signals")
 
     def take(self, run: int) -> Array:
-        """The signal of a run."""
         if run >= len(self._entries) and not self._repeat:
             raise EndOfSignals(f"the file has signals for runs 0 to {len(self._entries) - 1}, and this is run {run}")
         return self._entries[run % len(self._entries)]
@@ -90,7 +81,6 @@ class StreamSignals(Signals):
             self._reader.start()
 
     def take(self, run: int) -> Array:  # noqa: ARG002, lines come in order
-        """The next line."""
         try:
             line = self._lines.get_nowait()
         except queue.Empty:
@@ -98,7 +88,7 @@ class StreamSignals(Signals):
         if line is None:
             self._lines.put(None)
             raise EndOfSignals("the stream has ended")
-        return parse_or_miss("a line", line, self._model)
+        return parse("a line", line, self._model)
 
 
 class SensorSignals(Signals):
@@ -112,14 +102,12 @@ class SensorSignals(Signals):
             raise ValueError("the sensor command is empty")
 
     def prepare(self, start: float, now: float) -> None:
-        """Start the command when it is time."""
         if now >= start - self._lead and start != self._start:
             self.close()
             self._start = start
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
 
     def take(self, run: int) -> Array:  # noqa: ARG002, a sensor knows no runs
-        """What the command printed."""
         process = self._process
         if process is None:
             raise NoSignal("the sensor command was not started in time")
@@ -130,41 +118,30 @@ class SensorSignals(Signals):
         self._process = None
         if code != 0:
             raise NoSignal(f"the sensor command failed with exit code {code}")
-        return parse_or_miss("the sensor command", printed, self._model)
+        return parse("the sensor command", printed, self._model)
 
     def close(self) -> None:
-        """End a command that still runs."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
             self._process = None
 
 
-def parse_or_miss(source: str, text: str, model: Model) -> Array:
-    """Like :func:`parse`; what is no signal is as if there were none, so that a broken sensor does not stop a node."""
-    try:
-        return parse(source, text, model)
-    except ValueError as error:
-        raise NoSignal(str(error)) from error
-
-
 def parse(source: str, text: str, model: Model) -> Array:
-    """A signal written as a JSON array; a single number is a signal of one feature. ValueError if it is none."""
+    """A signal written as a JSON array; a single number is a signal of one feature."""
     try:
         value = np.atleast_1d(np.array(json.loads(text)))
     except ValueError as error:
-        raise ValueError(f"{source} must hold a JSON array of numbers, got {text.strip()[:60]!r}") from error
+        raise NoSignal(f"{source} must hold a JSON array of numbers, got {text.strip()[:60]!r}") from error
     return check_signal(source, value, model)
 
 
 def check_signal(source: str, value: Any, model: Model) -> Array:
-    """A signal of finite numbers in the shape and dtype of the model."""
+    """A signal of finite numbers in the dtype of the model; NoSignal if it is none: a broken sensor stops no node."""
     wanted = model.in_features
     if value.dtype.kind not in "fiu" or value.ndim < 1 or wanted not in (None, value.shape[-1]):
-        raise ValueError(
-            f"{source}: a signal must be numbers of shape (..., {wanted or 'F'}), "
-            f"got {value.dtype} of shape {value.shape}"
-        )
+        shape = f"(..., {wanted or 'F'})"
+        raise NoSignal(f"{source}: a signal must be numbers of shape {shape}, got {value.dtype} of shape {value.shape}")
     if not np.isfinite(value).all():
-        raise ValueError(f"{source}: a signal must be finite")
+        raise NoSignal(f"{source}: a signal must be finite")
     return np.asarray(value, model.dtype)

@@ -3,7 +3,7 @@
 import heapq
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -24,45 +24,32 @@ ProgramFactory = Callable[[int, int], AnyProgram]
 """Makes the program of (node, run)."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outcome:
     """What happened in a simulation.
 
     Attributes:
         results: the runs that ended, by (run, node); those of nodes that were down are missing.
-        logs: the write-ahead log of each node.
         counters: messages of all nodes, also of those that crashed.
-        network: what the network did.
         lost_links: for each run the links lost for all of it.
-        crashes: how many nodes died.
         survived: the (run, node) at which the node was up from beginning to end.
     """
 
-    results: dict[tuple[int, int], RunResult]
     logs: list[MemoryLog]
-    counters: Counters
     network: NetworkCounters
-    lost_links: list[set[tuple[int, int]]]
-    crashes: int
-    survived: set[tuple[int, int]]
+    counters: Counters = field(default_factory=Counters)
+    results: dict[tuple[int, int], RunResult] = field(default_factory=dict)
+    lost_links: list[set[tuple[int, int]]] = field(default_factory=list)
+    crashes: int = 0
+    survived: set[tuple[int, int]] = field(default_factory=set)
 
 
 class Simulation:
     """Nodes, their network, and the faults of both.
 
     Every ``period`` a run begins at all nodes that are up, each by its own clock. Nodes crash and come back, the
-    network falls into halves and is one again, as the seed decides.
-
-    Args:
-        links: the place of every node, in order.
-        program: makes the program of a node in a run.
-        rounds: how many exchanges a program takes at most.
-        runs: how many runs there are.
-        faults: what goes wrong.
-        timing: how long nodes wait.
-        limits: how much nodes keep.
-        seed: decides everything random.
-        kind: number of the program.
+    network falls into halves and is one again, as the seed decides. ``program`` makes the program of a node in a run,
+    of the number ``kind``; ``rounds`` is how many exchanges it takes at most.
     """
 
     def __init__(
@@ -87,38 +74,29 @@ class Simulation:
         self.network = MemoryNetwork({place.node: place.neighbors for place in links}, self.faults, seed)
         self._random = random.Random(f"simulation {seed}")
         self._skew = [self._random.uniform(0, self.faults.skew) for _ in links]
-        self._logs = [MemoryLog() for _ in links]
+        self._outcome = Outcome([MemoryLog() for _ in links], self.network.counters)
         self._nodes: list[Node | None] = [None] * len(links)
-        self._lives = 0
+        self._lives = self._number = 0
         self._dying: set[int] = set()
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._wakes: list[tuple[float, int, float, Node]] = []
-        self._number = 0
-        self._results: dict[tuple[int, int], RunResult] = {}
-        self._survived: set[tuple[int, int]] = set()
-        self._lost_links: list[set[tuple[int, int]]] = []
-        self._gone = Counters()
-        self._crashes = 0
+        self._events: list[tuple[float, bool, int, Callable[[], None]]] = []  # time, is a deadline, number, action
 
     def simulate(self) -> Outcome:
-        """Let everything happen."""
         for i in range(len(self.links)):
             self._start(i)
         for run in range(self.runs):
             self._plan(run)
         self._let_happen(self.runs * self.period)
-        total = sum((node.counters for node in self._nodes if node is not None), self._gone)
-        happened = (self._lost_links, self._crashes, self._survived)
-        return Outcome(self._results, self._logs, total, self.network.counters, *happened)
+        for node in filter(None, self._nodes):
+            self._outcome.counters += node.counters
+        return self._outcome
 
     # Faults of the network
 
     def _plan(self, run: int) -> None:
-        """Draw what happens in a run."""
         begin = run * self.period
         pairs = sorted({(min(p.node, j), max(p.node, j)) for p in self.links for j in p.neighbors})
         lost = {pair for pair in pairs if self.faults.link_loss and self._random.random() < self.faults.link_loss}
-        self._lost_links.append(lost)
+        self._outcome.lost_links.append(lost)
         self._at(begin, partial(setattr, self.network, "lost_links", lost))
         for i, skew in enumerate(self._skew):
             self._at(begin + skew, partial(self._begin, i, run))
@@ -142,13 +120,13 @@ class Simulation:
     def _start(self, i: int) -> Node:
         self._lives += 1
         jitter = random.Random(f"{self.seed} {i} {self._lives}").getrandbits(64)
-        node = self._nodes[i] = Node(self.links[i], self._logs[i], self.timing, self.limits, seed=jitter)
+        node = self._nodes[i] = Node(self.links[i], self._outcome.logs[i], self.timing, self.limits, seed=jitter)
         return node
 
     def _begin(self, i: int, run: int) -> None:
         node = self._nodes[i]
         if node is not None:
-            self._survived.add((run, i))
+            self._outcome.survived.add((run, i))
             node.begin(run, self.program(i, run), self._local(i), start=run * self.period, kind=self.kind)
             self._flush(i)
 
@@ -162,10 +140,10 @@ class Simulation:
     def _kill(self, i: int) -> None:
         node = self._nodes[i]
         if node is not None:
-            self._crashes += 1
-            self._gone = self._gone + node.counters
+            self._outcome.crashes += 1
+            self._outcome.counters += node.counters
             if node.busy:
-                self._survived.discard((node.run, i))
+                self._outcome.survived.discard((node.run, i))
         self._nodes[i] = None
         self._dying.discard(i)
 
@@ -178,69 +156,63 @@ class Simulation:
 
     # Time
 
-    def _at(self, when: float, action: Callable[[], None]) -> None:
+    def _at(self, when: float, action: Callable[[], None], *, is_deadline: bool = False) -> None:
         self._number += 1
-        heapq.heappush(self._events, (when, self._number, action))
+        heapq.heappush(self._events, (when, is_deadline, self._number, action))
 
     def _local(self, i: int) -> float:
         """The time by the clock of a node."""
         return self.network.now - self._skew[i]
 
     def _let_happen(self, until: float) -> None:
-        """Take events, arrivals and deadlines in the order of time."""
+        """Take events, arrivals and deadlines in the order of time, and in this order at one time."""
         network = self.network
         while True:
-            event = self._events[0][0] if self._events else until
-            wake = self._wakes[0][0] if self._wakes else until
+            event, is_deadline = self._events[0][:2] if self._events else (until, True)
             arrival = until if network.next_delivery is None else network.next_delivery
-            now = min(event, wake, arrival)
+            now = min(event, arrival)
             if now >= until:
                 return
             network.now = max(network.now, now)
-            if event == now:
-                heapq.heappop(self._events)[2]()
-            elif arrival == now:
-                to, datagram = network.deliver()
-                node = self._nodes[to]
-                if node is not None:
-                    node.receive(datagram, self._local(to))
-                    self._flush(to)
-            else:
-                _, _, local, waking = heapq.heappop(self._wakes)
-                i = waking.links.node
-                if waking is self._nodes[i] and waking.deadline is not None and waking.deadline <= local:
-                    waking.advance(max(local, self._local(i)))
-                    self._flush(i)
+            if event < arrival or (event == arrival and not is_deadline):
+                heapq.heappop(self._events)[3]()
+                continue
+            to, datagram = network.deliver()
+            node = self._nodes[to]
+            if node is not None:
+                node.receive(datagram, self._local(to))
+                self._flush(to)
+
+    def _wake(self, node: Node, due: float) -> None:
+        """Let a node advance at its deadline, if it is still alive and the deadline still holds."""
+        i = node.links.node
+        if node is self._nodes[i] and node.deadline is not None and node.deadline <= due:
+            node.advance(max(due, self._local(i)))
+            self._flush(i)
 
     def _flush(self, i: int) -> None:
-        """Do what a node asks for."""
         node = self._nodes[i]
         assert node is not None
         outgoing = node.take_outgoing()
         if i in self._dying and outgoing:
             for to, datagram in outgoing[: self._random.randint(0, len(outgoing) - 1)]:
                 self.network.send(i, to, datagram)
-            self._survived.discard((node.run, i))
+            self._outcome.survived.discard((node.run, i))
             self._kill(i)
             return
         for to, datagram in outgoing:
             self.network.send(i, to, datagram)
         for result in node.take_results():
-            self._results[result.run, i] = result
+            self._outcome.results[result.run, i] = result
         due = node.deadline
         if due is not None:
-            self._number += 1
-            heapq.heappush(self._wakes, (max(due + self._skew[i], self.network.now), self._number, due, node))
+            when = max(due + self._skew[i], self.network.now)
+            self._at(when, partial(self._wake, node, due), is_deadline=True)
 
 
 @dataclass(frozen=True)
 class SimulatedInference:
-    """What agents answered.
-
-    Attributes:
-        outputs: ``(runs, ..., N, F_out)``; NaN where a node was down.
-        outcome: how they got there.
-    """
+    """What agents answered, ``(runs, ..., N, F_out)`` with NaN where a node was down, and how they got there."""
 
     outputs: Array
     outcome: Outcome

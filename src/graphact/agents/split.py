@@ -45,11 +45,7 @@ def plain_model(model: "GraphModule") -> Model:
 
 
 def check_equal_values(layer: HopMixture, part: str) -> None:
-    """Raise if an operation gives other values in NumPy than in torch, on nodes with 0, 1, 2 and 5 neighbours.
-
-    Raises:
-        UnsupportedModelError: it does; the error calls the layer by the name ``part``.
-    """
+    """Raise if an operation gives other values in NumPy than in torch, on nodes with 0, 1, 2 and 5 neighbours."""
     import torch
 
     from graphact.graph import Graph
@@ -67,9 +63,8 @@ def check_equal_values(layer: HopMixture, part: str) -> None:
         expected = module(torch.from_numpy(x), graph).numpy() - np.maximum(x, 0)
         values = [evaluate_operation(layer, shifted[i], shifted[list(heard)]) for i, heard in enumerate(heard_by_node)]
     if not np.allclose(values, expected, rtol=1e-9, atol=1e-9, equal_nan=True):
-        raise UnsupportedModelError(
-            part, f"its operation {layer.operation.name!r} gives other values in NumPy than in torch"
-        )
+        reason = f"its operation {layer.operation.name!r} gives other values in NumPy than in torch"
+        raise UnsupportedModelError(part, reason)
 
 
 def deploy(
@@ -96,15 +91,17 @@ def deploy(
     secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
     if len(secret) != KEY_BYTES:
         raise ValueError(f"secret must have {KEY_BYTES} bytes, got {len(secret)}")
-    hears, heard_by = neighbor_lists(graph, outgoing=False), neighbor_lists(graph, outgoing=True)
+    starts, sources = graph.incoming.pointers.tolist(), graph.incoming.members.tolist()
+    starts_out, targets = graph.outgoing.pointers.tolist(), graph.outgoing.members.tolist()
     weights = graph.weight.detach().cpu().numpy().astype(plain.dtype)
-    starts = np.cumsum([0, *map(len, hears)])
     diagonal = np.zeros(graph.num_nodes) if graph.diagonal is None else graph.diagonal.detach().cpu().numpy()
     nodes = []
     for i in range(graph.num_nodes):
-        keys = {j: link_key(secret, i, j) for j in sorted({*hears[i], *heard_by[i]})}
-        row = Row(hears[i], weights[starts[i] : starts[i + 1]], float(diagonal[i]))
-        nodes.append(Deployment(Links(i, epoch, hears[i], heard_by[i], keys), row, plain))
+        entries = slice(starts[i], starts[i + 1])
+        hears, heard_by = tuple(sources[entries]), tuple(targets[starts_out[i] : starts_out[i + 1]])
+        keys = {j: link_key(secret, i, j) for j in sorted({*hears, *heard_by})}
+        row = Row(hears, weights[entries], float(diagonal[i]))
+        nodes.append(Deployment(Links(i, epoch, hears, heard_by, keys), row, plain))
     return nodes
 
 
@@ -140,10 +137,3 @@ def split(
             neighbors = {j: addresses[j] for j in deployment.links.neighbors}
             Addresses(addresses[deployment.node], neighbors).save(folders[-1])
     return folders
-
-
-def neighbor_lists(graph: "Graph", *, outgoing: bool) -> list[tuple[int, ...]]:
-    """For every node the nodes it hears, or those that hear it, ascending."""
-    lists = graph.outgoing if outgoing else graph.incoming
-    starts, members = lists.pointers.tolist(), lists.members.tolist()
-    return [tuple(members[starts[i] : starts[i + 1]]) for i in range(graph.num_nodes)]

@@ -97,9 +97,9 @@ def run(options: argparse.Namespace) -> int:
       graphact agents run nodes/node-7 --sensor 'read-temperature --json' --period 60
       graphact agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
     """
-    from graphact.agents.agent import serve
+    from graphact.agents.agent import BackToBack, Clocked, Schedule, serve
     from graphact.agents.deployment import Deployment
-    from graphact.agents.settings import BackToBack, Clocked, Schedule, Timing
+    from graphact.agents.settings import Timing
     from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
     from graphact.agents.transports.zenoh import Tls
 

@@ -95,7 +95,7 @@ def watch(network: "SensorNetwork", processes: Processes, view: "Lines | Screen"
         elif event == "start":
             processes.start(network.killed)
         elif event is not None:
-            processes.send_signal(network.stopped, signal.SIGSTOP if event == "stop" else signal.SIGCONT)
+            processes.running[network.stopped].send_signal(signal.SIGSTOP if event == "stop" else signal.SIGCONT)
         view.show(network, run)
         until = origin + (run + 1) * PERIOD - 0.02
         while time.time() < until:

@@ -15,10 +15,10 @@ from graphact import agents
 from graphact._checks import check_integer
 from graphact.agents import Cost, Deployment
 from graphact.agents.learning import Learning, Training, cost_of_step, simulate_training, train_centrally
-from graphact.agents.learning.central import mean_loss
-from graphact.agents.learning.gradient import OBJECTIVES, to_vector
 from graphact.agents.learning.mixing import ALGORITHMS, OPTIMIZERS
-from graphact.agents.learning.simulated import identity_of, read_training, write_training
+from graphact.agents.learning.simulated import identity_of, mean_loss, read_training, write_training
+from graphact.agents.learning.state import to_vector
+from graphact.agents.learning.vjp import OBJECTIVES
 from graphact.agents.messages import Array
 from graphact.agents.replay import replay_inference
 from graphact.agents.runs import Counters

@@ -7,7 +7,8 @@ from agents.networks import GRAPHS, directed
 
 from graphact import nn
 from graphact.agents import deploy
-from graphact.agents.learning.gradient import from_vector, gradient, gradient_rounds, to_vector
+from graphact.agents.learning.learner import gradient, gradient_rounds
+from graphact.agents.learning.state import from_vector, to_vector
 from graphact.agents.learning.vjp import Place
 from graphact.agents.simulation import Simulation
 

@@ -10,8 +10,8 @@ from agents.networks import GRAPHS, directed
 from graphact import agents, nn
 from graphact.agents import Deployment, deploy
 from graphact.agents.learning import Learner, Learning, MemoryStore, State, cost_of_step, simulate_training
-from graphact.agents.learning.gradient import to_vector
 from graphact.agents.learning.mixing import exchange_vectors
+from graphact.agents.learning.state import to_vector
 from graphact.layers import UnsupportedModelError
 from graphact.operations import OPERATIONS, Operation, register_operation
 

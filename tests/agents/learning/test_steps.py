@@ -15,9 +15,9 @@ from graphact.agents.learning import (
     simulate_training,
     train_centrally,
 )
-from graphact.agents.learning.gradient import to_vector
 from graphact.agents.learning.learner import preparation_rounds, samples_of, step_rounds
 from graphact.agents.learning.mixing import ALGORITHMS, OPTIMIZERS, exchange_acknowledged, metropolis_weights
+from graphact.agents.learning.state import to_vector
 from graphact.agents.simulation import Simulation
 from graphact.agents.split import plain_model
 

@@ -3,11 +3,9 @@
 No node sees the graph, or another node's targets; of signals it hears what it would hear in an inference.
 """
 
-from graphact.agents.learning.central import train_centrally
-from graphact.agents.learning.gradient import gradient
-from graphact.agents.learning.learner import Learner, cost_of_step
+from graphact.agents.learning.learner import Learner, cost_of_step, gradient
 from graphact.agents.learning.mixing import Learning, mix
-from graphact.agents.learning.simulated import Training, simulate_training
+from graphact.agents.learning.simulated import Training, simulate_training, train_centrally
 from graphact.agents.learning.state import FileStore, MemoryStore, State, Store
 from graphact.agents.learning.vjp import Place
 

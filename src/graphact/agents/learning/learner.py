@@ -1,41 +1,78 @@
-"""One node that learns: programs of the preparation and of every step, and their cost."""
+"""One node that learns: programs of the gradient, of the preparation and of every step, and their cost."""
 
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import asdict
 
 import numpy as np
 
 from graphact.agents.deployment import Deployment
-from graphact.agents.learning.gradient import (
-    check_learnable,
-    first_filter,
-    from_vector,
-    gradient,
-    gradient_rounds,
-    num_trained,
-    to_vector,
-)
-from graphact.agents.learning.mixing import ALGORITHMS, PIECE, Learning, metropolis_weights, mix, mixing_rounds
-from graphact.agents.learning.state import State, Store
-from graphact.agents.learning.vjp import Place, shift_powers
+from graphact.agents.learning.mixing import ALGORITHMS, PIECE, Learning, metropolis_weights, mix
+from graphact.agents.learning.state import State, Store, from_vector, to_vector
+from graphact.agents.learning.vjp import VJPS, Gradients, Place, Vjp, check_learnable, evaluate, shift_powers
 from graphact.agents.messages import MAX_DATAGRAM, OVERHEAD, Array, datagram_bytes
 from graphact.agents.model import Cost, Model, agreement
 from graphact.agents.program import Program
+from graphact.layers import Filter, Layer
 
 STEP, PREPARATION = 2, 3
 """Program numbers, so that values of learning never mix with those of inference (1)."""
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """What a node knows once the preparation is over.
+def gradient(
+    model: Model, place: Place, signal: Array, target: Array, objective: str = "mse", *, powers: Array | None = None
+) -> Program[tuple[float, Gradients]]:
+    r"""This node's part of the gradient of the network's loss.
 
-    Attributes:
-        weights: of its neighbours in mixing.
-        powers: ``(K + 1, M, F)``, its shifted signals, if the model begins with a filter.
+    With the loss :math:`L = \sum_i L_i(\theta_1, \ldots, \theta_N)`, where :math:`\theta_i` are the parameters that
+    node i holds and :math:`L_i` is its own loss, the result is :math:`\partial L / \partial \theta_i`. The sum over the
+    nodes is the gradient of the centralised model when all hold the same parameters. A link that did not answer
+    forwards is left out of the function and of its gradient; one that does not answer backwards is missing in the
+    gradient.
+
+    The program takes one exchange along the edges for each round of the inference and one against them for each round
+    of all layers but the first, whose input needs no gradient.
+
+    Args:
+        model: the model with the parameters that this node holds.
+        place: where it stands.
+        signal: its signals, ``(B, F)``.
+        target: what it should answer; see :func:`~graphact.agents.learning.vjp.evaluate`.
+        objective: name of the loss.
+        powers: ``(K + 1, B, F)``, the shifted signals of a first layer that is a filter, where they are known
+            (:func:`~graphact.agents.learning.vjp.shift_powers`); its exchanges are saved then.
+
+    Returns:
+        Its own loss, and the gradients by name of the parameter, of those that are not frozen.
     """
+    x = np.ascontiguousarray(signal, model.dtype)
+    vjps: list[Vjp] = []
+    for number, layer in enumerate(model.layers):
+        vjps.append((yield from VJPS[layer.kind](layer, x, place, powers if number == 0 else None)))
+        x = vjps[-1].output
+    loss, grad = evaluate(objective, x, target)
+    gradients: Gradients = {}
+    for number in reversed(range(len(vjps))):
+        grad, own = yield from vjps[number].backward(grad, number > 0)
+        names = model.description[number]["arrays"]
+        gradients |= {names[name]: value for name, value in own.items() if names[name] not in model.frozen}
+    return loss, gradients
 
-    weights: dict[int, float]
-    powers: Array | None
+
+def first_filter(model: Model) -> Layer | None:
+    """The first layer, if it is a filter."""
+    return model.layers[0] if model.layers[0].kind == Filter.kind else None
+
+
+def gradient_rounds(model: Model, *, prepared: bool = True) -> int:
+    """How many exchanges a gradient takes, when the signals were shifted before or not."""
+    first = model.layers[0].exchanges
+    forward = model.rounds - (first if prepared and first_filter(model) else 0)
+    return forward + model.rounds - first
+
+
+def num_trained(model: Model) -> int:
+    """How many numbers learning changes."""
+    return sum(model.parameters[name].size for name in model.trained)
 
 
 class Learner:
@@ -49,7 +86,7 @@ class Learner:
         deployment: its links, its row and the model to begin with, the same at every node.
         learning: what all nodes agreed upon.
         signals: its own signals, ``(M, F)``.
-        targets: its own targets, ``(M, O)``; see :func:`~graphact.agents.learning.gradient.evaluate`.
+        targets: its own targets, ``(M, O)``; see :func:`~graphact.agents.learning.vjp.evaluate`.
         store: where it keeps its state.
 
     Raises:
@@ -69,20 +106,19 @@ class Learner:
         self.targets = np.asarray(targets, np.float64)
         if not np.isfinite(self.signals).all() or np.isinf(self.targets).any():
             raise ValueError(f"signals and targets of node {self.links.node} must be finite, got NaN or infinity")
-        self.prepared: Prepared | None = None
+        self.weights: dict[int, float] | None = None  # of neighbours in mixing, once the preparation is over
+        self.powers: Array | None = None  # (K + 1, M, F), shifted signals, if the model begins with a filter
 
-    def prepare(self) -> Program[Prepared]:
+    def prepare(self) -> Program[None]:
         """Learn the weights of the neighbours, and shift the signals once and for all."""
         weights = yield from metropolis_weights(self.links)
         bank = first_filter(self.model)
-        powers = None
         if bank is not None:
             pieces = []
             for piece in np.array_split(self.signals, preparation_pieces(self.model, self.signals.shape)):
                 pieces.append((yield from shift_powers(piece, bank.exchanges, self.place.row)))
-            powers = np.concatenate(pieces, axis=1)
-        self.prepared = Prepared(weights, powers)
-        return self.prepared
+            self.powers = np.concatenate(pieces, axis=1)
+        self.weights = weights
 
     def step(self, number: int) -> Program[float]:
         """Step ``number``, from 0; returns the node's own loss before the step.
@@ -91,18 +127,18 @@ class Learner:
             RuntimeError: the preparation has not come before.
             ValueError: the gradient is not finite; nothing of it was sent.
         """
-        if self.prepared is None:
+        if self.weights is None:
             raise RuntimeError("the preparation must come before the first step")
-        state, powers = self.state, self.prepared.powers
+        state = self.state
         batch = samples_of(number, len(self.signals), self.learning)
-        known = None if powers is None else powers[:, batch]
+        known = None if self.powers is None else self.powers[:, batch]
         signal, target = self.signals[batch], self.targets[batch]
         model = from_vector(state.parameters, self.model)
         loss, gradients = yield from gradient(model, self.place, signal, target, self.learning.objective, powers=known)
         vector = to_vector(gradients, model)
         if not np.isfinite(vector).all():
             raise ValueError(f"the gradient of node {self.links.node} in step {number} must be finite, got {vector}")
-        self.store.save((yield from mix(state, vector, self.links, self.prepared.weights, self.learning)))
+        self.store.save((yield from mix(state, vector, self.links, self.weights, self.learning)))
         return loss
 
     @property
@@ -111,10 +147,8 @@ class Learner:
         first = State.first(to_vector(self.model.parameters, self.model), len(self.links.neighbors))
         state = self.store.load() or first
         if (state.parameters.shape, state.given.shape) != (first.parameters.shape, first.given.shape):
-            raise ValueError(
-                f"the state of node {self.links.node} must have {first.given.shape} numbers for its neighbours and "
-                f"parameters, got {state.given.shape}"
-            )
+            expected = f"{first.given.shape} numbers for its neighbours and parameters"
+            raise ValueError(f"the state of node {self.links.node} must have {expected}, got {state.given.shape}")
         return state
 
     @property
@@ -151,7 +185,8 @@ def preparation_rounds(model: Model, shape: tuple[int, ...]) -> int:
 
 def step_rounds(model: Model, learning: Learning) -> int:
     """How many exchanges a step takes."""
-    return gradient_rounds(model) + mixing_rounds(learning.algorithm, num_trained(model))
+    _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
+    return gradient_rounds(model) + vectors * math.ceil(num_trained(model) / PIECE) + acknowledgements
 
 
 def cost_of_step(

@@ -22,15 +22,14 @@ the gradient is tracked, that is in what becomes of columns:
 Without faults push-pull and gradient tracking make the same steps.
 """
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from graphact._checks import check_choice, check_integer, check_positive
-from graphact.agents.learning.gradient import OBJECTIVES
 from graphact.agents.learning.state import State
+from graphact.agents.learning.vjp import OBJECTIVES
 from graphact.agents.links import Links
 from graphact.agents.messages import Array
 from graphact.agents.program import Direction, Exchange, Program
@@ -91,21 +90,14 @@ def mix(state: State, gradient: Array, links: Links, weights: Weights, learning:
     return replace(state, parameters=combine(adapted, heard, weights))
 
 
-def mixing_rounds(algorithm: str, num_parameters: int) -> int:
-    """How many exchanges :func:`mix` takes."""
-    _, vectors, acknowledgements = ALGORITHMS[algorithm]
-    return vectors * math.ceil(num_parameters / PIECE) + acknowledgements
-
-
 def combine(own: Array, heard: Mapping[int, Array], weights: Weights) -> Array:
     """The weighted mean of a vector with those of neighbours; the weight of absent ones is the node's own."""
     differences = [weights[j] * (vector - own) for j, vector in heard.items() if j in weights]
     return sum(differences, own)
 
 
-def keep_own(state: State, gradient: Array, links: Links, weights: Weights) -> Program[State]:
+def keep_own(state: State, gradient: Array, *_: object) -> Program[State]:
     """No tracking."""
-    del links, weights
     yield from ()
     return replace(state, tracker=gradient)
 
@@ -141,7 +133,7 @@ def adapt(state: State, optimizer: str) -> tuple[State, Array]:
     return replace(state, first_moment=first, second_moment=second), direction
 
 
-ALGORITHMS = {
+ALGORITHMS: dict[str, tuple[Callable[..., Program[State]], int, int]] = {
     "d-psgd": (keep_own, 1, 0),
     "gradient-tracking": (track_acknowledged, 2, 1),
     "push-pull": (track_by_running_sums, 2, 0),

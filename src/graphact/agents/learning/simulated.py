@@ -1,4 +1,4 @@
-"""Learning by simulated agents, and the file with which it goes on after a stop."""
+"""Learning by simulated agents, the file with which it goes on after a stop, and the same learning in one place."""
 
 import hashlib
 import io
@@ -9,23 +9,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphact._checks import check_integer
 from graphact.agents.deployment import Deployment, check_one_model
-from graphact.agents.learning.gradient import from_vector
-from graphact.agents.learning.learner import PREPARATION, STEP, Learner, preparation_rounds, step_rounds
+from graphact.agents.learning.learner import PREPARATION, STEP, Learner, preparation_rounds, samples_of, step_rounds
 from graphact.agents.learning.mixing import Learning
-from graphact.agents.learning.state import DAMAGES, MemoryStore, State, save_arrays
+from graphact.agents.learning.state import DAMAGES, MemoryStore, State, from_vector, save_arrays
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
-from graphact.agents.program import Program
 from graphact.agents.runs import Counters
 from graphact.agents.settings import Limits, Timing
 from graphact.agents.simulation import Simulation
 from graphact.agents.transports.memory import Faults
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from graphact.graph import Graph
+    from graphact.nn import GraphModule
 
 PATIENT = Timing(slot=60.0, backoff=1.0, patience=1_000_000)
 """For the preparation: it costs nothing to wait for all neighbours when that happens once."""
@@ -114,7 +118,12 @@ def simulate_training(
     """
     learning, faults = learning or Learning(), faults or Faults()
     model, links = check_one_model(deployments), [node.links for node in deployments]
-    check_samples(deployments, signals, targets, model, learning)
+    count, features = len(deployments), model.in_features
+    if signals.ndim != 3 or signals.shape[1] != count or features not in (None, signals.shape[2]):
+        raise ValueError(f"signals must have the shape (M, {count}, {features or 'F'}), got {signals.shape}")
+    answers = 1 if learning.objective == "cross_entropy" else model.out_features(signals.shape[2])
+    if targets.shape != (len(signals), count, answers):
+        raise ValueError(f"targets must have the shape {(len(signals), count, answers)}, got {targets.shape}")
     learners = [
         Learner(node, learning, signals[:, i], targets[:, i], MemoryStore(None if begun is None else begun.states[i]))
         for i, node in enumerate(deployments)
@@ -131,7 +140,7 @@ def simulate_training(
         done, now = len(losses), min(SEGMENT, steps - len(losses))
         outcome = Simulation(
             links,
-            partial(step_of, learners, done),
+            partial(lambda first, i, run: learners[i].step(first + run), done),
             rounds=step_rounds(model, learning),
             runs=now,
             faults=faults,
@@ -144,11 +153,6 @@ def simulate_training(
         for run in range(now):
             ended = [outcome.results[run, i].output for i in range(len(links)) if (run, i) in outcome.results]
             losses.append(float(np.mean(ended)) if ended else np.nan)
-
-
-def step_of(learners: Sequence[Learner], first: int, i: int, run: int) -> Program[float]:
-    """The program of node i in a run, where run 0 makes step ``first``."""
-    return learners[i].step(first + run)
 
 
 def prepare(learners: Sequence[Learner], faults: Faults, limits: Limits | None, seed: int) -> Counters:
@@ -168,18 +172,6 @@ def prepare(learners: Sequence[Learner], faults: Faults, limits: Limits | None, 
     return outcome.counters
 
 
-def check_samples(
-    deployments: Sequence[Deployment], signals: Array, targets: Array, model: Model, learning: Learning
-) -> None:
-    """Raise if signals or targets do not fit the network."""
-    count, features = len(deployments), model.in_features or "F"
-    if signals.ndim != 3 or signals.shape[1] != count or signals.shape[2] != (model.in_features or signals.shape[2]):
-        raise ValueError(f"signals must have the shape (M, {count}, {features}), got {signals.shape}")
-    answers = 1 if learning.objective == "cross_entropy" else model.out_features(signals.shape[2])
-    if targets.shape != (len(signals), count, answers):
-        raise ValueError(f"targets must have the shape {(len(signals), count, answers)}, got {targets.shape}")
-
-
 # Checkpoints
 
 
@@ -194,11 +186,7 @@ def write_training(training: Training, path: str | os.PathLike[str], identity: s
 
 
 def read_training(path: str | os.PathLike[str], identity: str) -> Training | None:
-    """Read a file; None if there is none.
-
-    Raises:
-        ValueError: it is damaged, of another version, or of another training.
-    """
+    """Read a file, None if there is none; ValueError if it is damaged, of another version or of another training."""
     if not Path(path).exists():
         return None
     try:
@@ -213,10 +201,8 @@ def read_training(path: str | os.PathLike[str], identity: str) -> Training | Non
     if version != CHECKPOINT_VERSION:
         raise ValueError(f"{path}: must be a checkpoint of version {CHECKPOINT_VERSION}, got {version}")
     if found != identity:
-        raise ValueError(
-            f"{path}: the checkpoint of another training (other model, graph, samples or options); "
-            "name another file, or delete it"
-        )
+        other = "another training (other model, graph, samples or options)"
+        raise ValueError(f"{path}: the checkpoint of {other}; name another file, or delete it")
     return training
 
 
@@ -226,3 +212,55 @@ def identity_of(described: Any, *arrays: Array) -> str:
     for array in arrays:
         digest.update(f"{array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+# In one place, by torch: what agents are compared with
+
+
+def train_centrally(
+    model: "GraphModule", graph: "Graph", signals: Array, targets: Array, learning: Learning, steps: int
+) -> Array:
+    """Train a model as one that sees everything, with the optimizer, the rate and the batches of ``learning``.
+
+    Args:
+        model: trained in place.
+        graph: the graph.
+        signals: ``(M, N, F)``.
+        targets: ``(M, N, O)``; NaN asks for nothing.
+        learning: the algorithm in it means nothing here.
+        steps: how many.
+
+    Returns:
+        The loss before every step.
+    """
+    import torch
+
+    dtype = next(model.parameters()).dtype
+    x, t, graph = torch.from_numpy(signals).to(dtype), torch.from_numpy(targets).to(dtype), graph.to(dtype=dtype)
+    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[learning.optimizer]
+    optimizer = kind(model.parameters(), lr=learning.rate)
+    losses = []
+    for step in range(steps):
+        batch = samples_of(step, len(signals), learning)
+        optimizer.zero_grad()
+        loss = mean_loss(learning.objective, model(x[batch], graph), t[batch])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return np.array(losses)
+
+
+def mean_loss(objective: str, outputs: "Tensor", targets: "Tensor") -> "Tensor":
+    """The loss of the network: the mean over samples and nodes; a target that is NaN adds 0."""
+    import torch
+    import torch.nn.functional as F
+
+    asked = ~targets.isnan()
+    known = torch.where(asked, targets, 0.0)
+    if objective == "cross_entropy":
+        classes = known.squeeze(-1).long().flatten()
+        each = F.cross_entropy(outputs.flatten(0, -2), classes, reduction="none").view(targets.shape)
+    else:
+        function = {"mse": F.mse_loss, "smooth_l1": F.smooth_l1_loss}[objective]
+        each = function(outputs, known, reduction="none")
+    return torch.where(asked, each, 0.0).mean()

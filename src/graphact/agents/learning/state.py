@@ -4,13 +4,14 @@ import io
 import os
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from graphact.agents.messages import Array
+from graphact.agents.model import Model
 from graphact.storage import write_atomically
 
 VERSION = 2
@@ -118,11 +119,9 @@ class MemoryStore:
         self.state = state
 
     def load(self) -> State | None:
-        """The state saved last."""
         return self.state
 
     def save(self, state: State) -> None:
-        """Keep a state."""
         self.state = state
 
 
@@ -133,9 +132,20 @@ class FileStore:
         self.path = Path(path)
 
     def load(self) -> State | None:
-        """The state saved last."""
         return State.load(self.path) if self.path.exists() else None
 
     def save(self, state: State) -> None:
-        """Replace the file, and wait for the disk."""
         state.save(self.path)
+
+
+def to_vector(parameters: Mapping[str, Array], model: Model) -> Array:
+    """All parameters that learning changes as one vector of float64, layer by layer."""
+    return np.concatenate([np.asarray(parameters[name], np.float64).ravel() for name in model.trained])
+
+
+def from_vector(vector: Array, model: Model) -> Model:
+    """The model with the parameters of a vector; frozen ones as they are."""
+    sizes = [model.parameters[name].size for name in model.trained]
+    pieces = zip(model.trained, np.split(vector, np.cumsum(sizes)[:-1]), strict=True)
+    changed = {name: piece.reshape(model.parameters[name].shape).astype(model.dtype) for name, piece in pieces}
+    return replace(model, parameters={name: changed.get(name, value) for name, value in model.parameters.items()})

@@ -1,4 +1,4 @@
-"""Vector-Jacobian products of the layers, as programs: what flows back through each kind of layer spec.
+"""Vector-Jacobian products of the layers, as programs, and of the loss of one node.
 
 Forwards a layer exchanges along the edges exactly as in inference. Backwards it exchanges against them, as many times:
 for a value that it received, a node returns the gradient of that value to the neighbour it came from. The sum of what
@@ -9,15 +9,17 @@ adjoint of a shift is the shift by the transpose of S, without any node knowing 
 import bisect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphact.agents.inference import POINTWISE, evaluate_operation, operation_values
+from graphact._checks import check_choice
+from graphact.agents.inference import evaluate_operation, operation_values, run_linear, run_pointwise
 from graphact.agents.links import Links, Row
 from graphact.agents.messages import Array
+from graphact.agents.model import Model
 from graphact.agents.program import Direction, Exchange, Program
-from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+from graphact.layers import Filter, HopMixture, Linear, Pointwise, UnsupportedModelError
 from graphact.operations import Operation
 
 Gradients = dict[str, Array]
@@ -31,14 +33,11 @@ class Place:
     row: Row
 
 
-@dataclass(frozen=True)
-class Vjp:
-    """A layer that has run.
+class Vjp(NamedTuple):
+    """A layer that has run: its output ``(..., F)``, and its adjoint.
 
-    Attributes:
-        output: what came out, ``(..., F)``.
-        backward: takes the gradient of the output and whether that of the input is wanted (it costs the exchanges), and
-            is the program that returns the gradient of the input and those of the layer's arrays by name.
+    ``backward`` takes the gradient of the output and whether that of the input is wanted (it costs the exchanges), and
+    is the program that returns the gradient of the input and those of the layer's arrays by name.
     """
 
     output: Array
@@ -68,11 +67,9 @@ def flat(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
-def linear_vjp(layer: Linear, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
+def linear_vjp(layer: Linear, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
     """The linear map and its VJP."""
-    del place, powers
-    yield from ()
-    out = x @ layer.weight.T
+    out = yield from run_linear(layer, x, place.row)
 
     def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
         yield from ()
@@ -81,31 +78,27 @@ def linear_vjp(layer: Linear, x: Array, place: Place, powers: Array | None) -> P
             gradients["bias"] = flat(grad).sum(0)
         return grad @ layer.weight, gradients
 
-    return Vjp(out if layer.bias is None else out + layer.bias, backward)
+    return Vjp(out, backward)
 
 
 POINTWISE_DERIVATIVES: dict[str, Callable[[Array], Array]] = {"relu": lambda x: x > 0}
 
 
-def pointwise_vjp(layer: Pointwise, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
+def pointwise_vjp(layer: Pointwise, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
     """A pointwise function and its VJP."""
-    del place, powers
-    yield from ()
+    out = yield from run_pointwise(layer, x, place.row)
 
     def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
         yield from ()
         return grad * POINTWISE_DERIVATIVES[layer.function](x), {}
 
-    return Vjp(POINTWISE[layer.function](x), backward)
+    return Vjp(out, backward)
 
 
 def filter_vjp(layer: Filter, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
     """A filter bank and its VJP: the shifts by the transpose of S, tap by tap from the last."""
-    shifted, answered = [x], []
-    for k in range(1, len(layer.taps)):
-        if powers is not None:
-            shifted.append(powers[k])
-            continue
+    shifted, answered = [x] if powers is None else [x, *powers[1:]], []
+    for _ in range(layer.exchanges if powers is None else 0):
         received = yield Exchange(x)
         heard, weights = place.row.gather(received, x)
         x = place.row.shift(x, heard, weights)
@@ -129,24 +122,33 @@ def filter_vjp(layer: Filter, x: Array, place: Place, powers: Array | None) -> P
     return Vjp(out if layer.bias is None else out + layer.bias, backward)
 
 
-def hop_mixture_vjp(layer: HopMixture, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
-    """A localized or graph-adaptive activation and its VJP; keeps what was received in every round, and its weights."""
-    del powers
-    rounds: list[tuple[Neighborhood, Array]] = []
+class Neighborhood(NamedTuple):
+    """What a node knows in one round: its value ``(..., F)``, and of the neighbours that answered ``(d, ..., F)``."""
+
+    own: Array
+    members: tuple[int, ...]
+    heard: Array
+    weights: Array
+
+
+def hop_mixture_vjp(layer: HopMixture, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
+    """A localized or graph-adaptive activation and its VJP; keeps what was received in every round."""
+    rounds: list[Neighborhood] = []
     y = x
     for _ in range(layer.exchanges):
         received = yield Exchange(y)
         heard, weights = place.row.gather(received, y)
-        rounds.append((Neighborhood(place.links.node, y, tuple(received), heard), weights))
+        rounds.append(Neighborhood(y, tuple(received), heard, weights))
         y = place.row.shift(y, heard, weights)
     skipped = layer.exchanges - layer.hops  # the round that only shifts
     rectified = np.maximum(x, 0)
-    values = [evaluate_operation(layer, around.own, around.heard) for around, _ in rounds[skipped:]]
+    values = [evaluate_operation(layer, around.own, around.heard) for around in rounds[skipped:]]
     out = layer.beta * rectified + sum(mixing * value for mixing, value in zip(layer.weights, values, strict=True))
 
     def backward(grad: Array, wanted: bool) -> Program[tuple[Array, Gradients]]:
         hops = zip(rounds[skipped:], values, layer.weights, strict=True)
-        parts = [operation_vjp(layer, around, value, grad * mixing) for (around, _), value, mixing in hops]
+        node = place.links.node
+        parts = [operation_vjp(layer, node, around, value, grad * mixing) for around, value, mixing in hops]
         by_feature = np.stack([flat(grad * value).sum(0) for value in values])
         gradients = {
             "beta": np.asarray((grad * rectified).sum()),
@@ -159,9 +161,9 @@ def hop_mixture_vjp(layer: HopMixture, x: Array, place: Place, powers: Array | N
             return direct, gradients
         flowing = np.zeros_like(x)  # the gradient of the shift that followed a round
         for number in reversed(range(layer.exchanges)):
-            around, weights = rounds[number]
+            around = rounds[number]
             back_own = flowing * flowing.dtype.type(place.row.diagonal)
-            back_heard = weights.reshape(-1, *[1] * x.ndim) * flowing
+            back_heard = around.weights.reshape(-1, *[1] * x.ndim) * flowing
             if number >= skipped:
                 own_part, heard_part, _ = parts[number - skipped]
                 back_own, back_heard = back_own + own_part, back_heard + heard_part
@@ -184,53 +186,27 @@ last argument is, for a filter, ``x, Sx, ..., S^K x`` at this node where they ar
 
 # Operations
 
-OperationGradient = Callable[..., tuple[Array, Array, Mapping[str, float]]]
+OperationGradients = tuple[Array, Array, Mapping[str, float]]
+OperationGradient = Callable[..., OperationGradients]
 """See :class:`graphact.operations.Operation`."""
 
 
-@dataclass(frozen=True)
-class Neighborhood:
-    """What a node knows of its neighbourhood in one round.
-
-    Attributes:
-        node: its number, which decides ties in closed neighbourhoods.
-        own: its value, ``(..., F)``.
-        members: the neighbours that answered, ascending.
-        heard: their values, ``(d, ..., F)``.
-    """
-
-    node: int
-    own: Array
-    members: tuple[int, ...]
-    heard: Array
-
-
-def operation_vjp(
-    layer: HopMixture, around: Neighborhood, value: Array, grad: Array
-) -> tuple[Array, Array, Mapping[str, float]]:
-    """What flows back through the operation of an activation, whose ``value`` has the gradient ``grad``.
-
-    Returns:
-        The gradients of the node's value ``(..., F)``, of its neighbours' values ``(d, ..., F)``, and of the logarithm
-        of each parameter of the operation.
-    """
-    own, place = around.own, bisect.bisect(around.members, around.node)
+def operation_vjp(layer: HopMixture, node: int, around: Neighborhood, value: Array, grad: Array) -> OperationGradients:
+    """The gradients of the node's value, its neighbours' ``(d, ..., F)``, and the logarithm of each parameter."""
+    own, place = around.own, bisect.bisect(around.members, node)  # ties go to the first in closed neighbourhoods
     members = np.insert(around.heard, place, own, axis=0) if layer.closed else around.heard
     if len(members) == 0:
         return np.zeros_like(own), np.zeros_like(around.heard), dict.fromkeys(layer.operation.parameters, 0.0)
     gradient = gradient_of(layer.operation)
-    assert gradient is not None  # see check_differentiable
+    assert gradient is not None  # see check_learnable
     values = operation_values(layer, own.dtype)
     back_own, back, logs = gradient(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), value, grad, values)
     back = np.moveaxis(back, -2, 0)
     return (back_own + back[place], np.delete(back, place, axis=0), logs) if layer.closed else (back_own, back, logs)
 
 
-def selection_gradient(
-    own: Array, neighbors: Array, value: Array, grad: Array, values: Mapping[str, Any]
-) -> tuple[Array, Array, Mapping[str, float]]:
+def selection_gradient(own: Array, neighbors: Array, value: Array, grad: Array, _: object) -> OperationGradients:
     """Max, min and median hand the gradient to the neighbour that was chosen, among equal ones to the first."""
-    del values
     matches = (neighbors == value[..., np.newaxis, :]) | np.isnan(neighbors)
     chosen = np.argmax(matches, axis=-2)[..., np.newaxis, :] == np.arange(neighbors.shape[-2])[:, np.newaxis]
     return np.zeros_like(own[..., 0, :]), np.where(chosen, grad[..., np.newaxis, :], grad.dtype.type(0)), {}
@@ -238,7 +214,7 @@ def selection_gradient(
 
 def kernel_gradient(
     own: Array, neighbors: Array, value: Array, grad: Array, values: Mapping[str, Any]
-) -> tuple[Array, Array, Mapping[str, float]]:
+) -> OperationGradients:
     r"""Of :math:`g = \exp(-\sum_j (x_i - x_j)^2 / 2\gamma^2)`.
 
     .. math:: \partial g / \partial x_j = g\,(x_i - x_j) / \gamma^2, \qquad
@@ -262,15 +238,74 @@ def gradient_of(operation: Operation) -> OperationGradient | None:
     return BUILT_IN[operation.name] if operation.is_built_in else operation.gradient
 
 
-HAS_GRADIENT: dict[str, Callable[[Any], tuple[str, bool]]] = {
-    Pointwise.kind: lambda layer: (layer.function, layer.function in POINTWISE_DERIVATIVES),
-    HopMixture.kind: lambda layer: (layer.operation.name, gradient_of(layer.operation) is not None),
+def check_learnable(model: Model) -> Model:
+    """Return the model; UnsupportedModelError if a layer has no gradient here, or all parameters are frozen."""
+    if not model.trained:
+        raise UnsupportedModelError("", "the model has no parameter to learn that is not frozen")
+    for part, layer in zip(model.parts, model.layers, strict=True):
+        function, is_known = layer.kind, layer.kind in VJPS
+        if isinstance(layer, Pointwise):
+            function, is_known = layer.function, layer.function in POINTWISE_DERIVATIVES
+        elif isinstance(layer, HopMixture):
+            function, is_known = layer.operation.name, gradient_of(layer.operation) is not None
+        if not is_known:
+            raise UnsupportedModelError(part, f"agents know no gradient of {function!r} to learn with")
+    return model
+
+
+# The loss of one node
+
+
+def evaluate(objective: str, outputs: Array, targets: Array) -> tuple[float, Array]:
+    """The mean loss over the samples of one node, and its gradient.
+
+    The loss of the network is the mean over all nodes. A target that is NaN asks for nothing: it adds 0 to the mean.
+
+    Args:
+        objective: "mse", "smooth_l1" (threshold 1) or "cross_entropy".
+        outputs: ``(B, O)``.
+        targets: ``(B, O)``; for the cross entropy classes, ``(B, 1)``.
+
+    Example:
+        >>> import numpy as np
+        >>> evaluate("mse", np.array([[1.0], [5.0]]), np.array([[3.0], [np.nan]]))
+        (2.0, array([[-2.],
+               [ 0.]]))
+    """
+    check_choice("objective", objective, tuple(OBJECTIVES))
+    expected = (*outputs.shape[:-1], 1) if objective == "cross_entropy" else outputs.shape
+    if targets.shape != expected:
+        raise ValueError(f"targets of a node must have the shape {expected}, got {targets.shape}")
+    losses, gradient = OBJECTIVES[objective](outputs, targets)
+    asked = ~np.isnan(targets)
+    count = targets.size
+    return float(np.where(asked, losses, 0).sum() / count), np.where(asked, gradient, 0).astype(outputs.dtype) / count
+
+
+def squared_error(outputs: Array, targets: Array) -> tuple[Array, Array]:
+    """The square of each error."""
+    error = outputs - targets
+    return error**2, 2 * error
+
+
+def smooth_l1(outputs: Array, targets: Array) -> tuple[Array, Array]:
+    """Half the square of each error up to 1, beyond it the error minus one half."""
+    error = outputs - targets
+    size = np.abs(error)
+    return np.where(size < 1, 0.5 * error**2, size - 0.5), np.clip(error, -1, 1)
+
+
+def cross_entropy(outputs: Array, targets: Array) -> tuple[Array, Array]:
+    """Minus the logarithm of the probability of each class."""
+    shifted = outputs - outputs.max(-1, keepdims=True)
+    total = np.exp(shifted).sum(-1, keepdims=True)
+    classes = np.where(np.isnan(targets), 0, targets).astype(int)
+    hit = np.arange(outputs.shape[-1]) == classes
+    return np.log(total) - (shifted * hit).sum(-1, keepdims=True), np.exp(shifted) / total - hit
+
+
+OBJECTIVES: dict[str, Callable[[Array, Array], tuple[Array, Array]]] = {
+    "mse": squared_error,
+    "smooth_l1": smooth_l1,
+    "cross_entropy": cross_entropy,
 }
-"""The function inside a layer that needs a gradient of its own, and whether there is one."""
-
-
-def check_differentiable(layer: Layer, part: str) -> None:
-    """Raise UnsupportedModelError, which calls the layer by the name ``part``, if agents know no gradient of it."""
-    function, is_known = HAS_GRADIENT.get(layer.kind, lambda _: (layer.kind, layer.kind in VJPS))(layer)
-    if not is_known:
-        raise UnsupportedModelError(part, f"agents know no gradient of {function!r} to learn with")

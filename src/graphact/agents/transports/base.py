@@ -20,12 +20,9 @@ class Transport(Protocol):
     """
 
     def send(self, to: int, datagram: bytes) -> None:
-        """Hand a datagram for a neighbour to the network.
+        """Hand over a datagram: never waits (a full queue loses it), never fails because the neighbour is away.
 
-        Never waits (a full queue loses it) and never fails because the neighbour is away.
-
-        Raises:
-            KeyError: ``to`` is not a neighbour.
+        KeyError if ``to`` is not a neighbour.
         """
 
     def receive(self, timeout: float) -> bytes | None:
@@ -39,14 +36,7 @@ TRANSPORTS = ("zenoh", "udp")
 
 
 def open_transport(name: str, links: Links, addresses: Addresses, tls: Tls | None = None) -> Transport:
-    """The end of a real network at one node.
-
-    Args:
-        name: ``zenoh`` or ``udp``.
-        links: the node's place in the network.
-        addresses: where it listens and where its neighbours are.
-        tls: encrypt the links (Zenoh alone).
-    """
+    """The end of a real network at one node; TLS encrypts the links (Zenoh alone)."""
     check_choice("transport", name, TRANSPORTS)
     if name == "zenoh":
         return ZenohTransport(links.node, links.epoch, addresses, tls)

@@ -77,24 +77,16 @@ class NetworkCounters:
 
 
 class MemoryNetwork:
-    """All links of a simulated network.
-
-    Args:
-        neighbors: for every node, whom it may send to.
-        faults: what goes wrong with datagrams (crashes are the simulation's business).
-        seed: decides everything random.
+    """All links of a simulated network; ``neighbors`` says for every node whom it may send to.
 
     Attributes:
         now: the virtual time in seconds; it moves when datagrams are delivered.
         lost_links: links (pairs in ascending order) that deliver nothing at the moment.
         half: nodes cut off from all others at the moment.
         inboxes: what has arrived at each open endpoint.
-        counters: what the network did.
     """
 
-    def __init__(
-        self, neighbors: Mapping[int, Collection[int]], faults: Faults | None = None, seed: int | str = 0
-    ) -> None:
+    def __init__(self, neighbors: Mapping[int, Collection[int]], faults: Faults | None = None, seed: int = 0) -> None:
         self.neighbors = {node: frozenset(others) for node, others in neighbors.items()}
         self.faults = faults or Faults()
         self.now = 0.0
@@ -108,14 +100,14 @@ class MemoryNetwork:
         self._recorded: deque[tuple[int, bytes]] = deque(maxlen=RECORDED)
 
     def send(self, sender: int, to: int, datagram: bytes) -> None:
-        """Put a datagram on its way, if nothing goes wrong."""
         if to not in self.neighbors[sender]:
             raise KeyError(f"node {sender} has no link to node {to}")
         faults, counters = self.faults, self.counters
         counters.sent += 1
         counters.bytes_sent += len(datagram)
         self._let_attackers_act(to, datagram)
-        if self._is_cut(sender, to) or self._happens(faults.loss):
+        is_cut = (min(sender, to), max(sender, to)) in self.lost_links or (sender in self.half) != (to in self.half)
+        if is_cut or self._happens(faults.loss):
             counters.lost += 1
             return
         if self._happens(faults.duplicate):
@@ -124,15 +116,9 @@ class MemoryNetwork:
         if self._happens(faults.corrupt):
             counters.corrupted += 1
             datagram = flip_bit(datagram, self._random.randrange(8 * len(datagram)))
-        held = 0.0
-        if self._happens(faults.reorder):
-            counters.held_back += 1
-            held = 10 * (faults.delay + faults.jitter)
-        self._fly(to, datagram, held)
-
-    def inject(self, to: int, datagram: bytes) -> None:
-        """Deliver a datagram that no node has sent."""
-        self._fly(to, datagram)
+        is_held = self._happens(faults.reorder)
+        counters.held_back += is_held
+        self._fly(to, datagram, 10 * (faults.delay + faults.jitter) if is_held else 0.0)
 
     @property
     def next_delivery(self) -> float | None:
@@ -147,11 +133,7 @@ class MemoryNetwork:
         return to, datagram
 
     def endpoint(self, node: int) -> "MemoryTransport":
-        """The end of the network at one node, as a transport."""
         return MemoryTransport(self, node)
-
-    def _is_cut(self, sender: int, to: int) -> bool:
-        return (min(sender, to), max(sender, to)) in self.lost_links or (sender in self.half) != (to in self.half)
 
     def _happens(self, probability: float) -> bool:
         return probability > 0 and self._random.random() < probability
@@ -181,18 +163,14 @@ class MemoryTransport:
     """
 
     def __init__(self, network: MemoryNetwork, node: int) -> None:
-        self._network, self._node = network, node
-        self._inboxes = network.inboxes
+        self._network, self._node, self._inboxes, self._closed = network, node, network.inboxes, False
         self._inboxes[node] = deque()
-        self._closed = False
 
     def send(self, to: int, datagram: bytes) -> None:
-        """Hand a datagram for a neighbour to the network."""
         if not self._closed:
             self._network.send(self._node, to, datagram)
 
     def receive(self, timeout: float) -> bytes | None:
-        """The next datagram, after at most ``timeout`` seconds of virtual time."""
         if self._closed:
             return None
         until = self._network.now + timeout
@@ -207,7 +185,6 @@ class MemoryTransport:
         return self._inboxes[self._node].popleft()
 
     def close(self) -> None:
-        """Leave the network."""
         self._closed = True
         self._inboxes.pop(self._node, None)
 

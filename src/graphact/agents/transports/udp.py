@@ -16,11 +16,7 @@ class UdpTransport:
     Datagrams that do not come from the address of a neighbour are dropped unread (whoever forges an address meets the
     authentication of the node). A datagram that the system does not take at once is lost.
 
-    Args:
-        addresses: where this node listens and where its neighbours are; names are looked up once, here.
-
-    Raises:
-        OSError: the address is in use or not of this machine, or a name is unknown.
+    Host names are looked up once, here; OSError if one is unknown, or the address is in use or not of this machine.
     """
 
     def __init__(self, addresses: Addresses) -> None:
@@ -43,7 +39,6 @@ class UdpTransport:
         self._closed = False
 
     def send(self, to: int, datagram: bytes) -> None:
-        """Hand a datagram for a neighbour to the operating system."""
         address = self._to[to]
         if not self._closed:
             try:
@@ -52,18 +47,17 @@ class UdpTransport:
                 return
 
     def receive(self, timeout: float) -> bytes | None:
-        """The next datagram of a neighbour, waiting at most ``timeout`` seconds."""
         if self._closed:
             return None
-        if timeout > 0 and self._drained:  # nothing was there a moment ago: wait without another look
+        waits = timeout > 0
+        datagram = None if waits and self._drained else self._take()  # nothing was there a moment ago: no other look
+        if datagram is None and waits:
             os.sched_yield()  # where others wait for the processor, let them send first: one wake-up for many datagrams
             datagram = self._take()
             if datagram is None and self._poll.poll(min(timeout, 3600.0) * 1000):
                 os.sched_yield()
                 datagram = self._take()
-            return datagram
-        datagram = self._take()
-        return datagram if datagram is not None or timeout <= 0 else self.receive(timeout)
+        return datagram
 
     def _take(self) -> bytes | None:
         while True:
@@ -79,7 +73,6 @@ class UdpTransport:
                 return bytes(self._view[:size])
 
     def close(self) -> None:
-        """Close the socket."""
         if not self._closed:
             self._closed = True
             self._socket.close()

@@ -13,7 +13,6 @@ import importlib
 import json
 import os
 import queue
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,12 +30,9 @@ ONE_THREAD = (
 
 @dataclass(frozen=True)
 class Tls:
-    """The files for encrypted links; both ends show a certificate (mutual TLS).
+    """The files (PEM) for encrypted links; both ends show a certificate (mutual TLS).
 
-    Args:
-        authority: certificate of the authority that signs the certificates of all nodes, PEM.
-        certificate: of this node, PEM; it must name the host in the node's address.
-        key: its private key, PEM.
+    The authority signs the certificates of all nodes; that of a node must name the host in its address.
     """
 
     authority: Path
@@ -45,11 +41,7 @@ class Tls:
 
     @classmethod
     def of_folder(cls, folder: Path) -> "Tls":
-        """``ca.pem``, ``cert.pem`` and ``key.pem`` of a folder.
-
-        Raises:
-            FileNotFoundError: one of them is missing.
-        """
+        """``ca.pem``, ``cert.pem`` and ``key.pem`` of a folder; FileNotFoundError if one is missing."""
         files = cls(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
         for file in (files.authority, files.certificate, files.key):
             if not file.is_file():
@@ -60,11 +52,7 @@ class Tls:
 class ZenohTransport:
     """The Zenoh session of one node.
 
-    Args:
-        node: its number.
-        epoch: the deployment; part of all keys, so that two deployments on one network do not meet.
-        addresses: where this node listens and where its neighbours are.
-        tls: encrypt the links.
+    The epoch is part of all keys, so that two deployments on one network do not meet.
 
     Raises:
         ModuleNotFoundError: Zenoh is not installed.
@@ -72,7 +60,12 @@ class ZenohTransport:
     """
 
     def __init__(self, node: int, epoch: int, addresses: Addresses, tls: Tls | None = None) -> None:
-        zenoh = import_zenoh()
+        os.environ.setdefault("ZENOH_RUNTIME", ONE_THREAD)
+        try:
+            zenoh = importlib.import_module("zenoh")
+        except ModuleNotFoundError as error:
+            advice = "the transport zenoh needs the package eclipse-zenoh: pip install 'graphact[agents]', or use udp"
+            raise ModuleNotFoundError(advice) from error
         settings = zenoh.Config()
         for name, value in make_settings(node, addresses, tls).items():
             settings.insert_json5(name, json.dumps(value))
@@ -99,13 +92,11 @@ class ZenohTransport:
             self._arrived.put(sample.payload.to_bytes())
 
     def send(self, to: int, datagram: bytes) -> None:
-        """Hand a datagram for a neighbour to Zenoh."""
         publisher = self._publishers[to]
         if not self._closed:
             publisher.put(datagram)
 
     def receive(self, timeout: float) -> bytes | None:
-        """The next datagram, waiting at most ``timeout`` seconds."""
         if self._closed:
             return None
         try:
@@ -119,32 +110,12 @@ class ZenohTransport:
 
     @property
     def connections(self) -> int:
-        """How many other sessions this one is connected with."""
         return len(self._session.info.peers_zid())
 
-    def wait_until_connected(self, neighbors: int, timeout: float) -> bool:
-        """Wait for this many neighbours, at most ``timeout`` seconds; whether they came."""
-        until = time.monotonic() + timeout
-        while (missing := self.connections < neighbors) and time.monotonic() < until:
-            time.sleep(0.01)
-        return not missing
-
     def close(self) -> None:
-        """Close the session."""
         if not self._closed:
             self._closed = True
             self._session.close()
-
-
-def import_zenoh() -> Any:
-    """Zenoh, or advice."""
-    os.environ.setdefault("ZENOH_RUNTIME", ONE_THREAD)
-    try:
-        return importlib.import_module("zenoh")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "the transport zenoh needs the package eclipse-zenoh: pip install 'graphact[agents]', or use udp"
-        ) from error
 
 
 def make_settings(node: int, addresses: Addresses, tls: Tls | None) -> dict[str, Any]:
