@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from scaleout.processes import environment
 
 import graphact
@@ -133,25 +132,20 @@ def test_an_agent_goes_on_in_its_folder(copied):
     assert answer["run"] > 2
 
 
-def test_a_learning_checkpoint_is_taken_up(copied, capsys):
+def test_a_learning_checkpoint_is_refused(copied, capsys):
+    """The order of its parameters depended on where the model came from: a node could go on with another model."""
     folder = copied("learning")
     words = ["agents", "train", folder / "model.safetensors", folder / "graph.npz", "--seed", 3, "--loss", 0.1]
     words += ["--signals", folder / "x.npy", "--targets", folder / "y.npy", "--steps", 40]
     words += ["--checkpoint", folder / "checkpoint.npz", "--out", folder / "trained.safetensors"]
-    assert main(list(map(str, words))) == 0  # another training's checkpoint would be an error
-    assert "in the last of 40 steps" in capsys.readouterr().out
-    found, expected = (load_file(folder / f"{name}.safetensors") for name in ("trained", "trained-in-40-steps"))
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        assert_close(found[name], value, 1e-9)
+    assert main(list(map(str, words))) == 2
+    assert "checkpoint.npz: must be a checkpoint of version 2, got 1" in capsys.readouterr().err
+    assert not (folder / "trained.safetensors").exists()
 
 
-def test_the_state_of_a_node_that_learns():
-    state = FileStore(FIXTURES / "learning" / "state-of-node-2.npz").load()
-    with np.load(FIXTURES / "learning" / "expected.npz") as stored:
-        assert {*stored} == {*vars(state)}
-        for name, value in vars(state).items():
-            np.testing.assert_array_equal(value, stored[name])
+def test_the_state_of_a_node_that_learns_is_refused():
+    with pytest.raises(ValueError, match="a state of version 1, whose order of parameters depended on"):
+        FileStore(FIXTURES / "learning" / "state-of-node-2.npz").load()
 
 
 ON_TWO_PROCESSES = """
