@@ -246,6 +246,7 @@ def test_nothing_overlaps_and_nothing_is_cut_off(every_figure):
             assert width < 0.5 or height < 0.5, (figure.name, one, other)
 
 
+@pytest.mark.slow
 def test_files_are_well_formed_and_say_what_they_show(full_report):
     files = sorted((full_report / "figures").glob("*.svg"))
     assert len(files) == 7
