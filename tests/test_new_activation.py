@@ -44,6 +44,7 @@ def test_values():
     assert torch.allclose(activation(x, graph), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learn", [False, True])
 def test_it_trains_in_a_fleet_as_alone(learn):
     tasks = [task.to(dtype=torch.float64) for task in source_localization_tasks(graphs=2, splits=1, nodes=2)]

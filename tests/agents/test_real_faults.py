@@ -15,6 +15,8 @@ from agents.real_faults import (
     why_not_allowed,
 )
 
+pytestmark = pytest.mark.slow
+
 FAULTS = ["kill", "stop", "kill"]
 
 

@@ -31,6 +31,7 @@ def run(folder, model, *options):
     )
 
 
+@pytest.mark.slow
 def test_a_classifier(files, capsys, monkeypatch):
     monkeypatch.setattr("graphact.commands.certify.RADII", (1e-3, 0.3))  # the fewer, the sooner
     out = files / "out"

@@ -23,6 +23,7 @@ def train_step(model, optimizer, x, y):
     return loss.item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_no_step_of_training_exceeds_the_limit(name):
     """A large learning rate drives the network against its limit again and again."""

@@ -51,6 +51,7 @@ def check_sound(module, graph, x, generator):
         assert (moved <= allowed * (1 + 1e-9) + 1e-9).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(500, 540))
 def test_any_order_is_sound(seed):
     """Filters after filters, activations after activations, linear maps anywhere."""

@@ -9,6 +9,8 @@ import pytest
 from graphact.experiments.report import write_report
 from graphact.experiments.store import Store
 
+pytestmark = pytest.mark.slow
+
 RESULTS = Path(__file__).parents[2] / "results"
 FOLDERS = sorted(folder.parent.name for folder in RESULTS.glob("*/rows"))
 
@@ -31,7 +33,6 @@ def published_and_made(request, tmp_path_factory):
     return store.directory, made
 
 
-@pytest.mark.slow
 def test_tables_come_from_the_rows(published_and_made):
     published, made = (
         {file.name: file.read_bytes() for file in (folder / "tables").iterdir()} for folder in published_and_made

@@ -179,6 +179,7 @@ def test_a_constrained_model_is_bounded_as_it_computes_and_not_saved(tmp_path):
         graphact.save(model, tmp_path / "model.safetensors")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_fleet_trains_a_changed_model_as_it_is(change):

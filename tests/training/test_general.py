@@ -254,6 +254,7 @@ def compare(model, expected, way):
             torch.testing.assert_close(ours, theirs[name], rtol=0, atol=limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_every_module_is_trained_as_alone(name):
     make, way, reason = MODELS[name]
@@ -262,6 +263,7 @@ def test_every_module_is_trained_as_alone(name):
     assert reason in fleet.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, (_, way, _) in MODELS.items() if way == "vmap"])
 def test_every_node_several_graphs_and_double_precision(name):
     fleet = check_as_alone(MODELS[name][0], make_tasks(4, graphs=2, at_node=False, dtype=torch.float64), epochs=8)

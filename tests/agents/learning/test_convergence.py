@@ -10,6 +10,8 @@ from agents.learning.problems import TOO_SHORT_TO_REPEAT, least_squares
 
 from graphact.agents import Faults
 
+pytestmark = pytest.mark.slow
+
 
 @cache
 def problem():

@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 WIDTHS = (360, 768, 1280)
 SCHEMES = ("light", "dark")
 OPTIONS = (

@@ -216,6 +216,7 @@ def test_means_of_different_magnitude_have_a_logarithmic_scale():
     assert axes.get_yscale() == "log"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [(1.0, 1.0), (0.0, 0.0), (1e-3, 1e7), (-1.0, 2.0), (1.0, float("inf"))], ids=str)
 def test_every_range_of_values_is_drawn(values):
     places = [(order, split, value) for order, value in enumerate(values) for split in (0, 1)]
@@ -245,6 +246,7 @@ def test_nothing_overlaps_and_nothing_is_cut_off(every_figure):
             assert width < 0.5 or height < 0.5, (figure.name, one, other)
 
 
+@pytest.mark.slow
 def test_files_are_well_formed_and_say_what_they_show(full_report):
     files = sorted((full_report / "figures").glob("*.svg"))
     assert len(files) == 7
