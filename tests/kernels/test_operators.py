@@ -152,3 +152,12 @@ def test_backward_pass_runs_on_the_backend_of_the_forward_pass(monkeypatch):
     assert not calls
     value.backward()
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("op", ["max", "median", "kernel"])
+def test_weights_changed_between_forward_and_backward_are_noticed(op):
+    graph, x = random_graph(), torch.randn(12, 2, dtype=torch.float64, requires_grad=True)
+    out = functional.graph_adaptive(x, graph, 1.0, torch.ones(2, dtype=torch.float64), op)
+    graph.weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()

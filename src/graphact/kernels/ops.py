@@ -85,12 +85,11 @@ class Operation:
 
     @staticmethod
     def keep(ctx: Any, bundle: Any, *tensors: Tensor | None) -> None:
-        """Keep some tensors and the bundle, flat or not, for the backward pass."""
-        flat = bundle if isinstance(bundle, list) else []
-        ctx.bundle, ctx.kept = bundle, len(tensors)
-        if flat:
-            ctx.bundle = None
-        ctx.save_for_backward(*tensors, *flat)
+        """Keep some tensors and the bundle, flat or not, for the backward pass, which notices weights changed since."""
+        is_flat = isinstance(bundle, list)
+        ctx.bundle, ctx.kept = None if is_flat else bundle, len(tensors)
+        parts = bundle if isinstance(bundle, (list, tuple)) else ()
+        ctx.save_for_backward(*tensors, *(part for part in parts if isinstance(part, Tensor)))
 
     @classmethod
     def kept(cls, ctx: Any) -> tuple[Any, ...]:
