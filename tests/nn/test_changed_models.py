@@ -204,3 +204,13 @@ def make_seeded(make):
         return make()
 
     return made
+
+
+def test_hooks_of_all_modules_are_hooks_of_each():
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda module, inputs, output: 2 * output)
+    try:
+        with pytest.raises(UnsupportedModelError, match="carries hooks"):
+            gcnn().layers()
+    finally:
+        handle.remove()
+    assert gcnn().layers()

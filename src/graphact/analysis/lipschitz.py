@@ -22,7 +22,7 @@ from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, row_nor
 from graphact.functional import graph_filter, shift
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
-from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
+from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
 from graphact.operations import MAX
 
 LABELS: dict[type[Layer], str] = {Filter: "filter", Linear: "linear", Pointwise: "activation", HopMixture: "activation"}
@@ -184,7 +184,7 @@ def norms_of(layer: Layer, width: int, graph: Graph) -> Tensor:
                 constants = partial(rule.constants, layer, hop.number, *hop.signals)
                 total = total + hop.reduce_one(constants, graph.num_nodes)
             return total
-    raise NotImplementedError(layer.kind)
+    raise UnsupportedModelError("", f"there is no rule for layers of the kind {layer.kind!r}")
 
 
 def unit_forms(num_nodes: int, features: int) -> Tensor:
@@ -290,4 +290,4 @@ def differences_behind(layer: Layer, forms: Tensor, graph: Graph, thorough: bool
                 weight = layer.weights[hop.number]
                 centre, spread = centre + weight * middle, spread + weight.abs() * deviation
             return Differences(centre, spread, forms * layer.beta, POINTWISE["relu"].slopes)
-    raise NotImplementedError(layer.kind)
+    raise UnsupportedModelError("", f"there is no rule for layers of the kind {layer.kind!r}")

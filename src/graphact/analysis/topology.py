@@ -26,7 +26,7 @@ from graphact.analysis.zonotope import Zonotope, values_behind
 from graphact.functional import shift
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
-from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
+from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +254,7 @@ def errors_behind(layer: Layer, errors: Tensor, forms: Zonotope, graph: Graph, s
             return POINTWISE[layer.function].steepest * errors
         case HopMixture():
             return errors_behind_hops(layer, errors, forms, graph, sources)
-    raise NotImplementedError(layer.kind)
+    raise UnsupportedModelError("", f"there is no rule for layers of the kind {layer.kind!r}")
 
 
 def errors_behind_hops(

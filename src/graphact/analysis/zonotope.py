@@ -15,7 +15,7 @@ from graphact.analysis.description import Layers, hops_of
 from graphact.analysis.rules import OPERATIONS, POINTWISE
 from graphact.functional import graph_filter
 from graphact.graph import Graph
-from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
+from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
 
 
 @dataclass(frozen=True)
@@ -102,4 +102,4 @@ def values_behind(layer: Layer, forms: Zonotope, graph: Graph) -> Zonotope:
                 term = Zonotope(*hop.reduce(partial(rule.enclose, layer, *hop.signals), samples * shared * features))
                 total = total.add(term.scale(layer.weights[hop.number]))
             return total
-    raise NotImplementedError(layer.kind)
+    raise UnsupportedModelError("", f"there is no rule for layers of the kind {layer.kind!r}")

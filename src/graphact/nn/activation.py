@@ -16,6 +16,9 @@ from graphact.layers import Layer, Pointwise, Reads
 from graphact.nn.base import GraphModule, check_features, resolve_graph
 from graphact.operations import KERNEL, MAX, MEDIAN, OPERATIONS, Operation, as_operation, register_operation
 
+# no attribute of a class, which a subclass could change without changing the description
+FUNCTIONS: dict[Reads, Callable[..., Tensor]] = {"shifted": graph_adaptive, "hops": localized}
+
 
 class ReLU(GraphModule):
     """The pointwise activation, called like the others; it does not look at the graph."""
@@ -50,7 +53,6 @@ class HopMixture(GraphModule):
 
     operation: Operation
     reads: ClassVar[Reads]
-    function: ClassVar[Callable[..., Tensor]]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -85,14 +87,10 @@ class HopMixture(GraphModule):
         for name in self.learned:
             nn.init.constant_(getattr(self, f"log_{name}"), math.log(self.initial[name]))
 
-    def parameter_of_operation(self, name: str) -> float | Tensor:
-        """A parameter of the operation as it is now: a number, or a tensor when it is trained."""
-        return getattr(self, f"log_{name}").exp() if name in self.learned else self.initial[name]
-
     def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
-        parameters = {name: self.parameter_of_operation(name) for name in self.initial}
-        return type(self).function(
+        parameters = {name: parameter_of_operation(self, name) for name in self.initial}
+        return FUNCTIONS[self.reads](
             x, graph, self.beta, self.weights, self.operation, closed=self.closed, parameters=parameters
         )
 
@@ -115,6 +113,12 @@ def check_options(operation: Operation, options: Mapping[str, Any]) -> dict[str,
             known = ", ".join(operation.parameters) or "none"
             raise TypeError(f"{name} is no parameter of the operation {operation.name!r}, which has {known}")
     return {name: check_positive(name, options.get(name, start)) for name, start in operation.parameters.items()}
+
+
+def parameter_of_operation(activation: HopMixture, name: str) -> float | Tensor:
+    """A parameter of the operation as it is now: a number, or a tensor when it is trained."""
+    is_learned = name in activation.learned
+    return getattr(activation, f"log_{name}").exp() if is_learned else activation.initial[name]
 
 
 MixedActivation = HopMixture  # its name in version 0.1
@@ -147,7 +151,6 @@ class GraphAdaptive(HopMixture):
     """
 
     reads = "shifted"
-    function = staticmethod(graph_adaptive)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -215,7 +218,7 @@ class GraphAdaptiveKernel(GraphAdaptive):
     @property
     def gamma(self) -> float | Tensor:
         """The width of the Gaussian as it is now: a number, or a tensor when it is trained."""
-        return self.parameter_of_operation("gamma")
+        return parameter_of_operation(self, "gamma")
 
 
 class Localized(HopMixture):
@@ -226,7 +229,6 @@ class Localized(HopMixture):
     """
 
     reads = "hops"
-    function = staticmethod(localized)
 
 
 class LocalizedMax(Localized):

@@ -86,7 +86,7 @@ def check_unchanged(module: nn.Module) -> None:
         raise UnsupportedModelError("", f"nothing is known about what a {kind.__name__} computes")
     if "forward" in vars(module) or type(module).__call__ is not nn.Module.__call__:
         raise UnsupportedModelError("", f"the forward of this {kind.__name__} was replaced")
-    if any(getattr(module, hooks) for hooks in HOOKS):
+    if any(getattr(module, hooks) for hooks in HOOKS) or torch.nn.modules.module._has_any_global_hook():
         raise UnsupportedModelError("", f"this {kind.__name__} carries hooks, which may change what it computes")
 
 
@@ -110,7 +110,7 @@ def resolve_graph(x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | No
 
 
 def check_features(x: Tensor, name: str, features: int | None) -> Tensor:
-    """Say so if a signal has not the features that a module was made for; None stands for any number."""
+    """Raise if a signal has not the features that a module was made for; None stands for any number."""
     if features is not None and isinstance(x, Tensor) and x.dim() >= 2 and x.size(-1) != features:
         raise ValueError(
             f"x must have the shape (..., N, F) with F = {features}, the {name} of this module, got {tuple(x.shape)}"
