@@ -28,7 +28,7 @@ class TestInterpreted(KernelCases):
         assert not isinstance(fused.fused_kernel, JITFunction), "set TRITON_INTERPRET=1"
         # the interpreter is slow: let short lists take the ways that are meant for long ones, and look ahead less
         shorten_lists(monkeypatch)
-        for room in ("fused", "kernel", "select"):
+        for room in ("fused", "sum_sq_diff", "select"):
             kernels = importlib.import_module(f"graphact.kernels.triton.{room}")
             monkeypatch.setattr(kernels, "UNROLL", tl.constexpr(3))
         for name in ("AHEAD", "FURTHER_AHEAD"):

@@ -7,10 +7,10 @@ of threads nor on how the work is cut.
 import torch
 
 from graphact._checks import HALF_PRECISION
-from graphact.kernels.numba.kernel import sum_sq_diff, sum_sq_diff_backward
 from graphact.kernels.numba.mix import mix, mix_backward
 from graphact.kernels.numba.select import scatter_selected, select
 from graphact.kernels.numba.shift import fused_neighbor_pass, hop_backward, shift, shift_weight_grad
+from graphact.kernels.numba.sum_sq_diff import sum_sq_diff, sum_sq_diff_backward
 from graphact.kernels.reference import gather_rows
 
 __all__ = [

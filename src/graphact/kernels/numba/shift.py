@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from graphact.kernels.graph_tensors import GraphTensors, Lists
-from graphact.kernels.numba.kernel import sum_sq_diff_kernel
 from graphact.kernels.numba.lanes import ALL, blend, fill, load, load_beside, look_ahead, row_of, store, whole_blocks
 from graphact.kernels.numba.launch import Array, Layout, Number, Size, flat, helper, indices, kernel, ranges, run
 from graphact.kernels.numba.median import run_median
 from graphact.kernels.numba.select import run_extreme
+from graphact.kernels.numba.sum_sq_diff import sum_sq_diff_kernel
 from graphact.kernels.reference import SLOT_DTYPES
 
 ZERO, ONE = np.uint64(0), np.uint64(1)

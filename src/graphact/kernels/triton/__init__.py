@@ -11,12 +11,12 @@ from torch import Tensor
 from graphact.kernels.graph_tensors import GraphTensors
 from graphact.kernels.reference import accumulation_dtype, slot_dtype
 from graphact.kernels.triton.fused import hop_backward, launch_fused
-from graphact.kernels.triton.kernel import sum_sq_diff, sum_sq_diff_backward
 from graphact.kernels.triton.launch import on_its_device
 from graphact.kernels.triton.median import launch_median
 from graphact.kernels.triton.mix import mix, mix_backward
 from graphact.kernels.triton.select import gather_rows, scatter_selected, select
 from graphact.kernels.triton.shift import shift, shift_weight_grad
+from graphact.kernels.triton.sum_sq_diff import sum_sq_diff, sum_sq_diff_backward
 
 __all__ = [
     "DTYPES",

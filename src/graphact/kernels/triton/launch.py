@@ -101,13 +101,7 @@ def launches(lists: Lists, *limits: int) -> Iterator[Launch]:
             yield Launch(group, ends[group + 1] - ends[group], ends[group + 1] - 1, True, bound)
 
 
-def tile(
-    rows: int,
-    columns: int,
-    bytes_per_number: int,
-    shared: bool,
-    threads: int = THREADS,
-) -> Tile:
+def tile(rows: int, columns: int, bytes_per_number: int, shared: bool, threads: int = THREADS) -> Tile:
     """A tile for ``rows`` rows (over all samples): every thread loads 16 bytes at once where the columns allow it."""
     block = min(padded_size(columns), WIDEST_BLOCK)
     if shared:
@@ -127,19 +121,10 @@ def start(
     kernel: Any, launch: Launch, shared: bool, x: Tensor, lists: Lists, *tensors: Any, shape: Tile | None = None,
     threads: int = THREADS, pieces: int | None = None, **flags: Any
 ) -> None:  # fmt: skip
-    """Start the programs of one launch on signals like ``x``.
+    """Start the programs of one launch on signals like ``x``: the kernel takes tensors, order, sizes, then constants.
 
-    Args:
-        kernel: takes the tensors, then the order of the rows and sizes.
-        launch: the rows.
-        shared: whether all lanes of a program walk one list.
-        x: the signal.
-        lists: the neighbours.
-        tensors: what the kernel reads and writes.
-        shape: the tile of a program; the usual one by default.
-        threads: of a program with the usual tile.
-        pieces: programs in the third direction; by default as many as share a list.
-        flags: constants of the kernel.
+    With ``shared`` all lanes of a program walk one list. ``pieces`` programs lie in the third direction, by default as
+    many as share a list; ``threads`` are those of a program with the usual tile.
     """
     samples, (nodes, columns) = math.prod(x.shape[:-2]), x.shape[-2:]
     rows = rows_of(x, launch)

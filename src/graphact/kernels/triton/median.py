@@ -19,6 +19,7 @@ from graphact.kernels.graph_tensors import Lists
 from graphact.kernels.reference import accumulation_dtype
 from graphact.kernels.triton.fused import launch_fused
 from graphact.kernels.triton.launch import (
+    ALONE,
     MOST_PROGRAMS,
     Launch,
     Tile,
@@ -28,9 +29,8 @@ from graphact.kernels.triton.launch import (
     padded_size,
     rows_of,
     start,
-    wide_type,
 )
-from graphact.kernels.triton.median_bisect import bisect_median_kernel, bisect_tile
+from graphact.kernels.triton.median_bisect import RANKED, bisect_median_kernel, bisect_tile, ranked_median_kernel
 from graphact.kernels.triton.median_long import (
     IN_REGISTER,
     POSITIONS,
@@ -39,6 +39,7 @@ from graphact.kernels.triton.median_long import (
     column_tile,
     copying_tile,
     counting_tile,
+    in_register_bytes,
     in_register_median_kernel,
     in_register_tile,
     longest_in_register,
@@ -56,46 +57,48 @@ def launch_median(
     values: Tensor, selected_slot: Tensor, shifted: Tensor, x: Tensor, weight: Tensor, lists: Lists, closed: bool,
     shifting: bool
 ) -> None:  # fmt: skip
-    """The median of all nodes: of short lists by sorting them, of longer ones by counting."""
+    """The median of all nodes and its slot: of short lists by sorting them, of longer ones by counting."""
     sizes = [size - closed for size in (*SIZES, *IN_REGISTER, *TILED)]
-    sorted_up_to = SIZES[-1] - closed
     fused = max(size for size in SIZES if size <= FUSED) - closed
+    results, around, columns = (values, selected_slot), (lists.rowptr, lists.col), x.size(-1)
     for launch in launches(lists, *sizes, *(limit for limit in limits(lists) if limit > sizes[-1])):
-        if launch.longest <= sorted_up_to:
+        rows = rows_of(x, launch)
+        size = next((size for size in (*SIZES, *IN_REGISTER) if launch.longest + closed <= size), None)
+        if size is not None and size <= SIZES[-1]:
             along = shifting and launch.longest <= fused
-            _network_median(values, selected_slot, shifted, x, weight, lists, launch, closed, along)
-        else:
-            _long_median(values, selected_slot, x, lists, launch, closed)
+            flags: dict[str, Any] = {"size": size, "network": sorting_network(size), "shifting": along}
+            flags["shape"] = network_tile(rows, columns, size)
+            tensors = (*results, shifted, x, weight, *around)
+            start(network_median_kernel, launch, False, x, lists, *tensors, closed=closed, **flags)
+            continue
+        shape = None if size is None else in_register_tile(rows, columns, size, in_register_bytes(x))
+        if shape is not None and shape.grid[1] <= MOST_PROGRAMS:
+            flags = {"closed": closed, "tiled": False, "maxnreg": REGISTERS}
+            start(in_register_median_kernel, launch, False, x, lists, *results, x, *around, 0, shape=shape, **flags)
+        elif columns <= MOST_PROGRAMS:
+            _tiled_median(*results, x, lists, launch, closed)
+        else:  # more columns than programs can be started for
+            flags = {"closed": closed, "indexed": False, "as_slot": True, "shape": bisect_tile(rows, columns)}
+            read = (x, x, selected_slot, *around)
+            start(bisect_median_kernel, launch, True, x, lists, *results, *read, **flags)
     if shifting and int(lists.sizes[-1, 0]) > fused:
         more: dict[str, Any] = {"op": "none", "closed": False, "shifting": True, "longer_than": fused}
-        launch_fused(values, selected_slot, shifted, x, weight, lists, **more)
+        launch_fused(*results, shifted, x, weight, lists, **more)
 
 
-def _network_median(
-    values: Tensor, selected_slot: Tensor, shifted: Tensor, x: Tensor, weight: Tensor, lists: Lists, launch: Launch,
-    closed: bool, shifting: bool
-) -> None:  # fmt: skip
-    """The median of short lists, and the shift where wanted."""
-    size = next(size for size in SIZES if launch.longest + closed <= size)
-    flags: dict[str, Any] = {"size": size, "network": sorting_network(size), "closed": closed, "shifting": shifting}
-    tensors = (values, selected_slot, shifted, x, weight, lists.rowptr, lists.col)
-    shape = network_tile(rows_of(x, launch), x.size(-1), size)
-    start(network_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
-
-
-def _long_median(values: Tensor, selected_slot: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
-    """The median of longer lists: in registers where they fit, tiled first where they do not."""
-    rows, columns = rows_of(x, launch), x.size(-1)
-    size = next((size for size in IN_REGISTER if launch.longest + closed <= size), None)
-    shape = None if size is None else in_register_tile(rows, columns, size, bytes_of_number(x))
-    if shape is not None and shape.grid[1] <= MOST_PROGRAMS:
-        flags: dict[str, Any] = {"closed": closed, "tiled": False, "maxnreg": REGISTERS}
-        tensors = (values, selected_slot, x, lists.rowptr, lists.col, 0)
-        start(in_register_median_kernel, launch, False, x, lists, *tensors, shape=shape, **flags)
-    elif columns <= MOST_PROGRAMS:
-        _tiled_median(values, selected_slot, x, lists, launch, closed)
-    else:
-        _bisect(values, selected_slot, x, lists, launch, closed)
+def launch_median_by_node(
+    out: Tensor, selected: Tensor, x: Tensor, lists: Lists, *read: Tensor, closed: bool, indexed: bool
+) -> None:
+    """The same with the node that a median comes from, where candidates may come from other nodes than neighbours."""
+    flags: dict[str, Any] = {"closed": closed, "indexed": indexed}
+    for launch in launches(lists, RANKED - closed, ALONE):
+        if launch.group == 0:
+            start(ranked_median_kernel, launch, False, x, lists, out, selected, *read, **flags)
+            continue
+        shared = launch.group == 2
+        shape = bisect_tile(rows_of(x, launch), x.size(-1)) if shared else None
+        tensors = (out, selected, x, *read)
+        start(bisect_median_kernel, launch, shared, x, lists, *tensors, shape=shape, as_slot=False, **flags)
 
 
 def _tiled_median(values: Tensor, selected_slot: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
@@ -104,34 +107,21 @@ def _tiled_median(values: Tensor, selected_slot: Tensor, x: Tensor, lists: Lists
     at_once = min(launch.rows, max(1, max(x.numel(), TILED_NUMBERS) // (samples * columns * stride)))
     numbers = torch.empty((samples * at_once, columns, stride), dtype=accumulation_dtype(x.dtype), device=x.device)
     around = (lists.rowptr, lists.col, stride)
+    tiles = ceil_div(stride, POSITIONS)
+    each = ceil_div(tiles, MOST_PROGRAMS)  # tiles that a program copies
+    pieces: dict[str, Any] = {"piece": POSITIONS, "pieces": ceil_div(tiles, each)}
     for done in range(0, launch.rows, at_once):
         some = launch._replace(rows=min(at_once, launch.rows - done), last=launch.last - done)
         rows = samples * some.rows
-        tiles = ceil_div(stride, POSITIONS)
-        each = ceil_div(tiles, MOST_PROGRAMS)  # tiles that a program copies
-        pieces: dict[str, Any] = {"piece": POSITIONS, "pieces": ceil_div(tiles, each)}
         shape = copying_tile(rows, columns)
         start(tile_lists_kernel, some, False, x, lists, numbers, x, *around, each, shape=shape, closed=closed, **pieces)
         tensors = (values, selected_slot, numbers, *around)
-        if stride <= longest_in_register(bytes_of_number(x)):
-            shape = column_tile(rows, columns, stride, bytes_of_number(x))
+        if stride <= longest_in_register(in_register_bytes(x)):
+            shape = column_tile(rows, columns, stride, in_register_bytes(x))
             start(in_register_median_kernel, some, False, x, lists, *tensors, shape=shape, closed=closed, tiled=True)
         else:
             shape = counting_tile(rows, columns)
             start(tiled_median_kernel, some, False, x, lists, *tensors, shape=shape, closed=closed)
-
-
-def _bisect(values: Tensor, selected_slot: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:
-    """The median of long lists of more columns than programs can be started for."""
-    flags: dict[str, Any] = {"closed": closed, "indexed": False, "as_slot": True}
-    tensors = (values, selected_slot, x, x, selected_slot, lists.rowptr, lists.col)
-    shape = bisect_tile(rows_of(x, launch), x.size(-1))
-    start(bisect_median_kernel, launch, True, x, lists, *tensors, shape=shape, **flags)
-
-
-def bytes_of_number(x: Tensor) -> int:
-    """Of a number, in registers."""
-    return int(wide_type(x).primitive_bitwidth) // 8
 
 
 def network_tile(rows: int, columns: int, size: int) -> Tile:

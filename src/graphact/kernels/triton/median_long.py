@@ -12,6 +12,7 @@ longer ones are read again for every count.
 
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from graphact.kernels.triton.launch import Tile, ceil_div, padded_size
 from graphact.kernels.triton.median_bisect import (
@@ -25,13 +26,7 @@ from graphact.kernels.triton.median_bisect import (
     number_of,
     pivots_inside,
 )
-from graphact.kernels.triton.walk import (
-    columns_of_program,
-    list_of_row,
-    row_of_program,
-    rows_of_program,
-    slot_of_own,
-)
+from graphact.kernels.triton.walk import columns_of_program, list_of_row, row_of_program, rows_of_program, slot_of_own
 
 IN_REGISTER = (128, 256, 512, 1024)  # candidates; a list takes the smallest of them that holds it
 # the same for one column of lists that are tiled, and the warps that share it
@@ -41,6 +36,11 @@ REGISTERS = 168  # of a thread: more of them would leave room for fewer threads
 MOST_WARPS = 16  # that hold one list
 POSITIONS = 32  # of a list that a program copies
 COUNTED, WARPS = 8192, 32  # numbers of a list that a program counts at a time, and its warps
+
+
+def in_register_bytes(x: Tensor) -> int:
+    """Of a number of a signal: half precision is computed in float32."""
+    return max(4, x.element_size())
 
 
 def in_register_tile(rows: int, columns: int, size: int, bytes_per_number: int) -> Tile:

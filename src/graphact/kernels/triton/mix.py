@@ -71,9 +71,9 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
     """See :func:`graphact.kernels.autograd.mix`."""
     own, first, second = own.contiguous(), values[0].contiguous(), values[-1].contiguous()
     out = torch.empty_like(own)
-    shape = _Shape(own, weights)
+    grid, rows, constants = _tiles(own, weights)
     read = (own, first, second, beta.contiguous(), weights.contiguous())
-    mix_kernel[shape.grid](*read, out, shape.rows, shape.features, **shape.constants)
+    mix_kernel[grid](*read, out, rows, own.size(-1), **constants)
     return out
 
 
@@ -83,30 +83,22 @@ def mix_backward(
 ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
     """Gradients of :func:`mix` with respect to own, values, beta and weights."""
     grad, own, first, second = grad.contiguous(), own.contiguous(), values[0].contiguous(), values[-1].contiguous()
-    shape = _Shape(own, weights)
+    grid, rows, constants = _tiles(own, weights)
     grad_own = torch.empty_like(own)
     grad_values = [torch.empty_like(own) for _ in values]
-    partial = own.new_empty(len(beta), shape.grid[0], len(values) + 1, shape.features)
+    partial = own.new_empty(len(beta), grid[0], len(values) + 1, own.size(-1))
     read = (grad, own, first, second, beta.contiguous(), weights.contiguous())
     written = (grad_own, grad_values[0], grad_values[-1], partial)
-    mix_backward_kernel[shape.grid](*read, *written, shape.rows, shape.features, shape.grid[0], **shape.constants)
+    mix_backward_kernel[grid](*read, *written, rows, own.size(-1), grid[0], **constants)
     sums = partial.sum(1)
     of_weights = sums[:, 1:] if weights.dim() == 3 else sums[:, 1:].sum(-1)
     return grad_own, grad_values, sums[:, 0].sum(-1), of_weights
 
 
-class _Shape:
-    """How a mixing step is cut into tiles."""
-
-    def __init__(self, own: Tensor, weights: Tensor) -> None:
-        self.features = own.size(-1)
-        self.rows = own.numel() // (len(weights) * self.features) if own.numel() else 0
-        padded = padded_size(self.features)
-        tile = max(1, TILE // padded)
-        self.grid = (ceil_div(self.rows, tile), len(weights))
-        self.constants: dict[str, Any] = {
-            "per_feature": weights.dim() == 3,
-            "terms": weights.size(1),
-            "block_rows": tile,
-            "block_features": padded,
-        }
+def _tiles(own: Tensor, weights: Tensor) -> tuple[tuple[int, int], int, dict[str, Any]]:
+    """The grid of programs, the rows of a replica, and the constants of a kernel."""
+    padded = padded_size(own.size(-1))
+    rows = own.numel() // (len(weights) * own.size(-1)) if own.numel() else 0
+    block_rows = max(1, TILE // padded)
+    constants = {"per_feature": weights.dim() == 3, "terms": weights.size(1), "block_rows": block_rows}
+    return (ceil_div(rows, block_rows), len(weights)), rows, constants | {"block_features": padded}

@@ -1,4 +1,4 @@
-"""Selections of one neighbour by Triton kernels, and their gradient; the medians are in files of their own."""
+"""Selections of one neighbour by Triton kernels, and their gradient; the median is in `median.py`."""
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
@@ -18,12 +18,11 @@ from graphact.kernels.triton.launch import (
     launches,
     on_its_device,
     padded_size,
-    rows_of,
     start,
     start_each_row,
     wide_type,
 )
-from graphact.kernels.triton.median_bisect import RANKED, bisect_median_kernel, bisect_tile, ranked_median_kernel
+from graphact.kernels.triton.median import launch_median_by_node
 from graphact.kernels.triton.walk import UNROLL, candidates_at, columns_of_program, list_of_row, rows_of_program
 
 NUMBERS = 2048  # that a program copies
@@ -43,14 +42,7 @@ def select(x: Tensor, source_index: Tensor | None, lists: Lists, op: str, closed
     read = (candidates, index, lists.rowptr, lists.col)
     flags: dict[str, Any] = {"closed": closed, "indexed": source_index is not None}
     if op == "median":
-        for launch in launches(lists, RANKED - closed, ALONE):
-            if launch.group == 0:
-                start(ranked_median_kernel, launch, False, x, lists, out, selected, *read, **flags)
-                continue
-            shared = launch.group == 2
-            shape = bisect_tile(rows_of(x, launch), x.size(-1)) if shared else None
-            tensors = (out, selected, x, *read)
-            start(bisect_median_kernel, launch, shared, x, lists, *tensors, shape=shape, as_slot=False, **flags)
+        launch_median_by_node(out, selected, x, lists, *read, **flags)
     else:
         flags["largest"] = op == "max"
         for launch in launches(lists, ALONE):
