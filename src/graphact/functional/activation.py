@@ -1,6 +1,6 @@
 """Activations that mix a pointwise term with a function of the neighbours 1..K hops away."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from graphact._checks import check_companion, check_tensor
 from graphact.functional.neighborhood import (
     AnyOperation,
     Parameters,
+    check_gamma,
     check_operation,
     evaluate,
     fused_neighbor_pass,
@@ -19,8 +20,8 @@ from graphact.functional.neighborhood import (
 from graphact.graph import Graph
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike
-from graphact.kernels import autograd
-from graphact.operations import MAX, MIN
+from graphact.kernels import autograd, mixture
+from graphact.operations import KERNEL, MAX, MIN, Operation
 
 
 def graph_adaptive(
@@ -71,12 +72,7 @@ def graph_adaptive(
     x = check_signal(x, graph)
     beta, weights = check_coefficients(beta, weights, x)
     operation, parameters = check_operation(op, gamma, parameters)
-    (shifted,), terms, hops = graph.one_hop(x, shift_pass), [], len(weights)
-    for k in range(1, hops + 1):  # one pass over the neighbours of S^k x gives S^(k + 1) x, too
-        term, *following = graph.one_hop(shifted, fused_neighbor_pass, operation, parameters, closed, k < hops)
-        terms.append(term)
-        shifted = following[0] if following else shifted
-    return mix(x, terms, beta, weights)
+    return evaluate_whole(x, graph, beta, weights, operation, parameters, closed, compose_adaptive)
 
 
 def localized(
@@ -125,9 +121,49 @@ def localized(
     x = check_signal(x, graph)
     beta, weights = check_coefficients(beta, weights, x)
     operation, parameters = check_operation(op, gamma, parameters)
-    term = partial(evaluate, op=operation, parameters=parameters)
-    walk = partial(iterated_extremes, op=operation.name) if operation in (MAX, MIN) else None
-    return mix(x, graph.k_hop(x, len(weights), closed, term, walk), beta, weights)
+    return evaluate_whole(x, graph, beta, weights, operation, parameters, closed, compose_localized)
+
+
+def compose_adaptive(
+    x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, op: Operation, parameters: Parameters, closed: bool
+) -> Tensor:
+    """:func:`graph_adaptive` pass by pass, on any graph; arguments are checked."""
+    (shifted,), terms, hops = graph.one_hop(x, shift_pass), [], len(weights)
+    for k in range(1, hops + 1):  # one pass over the neighbours of S^k x gives S^(k + 1) x, too
+        term, *following = graph.one_hop(shifted, fused_neighbor_pass, op, parameters, closed, k < hops)
+        terms.append(term)
+        shifted = following[0] if following else shifted
+    return autograd.mix(x, terms, beta, weights)
+
+
+def compose_localized(
+    x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, op: Operation, parameters: Parameters, closed: bool
+) -> Tensor:
+    """:func:`localized` pass by pass, on any graph; arguments are checked."""
+    term = partial(evaluate, op=op, parameters=parameters)
+    walk = partial(iterated_extremes, op=op.name) if op in (MAX, MIN) else None
+    return autograd.mix(x, graph.k_hop(x, len(weights), closed, term, walk), beta, weights)
+
+
+def evaluate_whole(
+    x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, op: Operation, parameters: Parameters, closed: bool,
+    compose: Callable[..., Tensor],
+) -> Tensor:  # fmt: skip
+    """An activation as one function of autograd where that is possible, else pass by pass as ``compose`` does.
+
+    It is for built-in operations that read one-hop neighbours of a graph which this process holds as a whole.
+    """
+    shifted, hops, plan = compose is compose_adaptive, weights.size(0), None
+    if graph.whole is not None and op.is_built_in and (shifted or hops == 1):
+        plan = mixture.plan_for(x, graph.whole, op.name, hops, closed, shifted)
+    if plan is None:
+        return compose(x, graph, beta, weights, op, parameters, closed)
+
+    def composed(x: Tensor, beta: Tensor, weights: Tensor, gamma: float | Tensor | None) -> Tensor:
+        return compose(x, graph, beta, weights, op, {} if gamma is None else {"gamma": gamma}, closed)
+
+    gamma = check_gamma(parameters["gamma"], x) if op is KERNEL else None
+    return mixture.hop_mixture(x, plan, beta, weights, gamma, composed)
 
 
 def iterated_extremes(x: Tensor, graph: Graph, hops: int, closed: bool, op: str) -> list[Tensor]:
@@ -143,15 +179,19 @@ def iterated_extremes(x: Tensor, graph: Graph, hops: int, closed: bool, op: str)
     return terms
 
 
-def check_coefficients(beta: Any, weights: Any, x: Tensor) -> tuple[Tensor | float, Tensor]:
+def check_coefficients(beta: Any, weights: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return beta as a scalar and weights as ``(K,)`` or ``(K, F)``, both in the precision of ``x``."""
     if isinstance(beta, Tensor):
         if beta.numel() != 1:
             raise ValueError(f"beta must be a scalar, got the shape {tuple(beta.shape)}")
+        if beta.dim() > 0:
+            beta = beta.reshape(())
         if beta.dtype != x.dtype or beta.device != x.device:
             beta = check_companion("beta", beta, x)
     elif isinstance(beta, bool) or not isinstance(beta, (int, float)):
         raise TypeError(f"beta must be a number or a scalar tensor, got {type(beta).__name__}")
+    else:
+        beta = torch.tensor(beta, dtype=x.dtype, device=x.device)
     if not isinstance(weights, Tensor) or weights.dtype != x.dtype or weights.device != x.device:
         weights = check_companion("weights", check_tensor("weights", weights), x)
     fits = weights.dim() == 1 or (weights.dim() == 2 and weights.size(1) == x.size(-1))
@@ -161,11 +201,3 @@ def check_coefficients(beta: Any, weights: Any, x: Tensor) -> tuple[Tensor | flo
             f"the features of x, got {tuple(weights.shape)}"
         )
     return beta, weights
-
-
-def mix(x: Tensor, terms: Sequence[Tensor], beta: Tensor | float, weights: Tensor) -> Tensor:
-    """``beta * ReLU(x) + sum_k weights[k] * terms[k]``, as the mixture of a single replica."""
-    if not isinstance(beta, Tensor):
-        beta = torch.tensor(beta, dtype=x.dtype, device=x.device)
-    values = [term.unsqueeze(0) for term in terms]
-    return autograd.mix(x.unsqueeze(0), values, beta.reshape(1), weights.unsqueeze(0)).squeeze(0)

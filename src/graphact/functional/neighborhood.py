@@ -237,14 +237,20 @@ def evaluate_kernel(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods,
 
 def gaussian(spread: Tensor, gamma: float | Tensor, x: Tensor) -> Tensor:
     """The kernel from the sum of squared distances of a signal ``x`` and its width."""
+    gamma = check_gamma(gamma, x)
+    if isinstance(gamma, Tensor):
+        gamma = gamma.to(spread.dtype)
+    return torch.exp(spread * (-0.5 / gamma**2)).to(x.dtype)
+
+
+def check_gamma(gamma: float | Tensor, x: Tensor) -> float | Tensor:
+    """Return the width of a Gaussian as a number above 0, or as a scalar tensor that fits ``x``."""
     if isinstance(gamma, Tensor):
         if gamma.numel() != 1:
             raise ValueError(f"gamma must have one element, got the shape {tuple(gamma.shape)}")
         check_companion("gamma", gamma, x)
-        gamma = gamma.reshape(()).to(spread.dtype)
-    elif not (isinstance(gamma, float) and 0 < gamma < math.inf):
-        gamma = check_positive("gamma", gamma)
-    return torch.exp(spread * (-0.5 / gamma**2)).to(x.dtype)
+        return gamma.reshape(())
+    return gamma if isinstance(gamma, float) and 0 < gamma < math.inf else check_positive("gamma", gamma)
 
 
 def evaluate_function(

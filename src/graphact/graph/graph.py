@@ -238,6 +238,11 @@ class Graph:
 
     # Passes over the neighbours: the protocol that graphact.functional is written for
 
+    @property
+    def whole(self) -> "Graph":
+        """See :class:`GraphLike <graphact.graph.protocol.GraphLike>`."""
+        return self
+
     def check_signal(self, x: Any) -> Tensor:
         """Return ``x`` if it is a signal on this graph: floating point, ``(..., N, F)``, its dtype and device."""
         return check_values(x, self)

@@ -42,6 +42,10 @@ class GraphLike(Protocol):
         """The number N of nodes held here."""
 
     @property
+    def whole(self) -> "Graph | None":
+        """The graph itself, if this process holds all of it: a whole activation may then be evaluated at once."""
+
+    @property
     def device(self) -> torch.device: ...
 
     @property

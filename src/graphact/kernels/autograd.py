@@ -301,15 +301,15 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
     """The last step of an activation, ``beta * ReLU(own) + sum_k weights[k] * values[k]``, for each replica.
 
     Args:
-        own: ``(R, ..., F)``.
+        own: ``(R, ..., F)``, or ``(..., F)`` for a single one, whose coefficients have no dimension R, either.
         values: K tensors of the same shape.
-        beta: ``(R,)``.
-        weights: ``(R, K)`` or ``(R, K, F)``.
+        beta: ``(R,)`` or a scalar.
+        weights: ``(R, K)`` or ``(R, K, F)``; ``(K,)`` or ``(K, F)``.
     """
     fits = own.dtype in FUSED_DTYPES and len(values) <= MOST_FUSED_TERMS and own.numel() > 0
     if fits and not is_traced(own):
         backend = implementation(own)
-        if hasattr(backend, "mix_backward"):
+        if backend is not reference:
             if is_differentiated(own, beta, weights, *values):
                 return _Mix.apply(backend, own, beta, weights, *values)
             return backend.mix(own, values, beta, weights)

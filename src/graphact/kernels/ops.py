@@ -34,7 +34,12 @@ def is_differentiated(*inputs: Any) -> bool:
     It always must in forward mode: torch then raises, because there is no rule, where tangents would be lost silently.
     """
     wanted = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
-    return wanted or forward_ad._current_level >= 0
+    return wanted or is_forward_mode()
+
+
+def is_forward_mode() -> bool:
+    """Whether tangents are carried along."""
+    return forward_ad._current_level >= 0
 
 
 class Operation:

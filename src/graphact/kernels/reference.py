@@ -203,8 +203,21 @@ def nodes_at(selected_slot: Tensor, lists: Lists, closed: bool) -> Tensor:
 
 def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> Tensor:
     """See :func:`graphact.kernels.autograd.mix`; term by term."""
+    if beta.dim() == 0:
+        return mix(own.unsqueeze(0), [value.unsqueeze(0) for value in values], beta[None], weights[None]).squeeze(0)
     shape = (len(beta), *[1] * (own.dim() - 2), -1)
     out = beta.view(shape) * torch.relu(own)
     for hop, value in enumerate(values):
         out = out + weights[:, hop].reshape(shape) * value
     return out
+
+
+def mix_backward(
+    grad: Tensor, own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor
+) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
+    """The gradients of :func:`mix` with respect to own, values, beta and weights, by torch."""
+    inputs = [tensor.detach().requires_grad_() for tensor in (own, beta, weights, *values)]
+    with torch.enable_grad():
+        mixed = mix(inputs[0], inputs[3:], *inputs[1:3])
+    of_own, of_beta, of_weights, *of_values = torch.autograd.grad(mixed, inputs, grad)
+    return of_own, of_values, of_beta, of_weights

@@ -132,6 +132,8 @@ class PartitionedGraph:
         moved._k_hop = {key: split.to(place, moved.dtype) for key, split in self._k_hop.items()}
         return moved
 
+    whole = None  # no process holds all of it
+
     def check_signal(self, x: Any) -> Tensor:
         """Return ``x`` if it is a signal on the nodes held here."""
         if isinstance(x, Tensor) and x.dim() >= 2 and x.size(-2) != self.num_nodes:

@@ -10,6 +10,7 @@ from graphact._checks import HALF_PRECISION
 from graphact.kernels.numba.mix import mix, mix_backward
 from graphact.kernels.numba.select import scatter_selected, select
 from graphact.kernels.numba.shift import fused_neighbor_pass, hop_backward, shift, shift_weight_grad
+from graphact.kernels.numba.small import plan_for_small
 from graphact.kernels.numba.sum_sq_diff import sum_sq_diff, sum_sq_diff_backward
 from graphact.kernels.reference import gather_rows
 
@@ -20,6 +21,7 @@ __all__ = [
     "hop_backward",
     "mix",
     "mix_backward",
+    "plan_for_small",
     "scatter_selected",
     "select",
     "shift",

@@ -12,14 +12,17 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from graphact.graph import Neighborhoods
 from graphact.kernels.graph_tensors import Lists
 from graphact.kernels.reference import ACCUMULATION
 
@@ -37,6 +40,7 @@ WIDEST = 1024  # columns in a section
 AHEAD = 16  # edges
 SHORT = 1024  # bytes of a row
 CACHE = 2**22  # bytes
+MOST_SIZES = 64  # of signals, that are remembered for the lists of a graph
 NOTHING = {torch.float32: (False, np.empty(0, np.float32)), torch.float64: (False, np.empty(0, np.float64))}
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -92,7 +96,8 @@ def run(function: Callable[..., None], work: Iterable[tuple[np.uint64, np.uint64
     """Call ``function(first, last, *arguments)`` for every range of the work, on as many threads as torch may use."""
     left = deque(work)
     if len(left) == 1:
-        return function(*left[0], *arguments)
+        function(*left[0], *arguments)
+        return
 
     def until_done() -> None:
         while True:
@@ -137,42 +142,62 @@ class Layout:
     along a row.
     """
 
-    def __init__(self, x: Tensor, join: bool = True) -> None:
-        self.shape = x.shape
-        self.source_dtype, self.dtype = x.dtype, ACCUMULATION.get(x.dtype, x.dtype)
-        self.nodes, features = x.shape[-2:]
-        batch = math.prod(x.shape[:-2])
+    def __init__(self, shape: torch.Size, dtype: torch.dtype, join: bool) -> None:
+        self.shape = shape
+        self.source_dtype, self.dtype = dtype, ACCUMULATION.get(dtype, dtype)
+        self.nodes, features = shape[-2:]
+        batch = math.prod(shape[:-2])
         self.joined = join and batch > 1 and features < SHORT_ROW
         self.split = (batch, self.nodes, features)
         self.samples, self.columns = (1, batch * features) if self.joined else (batch, features)
+        self.inner_shape = (self.samples, self.nodes, self.columns) if self.joined else shape
 
     @property
     def nothing(self) -> tuple[bool, Array]:
         """No shift is wanted, so there are no weights."""
         return NOTHING[self.dtype]
 
-    def enter(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """A signal of this shape, laid out for kernels."""
-        x = x.to(dtype or self.dtype)
+    def enter(self, x: Tensor, dtype: torch.dtype | None = None) -> Array:
+        """The numbers of a signal of this shape, laid out for kernels."""
+        dtype = dtype or self.dtype
+        if x.dtype is not dtype:
+            x = x.to(dtype)
         if self.joined:
             x = x.reshape(self.split).transpose(0, 1)
-        return x.contiguous()
+        return flat(x.contiguous())
 
     def empty(self, dtype: torch.dtype | None = None) -> Tensor:
         """Room for a result."""
-        return torch.empty((self.samples, self.nodes, self.columns), dtype=dtype or self.dtype, device="cpu")
+        return torch.empty(self.inner_shape, dtype=dtype or self.dtype, device="cpu")
 
     def leave(self, result: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """A result of kernels in the shape of the signal, in its precision unless told otherwise."""
         if self.joined:
             samples, nodes, features = self.split
-            result = result.view(nodes, samples, features).transpose(0, 1).contiguous()
-        return result.view(self.shape).to(dtype or self.source_dtype)
+            result = result.view(nodes, samples, features).transpose(0, 1).contiguous().view(self.shape)
+        dtype = dtype or self.source_dtype
+        return result if result.dtype is dtype else result.to(dtype)
 
     def run(self, kernel: Any, lists: Lists, *arguments: Any) -> None:
         """Call a kernel for all rows of all planes."""
         if self.samples * self.nodes * self.columns == 0:
             return
+        work, before, after = self.sizes(lists)
+        run(kernel, work, *before, *arguments, *after)
+
+    def sizes(self, lists: Lists) -> tuple[list[Any], tuple[Any, ...], tuple[Any, ...]]:
+        """The work, and what kernels take before and after their own arguments; kept as long as the lists live."""
+        if not isinstance(lists, Neighborhoods):
+            return self._find_sizes(lists)
+        known, key = _sizes_of.setdefault(lists, {}), (self.shape, self.dtype, self.joined, torch.get_num_threads())
+        found = known.get(key)
+        if found is None:
+            if len(known) >= MOST_SIZES:
+                known.clear()
+            found = known[key] = self._find_sizes(lists)
+        return found
+
+    def _find_sizes(self, lists: Lists) -> tuple[list[Any], tuple[Any, ...], tuple[Any, ...]]:
         rowptr, col = indices(lists.rowptr), indices(lists.col)
         number, width = sections(self.columns, WIDEST)
         planes = self.samples * number
@@ -180,15 +205,27 @@ class Layout:
         size = self.dtype.itemsize
         scattered = self.nodes * self.columns * size > CACHE and width * size <= SHORT
         steps = (np.uint64(AHEAD if scattered else 0), np.uint64(block(size)))
-        sizes = (np.uint64(count) for count in (self.columns, number, width))
-        run(kernel, work, rowptr, col, *steps, *arguments, *sizes)
+        return work, (rowptr, col, *steps), tuple(np.uint64(count) for count in (self.columns, number, width))
+
+
+_sizes_of: WeakKeyDictionary[Neighborhoods, dict[Any, Any]] = WeakKeyDictionary()
+
+
+def layout_of(x: Tensor, join: bool = True) -> Layout:
+    """The layout of a signal; short rows stay apart unless they may ``join``."""
+    return _layout(x.shape, x.dtype, join)
+
+
+@lru_cache(maxsize=256)
+def _layout(shape: torch.Size, dtype: torch.dtype, join: bool) -> Layout:
+    return Layout(shape, dtype, join)
 
 
 def flat(tensor: Tensor) -> Array:
     """The numbers of a contiguous tensor, in the same memory."""
-    return tensor.numpy(force=True).reshape(-1)
+    return tensor.detach().numpy().reshape(-1)
 
 
 def indices(tensor: Tensor) -> Array:
     """The same for indices, as kernels take them."""
-    return tensor.numpy(force=True).view(np.uint64)
+    return tensor.numpy().view(np.uint64)

@@ -13,6 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
+from graphact.graph import Neighborhoods
 from graphact.kernels.graph_tensors import Lists
 from graphact.kernels.numba.lanes import (
     ALL,
@@ -43,11 +44,16 @@ def run_median(
     source_index: Array | None, *results: Array
 ) -> None:  # fmt: skip
     """The medians of all nodes; see :func:`median_kernel`."""
-    integers = np.int32 if values.itemsize == 4 else np.int64
-    longest = np.uint64(int(lists.sizes[-1, 0]) + 1)
-    index = np.empty(0, np.int32) if source_index is None else source_index
-    options = *tables(), longest, closed, by_node
-    layout.run(median_kernel, lists, shifting, weights, *options, values, np.empty(0, integers), index, *results)
+    longest = lists.max_degree if isinstance(lists, Neighborhoods) else int(lists.sizes[-1, 0])
+    *options, closed, bits, nothing = median_options(values.dtype, longest, closed)
+    index = nothing if source_index is None else source_index
+    layout.run(median_kernel, lists, shifting, weights, *options, closed, by_node, values, bits, index, *results)
+
+
+def median_options(dtype: Any, longest: int, closed: bool) -> tuple[Any, ...]:
+    """What :func:`median_kernel` takes beside signals: networks, the longest list, integers as wide as the numbers."""
+    bits = np.empty(0, np.int32 if dtype.itemsize == 4 else np.int64)
+    return *tables(), np.uint64(longest + 1), closed, bits, np.empty(0, np.int32)
 
 
 @in_compiled_code

@@ -6,12 +6,14 @@ period of columns, so that loops are long whatever the number of features.
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphact.kernels.numba.launch import Array, Size, helper, kernel, run
+from graphact.kernels.numba.launch import Array, Size, flat, helper, kernel, run
 
 LONG_ENOUGH = 256  # columns in a period
 # a part, what one thread does at a time, has so many numbers, and periods enough that its sums are small beside it
@@ -73,12 +75,26 @@ def mix_backward_kernel(
                     sums[task, 2, c] += g * second[start + c]
 
 
+@kernel
+def reduce_kernel(sums: Array, of_beta: Array, of_weights: Array, features: Size) -> None:
+    """Add up the sums of all parts and, where features share a weight, of all features."""
+    replicas, parts, terms, period = sums.shape
+    for replica in range(replicas):
+        of_weights[replica] = 0
+        of_beta[replica] = sums[replica, :, 0].sum()
+        for hop in range(terms - 1):
+            for feature in range(features):
+                total = 0.0
+                for part in range(parts):
+                    for c in range(feature, period, features):
+                        total += sums[replica, part, hop + 1, c]
+                of_weights[replica, hop, min(feature, of_weights.shape[2] - 1)] += total
+
+
 def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> Tensor:
     """See :func:`graphact.kernels.autograd.mix`."""
     out = torch.empty_like(own, memory_format=torch.contiguous_format)
-    tiled, sizes = _tile_weights(own, weights)
-    signals = (_flat(own), _flat(values[0]), _flat(values[-1]), _flat(beta), tiled, _flat(out))
-    run(mix_kernel, _tasks(len(beta) * int(sizes[1])), *signals, *sizes, len(values) == 2)
+    mix_arrays(_flat(own), [_flat(value) for value in values], *coefficients(beta, weights), own.size(-1), flat(out))
     return out
 
 
@@ -86,37 +102,60 @@ def mix_backward(
     grad: Tensor, own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor
 ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
     """Gradients of :func:`mix` with respect to own, values, beta and weights."""
-    tiled, sizes = _tile_weights(own, weights)
-    _, parts, _, period = (int(size) for size in sizes)
-    grad_own = torch.empty_like(own, memory_format=torch.contiguous_format)
-    grad_values = [torch.empty_like(grad_own) for _ in values]
-    sums = own.new_zeros(len(beta) * parts, len(values) + 1, period, dtype=torch.float64)
-    inputs = (_flat(grad), _flat(own), _flat(values[0]), _flat(values[-1]), _flat(beta), tiled)
-    outputs = (_flat(grad_own), _flat(grad_values[0]), _flat(grad_values[-1]), sums.numpy())
-    run(mix_backward_kernel, _tasks(len(sums)), *inputs, *outputs, *sizes, len(values) == 2)
-    by_period = sums.view(len(beta), parts, len(values) + 1, period).sum(1)
-    by_feature = by_period.unflatten(2, (-1, own.size(-1))).sum(2)
-    of_weights = by_feature[:, 1:] if weights.dim() == 3 else by_feature[:, 1:].sum(-1)
-    return grad_own, grad_values, by_feature[:, 0].sum(-1).to(own.dtype), of_weights.to(own.dtype)
+    outputs = [torch.empty_like(own, memory_format=torch.contiguous_format) for _ in range(len(values) + 1)]
+    inputs = (_flat(grad), _flat(own), [_flat(value) for value in values], *coefficients(beta, weights), own.size(-1))
+    of_beta, of_weights = mix_backward_arrays(*inputs, [flat(output) for output in outputs])
+    return outputs[0], outputs[1:], of_beta.view(beta.shape), of_weights.view(weights.shape)
 
 
-def _tile_weights(own: Tensor, weights: Tensor) -> tuple[Array, tuple[np.uint64, ...]]:
-    """The weights over a period ``(R, K, period)``; the sizes of a replica, its number of parts, a part, a period."""
-    features = own.size(-1)
+def coefficients(beta: Tensor, weights: Tensor) -> tuple[Array, Array]:
+    """``(R,)`` and ``(R, K, F)`` or, where features share them, ``(R, K, 1)``, as arrays."""
+    width = weights.size(-1) if weights.dim() == beta.dim() + 2 else 1
+    return _flat(beta), _flat(weights).reshape(beta.numel(), -1, width)
+
+
+def mix_arrays(own: Array, values: list[Array], beta: Array, weights: Array, features: int, out: Array) -> None:
+    """The mixture of flat signals, into ``out``."""
+    tiled, work, sizes = _tile(own, weights, features)
+    run(mix_kernel, work, own, values[0], values[-1], beta, tiled, out, *sizes, len(values) == 2)
+
+
+def mix_backward_arrays(
+    grad: Array, own: Array, values: list[Array], beta: Array, weights: Array, features: int, outputs: list[Array]
+) -> tuple[Tensor, Tensor]:
+    """The gradients of own and of values, into ``outputs``; return those of the coefficients."""
+    tiled, work, sizes = _tile(own, weights, features)
+    replicas, terms, period = tiled.shape
+    sums = np.zeros((replicas, int(sizes[1]), terms + 1, period))
+    inputs = (grad, own, values[0], values[-1], beta, tiled)
+    written = (outputs[0], outputs[1], outputs[-1], sums.reshape(-1, terms + 1, period))
+    run(mix_backward_kernel, work, *inputs, *written, *sizes, terms == 2)
+    of_beta, of_weights = np.empty_like(beta), np.empty_like(weights)
+    reduce_kernel(sums, of_beta, of_weights, features)
+    return torch.from_numpy(of_beta), torch.from_numpy(of_weights)
+
+
+def _tile(own: Array, weights: Array, features: int) -> tuple[Array, list[Any], tuple[Any, ...]]:
+    """The weights over a period ``(R, K, period)``; the work and the sizes of :func:`_cut`."""
+    replicas, terms, _ = weights.shape
+    repeats, work, sizes = _cut(own.size, features, replicas, torch.get_num_threads())
+    tiled = np.empty((replicas, terms, repeats, features), own.dtype)
+    tiled[:] = weights[:, :, None]
+    return tiled.reshape(replicas, terms, repeats * features), work, sizes
+
+
+@lru_cache(maxsize=256)
+def _cut(numbers: int, features: int, replicas: int, threads: int) -> tuple[int, list[Any], tuple[Any, ...]]:
+    """Repeats of the features in a period; the work, some parts at a time; numbers, parts, size of a part, period."""
     repeats = max(1, LONG_ENOUGH // features)
-    per_feature = weights if weights.dim() == 3 else weights.unsqueeze(-1).expand(-1, -1, features)
-    tiled = per_feature.detach().to(own.dtype).repeat(1, 1, repeats).numpy()
-    length, period = own.numel() // len(weights), features * repeats
+    length, period = numbers // replicas, features * repeats
     part = period * max(PERIODS, NUMBERS // period)
-    return tiled, tuple(np.uint64(size) for size in (length, -(-length // part), part, period))
-
-
-def _tasks(count: int) -> list[tuple[np.uint64, np.uint64]]:
-    """The work: some parts at a time."""
-    pieces = min(count, 4 * torch.get_num_threads())
-    cuts = [count * piece // pieces for piece in range(pieces + 1)]
-    return [(np.uint64(a), np.uint64(b)) for a, b in itertools.pairwise(cuts)]
+    parts = -(-length // part)
+    pieces = min(replicas * parts, 4 * threads)
+    cuts = [replicas * parts * piece // pieces for piece in range(pieces + 1)]
+    work = [(np.uint64(a), np.uint64(b)) for a, b in itertools.pairwise(cuts)]
+    return repeats, work, tuple(np.uint64(size) for size in (length, parts, part, period))
 
 
 def _flat(tensor: Tensor) -> Array:
-    return tensor.detach().contiguous().numpy().reshape(-1)
+    return flat(tensor.contiguous())

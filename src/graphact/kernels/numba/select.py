@@ -6,7 +6,19 @@ from torch import Tensor
 
 from graphact.kernels.graph_tensors import Lists
 from graphact.kernels.numba.lanes import ALL, blend, fill, load, look_ahead, rank, row_of, some, store, whole_blocks
-from graphact.kernels.numba.launch import Array, Layout, Number, Size, flat, helper, kernel, ranges, run, sections
+from graphact.kernels.numba.launch import (
+    Array,
+    Layout,
+    Number,
+    Size,
+    flat,
+    helper,
+    kernel,
+    layout_of,
+    ranges,
+    run,
+    sections,
+)
 from graphact.kernels.numba.median import run_median
 from graphact.kernels.reference import LOSES_EVERY_COMPARISON
 
@@ -15,10 +27,10 @@ ZERO, ONE = np.uint64(0), np.uint64(1)
 
 def select(x: Tensor, source_index: Tensor | None, lists: Lists, op: str, closed: bool) -> tuple[Tensor, Tensor]:
     """See :func:`graphact.kernels.reference.select`."""
-    layout = Layout(x)
-    values, index = flat(layout.enter(x)), None
+    layout = layout_of(x)
+    values, index = layout.enter(x), None
     if source_index is not None:
-        index = flat(layout.enter(source_index, torch.int32))
+        index = layout.enter(source_index, torch.int32)
         values = _candidates(layout, values, index, LOSES_EVERY_COMPARISON[op])
     out, selected = layout.empty(), layout.empty(torch.int32)
     results = flat(out), flat(selected)
@@ -34,14 +46,14 @@ def select(x: Tensor, source_index: Tensor | None, lists: Lists, op: str, closed
 
 def scatter_selected(grad: Tensor, selected: Tensor) -> Tensor:
     """See :func:`graphact.kernels.reference.scatter_selected`."""
-    layout = Layout(grad, join=False)
+    layout = layout_of(grad, join=False)
     out = layout.empty()
     if grad.numel() > 0:
         widest = max(16, layout.columns * layout.samples // torch.get_num_threads())
         number, width = sections(layout.columns, widest)
         planes = layout.samples * number
         work = ranges(np.arange(planes + 1), 1, grad.numel() * 4)
-        signals = flat(layout.enter(grad)), flat(layout.enter(selected, torch.int32)), flat(out)
+        signals = layout.enter(grad), layout.enter(selected, torch.int32), flat(out)
         sizes = (np.uint64(size) for size in (layout.columns, number, width))
         run(scatter_kernel, work, np.uint64(layout.nodes), *signals, *sizes)
     return layout.leave(out)

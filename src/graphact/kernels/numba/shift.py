@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphact.kernels.graph_tensors import GraphTensors, Lists
 from graphact.kernels.numba.lanes import ALL, blend, fill, load, load_beside, look_ahead, row_of, store, whole_blocks
-from graphact.kernels.numba.launch import Array, Layout, Number, Size, flat, helper, indices, kernel, ranges, run
+from graphact.kernels.numba.launch import Array, Number, Size, flat, helper, indices, kernel, layout_of, ranges, run
 from graphact.kernels.numba.median import run_median
 from graphact.kernels.numba.select import run_extreme
 from graphact.kernels.numba.sum_sq_diff import sum_sq_diff_kernel
@@ -23,21 +23,21 @@ ZERO, ONE = np.uint64(0), np.uint64(1)
 
 def shift(x: Tensor, weight: Tensor, lists: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.shift`."""
-    layout = Layout(x)
+    layout = layout_of(x)
     out = layout.empty()
-    layout.run(shift_kernel, lists, flat(weight.to(layout.dtype)), flat(layout.enter(x)), flat(out))
+    layout.run(shift_kernel, lists, flat(weight.to(layout.dtype)), layout.enter(x), flat(out))
     return layout.leave(out)
 
 
 def shift_weight_grad(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.shift_weight_grad`."""
-    layout = Layout(x)
+    layout = layout_of(x)
     out = torch.empty(lists.col.shape, dtype=layout.dtype, device=x.device)
     if x.numel() == 0:
         return out.zero_()
     rowptr, col = indices(lists.rowptr), indices(lists.col)
     work = ranges(rowptr, 1, out.numel() * layout.samples * layout.columns)
-    signals = flat(layout.enter(grad)), flat(layout.enter(x))
+    signals = layout.enter(grad), layout.enter(x)
     run(shift_weight_grad_kernel, work, rowptr, col, *signals, flat(out), np.uint64(layout.columns))
     return out
 
@@ -46,8 +46,8 @@ def fused_neighbor_pass(
     x: Tensor, graph: GraphTensors, op: str, closed: bool, shifting: bool, max_degree: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`graphact.kernels.reference.fused_neighbor_pass`."""
-    layout, lists = Layout(x), graph.incoming
-    values, out = flat(layout.enter(x)), layout.empty()
+    layout, lists = layout_of(x), graph.incoming
+    values, out = layout.enter(x), layout.empty()
     weights, shifted, sums = layout.nothing, x.new_empty(0), layout.nothing[1]
     if shifting:
         weights, shifted = (True, flat(graph.weight.to(layout.dtype))), layout.empty()
@@ -71,12 +71,12 @@ def hop_backward(
     grad: Tensor, selected_slot: Tensor, grad_shifted: Tensor | None, graph: GraphTensors, closed: bool
 ) -> Tensor:
     """See :func:`graphact.kernels.reference.hop_backward`."""
-    layout = Layout(grad)
+    layout = layout_of(grad)
     out = layout.empty()
-    signals = flat(layout.enter(grad)), flat(layout.enter(selected_slot, selected_slot.dtype))
+    signals = layout.enter(grad), layout.enter(selected_slot, selected_slot.dtype)
     weights, following = layout.nothing, layout.nothing[1]
     if grad_shifted is not None:
-        weights, following = (True, flat(graph.weight_t.to(layout.dtype))), flat(layout.enter(grad_shifted))
+        weights, following = (True, flat(graph.weight_t.to(layout.dtype))), layout.enter(grad_shifted)
     around = indices(graph.incoming.rowptr), *weights, flat(graph.incoming_slot)
     layout.run(hop_backward_kernel, graph.outgoing, *around, closed, *signals, following, flat(out))
     return layout.leave(out)

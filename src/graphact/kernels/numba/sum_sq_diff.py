@@ -5,23 +5,23 @@ from torch import Tensor
 
 from graphact.kernels.graph_tensors import Lists
 from graphact.kernels.numba.lanes import ALL, fill, load, look_ahead, row_of, store, whole_blocks
-from graphact.kernels.numba.launch import Array, Layout, Size, flat, helper, indices, kernel
+from graphact.kernels.numba.launch import Array, Size, flat, helper, indices, kernel, layout_of
 
 ONE = np.uint64(1)
 
 
 def sum_sq_diff(x: Tensor, lists: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.sum_sq_diff`."""
-    layout = Layout(x)
+    layout = layout_of(x)
     out = layout.empty()
-    layout.run(sum_sq_diff_kernel, lists, *layout.nothing, flat(layout.enter(x)), flat(out), layout.nothing[1])
+    layout.run(sum_sq_diff_kernel, lists, *layout.nothing, layout.enter(x), flat(out), layout.nothing[1])
     return layout.leave(out, layout.dtype)
 
 
 def sum_sq_diff_backward(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.sum_sq_diff_backward`."""
-    layout = Layout(grad)
-    signals = flat(layout.enter(grad)), flat(layout.enter(x))
+    layout = layout_of(grad)
+    signals = layout.enter(grad), layout.enter(x)
     out = layout.empty()
     transposed = indices(outgoing.rowptr), indices(outgoing.col)
     layout.run(sum_sq_diff_backward_kernel, incoming, *transposed, *signals, flat(out))

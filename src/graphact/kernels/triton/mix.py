@@ -71,7 +71,7 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
     """See :func:`graphact.kernels.autograd.mix`."""
     own, first, second = own.contiguous(), values[0].contiguous(), values[-1].contiguous()
     out = torch.empty_like(own)
-    grid, rows, constants = _tiles(own, weights)
+    grid, rows, constants = _tiles(own, beta, weights)
     read = (own, first, second, beta.contiguous(), weights.contiguous())
     mix_kernel[grid](*read, out, rows, own.size(-1), **constants)
     return out
@@ -83,22 +83,27 @@ def mix_backward(
 ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
     """Gradients of :func:`mix` with respect to own, values, beta and weights."""
     grad, own, first, second = grad.contiguous(), own.contiguous(), values[0].contiguous(), values[-1].contiguous()
-    grid, rows, constants = _tiles(own, weights)
+    grid, rows, constants = _tiles(own, beta, weights)
     grad_own = torch.empty_like(own)
     grad_values = [torch.empty_like(own) for _ in values]
-    partial = own.new_empty(len(beta), grid[0], len(values) + 1, own.size(-1))
+    partial = own.new_empty(beta.numel(), grid[0], len(values) + 1, own.size(-1))
     read = (grad, own, first, second, beta.contiguous(), weights.contiguous())
     written = (grad_own, grad_values[0], grad_values[-1], partial)
     mix_backward_kernel[grid](*read, *written, rows, own.size(-1), grid[0], **constants)
     sums = partial.sum(1)
-    of_weights = sums[:, 1:] if weights.dim() == 3 else sums[:, 1:].sum(-1)
-    return grad_own, grad_values, sums[:, 0].sum(-1), of_weights
+    of_weights = sums[:, 1:] if constants["per_feature"] else sums[:, 1:].sum(-1)
+    return grad_own, grad_values, sums[:, 0].sum(-1).view(beta.shape), of_weights.reshape(weights.shape)
 
 
-def _tiles(own: Tensor, weights: Tensor) -> tuple[tuple[int, int], int, dict[str, Any]]:
+def _tiles(own: Tensor, beta: Tensor, weights: Tensor) -> tuple[tuple[int, int], int, dict[str, Any]]:
     """The grid of programs, the rows of a replica, and the constants of a kernel."""
-    padded = padded_size(own.size(-1))
-    rows = own.numel() // (len(weights) * own.size(-1)) if own.numel() else 0
+    replicas, features = beta.numel(), own.size(-1)
+    padded = padded_size(features)
+    rows = own.numel() // (replicas * features) if own.numel() else 0
     block_rows = max(1, TILE // padded)
-    constants = {"per_feature": weights.dim() == 3, "terms": weights.size(1), "block_rows": block_rows}
-    return (ceil_div(rows, block_rows), len(weights)), rows, constants | {"block_features": padded}
+    constants = {"per_feature": weights.dim() == beta.dim() + 2, "terms": weights.size(beta.dim())}
+    return (
+        (ceil_div(rows, block_rows), replicas),
+        rows,
+        constants | {"block_rows": block_rows, "block_features": padded},
+    )

@@ -1,0 +1,167 @@
+"""A whole activation as one function of autograd: all hops and the mixing, without a graph of small steps between them.
+
+On small graphs the host is the cost: what autograd, operators and checks take for each step exceeds the arithmetic.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from graphact.graph import Graph
+from graphact.kernels import reference
+from graphact.kernels.autograd import FUSED_DTYPES, MOST_FUSED_TERMS, tensors_of
+from graphact.kernels.backends import implementation, requested
+from graphact.kernels.ops import is_differentiated, is_forward_mode, is_traced
+
+Gamma = Any  # a number, a scalar tensor that is trained, or None: the operation has no width
+Composed = Callable[[Tensor, Tensor, Tensor, Gamma], Tensor]
+MOST_PLANS = 64  # that are remembered for a graph
+
+
+class Plan:
+    """How an activation is evaluated on signals of one shape: pass by pass, with the functions of a backend.
+
+    A backend may have a plan of its own for signals that it handles better in one piece, such as
+    :class:`graphact.kernels.numba.small.SmallPlan`. ``shifted`` tells graph-adaptive from localized over one hop.
+    """
+
+    keeps_tensors = True  # what is saved are tensors, which autograd shall know
+
+    def __init__(self, graph: Graph, x: Tensor, op: str, closed: bool, shifted: bool) -> None:
+        self.op, self.closed, self.shifted = op, closed, shifted
+        self.tensors, self.diagonal, self.backend = tensors_of(graph), graph.diagonal, implementation(x)
+        self.max_degree = graph.incoming.max_degree
+
+    def forward(self, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma) -> tuple[Tensor, Sequence[Tensor]]:
+        """The result, and what a backward pass needs.
+
+        That is, for each hop, its term, the slots of those selected (or the signal that a kernel compared) and, for a
+        kernel whose width is trained, its sums of squared differences.
+        """
+        hops, terms, kept, sums = weights.size(0), [], [], []
+        signal = self._shift(x) if self.shifted else x
+        for hop in range(1, hops + 1):
+            values, slots, following = self.backend.fused_neighbor_pass(
+                signal, self.tensors, self.op, self.closed, hop < hops, self.max_degree
+            )
+            if self.op == "kernel":
+                sums += [values] if isinstance(gamma, Tensor) else []
+                values, slots = torch.exp(values * (-0.5 / gamma**2)), signal
+            terms.append(values)
+            kept.append(slots)
+            if hop < hops:
+                signal = self._add_diagonal(following, signal)
+        mix = (self.backend if hops <= MOST_FUSED_TERMS else reference).mix
+        return mix(x, terms, beta, weights), (*terms, *kept, *sums)
+
+    def backward(
+        self, grad: Tensor, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma, saved: Any, needs_x: bool
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """The gradients of x, beta, weights and, if it is trained, gamma."""
+        hops = weights.size(0)
+        terms, kept, sums = saved[:hops], saved[hops : 2 * hops], saved[2 * hops :]
+        mix_backward = (self.backend if hops <= MOST_FUSED_TERMS else reference).mix_backward
+        of_x, of_terms, of_beta, of_weights = mix_backward(grad, x, terms, beta, weights)
+        of_gamma: Tensor | None = None
+        of_signal: Tensor | None = None
+        for hop in reversed(range(hops if needs_x or sums else 0)):
+            of_term, of_following = of_terms[hop], of_signal
+            if self.op != "kernel":
+                of_signal = self.backend.hop_backward(of_term, kept[hop], of_following, self.tensors, self.closed)
+                of_signal = of_signal if of_following is None else self._add_diagonal(of_signal, of_following)
+                continue
+            slope = of_term.mul_(terms[hop])
+            if sums:
+                share = (slope * sums[hop]).sum() / gamma**3
+                of_gamma = share if of_gamma is None else of_gamma + share
+            lists = (self.tensors.incoming, self.tensors.outgoing)
+            of_signal = self.backend.sum_sq_diff_backward(slope.mul_(-1.0 / gamma**2), kept[hop], *lists)
+            of_signal = of_signal if of_following is None else of_signal.add_(self._shift_back(of_following))
+        if needs_x and of_signal is not None:
+            of_x += self._shift_back(of_signal) if self.shifted else of_signal
+        return of_x, of_beta, of_weights, of_gamma
+
+    def _shift(self, signal: Tensor) -> Tensor:
+        shifted = self.backend.shift(signal, self.tensors.weight, self.tensors.incoming)
+        return self._add_diagonal(shifted, signal)
+
+    def _shift_back(self, grad: Tensor) -> Tensor:
+        return self._add_diagonal(self.backend.shift(grad, self.tensors.weight_t, self.tensors.outgoing), grad)
+
+    def _add_diagonal(self, shifted: Tensor, signal: Tensor) -> Tensor:
+        return shifted if self.diagonal is None else shifted.addcmul_(self.diagonal.unsqueeze(-1), signal)
+
+
+def plan_for(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifted: bool) -> Plan | None:
+    """How to evaluate an activation of ``x`` at once, if it can be.
+
+    It cannot where torch looks inside, in half precision, with trained edge weights, or on the plain reference, which
+    is composed of what torch differentiates by itself.
+    """
+    if is_traced(x) or is_forward_mode() or graph.weight.requires_grad:
+        return None
+    plans = _plans.get(graph)
+    if plans is None:
+        plans = _plans.setdefault(graph, {})
+    key = (x.shape, x.dtype, op, hops, closed, shifted, requested(), torch.get_num_threads())
+    try:
+        return plans[key]
+    except KeyError:
+        if len(plans) >= MOST_PLANS:
+            plans.clear()
+        found = plans[key] = _make_plan(x, graph, op, hops, closed, shifted)
+        return found
+
+
+_plans: WeakKeyDictionary[Graph, dict[Any, Plan | None]] = WeakKeyDictionary()
+
+
+def _make_plan(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifted: bool) -> Plan | None:
+    trained = graph.diagonal is not None and graph.diagonal.requires_grad
+    backend = implementation(x)
+    if x.dtype != graph.dtype or x.dtype not in FUSED_DTYPES or trained or x.numel() == 0 or backend is reference:
+        return None
+    small = hops <= MOST_FUSED_TERMS and hasattr(backend, "plan_for_small") and backend.plan_for_small(x, graph)
+    return (small or Plan)(graph, x, op, closed, shifted)
+
+
+def hop_mixture(x: Tensor, plan: Plan, beta: Tensor, weights: Tensor, gamma: Gamma, composed: Composed) -> Tensor:
+    """``beta * ReLU(x) + sum_k weights[k] * f(S^k x)`` or, without ``shifted``, the same with ``f(x)`` for one hop.
+
+    ``composed(x, beta, weights, gamma)`` evaluates it step by step; second derivatives go through it.
+    """
+    if is_differentiated(x, beta, weights, gamma):
+        return _HopMixture.apply(x, beta, weights, gamma, plan, composed)
+    return plan.forward(x, beta, weights, gamma)[0]
+
+
+class _HopMixture(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma, plan: Plan, composed: Composed
+    ) -> Tensor:
+        out, saved = plan.forward(x, beta, weights, gamma)
+        ctx.plan, ctx.composed = plan, composed
+        ctx.gamma = None if isinstance(gamma, Tensor) else gamma
+        # the operator is among them so that torch notices weights that change before the backward pass
+        tensors = (x, beta, weights, gamma if ctx.gamma is None else None, plan.tensors.weight, plan.tensors.weight_t)
+        if not plan.keeps_tensors:
+            ctx.saved, saved = saved, ()
+        ctx.save_for_backward(*tensors, plan.diagonal, *saved)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        x, beta, weights, gamma, _, _, _, *saved = ctx.saved_tensors
+        gamma = ctx.gamma if gamma is None else gamma
+        if torch.is_grad_enabled():  # second derivatives are wanted
+            inputs = (x, beta, weights, gamma)
+            wanted = [value for value, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]
+            found = iter(torch.autograd.grad(ctx.composed(*inputs), wanted, grad, create_graph=True))
+            return *(next(found) if needed else None for needed in ctx.needs_input_grad[:4]), None, None
+        saved = saved if ctx.plan.keeps_tensors else ctx.saved
+        found = ctx.plan.backward(grad, x, beta, weights, gamma, saved, ctx.needs_input_grad[0])
+        return *found, None, None

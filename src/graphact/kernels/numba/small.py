@@ -1,0 +1,314 @@
+"""Whole activations of signals so small that one thread handles them: one call of compiled code forward, one backward.
+
+Where a pass takes microseconds, so does every tensor that is made, viewed or checked on the way.
+"""
+
+import threading
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphact.graph import Graph
+from graphact.kernels.autograd import tensors_of
+from graphact.kernels.numba.launch import Array, Size, flat, indices, kernel, layout_of
+from graphact.kernels.numba.median import median_kernel, median_options
+from graphact.kernels.numba.select import extreme_kernel
+from graphact.kernels.numba.shift import hop_backward_kernel, shift_kernel
+from graphact.kernels.numba.sum_sq_diff import sum_sq_diff_backward_kernel, sum_sq_diff_kernel
+from graphact.kernels.reference import slot_dtype
+
+Rows = Any  # what kernels take first: the range of rows, the lists, how far to look ahead, lanes
+Sizes = Any  # what they take last: columns, sections, the width of one
+ZERO, ONE = np.uint64(0), np.uint64(1)
+
+
+def plan_for_small(x: Tensor, graph: Graph) -> "type[SmallPlan] | None":
+    """The plan for signals like ``x``, if they are small: their rows are not joined, and their work is not shared."""
+    layout = layout_of(x)
+    fits = not layout.joined and layout.samples == 1 and len(layout.sizes(graph.incoming)[0]) == 1
+    return SmallPlan if fits else None
+
+
+class SmallPlan:
+    """How an activation is evaluated on small signals; see :class:`graphact.kernels.mixture.Plan`."""
+
+    keeps_tensors = False
+
+    def __init__(self, graph: Graph, x: Tensor, op: str, closed: bool, shifted: bool) -> None:
+        self.op, self.tensors, self.diagonal = op, tensors_of(graph), graph.diagonal
+        layout = layout_of(x)
+        (work, forth, self.sizes), (_, back, _) = layout.sizes(graph.incoming), layout.sizes(graph.outgoing)
+        self.forth, self.back = (*work[0], *forth), (*work[0], *back)
+        weight, weight_t = (flat(weight) for weight in (self.tensors.weight, self.tensors.weight_t))
+        diagonal = weight[:0] if graph.diagonal is None else flat(graph.diagonal)
+        self.operator, self.transposed = (shifted, weight, diagonal), (shifted, weight_t, diagonal)
+        self.shape, self.features, self.dtype = x.shape, x.size(-1), weight.dtype
+        self.slots = torch.empty(0, dtype=slot_dtype(graph.incoming.max_degree)).numpy().dtype
+        self.chosen: tuple[Any, ...] = (None if op == "max" else weight.dtype.type(-1), closed)
+        if op == "median":
+            self.chosen = median_options(weight.dtype, graph.incoming.max_degree, closed)
+        self.around = indices(graph.incoming.rowptr), flat(graph.incoming_slot), closed
+        self.lists_t = indices(graph.outgoing.rowptr), indices(graph.outgoing.col)
+
+    def forward(self, x: Tensor, beta: Tensor, weights: Tensor, gamma: Any) -> tuple[Tensor, Any]:
+        """The result, and what a backward pass needs."""
+        own, h = array_of(x), array_of(weights).reshape(weights.size(0), -1)
+        hops, out = len(h), np.empty(self.shape, self.dtype)
+        shape, results = (hops, own.size), out.reshape(-1)
+        terms = np.empty(shape, self.dtype)
+        if self.op == "kernel":
+            signals, sums = np.empty(shape, self.dtype), np.empty(shape, self.dtype)
+            mixed = own, array_of(beta), h, signals, terms, results
+            kernel_forward(self.forth, *self.operator, float(gamma), *mixed, sums, self.sizes)
+            return torch.from_numpy(out), (own, signals, terms, sums)
+        slots, mixed = np.empty(shape, self.slots), (own, array_of(beta), h, scratch(shape, self.dtype), terms, results)
+        selecting = median_forward if self.op == "median" else extreme_forward
+        selecting(self.forth, *self.operator, self.chosen, *mixed, slots, self.sizes)
+        return torch.from_numpy(out), (own, None, terms, slots)
+
+    def backward(
+        self, grad: Tensor, _: Tensor, beta: Tensor, weights: Tensor, gamma: Any, saved: Any, needs_x: bool
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """The gradients of x, beta, weights and, if it is trained, gamma."""
+        own, signals, terms, kept = saved
+        b, h, given = array_of(beta), array_of(weights).reshape(weights.size(0), -1), array_of(grad)
+        of_x, of_beta, of_h, of_gamma = (
+            np.empty(self.shape, self.dtype),
+            np.empty_like(b),
+            np.empty_like(h),
+            np.zeros(1, self.dtype),
+        )
+        sums = np.zeros((len(h) + 1, self.features))
+        results = of_x.reshape(-1), of_beta, of_h, scratch((3, own.size), self.dtype), sums
+        mixed = (given, own, b, h)
+        if self.op == "kernel":
+            rows: tuple[Any, ...] = (self.forth, self.back, *self.transposed, float(gamma), needs_x)
+            kernel_backward(*rows, *mixed, signals, terms, kept, self.lists_t, *results, of_gamma, self.sizes)
+        else:
+            rows = (self.back, *self.transposed, needs_x)
+            selection_backward(*rows, *mixed, terms, kept, self.around, *results, self.sizes)
+        of_width = torch.from_numpy(of_gamma).view(()) if isinstance(gamma, Tensor) else None
+        of_weights = torch.from_numpy(of_h).view(weights.shape)
+        return torch.from_numpy(of_x), torch.from_numpy(of_beta).view(()), of_weights, of_width
+
+
+def array_of(tensor: Tensor) -> Array:
+    """The numbers of a tensor."""
+    return tensor.detach().contiguous().numpy().reshape(-1)
+
+
+def scratch(shape: tuple[int, int], dtype: Any) -> Array:
+    """Memory of this thread for what does not outlive a call: new memory costs more than the arithmetic on it."""
+    size = shape[0] * shape[1]
+    if size * dtype.itemsize > _memory.bytes.size:
+        _memory.bytes = np.empty(size * dtype.itemsize, np.uint8)
+    return _memory.bytes[: size * dtype.itemsize].view(dtype).reshape(shape)
+
+
+class _Memory(threading.local):
+    def __init__(self) -> None:
+        self.bytes = np.empty(0, np.uint8)
+
+
+_memory = _Memory()
+
+
+@kernel
+def shift_signal(rows: Rows, weight: Array, diagonal: Array, signal: Array, out: Array, sizes: Sizes) -> None:
+    """``S x`` or, with the lists and weights of the other direction, its adjoint."""
+    shift_kernel(*rows, weight, signal, out, *sizes)
+    add_diagonal(diagonal, signal, out)
+
+
+@kernel
+def add_diagonal(diagonal: Array, signal: Array, shifted: Array) -> None:
+    """Let the diagonal of the operator, if it has one, join a shift."""
+    nodes = np.uint64(diagonal.size)
+    columns = np.uint64(signal.size) // max(nodes, ONE)
+    for i in range(ZERO, nodes):
+        for at in range(i * columns, (i + ONE) * columns):
+            shifted[at] += diagonal[i] * signal[at]
+
+
+@kernel
+def mix_rows(x: Array, beta: Array, weights: Array, terms: Array, out: Array, columns: Size) -> None:
+    """``out = beta ReLU(x) + sum_k weights[k] terms[k]``; weights ``(K, F)``, or ``(K, 1)`` if features share them."""
+    zero, numbers = x.dtype.type(0), np.uint64(x.size)
+    for at in range(ZERO, numbers):
+        out[at] = beta[0] * (zero if x[at] <= 0 else x[at])
+    for hop in range(len(terms)):
+        term = terms[hop]
+        if weights.shape[1] == 1:
+            for at in range(ZERO, numbers):
+                out[at] += weights[hop, 0] * term[at]
+            continue
+        for row in range(ZERO, numbers, columns):
+            for c in range(ZERO, columns):
+                out[row + c] += weights[hop, c] * term[row + c]
+
+
+@kernel
+def mix_rows_backward(
+    grad: Array, x: Array, beta: Array, terms: Array, of_x: Array, of_beta: Array, of_weights: Array, sums: Array
+) -> None:
+    """The gradients of x, beta and weights; those of coefficients are summed in float64."""
+    zero, numbers, columns = x.dtype.type(0), np.uint64(x.size), np.uint64(sums.shape[1])
+    for row in range(ZERO, numbers, columns):
+        for c in range(ZERO, columns):
+            g, own = grad[row + c], x[row + c]
+            of_x[row + c] = zero if own <= 0 else beta[0] * g
+            sums[0, c] += g * (zero if own <= 0 else own)
+    for hop in range(len(terms)):
+        term, total = terms[hop], sums[hop + 1]
+        for row in range(ZERO, numbers, columns):
+            for c in range(ZERO, columns):
+                total[c] += grad[row + c] * term[row + c]
+    for k in range(len(sums)):
+        total_of_all = 0.0
+        for c in range(ZERO, columns):
+            total_of_all += sums[k, c]
+            if k > 0 and of_weights.shape[1] > 1:
+                of_weights[k - 1, c] = sums[k, c]
+        if k == 0:
+            of_beta[0] = total_of_all
+        elif of_weights.shape[1] == 1:
+            of_weights[k - 1, 0] = total_of_all
+
+
+@kernel
+def scale_rows(grad: Array, weights: Array, out: Array, columns: Size) -> None:
+    """``out = weights * grad``, the weights of one hop."""
+    if weights.size == 1:
+        for at in range(ZERO, np.uint64(grad.size)):
+            out[at] = weights[0] * grad[at]
+        return
+    for row in range(ZERO, np.uint64(grad.size), columns):
+        for c in range(ZERO, columns):
+            out[row + c] = weights[c] * grad[row + c]
+
+
+@kernel
+def add_to(out: Array, more: Array) -> None:
+    """``out += more``."""
+    for at in range(ZERO, np.uint64(out.size)):
+        out[at] += more[at]
+
+
+@kernel
+def extreme_forward(
+    rows: Rows, shifted: bool, weight: Array, diagonal: Array, chosen: Any, x: Array, beta: Array, h: Array,
+    signals: Array, terms: Array, out: Array, slots: Array, sizes: Sizes
+) -> None:  # fmt: skip
+    """Hop by hop the extreme values of ``S^k x`` and the slots they come from; then the mixture."""
+    flip, closed = chosen
+    if shifted:
+        shift_signal(rows, weight, diagonal, x, signals[0], sizes)
+    for hop in range(len(h)):
+        signal, again, following = signals[hop] if shifted else x, hop + 1 < len(h), signals[(hop + 1) % len(h)]
+        extreme_kernel(*rows, again, weight, flip, closed, False, signal, terms[hop], slots[hop], following, *sizes)
+        if again:
+            add_diagonal(diagonal, signal, following)
+    mix_rows(x, beta, h, terms, out, sizes[0])
+
+
+@kernel
+def median_forward(
+    rows: Rows, shifted: bool, weight: Array, diagonal: Array, chosen: Any, x: Array, beta: Array, h: Array,
+    signals: Array, terms: Array, out: Array, slots: Array, sizes: Sizes
+) -> None:  # fmt: skip
+    """The same with medians."""
+    networks, starts, longest, closed, bits, nobody = chosen
+    if shifted:
+        shift_signal(rows, weight, diagonal, x, signals[0], sizes)
+    for hop in range(len(h)):
+        signal, again, following = signals[hop] if shifted else x, hop + 1 < len(h), signals[(hop + 1) % len(h)]
+        median_kernel(
+            *rows, again, weight, networks, starts, longest, closed, False, signal, bits, nobody, terms[hop],
+            slots[hop], following, *sizes
+        )  # fmt: skip
+        if again:
+            add_diagonal(diagonal, signal, following)
+    mix_rows(x, beta, h, terms, out, sizes[0])
+
+
+@kernel
+def kernel_forward(
+    rows: Rows, shifted: bool, weight: Array, diagonal: Array, gamma: float, x: Array, beta: Array, h: Array,
+    signals: Array, terms: Array, out: Array, sums: Array, sizes: Sizes
+) -> None:  # fmt: skip
+    """The same with Gaussians of the sums of squared differences."""
+    slope = x.dtype.type(-0.5 / gamma**2)
+    if shifted:
+        shift_signal(rows, weight, diagonal, x, signals[0], sizes)
+    for hop in range(len(h)):
+        signal, again, following = signals[hop] if shifted else x, hop + 1 < len(h), signals[(hop + 1) % len(h)]
+        sum_sq_diff_kernel(*rows, again, weight, signal, sums[hop], following, *sizes)
+        term, distance = terms[hop], sums[hop]
+        for at in range(ZERO, np.uint64(x.size)):
+            term[at] = np.exp(slope * distance[at])
+        if again:
+            add_diagonal(diagonal, signal, following)
+    mix_rows(x, beta, h, terms, out, sizes[0])
+
+
+@kernel
+def selection_backward(
+    rows_t: Rows, shifted: bool, weight_t: Array, diagonal: Array, needs_x: bool, grad: Array, x: Array, beta: Array,
+    h: Array, terms: Array, slots: Array, around: Any, of_x: Array, of_beta: Array, of_h: Array, scratch: Array,
+    sums: Array, sizes: Sizes
+) -> None:  # fmt: skip
+    """Gradients of an activation that selects, from the last hop to the first."""
+    mix_rows_backward(grad, x, beta, terms, of_x, of_beta, of_h, sums)
+    ends, incoming_slot, closed = around
+    if needs_x:
+        of_term, of_signal, of_following = scratch[0], scratch[1], scratch[2]
+        for hop in range(len(h) - 1, -1, -1):
+            again = hop + 1 < len(h)
+            scale_rows(grad, h[hop], of_term, sizes[0])
+            hop_backward_kernel(
+                *rows_t, ends, again, weight_t, incoming_slot, closed, of_term, slots[hop], of_following, of_signal,
+                *sizes
+            )  # fmt: skip
+            if again:
+                add_diagonal(diagonal, of_following, of_signal)
+            of_signal, of_following = of_following, of_signal
+        if shifted:
+            shift_signal(rows_t, weight_t, diagonal, of_following, of_signal, sizes)
+            of_following = of_signal
+        add_to(of_x, of_following)
+
+
+@kernel
+def kernel_backward(
+    rows: Rows, rows_t: Rows, shifted: bool, weight_t: Array, diagonal: Array, gamma: float, needs_x: bool, grad: Array,
+    x: Array, beta: Array, h: Array, signals: Array, terms: Array, distances: Array, lists_t: Any, of_x: Array,
+    of_beta: Array, of_h: Array, scratch: Array, sums: Array, of_gamma: Array, sizes: Sizes
+) -> None:  # fmt: skip
+    """Gradients of an activation with the Gaussian kernel, that of its width included."""
+    mix_rows_backward(grad, x, beta, terms, of_x, of_beta, of_h, sums)
+    of_term, of_signal, of_following = scratch[0], scratch[1], scratch[2]
+    slope, total = x.dtype.type(-1.0 / gamma**2), 0.0
+    for hop in range(len(h) - 1, -1, -1):
+        again = hop + 1 < len(h)
+        scale_rows(grad, h[hop], of_term, sizes[0])
+        term, distance = terms[hop], distances[hop]
+        for at in range(ZERO, np.uint64(x.size)):
+            of_term[at] *= term[at]
+            total += of_term[at] * distance[at]
+            of_term[at] *= slope
+        if again:
+            shift_signal(rows_t, weight_t, diagonal, of_following, of_signal, sizes)
+            of_following, of_signal = of_signal, of_following
+        signal = signals[hop] if shifted else x
+        sum_sq_diff_backward_kernel(*rows, *lists_t, of_term, signal, of_signal, *sizes)
+        if again:
+            add_to(of_signal, of_following)
+        of_signal, of_following = of_following, of_signal
+    of_gamma[0] = total / gamma**3
+    if needs_x:
+        if shifted:
+            shift_signal(rows_t, weight_t, diagonal, of_following, of_signal, sizes)
+            of_following = of_signal
+        add_to(of_x, of_following)
