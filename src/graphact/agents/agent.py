@@ -19,8 +19,7 @@ from graphact.agents.log import FileLog, Log
 from graphact.agents.messages import Array
 from graphact.agents.model import agreement
 from graphact.agents.node import Node
-from graphact.agents.runs import RunResult
-from graphact.agents.settings import Limits, Timing
+from graphact.agents.runs import Limits, RunResult, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, Signals
 from graphact.agents.transports.base import Transport, drive, open_transport
 from graphact.agents.transports.zenoh import Tls

@@ -33,8 +33,7 @@ from graphact.agents.messages import (
     encode,
 )
 from graphact.agents.program import AnyProgram, Exchange, Received
-from graphact.agents.runs import Archive, Counters, Entry, Mailbox, RunInProgress, RunResult, freeze
-from graphact.agents.settings import Limits, Timing
+from graphact.agents.runs import Archive, Counters, Entry, Limits, Mailbox, RunInProgress, RunResult, Timing, freeze
 
 INFERENCE = 1
 """The program number of inference; learning uses others, so that their values never mix."""
@@ -94,7 +93,6 @@ class Node:
 
     @property
     def busy(self) -> bool:
-        """Whether a run is in progress."""
         return self._active is not None
 
     @property
@@ -161,7 +159,7 @@ class Node:
                 if now >= due and j in run.missing and run.waits_for(j):
                     run.requests[j] = self._next_request(now, wait * self.timing.backoff)
                     self.counters.requests_sent += 1
-                    self._send(Kind.REQUEST, j, run.number, run.round, run.kind)
+                    self._send(Kind.REQUEST, j, run.number, run.round, run.program_id)
             run.plan_requests({})
 
     def greet(self, neighbors: Collection[int] | None = None) -> None:
@@ -198,7 +196,7 @@ class Node:
             except StopIteration as stop:
                 self._active = None
                 used, missed = tuple(run.used), tuple(run.missed)
-                self._results.append(RunResult(run.number, run.kind, stop.value, used, missed, run.start, now))
+                self._results.append(RunResult(run.number, run.program_id, stop.value, used, missed, run.start, now))
                 return
             except BaseException:
                 self._active = None
@@ -210,7 +208,7 @@ class Node:
     def _open_round(self, run: RunInProgress, exchange: Exchange, now: float) -> None:
         """Send this node's value, and take the values that have come already."""
         recipients, sources = self.links.recipients(exchange.direction), self.links.sources(exchange.direction)
-        entry = Entry(run.kind, freeze(exchange.value, recipients))
+        entry = Entry(run.program_id, freeze(exchange.value, recipients))
         run.open_round(exchange, sources)
         self._archive.keep(run.number, run.round, entry)
         for j in recipients:

@@ -16,8 +16,7 @@ from graphact.agents.log import MemoryLog
 from graphact.agents.messages import Array
 from graphact.agents.node import INFERENCE, Node
 from graphact.agents.program import AnyProgram, Program
-from graphact.agents.runs import Counters, RunResult
-from graphact.agents.settings import Limits, Timing
+from graphact.agents.runs import Counters, Limits, RunResult, Timing
 from graphact.agents.transports.memory import Faults, MemoryNetwork, NetworkCounters
 
 ProgramFactory = Callable[[int, int], AnyProgram]

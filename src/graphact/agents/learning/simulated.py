@@ -20,8 +20,7 @@ from graphact.agents.learning.mixing import Learning
 from graphact.agents.learning.state import DAMAGES, MemoryStore, State, from_vector, save_arrays
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
-from graphact.agents.runs import Counters
-from graphact.agents.settings import Limits, Timing
+from graphact.agents.runs import Counters, Limits, Timing
 from graphact.agents.simulation import Simulation
 from graphact.agents.transports.memory import Faults
 
