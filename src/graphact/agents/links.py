@@ -49,11 +49,9 @@ class Links:
         return tuple(sorted({*self.hears, *self.heard_by}))
 
     def recipients(self, direction: Direction) -> tuple[int, ...]:
-        """The nodes that this one sends to."""
         return {Direction.FORWARD: self.heard_by, Direction.BACKWARD: self.hears}.get(direction, self.neighbors)
 
     def sources(self, direction: Direction) -> tuple[int, ...]:
-        """The nodes that this one receives from."""
         return {Direction.FORWARD: self.hears, Direction.BACKWARD: self.heard_by}.get(direction, self.neighbors)
 
 

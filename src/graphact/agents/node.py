@@ -138,7 +138,7 @@ class Node:
         self._expected = run
 
     def receive(self, datagram: bytes, now: float) -> None:
-        """Take in a datagram; one that is not from a neighbour, altered, repeated or late is counted and dropped."""
+        """Use a datagram; one that is not from a neighbour, altered, repeated or late is counted and dropped."""
         try:
             message = decode(datagram, self.links.node, self.links.epoch, self.links.keys, self.digest)
             if message.kind == Kind.DATA:
@@ -171,18 +171,15 @@ class Node:
             self._send(Kind.HELLO, j, self.run + 1, self._nonce)
 
     def take_outgoing(self) -> list[tuple[int, bytes]]:
-        """The datagrams to send now, as (neighbour, datagram)."""
         taken, self._outgoing = self._outgoing, []
         return taken
 
     def take_results(self) -> list[RunResult]:
-        """The runs that ended since the last call."""
         taken, self._results = self._results, []
         return taken
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes of values wait for their round."""
         return self._mailbox.pending_bytes
 
     # Rounds
@@ -238,7 +235,6 @@ class Node:
         return {j: run.values[j] for j in used}
 
     def _next_request(self, now: float, wait: float) -> tuple[float, float]:
-        """When to ask, and how long that was to wait."""
         return now + wait * (1 + self.timing.jitter * self._random.random()), wait
 
     # Messages

@@ -96,7 +96,6 @@ class RunResult:
 
     @property
     def complete(self) -> bool:
-        """Whether every neighbour answered in every round."""
         return not any(self.missed)
 
 
@@ -153,7 +152,6 @@ class RunInProgress:
         return self.silent.get(j, 0) < self.timing.patience
 
     def plan_requests(self, new: Mapping[int, tuple[float, float]]) -> None:
-        """Note when which neighbour is to be asked again."""
         self.requests.update(new)
         due = (when for j, (when, _) in self.requests.items() if j in self.missing and self.waits_for(j))
         self.next_request = min(due, default=math.inf)

@@ -15,7 +15,7 @@ import numpy as np
 
 from graphact._checks import check_integer
 from graphact.agents.deployment import Deployment, check_one_model
-from graphact.agents.learning.learner import PREPARATION, STEP, Learner, preparation_rounds, samples_of, step_rounds
+from graphact.agents.learning.learner import PREPARATION, STEP, Learner, cost_of_step, preparation_rounds, samples_of
 from graphact.agents.learning.mixing import Learning
 from graphact.agents.learning.state import DAMAGES, MemoryStore, State, from_vector, save_arrays
 from graphact.agents.messages import Array
@@ -93,10 +93,8 @@ def simulate_training(
         targets: ``(M, N, O)``, likewise; NaN where a node is not asked. Classes ``(M, N, 1)`` for the cross entropy.
         learning: how; see :class:`Learning`.
         steps: how many in all.
-        faults: what goes wrong; nothing when left out.
-        timing: how long nodes wait.
-        limits: how much nodes keep.
-        seed: decides all faults.
+        faults: what goes wrong, nothing when left out; with ``timing``, ``limits`` and the ``seed`` of all faults as in
+            :func:`~graphact.agents.simulate_inference`.
         progress: called every few steps, with what there is.
         begun: an earlier training of the same agents to go on with.
 
@@ -127,6 +125,7 @@ def simulate_training(
         Learner(node, learning, signals[:, i], targets[:, i], MemoryStore(None if begun is None else begun.states[i]))
         for i, node in enumerate(deployments)
     ]
+    rounds = cost_of_step(model, learning, 0, 0, 1, features=signals.shape[2]).rounds
     counters, crashes, losses = prepare(learners, faults, limits, seed), 0, []
     if begun is not None:
         counters, crashes, losses = counters + begun.counters, begun.crashes, list(begun.losses)
@@ -140,7 +139,7 @@ def simulate_training(
         outcome = Simulation(
             links,
             partial(lambda first, i, run: learners[i].step(first + run), done),
-            rounds=step_rounds(model, learning),
+            rounds=rounds,
             runs=now,
             faults=faults,
             timing=timing,
@@ -155,7 +154,7 @@ def simulate_training(
 
 
 def prepare(learners: Sequence[Learner], faults: Faults, limits: Limits | None, seed: int) -> Counters:
-    """Let all nodes prepare, and count their messages."""
+    """Let all nodes prepare; returns the counts of their messages."""
     outcome = Simulation(
         [learner.links for learner in learners],
         lambda i, _: learners[i].prepare(),
@@ -236,8 +235,8 @@ def train_centrally(
 
     dtype = next(model.parameters()).dtype
     x, t, graph = torch.from_numpy(signals).to(dtype), torch.from_numpy(targets).to(dtype), graph.to(dtype=dtype)
-    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[learning.optimizer]
-    optimizer = kind(model.parameters(), lr=learning.rate)
+    optimizers = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+    optimizer = optimizers[learning.optimizer](model.parameters(), lr=learning.rate)
     losses = []
     for step in range(steps):
         batch = samples_of(step, len(signals), learning)
