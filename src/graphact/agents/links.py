@@ -71,9 +71,8 @@ class Row:
 
     def __post_init__(self) -> None:
         if self.weights.shape != (len(self.hears),) or not np.isfinite(self.weights).all():
-            raise ValueError(
-                f"weights must be {len(self.hears)} finite numbers, one for each neighbour, got {self.weights!r}"
-            )
+            expected = f"{len(self.hears)} finite numbers, one for each neighbour"
+            raise ValueError(f"weights must be {expected}, got {self.weights!r}")
 
     def gather(self, received: Received, own: Array) -> tuple[Array, Array]:
         """The values of the neighbours that answered, ``(d, ..., F)``, and their weights ``(d,)``."""

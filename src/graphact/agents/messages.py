@@ -92,9 +92,8 @@ class Payload(NamedTuple):
         if code is None:
             raise TypeError(f"value must hold float32, float64 or int64, got {value.dtype}")
         if value.ndim > MAX_DIMENSIONS or value.size == 0:
-            raise ValueError(
-                f"value must have at most {MAX_DIMENSIONS} dimensions, none of them 0, got the shape {value.shape}"
-            )
+            expected = f"at most {MAX_DIMENSIONS} dimensions, none of them 0"
+            raise ValueError(f"value must have {expected}, got the shape {value.shape}")
         size = datagram_bytes(value.shape, value.dtype)
         if size > MAX_DATAGRAM:
             raise ValueError(
