@@ -122,9 +122,8 @@ class Agent:
                 if isinstance(self._schedule, BackToBack):  # without a clock, wait for the signal
                     self._drive(self._clock() + 0.001)
                 else:
-                    self._skipped = run
-                    event = {"event": "skipped", "node": self.node.links.node, "run": run, "reason": str(reason)}
-                    self._report(event)
+                    self._skipped, me = run, self.node.links.node
+                    self._report({"event": "skipped", "node": me, "run": run, "reason": str(reason)})
                 continue
             self._run(run, start, signal)
             done += 1

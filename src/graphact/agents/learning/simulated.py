@@ -251,14 +251,13 @@ def train_centrally(
 def mean_loss(objective: str, outputs: "Tensor", targets: "Tensor") -> "Tensor":
     """The loss of the network: the mean over samples and nodes; a target that is NaN adds 0."""
     import torch
-    import torch.nn.functional as F
+
+    from graphact.data.task import LOSSES
 
     asked = ~targets.isnan()
     known = torch.where(asked, targets, 0.0)
     if objective == "cross_entropy":
-        classes = known.squeeze(-1).long().flatten()
-        each = F.cross_entropy(outputs.flatten(0, -2), classes, reduction="none").view(targets.shape)
+        each = LOSSES[objective](outputs, known.squeeze(-1).long()).unsqueeze(-1)
     else:
-        function = {"mse": F.mse_loss, "smooth_l1": F.smooth_l1_loss}[objective]
-        each = function(outputs, known, reduction="none")
+        each = LOSSES[objective](outputs, known)
     return torch.where(asked, each, 0.0).mean()

@@ -120,7 +120,6 @@ class MemoryNetwork:
 
     @property
     def next_delivery(self) -> float | None:
-        """When the next datagram arrives; None if none is on its way."""
         return self._flying[0][0] if self._flying else None
 
     def deliver(self) -> tuple[int, bytes]:
