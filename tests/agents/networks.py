@@ -1,5 +1,7 @@
 """Networks of agents for tests: graphs of every shape, and nodes that talk to each other without a network."""
 
+from collections import deque
+
 import numpy as np
 import torch
 
@@ -63,3 +65,37 @@ def pass_on(nodes, now):
             nodes[to].receive(datagram, now)
         delivered += waiting
     return delivered
+
+
+class MemoryTransport:
+    """One end of a simulated network, for the driver and for the tests that all transports must pass.
+
+    ``receive`` moves the virtual clock on, and keeps what arrives for other ends until they ask for it; ``inboxes``
+    holds what has arrived at each open end, and is the same for all ends of a network.
+    """
+
+    def __init__(self, network, node, inboxes):
+        self._network, self._node, self._inboxes, self._closed = network, node, inboxes, False
+        self._inboxes[node] = deque()
+
+    def send(self, to, datagram):
+        if not self._closed:
+            self._network.send(self._node, to, datagram)
+
+    def receive(self, timeout):
+        if self._closed:
+            return None
+        until = self._network.now + timeout
+        while not self._inboxes[self._node]:
+            due = self._network.next_delivery
+            if due is None or due > until:
+                self._network.now = max(self._network.now, until)
+                return None
+            to, datagram = self._network.deliver()
+            if to in self._inboxes:
+                self._inboxes[to].append(datagram)
+        return self._inboxes[self._node].popleft()
+
+    def close(self):
+        self._closed = True
+        self._inboxes.pop(self._node, None)

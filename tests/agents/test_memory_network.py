@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from agents.networks import links_of
+from agents.networks import MemoryTransport, links_of
 
 from graphact.agents import Exchange, Faults, MemoryLog, Node, Timing, drive
 from graphact.agents.simulation import Simulation
@@ -150,7 +150,8 @@ def test_the_driver_over_the_network():
     """Two nodes driven in turns over endpoints with a virtual clock and loss."""
     network = MemoryNetwork({0: [1], 1: [0]}, Faults(loss=0.3), seed=1)
     nodes = [Node(place, MemoryLog(), Timing(slot=0.5), seed=0) for place in links_of([(0, 1), (1, 0)], 2)]
-    ends = [network.endpoint(i) for i in range(2)]
+    inboxes = {}
+    ends = [MemoryTransport(network, i, inboxes) for i in range(2)]
 
     def program(value):
         total = 0.0

@@ -10,8 +10,7 @@ from graphact.agents.log import FileLog, MemoryLog, read_log
 from graphact.agents.model import Cost, Model, cost_of_inference, load_model, save_model
 from graphact.agents.node import Node
 from graphact.agents.program import Direction, Exchange, Program, Received
-from graphact.agents.runs import RunResult
-from graphact.agents.settings import Limits, Timing
+from graphact.agents.runs import Limits, RunResult, Timing
 from graphact.agents.simulation import simulate_inference
 from graphact.agents.split import deploy, split
 from graphact.agents.transports.base import drive

@@ -19,8 +19,7 @@ from graphact.agents.log import FileLog, Log
 from graphact.agents.messages import Array
 from graphact.agents.model import agreement
 from graphact.agents.node import Node
-from graphact.agents.runs import RunResult
-from graphact.agents.settings import Limits, Timing
+from graphact.agents.runs import Limits, RunResult, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, Signals
 from graphact.agents.transports.base import Transport, drive, open_transport
 from graphact.agents.transports.zenoh import Tls
@@ -123,9 +122,8 @@ class Agent:
                 if isinstance(self._schedule, BackToBack):  # without a clock, wait for the signal
                     self._drive(self._clock() + 0.001)
                 else:
-                    self._skipped = run
-                    event = {"event": "skipped", "node": self.node.links.node, "run": run, "reason": str(reason)}
-                    self._report(event)
+                    self._skipped, me = run, self.node.links.node
+                    self._report({"event": "skipped", "node": me, "run": run, "reason": str(reason)})
                 continue
             self._run(run, start, signal)
             done += 1

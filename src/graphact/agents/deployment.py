@@ -32,11 +32,9 @@ class Deployment:
 
     @property
     def node(self) -> int:
-        """The number of the node."""
         return self.links.node
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the folder."""
         folder = Path(folder)
         links, row = self.links, self.row
         described = {
@@ -58,12 +56,7 @@ class Deployment:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Deployment":
-        """Read a folder.
-
-        Raises:
-            FileNotFoundError: a file is missing.
-            ValueError: a file is damaged; the message names it.
-        """
+        """Read a folder; FileNotFoundError or ValueError, which name the file, if one is missing or damaged."""
         folder = Path(folder)
         described, keys = read_json(folder / "node.json"), read_json(folder / "keys.json")
         if described.get("format") != FORMAT or described.get("version") != VERSION:

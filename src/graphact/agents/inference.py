@@ -18,7 +18,6 @@ from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, Unsupp
 if TYPE_CHECKING:
     from graphact.agents.model import Model
 
-
 POINTWISE: dict[str, Callable[[Array], Array]] = {"relu": lambda x: np.maximum(x, 0)}
 """Functions of each value on its own, by name."""
 

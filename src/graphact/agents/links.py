@@ -49,11 +49,9 @@ class Links:
         return tuple(sorted({*self.hears, *self.heard_by}))
 
     def recipients(self, direction: Direction) -> tuple[int, ...]:
-        """The nodes that this one sends to."""
         return {Direction.FORWARD: self.heard_by, Direction.BACKWARD: self.hears}.get(direction, self.neighbors)
 
     def sources(self, direction: Direction) -> tuple[int, ...]:
-        """The nodes that this one receives from."""
         return {Direction.FORWARD: self.hears, Direction.BACKWARD: self.heard_by}.get(direction, self.neighbors)
 
 
@@ -73,9 +71,8 @@ class Row:
 
     def __post_init__(self) -> None:
         if self.weights.shape != (len(self.hears),) or not np.isfinite(self.weights).all():
-            raise ValueError(
-                f"weights must be {len(self.hears)} finite numbers, one for each neighbour, got {self.weights!r}"
-            )
+            expected = f"{len(self.hears)} finite numbers, one for each neighbour"
+            raise ValueError(f"weights must be {expected}, got {self.weights!r}")
 
     def gather(self, received: Received, own: Array) -> tuple[Array, Array]:
         """The values of the neighbours that answered, ``(d, ..., F)``, and their weights ``(d,)``."""

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from graphact.agents.messages import MAX_RUN
 
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 PLAUSIBLE_JUMP = 2**48
 """How far apart two runs of a log can be: more than a clock counts from 1970 in periods of 10 microseconds."""
 
@@ -83,18 +84,14 @@ class FileLog:
         self._older = self.path.with_name(self.path.name + ".1")
         records = (record for path in (self._older, self.path) if path.exists() for record in read_log(path))
         self.last_run, self.ignored = last_plausible_run(records)
-        self._open()
-
-    def _open(self) -> None:
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = os.open(self.path, APPEND, 0o644)
 
     def append(self, record: Record) -> None:
-        """Write a record with one system call."""
-        if isinstance(record, Began) and os.fstat(self._file).st_size > self.max_bytes:
-            os.close(self._file)
-            self.path.replace(self._older)
-            self._open()
         if isinstance(record, Began):
+            if os.fstat(self._file).st_size > self.max_bytes:
+                os.close(self._file)
+                self.path.replace(self._older)
+                self._file = os.open(self.path, APPEND, 0o644)
             line = b'{"run": %d, "program": %d}\n' % (record.run, record.program)
         else:
             used = str(list(record.used)).encode()
@@ -125,11 +122,7 @@ def last_plausible_run(records: Iterable[Record]) -> tuple[int, int]:
 
 
 def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
-    """The records of a log file; a last line that a crash cut off is left out.
-
-    Raises:
-        ValueError: a line is not a record.
-    """
+    """The records of a log file, without a last line that a crash cut off; ValueError if a line is not a record."""
     for number, line in enumerate(Path(path).read_bytes().split(b"\n")[:-1], start=1):
         try:
             entry = json.loads(line)

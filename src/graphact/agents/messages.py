@@ -87,19 +87,13 @@ class Payload(NamedTuple):
 
     @classmethod
     def of(cls, value: Array) -> "Payload":
-        """Freeze an array of float32, float64 or int64.
-
-        Raises:
-            TypeError: another dtype.
-            ValueError: more than four dimensions, or more bytes than one datagram holds.
-        """
+        """Freeze an array of float32, float64 or int64 that one datagram holds."""
         code = DTYPE_CODES.get(value.dtype)
         if code is None:
             raise TypeError(f"value must hold float32, float64 or int64, got {value.dtype}")
         if value.ndim > MAX_DIMENSIONS or value.size == 0:
-            raise ValueError(
-                f"value must have at most {MAX_DIMENSIONS} dimensions, none of them 0, got the shape {value.shape}"
-            )
+            expected = f"at most {MAX_DIMENSIONS} dimensions, none of them 0"
+            raise ValueError(f"value must have {expected}, got the shape {value.shape}")
         size = datagram_bytes(value.shape, value.dtype)
         if size > MAX_DATAGRAM:
             raise ValueError(
@@ -110,7 +104,6 @@ class Payload(NamedTuple):
 
     @property
     def value(self) -> Array:
-        """The array, read-only."""
         return np.frombuffer(self.content, DTYPES[self.dtype]).reshape(self.shape)
 
 
@@ -148,17 +141,11 @@ def datagram_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any] | type") -> int
 
 
 def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
-    """The datagram of a message, authenticated with the key of the link and, unless it is a greeting, with a digest.
-
-    Raises:
-        ValueError: a number is out of its range.
-    """
+    """The datagram of a message, authenticated with the key of the link and, unless it is a greeting, with a digest."""
+    for name, most in LARGEST.items():
+        if not 0 <= (value := getattr(message, name)) <= most:
+            raise ValueError(f"{name} of a message must lie between 0 and {most}, got {value}")
     kind, sender, recipient, epoch, run, round_, program, (code, shape, content), own_digest = message
-    is_packable = 0 <= run <= MAX_RUN and 0 <= round_ <= WORD and 0 <= sender <= WORD and 0 <= recipient <= WORD
-    if not (is_packable and 0 <= epoch <= LARGEST["epoch"] and 0 <= program <= LARGEST["program"]):
-        name = next(name for name, most in LARGEST.items() if not 0 <= getattr(message, name) <= most)
-        value, most = getattr(message, name), LARGEST[name]
-        raise ValueError(f"{name} of a message must lie between 0 and {most}, got {value}")
     version = DIGEST_VERSION if own_digest else VERSION
     head = HEADER.pack(MAGIC, version, kind, program, code, len(shape), 0, sender, recipient, epoch, run, round_)
     body = head + DIMENSIONS[len(shape)].pack(*shape) + content + own_digest
@@ -166,17 +153,9 @@ def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
 
 
 def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes], digest: bytes = b"") -> Message:
-    """The message in a datagram, if it is one from a neighbour to ``recipient`` in this epoch.
+    """The message in a datagram, if it is one from a neighbour (those of ``keys``) to ``recipient`` in this epoch.
 
-    Args:
-        datagram: what the transport delivered.
-        recipient: the node that received it.
-        epoch: the deployment it belongs to.
-        keys: the key of every link of that node, by neighbour.
-        digest: that of the recipient.
-
-    Raises:
-        RejectedError: it is not, for the ``reason``. Nothing of the content has been used then.
+    RejectedError if it is not, for the ``reason``; nothing of the content has been used then.
     """
     if not OVERHEAD <= len(datagram) <= MAX_DATAGRAM:
         raise RejectedError("malformed")

@@ -66,7 +66,6 @@ class Model:
 
     @property
     def trained(self) -> tuple[str, ...]:
-        """The names of the parameters that learning changes, in the same order."""
         return tuple(name for name in self.names if name not in self.frozen)
 
     @property
@@ -77,7 +76,6 @@ class Model:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The floating-point type of the computation."""
         return next((p.dtype for p in self.parameters.values()), np.dtype(float))
 
     @property
@@ -87,7 +85,6 @@ class Model:
 
     @property
     def rounds(self) -> int:
-        """How many exchanges an inference takes."""
         return sum(layer.exchanges for layer in self.layers)
 
     def widths(self, features: int | None = None) -> list[int]:
@@ -100,7 +97,6 @@ class Model:
         return widths
 
     def out_features(self, features: int) -> int:
-        """The number of features that come out, for this many input features."""
         for layer in self.layers:
             if layer.in_features not in (None, features):
                 raise ValueError(f"signal must have {layer.in_features} features, got {features}")

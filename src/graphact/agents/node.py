@@ -33,8 +33,7 @@ from graphact.agents.messages import (
     encode,
 )
 from graphact.agents.program import AnyProgram, Exchange, Received
-from graphact.agents.runs import Archive, Counters, Entry, Mailbox, RunInProgress, RunResult, freeze
-from graphact.agents.settings import Limits, Timing
+from graphact.agents.runs import Archive, Counters, Entry, Limits, Mailbox, RunInProgress, RunResult, Timing, freeze
 
 INFERENCE = 1
 """The program number of inference; learning uses others, so that their values never mix."""
@@ -94,7 +93,6 @@ class Node:
 
     @property
     def busy(self) -> bool:
-        """Whether a run is in progress."""
         return self._active is not None
 
     @property
@@ -140,7 +138,7 @@ class Node:
         self._expected = run
 
     def receive(self, datagram: bytes, now: float) -> None:
-        """Take in a datagram; one that is not from a neighbour, altered, repeated or late is counted and dropped."""
+        """Use a datagram; one that is not from a neighbour, altered, repeated or late is counted and dropped."""
         try:
             message = decode(datagram, self.links.node, self.links.epoch, self.links.keys, self.digest)
             if message.kind == Kind.DATA:
@@ -161,7 +159,7 @@ class Node:
                 if now >= due and j in run.missing and run.waits_for(j):
                     run.requests[j] = self._next_request(now, wait * self.timing.backoff)
                     self.counters.requests_sent += 1
-                    self._send(Kind.REQUEST, j, run.number, run.round, run.kind)
+                    self._send(Kind.REQUEST, j, run.number, run.round, run.program_id)
             run.plan_requests({})
 
     def greet(self, neighbors: Collection[int] | None = None) -> None:
@@ -173,18 +171,15 @@ class Node:
             self._send(Kind.HELLO, j, self.run + 1, self._nonce)
 
     def take_outgoing(self) -> list[tuple[int, bytes]]:
-        """The datagrams to send now, as (neighbour, datagram)."""
         taken, self._outgoing = self._outgoing, []
         return taken
 
     def take_results(self) -> list[RunResult]:
-        """The runs that ended since the last call."""
         taken, self._results = self._results, []
         return taken
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes of values wait for their round."""
         return self._mailbox.pending_bytes
 
     # Rounds
@@ -198,7 +193,7 @@ class Node:
             except StopIteration as stop:
                 self._active = None
                 used, missed = tuple(run.used), tuple(run.missed)
-                self._results.append(RunResult(run.number, run.kind, stop.value, used, missed, run.start, now))
+                self._results.append(RunResult(run.number, run.program_id, stop.value, used, missed, run.start, now))
                 return
             except BaseException:
                 self._active = None
@@ -210,7 +205,7 @@ class Node:
     def _open_round(self, run: RunInProgress, exchange: Exchange, now: float) -> None:
         """Send this node's value, and take the values that have come already."""
         recipients, sources = self.links.recipients(exchange.direction), self.links.sources(exchange.direction)
-        entry = Entry(run.kind, freeze(exchange.value, recipients))
+        entry = Entry(run.program_id, freeze(exchange.value, recipients))
         run.open_round(exchange, sources)
         self._archive.keep(run.number, run.round, entry)
         for j in recipients:
@@ -240,7 +235,6 @@ class Node:
         return {j: run.values[j] for j in used}
 
     def _next_request(self, now: float, wait: float) -> tuple[float, float]:
-        """When to ask, and how long that was to wait."""
         return now + wait * (1 + self.timing.jitter * self._random.random()), wait
 
     # Messages

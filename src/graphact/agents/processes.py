@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,10 @@ class Processes:
     ) -> None:
         self.folders, self.options, self.signals = list(folders), list(options), signals
         self.running: dict[int, subprocess.Popen[bytes]] = {}
-        self._selector = selectors.DefaultSelector()
+        self._opened = ExitStack()
+        self._selector = self._opened.enter_context(selectors.DefaultSelector())
         self._partial: dict[int, bytes] = {}  # by file descriptor
-        self._errors = None if errors is None else errors.open("ab")
+        self._errors = None if errors is None else self._opened.enter_context(errors.open("ab"))
 
     def __enter__(self) -> "Processes":
         for i in range(len(self.folders)):
@@ -43,27 +45,21 @@ class Processes:
     def __exit__(self, *_: object) -> None:
         for process in self.running.values():
             process.kill()  # also ends a process that stands still
-        for process in self.running.values():
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-        self._selector.close()
-        if self._errors is not None:
-            self._errors.close()
+        self._opened.close()  # waits for the processes
 
     def start(self, i: int) -> None:
         """Start the agent of a node, or start it again after it ended."""
-        command = [sys.executable, "-m", "graphact.cli", "agents", "run", str(self.folders[i])]
+        signals = "-" if self.signals is None else str(self.signals[i])
+        command = [sys.executable, "-m", "graphact.cli", "agents", "run", str(self.folders[i]), *self.options]
         process = subprocess.Popen(
-            [*command, *self.options, "--signals", "-" if self.signals is None else str(self.signals[i])],
+            [*command, "--signals", signals],
             stdin=subprocess.PIPE if self.signals is None else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
         assert process.stdout is not None
-        self.running[i] = process
+        self.running[i] = self._opened.enter_context(process)
         self._partial[process.stdout.fileno()] = b""
         self._selector.register(process.stdout, selectors.EVENT_READ)
 
@@ -73,7 +69,6 @@ class Processes:
         self.running[i].wait()
 
     def stop(self) -> None:
-        """Ask all agents to end (SIGTERM)."""
         for process in self.running.values():
             process.terminate()
 
@@ -97,14 +92,11 @@ class Processes:
         """The events that come within ``timeout`` seconds, as soon as there are any."""
         events: list[Event] = []
         for key, _ in self._selector.select(timeout):
-            descriptor = key.fd
-            content = os.read(descriptor, 1 << 16)
+            content = os.read(key.fd, 1 << 16)
             if not content:
                 self._selector.unregister(key.fileobj)
-                if not isinstance(key.fileobj, int):
-                    key.fileobj.close()  # type: ignore[attr-defined]  # a pipe
                 continue
-            *lines, self._partial[descriptor] = (self._partial[descriptor] + content).split(b"\n")
+            *lines, self._partial[key.fd] = (self._partial[key.fd] + content).split(b"\n")
             events += [json.loads(line) for line in lines]
         return events
 

@@ -50,18 +50,12 @@ def dense_matrix(deployments: Sequence[Deployment]) -> Array:
 
 
 def replay(model: Model, matrix: Array, x: Array, used: Array, closed: Array) -> Array:
-    """The outputs of all nodes, computed in one place with the links that answered.
+    """The outputs of all nodes for signals ``(..., N, F)``, NaN at nodes that had none, and S, dense ``(N, N)``.
 
-    Args:
-        model: the model.
-        matrix: S, dense, ``(N, N)``.
-        x: the signals, ``(..., N, F)``; NaN at nodes that had none.
-        used: who used whom, ``(rounds, N, N)``; see :func:`answered_links`.
-        closed: who closed which round, ``(rounds, N)``.
+    Computed in one place with the links that answered; see :func:`answered_links`.
     """
-    flat = np.asarray(x, np.float64).reshape(-1, *x.shape[-2:])
     samples = []
-    for sample in flat:
+    for sample in np.asarray(x, np.float64).reshape(-1, *x.shape[-2:]):
         answered = zip(used, closed, strict=True)
         for layer in model.layers:
             sample = _replay_layer(layer, np.asarray(matrix, np.float64), sample, answered)

@@ -5,6 +5,7 @@ import queue
 import shlex
 import subprocess
 import threading
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,18 +23,18 @@ class NoSignal(ValueError):  # noqa: N818
     """There is none for this run, for the reason given."""
 
 
-class Signals:
+class Signals(ABC):
     """A source of signals, one for each run."""
 
-    def prepare(self, start: float, now: float) -> None:
+    def prepare(self, start: float, now: float) -> None:  # noqa: B027, most sources have nothing to prepare
         """Called now and then before a run that begins at ``start``."""
 
+    @abstractmethod
     def take(self, run: int) -> Array:
         """The signal of a run, without waiting; NoSignal if there is none (yet), EndOfSignals if there will be none."""
-        raise NotImplementedError
 
-    def close(self) -> None:
-        """Let go of whatever is open."""
+    def close(self) -> None:  # noqa: B027
+        """Release whatever is open."""
 
 
 class FileSignals(Signals):

@@ -16,8 +16,7 @@ from graphact.agents.log import MemoryLog
 from graphact.agents.messages import Array
 from graphact.agents.node import INFERENCE, Node
 from graphact.agents.program import AnyProgram, Program
-from graphact.agents.runs import Counters, RunResult
-from graphact.agents.settings import Limits, Timing
+from graphact.agents.runs import Counters, Limits, RunResult, Timing
 from graphact.agents.transports.memory import Faults, MemoryNetwork, NetworkCounters
 
 ProgramFactory = Callable[[int, int], AnyProgram]
@@ -245,10 +244,8 @@ def simulate_inference(
     """
     model = check_one_model(deployments)
     if signals.ndim < 3 or signals.shape[-2] != len(deployments):
-        raise ValueError(
-            f"signals must have the shape (runs, ..., N, F) with N = {len(deployments)}, the number of nodes, "
-            f"got {signals.shape}"
-        )
+        expected = f"(runs, ..., N, F) with N = {len(deployments)}, the number of nodes"
+        raise ValueError(f"signals must have the shape {expected}, got {signals.shape}")
 
     def program(i: int, run: int) -> Program[Array]:
         return infer(deployments[i].model, deployments[i].row, signals[run, ..., i, :])

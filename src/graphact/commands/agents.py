@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     """
     from graphact.agents.agent import BackToBack, Clocked, Schedule, serve
     from graphact.agents.deployment import Deployment
-    from graphact.agents.settings import Timing
+    from graphact.agents.runs import Timing
     from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
     from graphact.agents.transports.zenoh import Tls
 

@@ -78,7 +78,6 @@ class Sizes:
 
     @classmethod
     def of(cls, graph: PartitionedGraph) -> "Sizes":
-        """Count a part."""
         return cls(graph.num_nodes, graph.num_near, graph.num_edges, graph.num_halo, graph.num_sent)
 
 
@@ -100,11 +99,8 @@ class Memory:
 def _walk(model: nn.Module, features: int | None = None) -> Iterator[tuple[Layer, int]]:
     """The layers of a model, each with the features of its input; without a number, those that the model asks for."""
     if not isinstance(model, GraphModule):
-        raise UnsupportedModelError(
-            "",
-            "model must be a GCNN, FIR, GraphFilter or activation of graphact, or another module that describes "
-            f"itself, got {type(model).__name__}",
-        )
+        expected = "a GCNN, FIR, GraphFilter or activation of graphact, or another module that describes itself"
+        raise UnsupportedModelError("", f"model must be {expected}, got {type(model).__name__}")
     layers = model.layers()
     features = features or next((layer.in_features for layer in layers if layer.in_features), None)
     if features is None:
@@ -137,9 +133,9 @@ def exchanges_of(model: nn.Module, features: int, *, input_gradient: bool = Fals
     for layer, width in _walk(model, features):
         match layer:
             case Filter():
-                shifts_input = width <= layer.out_features
                 narrow = min(width, layer.out_features)
-                found += [Exchange(narrow, returns=wanted or not shifts_input)] * layer.exchanges
+                returns = wanted or narrow < width  # what is shifted is then the output of the taps
+                found += [Exchange(narrow, returns=returns)] * layer.exchanges
             case HopMixture(reads="hops"):
                 found.append(Exchange(width, layer.hops, layer.closed, wanted))
             case HopMixture():
@@ -161,13 +157,11 @@ def step_cost(
     """What this process exchanges in one forward pass, or in one forward and backward pass.
 
     Args:
-        model: as :func:`exchanges_of` takes it.
+        model, features, input_gradient: as :func:`exchanges_of` takes them.
         graph: the part of this process.
-        features: features of the input.
         samples: signals in a batch.
         dtype: precision of the signals.
         training: count the backward pass, too.
-        input_gradient: whether a gradient with respect to the input is wanted.
     """
     count = sent = received = 0
     for exchange in exchanges_of(model, features, input_gradient=input_gradient):
@@ -230,9 +224,8 @@ def step_memory(
                 kept += signal + layer.hops * (signal + behind)
                 widest = max(widest, width)
             case _:
-                raise UnsupportedModelError(
-                    "", f"nothing is known about the memory of layers of the kind {layer.kind!r}"
-                )
+                reason = f"nothing is known about the memory of layers of the kind {layer.kind!r}"
+                raise UnsupportedModelError("", reason)
     layer, width = layers[-1]
     if not isinstance(layer, Linear):
         kept += n * number * (layer.out_features or width)  # what the loss reads

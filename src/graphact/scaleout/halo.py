@@ -32,7 +32,6 @@ class Traffic:
     received: int = 0
 
     def reset(self) -> None:
-        """Count from zero again."""
         self.exchanges = self.sent = self.received = 0
 
 

@@ -64,12 +64,10 @@ class Part:
 
     @property
     def nodes(self) -> Array:
-        """The nodes held here, ascending."""
         return self.known[self.owner == self.rank]
 
     @property
     def halo_counts(self) -> Array:
-        """How many values come from each process."""
         counts = np.bincount(self.owner, minlength=self.parts)
         counts[self.rank] = 0
         return counts
@@ -132,24 +130,22 @@ def divide(graph: Graph, owner: Array, parts: int) -> Iterator[Part]:
         owner: ``(N,)``, the process of each node.
         parts: number of processes.
     """
-    halos = [_halo(graph, owner, rank) for rank in range(parts)]
+    halos = find_halos(graph, owner, parts)
     for rank in range(parts):
-        yield _share(graph, owner, rank, halos)
+        yield take_part(graph, owner, rank, halos)
 
 
-def part_of(graph: Graph, owner: Array, parts: int, rank: int) -> Part:
-    """The share of one process alone."""
-    return _share(graph, owner, rank, [_halo(graph, owner, other) for other in range(parts)])
+def find_halos(graph: Graph, owner: Array, parts: int) -> list[Array]:
+    """For each process the nodes of others that it hears, ascending."""
+    halos = []
+    for rank in range(parts):
+        heard = np.zeros(graph.num_nodes, bool)
+        heard[_numpy(graph.incoming.members)[np.repeat(owner == rank, _numpy(graph.degree))]] = True
+        halos.append(np.flatnonzero(heard & (owner != rank)))
+    return halos
 
 
-def _halo(graph: Graph, owner: Array, rank: int) -> Array:
-    """The nodes of others that a process hears, ascending."""
-    heard = np.zeros(graph.num_nodes, bool)
-    heard[_numpy(graph.incoming.members)[np.repeat(owner == rank, _numpy(graph.degree))]] = True
-    return np.flatnonzero(heard & (owner != rank))
-
-
-def _share(graph: Graph, owner: Array, rank: int, halos: list[Array]) -> Part:
+def take_part(graph: Graph, owner: Array, rank: int, halos: list[Array]) -> Part:
     """The share of one process, given the halo of each process."""
     held = owner == rank
     is_known = held.copy()
@@ -198,28 +194,16 @@ def write_partition(parts: Iterable[Part], directory: str | os.PathLike[str], *,
         name = f"part-{part.rank:05d}-of-{part.parts:05d}.safetensors"
         write_atomically(directory / name, content)
         manifest |= {"parts": part.parts, "nodes": part.total_nodes, "dtype": str(part.rows.weight.dtype)}
-        manifest["files"].append(
-            {
-                "name": name,
-                "bytes": len(content),
-                "sha256": hashlib.sha256(content).hexdigest(),
-                "nodes": len(part.rows.rowptr) - 1,
-                "edges": len(part.rows.col),
-                "halo": int(part.halo_counts.sum()),
-                "sent": len(part.send),
-            }
-        )
+        file = {"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        file |= {"nodes": len(part.rows.rowptr) - 1, "edges": len(part.rows.col)}
+        manifest["files"].append({**file, "halo": int(part.halo_counts.sum()), "sent": len(part.send)})
     manifest["header_sha256"] = header_digest(manifest)
     write_atomically(directory / MANIFEST, json.dumps(manifest, indent=1).encode())
     return manifest
 
 
 def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any]:
-    """The manifest of a folder.
-
-    Raises:
-        PartitionError: it is missing, damaged or of another version.
-    """
+    """The manifest of a folder; PartitionError if it is missing, damaged or of another version."""
     path = Path(directory) / MANIFEST
     if not path.is_file():
         raise PartitionError(f"{path} is missing: graphact partition GRAPH --parts P --out {directory} writes it")
@@ -237,11 +221,7 @@ def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_part(directory: str | os.PathLike[str], rank: int, parts: int) -> Part:
-    """The share of one process, memory-mapped, after checking its file against the manifest.
-
-    Raises:
-        PartitionError: the file is missing, truncated or altered, or the partition is for another number of processes.
-    """
+    """The share of one process, memory-mapped, after checking its file against the manifest."""
     from safetensors import SafetensorError, safe_open
 
     manifest = read_manifest(directory)
@@ -266,14 +246,15 @@ def read_part(directory: str | os.PathLike[str], rank: int, parts: int) -> Part:
         raise PartitionError(f"{path} is not a readable safetensors file: {error}") from error
     known, owner, *rows, send, send_counts = ({"diagonal": None, **stored}[name] for name in ARRAYS)
     part = Part(rank, parts, manifest["nodes"], known, owner, LocalRows(*rows), send, send_counts)
-    _check_part(path, part)
+    if not _fits_together(part):
+        raise PartitionError(f"{path} does not hold a part of a graph: sizes or indices do not fit together")
     return part
 
 
-def _check_part(path: Path, part: Part) -> None:
-    """Compiled code trusts these indices, so nothing may point outside, whoever wrote the file."""
+def _fits_together(part: Part) -> bool:
+    """Whether no index points outside: compiled code trusts them, whoever wrote the file."""
     rows, nodes = part.rows, int((part.owner == part.rank).sum())
-    fits = (
+    return bool(
         part.known.shape == part.owner.shape
         and _within(part.known, part.total_nodes)
         and (np.diff(part.known) > 0).all()
@@ -290,8 +271,6 @@ def _check_part(path: Path, part: Part) -> None:
         and part.send_counts.sum() == len(part.send)
         and _within(part.send, nodes)
     )
-    if not fits:
-        raise PartitionError(f"{path} does not hold a part of a graph: sizes or indices do not fit together")
 
 
 def _within(values: Array, limit: int) -> bool:

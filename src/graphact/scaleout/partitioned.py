@@ -17,7 +17,7 @@ from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_values
 from graphact.graph.protocol import Pass, Walk
 from graphact.scaleout.halo import HaloPlan, HaloSplit, Traffic, split_halo, split_k_hop
-from graphact.scaleout.partition import METHODS, Array, Method, Part, assign_nodes, part_of, read_part
+from graphact.scaleout.partition import METHODS, Array, Method, Part, assign_nodes, find_halos, read_part, take_part
 from graphact.scaleout.processes import broadcast, raise_on_all_ranks, size_and_rank
 
 
@@ -96,7 +96,8 @@ class PartitionedGraph:
         if graph.dtype in HALF_PRECISION:
             graph = graph.to(dtype=torch.float32)
         owners = raise_on_all_ranks(lambda: _check_owner(graph, owner, parts, rank), group)
-        return cls(part_of(graph, broadcast(owners, group), parts, rank), group).to(graph.device)
+        owners = broadcast(owners, group)
+        return cls(take_part(graph, owners, rank, find_halos(graph, owners, parts)), group).to(graph.device)
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, group: dist.ProcessGroup | None = None) -> "PartitionedGraph":
@@ -125,8 +126,8 @@ class PartitionedGraph:
         if isinstance(device, torch.dtype):
             device, dtype = None, device
         moved = copy(self)
-        place = self.device if device is None else torch.device(device)
-        moved.nodes, moved.dtype = self.nodes.to(place), self.dtype if dtype is None else dtype
+        place, moved.dtype = torch.device(device or self.device), dtype or self.dtype
+        moved.nodes = self.nodes.to(place)
         moved.device = moved.nodes.device
         moved._one_hop = self._one_hop.to(place, moved.dtype)
         moved._k_hop = {key: split.to(place, moved.dtype) for key, split in self._k_hop.items()}
@@ -150,11 +151,8 @@ class PartitionedGraph:
     def k_hop(
         self, x: Tensor, hops: int, closed: bool, term: Callable[[Tensor, Any], Tensor], walk: Walk | None = None
     ) -> tuple[Tensor, ...]:
-        """Evaluate a function over the neighbours 1..hops hops away, with one exchange for all of them.
-
-        A walk leads through nodes held elsewhere, so ``walk`` does not apply here.
-        """
-        del walk
+        """Evaluate a function over the neighbours 1..hops hops away, with one exchange for all of them."""
+        del walk  # leads through nodes held elsewhere
         return self._split(hops, closed).run(x, lambda y, *graphs: tuple(term(y, graph) for graph in graphs))
 
     def reach_size(self, hops: int, closed: bool = False) -> tuple[int, int]:

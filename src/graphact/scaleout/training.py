@@ -59,8 +59,7 @@ class ScaleoutSettings:
 
 def to_standard_error(message: str) -> None:
     """Print one line."""
-    sys.stderr.write(f"graphact: {message}\n")
-    sys.stderr.flush()
+    print(f"graphact: {message}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def train(
@@ -129,7 +128,6 @@ def train(
         return value.item()
 
     def step() -> float:
-        """One step over the whole graph; returns the loss before it."""
         optimizer.zero_grad()
         outputs = replicated(inputs, graph)
         if train_nodes is not None:

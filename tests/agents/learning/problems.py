@@ -1,5 +1,6 @@
 """Problems with a known optimum, and networks to solve them on."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +9,8 @@ import torch
 from graphact import Graph, nn
 from graphact.agents import Timing, deploy
 from graphact.agents.learning import Learning, simulate_training
+from graphact.agents.learning.mixing import ALGORITHMS, PIECE
+from graphact.layers import Filter
 
 TOO_SHORT_TO_REPEAT = Timing(slot=0.0015)
 """A datagram travels for 1 ms, and nobody asks for it again before 20 ms: what is lost is lost."""
@@ -47,3 +50,17 @@ def least_squares(num_nodes=8):
     steepest = np.linalg.eigvalsh(2 * design.T @ design / len(design))[-1]
     model = nn.FIR([1, 1], order=1, out_features=None, bias=True).double()
     return LeastSquares(graph, model, x, targets, optimum, steepest)
+
+
+def gradient_rounds(model, *, prepared=True):
+    """How many exchanges a gradient takes, when the signals were shifted before or not."""
+    first = model.layers[0].exchanges
+    forward = model.rounds - (first if prepared and isinstance(model.layers[0], Filter) else 0)
+    return forward + model.rounds - first
+
+
+def step_rounds(model, learning):
+    """How many exchanges a step takes."""
+    _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
+    size = sum(model.parameters[name].size for name in model.trained)
+    return gradient_rounds(model) + vectors * math.ceil(size / PIECE) + acknowledgements

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from agents.learning.problems import gradient_rounds
 from agents.networks import GRAPHS, directed
 
 from graphact import nn
 from graphact.agents import deploy
-from graphact.agents.learning.learner import gradient, gradient_rounds
+from graphact.agents.learning.learner import gradient
 from graphact.agents.learning.state import from_vector, to_vector
 from graphact.agents.learning.vjp import Place
 from graphact.agents.simulation import Simulation

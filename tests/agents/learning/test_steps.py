@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from agents.learning.problems import step_rounds
 from agents.networks import GRAPHS, directed, links_of
 
 from graphact import nn
@@ -15,7 +16,7 @@ from graphact.agents.learning import (
     simulate_training,
     train_centrally,
 )
-from graphact.agents.learning.learner import preparation_rounds, samples_of, step_rounds
+from graphact.agents.learning.learner import preparation_rounds, samples_of
 from graphact.agents.learning.mixing import ALGORITHMS, OPTIMIZERS, exchange_acknowledged, metropolis_weights
 from graphact.agents.learning.state import to_vector
 from graphact.agents.simulation import Simulation

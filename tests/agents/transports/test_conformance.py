@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from agents.networks import MemoryTransport
 
 from graphact.agents.addresses import Addresses, free_addresses
 from graphact.agents.transports.memory import MemoryNetwork
@@ -17,11 +18,11 @@ class Memory:
     """Transports that share a network in memory."""
 
     def __init__(self, neighbors):
-        self.network = MemoryNetwork(neighbors)
+        self.network, self.inboxes = MemoryNetwork(neighbors), {}
         self.clock = lambda: self.network.now
 
     def open(self, node):
-        return self.network.endpoint(node)
+        return MemoryTransport(self.network, node, self.inboxes)
 
 
 class Real:

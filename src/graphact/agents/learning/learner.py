@@ -1,6 +1,5 @@
 """One node that learns: programs of the gradient, of the preparation and of every step, and their cost."""
 
-import math
 from dataclasses import asdict
 
 import numpy as np
@@ -12,7 +11,7 @@ from graphact.agents.learning.vjp import VJPS, Gradients, Place, Vjp, check_lear
 from graphact.agents.messages import MAX_DATAGRAM, OVERHEAD, Array, datagram_bytes
 from graphact.agents.model import Cost, Model, agreement
 from graphact.agents.program import Program
-from graphact.layers import Filter, Layer
+from graphact.layers import Filter
 
 STEP, PREPARATION = 2, 3
 """Program numbers, so that values of learning never mix with those of inference (1)."""
@@ -58,23 +57,6 @@ def gradient(
     return loss, gradients
 
 
-def first_filter(model: Model) -> Layer | None:
-    """The first layer, if it is a filter."""
-    return model.layers[0] if model.layers[0].kind == Filter.kind else None
-
-
-def gradient_rounds(model: Model, *, prepared: bool = True) -> int:
-    """How many exchanges a gradient takes, when the signals were shifted before or not."""
-    first = model.layers[0].exchanges
-    forward = model.rounds - (first if prepared and first_filter(model) else 0)
-    return forward + model.rounds - first
-
-
-def num_trained(model: Model) -> int:
-    """How many numbers learning changes."""
-    return sum(model.parameters[name].size for name in model.trained)
-
-
 class Learner:
     """What one node holds to learn: its deployment, its own signals and targets, its state.
 
@@ -112,11 +94,11 @@ class Learner:
     def prepare(self) -> Program[None]:
         """Learn the weights of the neighbours, and shift the signals once and for all."""
         weights = yield from metropolis_weights(self.links)
-        bank = first_filter(self.model)
-        if bank is not None:
+        count, exchanges = prepared_exchanges(self.model, self.signals.shape)
+        if exchanges:
             pieces = []
-            for piece in np.array_split(self.signals, preparation_pieces(self.model, self.signals.shape)):
-                pieces.append((yield from shift_powers(piece, bank.exchanges, self.place.row)))
+            for piece in np.array_split(self.signals, count):
+                pieces.append((yield from shift_powers(piece, exchanges, self.place.row)))
             self.powers = np.concatenate(pieces, axis=1)
         self.weights = weights
 
@@ -143,7 +125,6 @@ class Learner:
 
     @property
     def state(self) -> State:
-        """Where the node stands."""
         first = State.first(to_vector(self.model.parameters, self.model), len(self.links.neighbors))
         state = self.store.load() or first
         if (state.parameters.shape, state.given.shape) != (first.parameters.shape, first.given.shape):
@@ -171,22 +152,20 @@ def samples_of(step: int, count: int, learning: Learning) -> Array | slice:
 # How many exchanges it takes, and what they cost
 
 
-def preparation_pieces(model: Model, shape: tuple[int, ...]) -> int:
-    """Into how many messages a node's signals go."""
+def prepared_exchanges(model: Model, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Into how many messages a node's signals go in the preparation, and how often each is shifted.
+
+    That is the order of a first layer that is a filter; nothing is shifted before another one.
+    """
     room = (MAX_DATAGRAM - OVERHEAD - 8) // (shape[1] * model.dtype.itemsize)
-    return -(-shape[0] // room)
+    first = model.layers[0]
+    return -(-shape[0] // room), first.exchanges if isinstance(first, Filter) else 0
 
 
 def preparation_rounds(model: Model, shape: tuple[int, ...]) -> int:
-    """How many exchanges the preparation takes, for signals of a node of this shape."""
-    bank = first_filter(model)
-    return 1 + (bank.exchanges * preparation_pieces(model, shape) if bank is not None else 0)
-
-
-def step_rounds(model: Model, learning: Learning) -> int:
-    """How many exchanges a step takes."""
-    _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
-    return gradient_rounds(model) + vectors * math.ceil(num_trained(model) / PIECE) + acknowledgements
+    """How many exchanges the preparation takes, for signals of a node of this shape: degrees, then shifts."""
+    pieces, exchanges = prepared_exchanges(model, shape)
+    return 1 + pieces * exchanges
 
 
 def cost_of_step(
@@ -216,9 +195,10 @@ def cost_of_step(
         features: features of the signal, where the model takes any number.
     """
     widths, first = model.widths(features), model.layers[0].exchanges
-    travelling = widths[first:] * 2 if first_filter(model) else widths + widths[first:]
+    travelling = widths[first:] + (widths[first:] if isinstance(model.layers[0], Filter) else widths)
     exchanged = sum(datagram_bytes((batch, width), model.dtype) for width in travelling)
-    size, (_, vectors, acknowledgements) = num_trained(model), ALGORITHMS[learning.algorithm]
+    size = sum(model.parameters[name].size for name in model.trained)
+    _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
     pieces = [min(PIECE, size - start) for start in range(0, size, PIECE)] * vectors
     mixed = sum(datagram_bytes((piece,), float) for piece in pieces) + acknowledgements * datagram_bytes((1,), np.int64)
     mixing = len(pieces) + acknowledgements

@@ -78,8 +78,7 @@ def mix(state: State, gradient: Array, links: Links, weights: Weights, learning:
         state: the node's state.
         gradient: ``(P,)``, its gradient at the parameters of that state.
         links: whom it is connected with.
-        weights: of its neighbours; see :func:`~graphact.agents.learning.mixing.metropolis_weights`. One that is
-            missing is not mixed with.
+        weights: of its neighbours, see :func:`metropolis_weights`; one that is missing is not mixed with.
         learning: what all nodes agreed upon.
     """
     track, _, _ = ALGORITHMS[learning.algorithm]

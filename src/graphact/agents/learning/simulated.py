@@ -15,13 +15,12 @@ import numpy as np
 
 from graphact._checks import check_integer
 from graphact.agents.deployment import Deployment, check_one_model
-from graphact.agents.learning.learner import PREPARATION, STEP, Learner, preparation_rounds, samples_of, step_rounds
+from graphact.agents.learning.learner import PREPARATION, STEP, Learner, cost_of_step, preparation_rounds, samples_of
 from graphact.agents.learning.mixing import Learning
 from graphact.agents.learning.state import DAMAGES, MemoryStore, State, from_vector, save_arrays
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
-from graphact.agents.runs import Counters
-from graphact.agents.settings import Limits, Timing
+from graphact.agents.runs import Counters, Limits, Timing
 from graphact.agents.simulation import Simulation
 from graphact.agents.transports.memory import Faults
 
@@ -94,10 +93,8 @@ def simulate_training(
         targets: ``(M, N, O)``, likewise; NaN where a node is not asked. Classes ``(M, N, 1)`` for the cross entropy.
         learning: how; see :class:`Learning`.
         steps: how many in all.
-        faults: what goes wrong; nothing when left out.
-        timing: how long nodes wait.
-        limits: how much nodes keep.
-        seed: decides all faults.
+        faults: what goes wrong, nothing when left out; with ``timing``, ``limits`` and the ``seed`` of all faults as in
+            :func:`~graphact.agents.simulate_inference`.
         progress: called every few steps, with what there is.
         begun: an earlier training of the same agents to go on with.
 
@@ -128,6 +125,7 @@ def simulate_training(
         Learner(node, learning, signals[:, i], targets[:, i], MemoryStore(None if begun is None else begun.states[i]))
         for i, node in enumerate(deployments)
     ]
+    rounds = cost_of_step(model, learning, 0, 0, 1, features=signals.shape[2]).rounds
     counters, crashes, losses = prepare(learners, faults, limits, seed), 0, []
     if begun is not None:
         counters, crashes, losses = counters + begun.counters, begun.crashes, list(begun.losses)
@@ -141,7 +139,7 @@ def simulate_training(
         outcome = Simulation(
             links,
             partial(lambda first, i, run: learners[i].step(first + run), done),
-            rounds=step_rounds(model, learning),
+            rounds=rounds,
             runs=now,
             faults=faults,
             timing=timing,
@@ -156,7 +154,7 @@ def simulate_training(
 
 
 def prepare(learners: Sequence[Learner], faults: Faults, limits: Limits | None, seed: int) -> Counters:
-    """Let all nodes prepare, and count their messages."""
+    """Let all nodes prepare; returns the counts of their messages."""
     outcome = Simulation(
         [learner.links for learner in learners],
         lambda i, _: learners[i].prepare(),
@@ -237,8 +235,8 @@ def train_centrally(
 
     dtype = next(model.parameters()).dtype
     x, t, graph = torch.from_numpy(signals).to(dtype), torch.from_numpy(targets).to(dtype), graph.to(dtype=dtype)
-    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[learning.optimizer]
-    optimizer = kind(model.parameters(), lr=learning.rate)
+    optimizers = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+    optimizer = optimizers[learning.optimizer](model.parameters(), lr=learning.rate)
     losses = []
     for step in range(steps):
         batch = samples_of(step, len(signals), learning)
@@ -253,14 +251,13 @@ def train_centrally(
 def mean_loss(objective: str, outputs: "Tensor", targets: "Tensor") -> "Tensor":
     """The loss of the network: the mean over samples and nodes; a target that is NaN adds 0."""
     import torch
-    import torch.nn.functional as F
+
+    from graphact.data.task import LOSSES
 
     asked = ~targets.isnan()
     known = torch.where(asked, targets, 0.0)
     if objective == "cross_entropy":
-        classes = known.squeeze(-1).long().flatten()
-        each = F.cross_entropy(outputs.flatten(0, -2), classes, reduction="none").view(targets.shape)
+        each = LOSSES[objective](outputs, known.squeeze(-1).long()).unsqueeze(-1)
     else:
-        function = {"mse": F.mse_loss, "smooth_l1": F.smooth_l1_loss}[objective]
-        each = function(outputs, known, reduction="none")
+        each = LOSSES[objective](outputs, known)
     return torch.where(asked, each, 0.0).mean()

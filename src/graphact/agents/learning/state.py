@@ -56,32 +56,23 @@ class State:
 
     @classmethod
     def first(cls, parameters: Array, neighbors: int) -> "State":
-        """Before the first step."""
         nothing, sums = np.zeros_like(parameters), np.zeros((neighbors, len(parameters)))
         return cls(0, parameters, nothing, nothing, sums, sums, nothing, nothing)
 
     def to_arrays(self, prefix: str = "") -> dict[str, Array]:
-        """All fields as arrays, by name."""
         return {f"{prefix}{field.name}": np.asarray(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], prefix: str = "") -> "State":
-        """The state that :meth:`to_arrays` wrote."""
         values = {field.name: arrays[f"{prefix}{field.name}"] for field in fields(cls)}
         return cls(int(values.pop("steps")), **values)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file that is complete or, if writing was interrupted, the one before."""
         save_arrays(path, {"version": np.asarray(VERSION), **self.to_arrays()})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "State":
-        """Read a file.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: it is damaged, not a state, or of graphact 0.1.
-        """
+        """Read a file; ValueError if it is damaged, not a state, or of graphact 0.1."""
         try:
             with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as content:
                 state, version = cls.from_arrays(content), int(content["version"]) if "version" in content else 1

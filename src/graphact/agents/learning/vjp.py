@@ -197,9 +197,8 @@ def operation_vjp(layer: HopMixture, node: int, around: Neighborhood, value: Arr
     members = np.insert(around.heard, place, own, axis=0) if layer.closed else around.heard
     if len(members) == 0:
         return np.zeros_like(own), np.zeros_like(around.heard), dict.fromkeys(layer.operation.parameters, 0.0)
-    gradient = gradient_of(layer.operation)
+    gradient, values = gradient_of(layer.operation), operation_values(layer, own.dtype)
     assert gradient is not None  # see check_learnable
-    values = operation_values(layer, own.dtype)
     back_own, back, logs = gradient(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), value, grad, values)
     back = np.moveaxis(back, -2, 0)
     return (back_own + back[place], np.delete(back, place, axis=0), logs) if layer.closed else (back_own, back, logs)
@@ -257,14 +256,9 @@ def check_learnable(model: Model) -> Model:
 
 
 def evaluate(objective: str, outputs: Array, targets: Array) -> tuple[float, Array]:
-    """The mean loss over the samples of one node, and its gradient.
+    """The mean loss over the samples of one node, ``(B, O)`` or classes ``(B, 1)``, and its gradient.
 
     The loss of the network is the mean over all nodes. A target that is NaN asks for nothing: it adds 0 to the mean.
-
-    Args:
-        objective: "mse", "smooth_l1" (threshold 1) or "cross_entropy".
-        outputs: ``(B, O)``.
-        targets: ``(B, O)``; for the cross entropy classes, ``(B, 1)``.
 
     Example:
         >>> import numpy as np
@@ -277,15 +271,8 @@ def evaluate(objective: str, outputs: Array, targets: Array) -> tuple[float, Arr
     if targets.shape != expected:
         raise ValueError(f"targets of a node must have the shape {expected}, got {targets.shape}")
     losses, gradient = OBJECTIVES[objective](outputs, targets)
-    asked = ~np.isnan(targets)
-    count = targets.size
+    asked, count = ~np.isnan(targets), targets.size
     return float(np.where(asked, losses, 0).sum() / count), np.where(asked, gradient, 0).astype(outputs.dtype) / count
-
-
-def squared_error(outputs: Array, targets: Array) -> tuple[Array, Array]:
-    """The square of each error."""
-    error = outputs - targets
-    return error**2, 2 * error
 
 
 def smooth_l1(outputs: Array, targets: Array) -> tuple[Array, Array]:
@@ -305,7 +292,7 @@ def cross_entropy(outputs: Array, targets: Array) -> tuple[Array, Array]:
 
 
 OBJECTIVES: dict[str, Callable[[Array, Array], tuple[Array, Array]]] = {
-    "mse": squared_error,
+    "mse": lambda outputs, targets: ((outputs - targets) ** 2, 2 * (outputs - targets)),
     "smooth_l1": smooth_l1,
     "cross_entropy": cross_entropy,
 }

@@ -83,7 +83,6 @@ class MemoryNetwork:
         now: the virtual time in seconds; it moves when datagrams are delivered.
         lost_links: links (pairs in ascending order) that deliver nothing at the moment.
         half: nodes cut off from all others at the moment.
-        inboxes: what has arrived at each open endpoint.
     """
 
     def __init__(self, neighbors: Mapping[int, Collection[int]], faults: Faults | None = None, seed: int = 0) -> None:
@@ -93,7 +92,6 @@ class MemoryNetwork:
         self.lost_links: set[tuple[int, int]] = set()
         self.half: frozenset[int] = frozenset()
         self.counters = NetworkCounters()
-        self.inboxes: dict[int, deque[bytes]] = {}
         self._random = random.Random(f"network {seed}")
         self._flying: list[tuple[float, int, int, bytes]] = []
         self._number = 0
@@ -122,7 +120,6 @@ class MemoryNetwork:
 
     @property
     def next_delivery(self) -> float | None:
-        """When the next datagram arrives; None if none is on its way."""
         return self._flying[0][0] if self._flying else None
 
     def deliver(self) -> tuple[int, bytes]:
@@ -131,9 +128,6 @@ class MemoryNetwork:
         self.now = max(self.now, when)
         self.counters.delivered += 1
         return to, datagram
-
-    def endpoint(self, node: int) -> "MemoryTransport":
-        return MemoryTransport(self, node)
 
     def _happens(self, probability: float) -> bool:
         return probability > 0 and self._random.random() < probability
@@ -154,39 +148,6 @@ class MemoryNetwork:
             self.counters.forged += 1
             body = flip_bit(datagram[:-TAG_BYTES], 8 * len(datagram[:-TAG_BYTES]) - 2)
             self._fly(to, body + authenticate(body, self._random.randbytes(KEY_BYTES)))
-
-
-class MemoryTransport:
-    """One end of a :class:`MemoryNetwork`, for drivers and for the tests that all transports must pass.
-
-    ``receive`` moves the virtual clock on, and keeps what arrives for other ends until they ask for it.
-    """
-
-    def __init__(self, network: MemoryNetwork, node: int) -> None:
-        self._network, self._node, self._inboxes, self._closed = network, node, network.inboxes, False
-        self._inboxes[node] = deque()
-
-    def send(self, to: int, datagram: bytes) -> None:
-        if not self._closed:
-            self._network.send(self._node, to, datagram)
-
-    def receive(self, timeout: float) -> bytes | None:
-        if self._closed:
-            return None
-        until = self._network.now + timeout
-        while not self._inboxes[self._node]:
-            due = self._network.next_delivery
-            if due is None or due > until:
-                self._network.now = max(self._network.now, until)
-                return None
-            to, datagram = self._network.deliver()
-            if to in self._inboxes:
-                self._inboxes[to].append(datagram)
-        return self._inboxes[self._node].popleft()
-
-    def close(self) -> None:
-        self._closed = True
-        self._inboxes.pop(self._node, None)
 
 
 def flip_bit(datagram: bytes, position: int) -> bytes:
