@@ -1,11 +1,20 @@
 """Denoising as an experiment: the paper's Figure 2c, and 2d over signal-to-noise ratios."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from graphact._lazy import Imported
 from graphact.experiments.protocol import METHODS, Condition, Protocol
 from graphact.experiments.registry import Experiment, Measure, Variation
 from graphact.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from graphact.experiments.report.content import Content
+
+MAKE_TASKS = Imported("graphact.experiments.denoising.task:denoising_tasks")
+PAPER_SNR = 3.0
 
 
 def snrs(*decibels: float) -> tuple[Condition, ...]:
@@ -21,7 +30,7 @@ PAPER = Protocol(
     features=(1, 2, 4),
     orders=(1, 2, 4, 8),
     splits=20,
-    conditions=snrs(3.0),
+    conditions=snrs(PAPER_SNR),
     sweep=snrs(0.0, 6.0, 9.0, 12.0, 15.0),
     training=TrainingSettings(epochs=500, batch_size=100, learning_rate=1e-3),
 )
@@ -48,6 +57,48 @@ QUICK = replace(
     training=TrainingSettings(epochs=40, batch_size=100, learning_rate=1e-2),
 )
 
+
+def content(cells: "pd.DataFrame", name: str, measure: Measure) -> "Content":
+    """The error over the filter order, and over the noise."""
+    from graphact.experiments.report.content import at_levels, level_sweep, order_sweep
+
+    usual = at_levels(cells, PAPER_SNR, prefer_named=False)
+    orders = order_sweep(
+        usual[usual.column == PAPER_SNR],
+        name,
+        measure,
+        exhibit="Figure 2c",
+        caption=(
+            "Signal-to-noise ratio 3 dB, the largest number of features. Mean over splits; bands reach one standard "
+            "deviation to either side. Dotted: baselines."
+        ),
+    )
+    levels = level_sweep(
+        noise_sweep(at_levels(cells, PAPER_SNR, prefer_named=True)),
+        name,
+        measure,
+        exhibit="Figure 2d",
+        title="error over the noise",
+        axis="Signal-to-noise ratio (dB)",
+        column="{} dB",
+        caption=(
+            "The lowest filter order. Mean over splits; bands reach one standard deviation to either side. Dotted: "
+            "baselines."
+        ),
+    )
+    return orders + levels
+
+
+def noise_sweep(cells: "pd.DataFrame") -> "pd.DataFrame":
+    """Networks with the most features and the lowest order that were run at several noise levels, and baselines."""
+    is_model = cells.kind == "model"
+    swept = cells[is_model & (cells.column != PAPER_SNR)]
+    swept = swept[swept.features == swept.features.max()]
+    order = swept.order.min()
+    networks = is_model & (cells.order == order) & cells.features.isin(swept.features)
+    return cells[networks | (~is_model & (cells.order.isna() | (cells.order == order)))]
+
+
 EXPERIMENT = Experiment(
     name="denoising",
     title="Distributed regression",
@@ -61,10 +112,12 @@ EXPERIMENT = Experiment(
     measure=Measure("rmse", "Test RMSE (kelvin)", 3, overlap=1 / 8),
     protocols=(PAPER, BEST, QUICK),
     dataset="molene",
-    make_tasks=Imported("graphact.experiments.denoising.task:make_tasks"),
-    baselines=Imported("graphact.experiments.denoising.task:simple_answers"),
-    prepared_baselines=Imported("graphact.experiments.denoising.task:answers_of_prepared"),
-    content=Imported("graphact.experiments.denoising.section:content"),
+    make_tasks=lambda protocol, condition, seed, data: MAKE_TASKS(
+        protocol.splits, seed, snrs_db=(condition["snr_db"],), directory=data, **protocol.task_options
+    ),
+    baselines=Imported("graphact.experiments.denoising.task:baselines"),
+    prepared_baselines=Imported("graphact.experiments.denoising.task:prepared_baselines"),
+    content=content,
     variation=Variation("snr_db"),
     needed=("features", "order"),
 )

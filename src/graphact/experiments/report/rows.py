@@ -25,7 +25,7 @@ import pandas as pd
 
 from graphact._checks import check_choice, check_integer
 from graphact.experiments.registry import EXPERIMENTS, find_experiment
-from graphact.experiments.style import Variant
+from graphact.experiments.report.style import Variant
 
 TEXTS = ("preset", "protocol", "method")
 PROVENANCE = ("graphact", "torch", "device", "finished")
