@@ -62,7 +62,8 @@ def run_protocol(
         with store.claim(job.key) as mine:
             if mine and not store.is_finished(job.key):
                 watcher.start(job.title, protocol.training.epochs)
-                rows = run_job(job, plain, tasks, store, device, watcher, checkpoint_seconds)
+                timer = CheckpointTimer(checkpoint_seconds, watcher)
+                rows = run_job(job, plain, tasks, device, store.checkpoint(job.key), timer)
                 store.finish(job.key, rows)
                 watcher.finish(job.title, summary_of(job, rows))
 
@@ -102,20 +103,14 @@ def make_models(job: TrainingJob, tasks: list[Task]) -> list[GraphModule]:
 
 
 def run_job(
-    job: TrainingJob,
-    plain: list[Task],
-    tasks: list[Task],
-    store: Store,
-    device: str,
-    watcher: JobWatcher,
-    checkpoint_seconds: float,
+    job: TrainingJob, plain: list[Task], tasks: list[Task], device: str, checkpoint: Path, timer: "CheckpointTimer"
 ) -> list[Row]:
     """Train the fleet of a job and evaluate it."""
     begun = time.perf_counter()
     models, protocol = make_models(job, tasks), job.protocol
     seeds = [run_seed("replica", job.seed, replica) for replica in range(len(tasks))]
-    fleet, checkpoint = Fleet(models, tasks, seeds, device=device), store.checkpoint(job.key)
-    with CheckpointTimer(checkpoint_seconds, watcher).signals_held() as timer:
+    fleet = Fleet(models, tasks, seeds, device=device)
+    with timer.signals_held():
         result = fleet.train(protocol.training, progress=timer.after_epoch, checkpoint=checkpoint, every=timer)
     further = find_experiment(protocol.experiment).evaluate_conditions(job, fleet, plain)
     common = {
@@ -230,7 +225,7 @@ class CheckpointTimer:
             raise KeyboardInterrupt
 
     @contextmanager
-    def signals_held(self) -> "Iterator[CheckpointTimer]":
+    def signals_held(self) -> Iterator[None]:
         """Hold back the signals that end a run by an exception; in other threads than the main one there are none."""
         before: dict[int, Any] = {}
         received: set[int] = set()
@@ -246,7 +241,7 @@ class CheckpointTimer:
                 if callable(signal.getsignal(stop)):
                     before[stop] = signal.signal(stop, hold)
         try:
-            yield self
+            yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from graphact.experiments.pairing import difference
-from graphact.experiments.report.rows import REPLICA
+from graphact.experiments.pairing import REPLICA, difference
 from graphact.experiments.report.style import Variant
 from graphact.experiments.report.tables import MISSING, Table, format_number
 
