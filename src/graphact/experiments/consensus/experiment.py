@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from graphact._lazy import Imported
@@ -11,8 +12,6 @@ from graphact.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from graphact.experiments.report.content import Content
 
 MAKE_TASKS = Imported("graphact.experiments.consensus.task:consensus_tasks")
 NO_LOSS = 0.0
@@ -55,48 +54,15 @@ QUICK = replace(
 )
 
 
-def content(cells: "pd.DataFrame", name: str, measure: Measure) -> "Content":
-    """The error over the filter order, and over the share of links that are lost."""
-    import pandas as pd
-
-    from graphact.experiments.report.content import at_levels, level_sweep, order_sweep
-
-    intact = at_levels(cells, NO_LOSS, prefer_named=False)
-    orders = order_sweep(
-        intact[intact.column == NO_LOSS],
-        name,
-        measure,
-        exhibit="Figure 2a",
-        caption="Mean over graphs and splits; bands reach one standard deviation to either side. Dotted: baselines.",
-    )
-    networks = best_settings(at_levels(cells, NO_LOSS, prefer_named=True))
-    losses = level_sweep(
-        pd.concat([networks.astype({"column": object}), baselines_at_losses(cells)]),
-        name,
-        measure,
-        exhibit="Figure 2b",
-        title="error over lost links",
-        axis="Probability that a link is lost",
-        column="p = {}",
-        caption=(
-            "Each method in its best setting, the one with the lowest validation error, on graphs that lost each link "
-            "with the given probability. Bands reach one standard deviation to either side. Dotted: baselines."
-        ),
-    )
-    return orders + losses
-
-
-def best_settings(cells: "pd.DataFrame") -> "pd.DataFrame":
-    """The networks of each method's best setting (hops, features and order), at every level.
+def shown_under_losses(at_levels: "pd.DataFrame", cells: "pd.DataFrame") -> "list[pd.DataFrame]":
+    """The networks of each method's best setting (hops, features and order) at every level, and baselines.
 
     Of the settings that were run with lost links, the best has the lowest validation error without loss; where that is
     not known for all of them, the lowest test error there; where that is not known either, the lowest mean test error
-    over the levels.
+    over the levels. Baselines stand at their level; the best of each kind on the whole graph at every other one.
     """
-    import pandas as pd
-
-    chosen = []
-    for _, method in cells[cells.kind == "model"].groupby("method", sort=False):
+    chosen: list[int] = []
+    for _, method in at_levels[at_levels.kind == "model"].groupby("method", sort=False):
         keys = [method[key].map(lambda value: value or 0) for key in ("hops", "features", "order")]
         settings = [setting for _, setting in method.groupby(keys) if (setting.column != NO_LOSS).any()]
         criteria = [
@@ -105,18 +71,12 @@ def best_settings(cells: "pd.DataFrame") -> "pd.DataFrame":
             [setting["mean"].fillna(math.inf).mean() for setting in settings],
         ]
         errors = next(values for values in criteria if not any(map(math.isnan, values)))
-        chosen += [settings[errors.index(min(errors))]] if settings else []
-    return pd.concat(chosen) if chosen else cells[:0]
-
-
-def baselines_at_losses(cells: "pd.DataFrame") -> "pd.DataFrame":
-    """Baselines at their probability of loss; the best of each kind on the whole graph for every other column."""
-    import pandas as pd
-
+        chosen += settings[errors.index(min(errors))].index.tolist() if settings else []
     simple = cells[cells.kind == "baseline"]
     lossy = simple[simple.level.notna()]
     whole = simple[simple.level.isna()].sort_values("mean", kind="stable").drop_duplicates("method")
-    return pd.concat([whole.assign(column=None, line=whole.line + ", no link lost"), lossy.assign(column=lossy.level)])
+    whole = whole.assign(column=None, line=whole.line + ", no link lost")
+    return [at_levels.loc[chosen].astype({"column": object}), whole, lossy.assign(column=lossy.level)]
 
 
 EXPERIMENT = Experiment(
@@ -137,7 +97,23 @@ EXPERIMENT = Experiment(
     baselines=Imported("graphact.experiments.consensus.task:baselines"),
     prepared_baselines=Imported("graphact.experiments.consensus.task:prepared_baselines"),
     evaluate_conditions=Imported("graphact.experiments.consensus.task:under_link_loss"),
-    content=content,
+    content=partial(
+        Imported("graphact.experiments.report.content:sweeps"),
+        usual_level=NO_LOSS,
+        shown=shown_under_losses,
+        orders=(
+            "Figure 2a",
+            "Mean over graphs and splits; bands reach one standard deviation to either side. Dotted: baselines.",
+        ),
+        levels=(
+            "Figure 2b",
+            "Each method in its best setting, the one with the lowest validation error, on graphs that lost each link "
+            "with the given probability. Bands reach one standard deviation to either side. Dotted: baselines.",
+        ),
+        title="error over lost links",
+        axis="Probability that a link is lost",
+        column="p = {}",
+    ),
     variation=Variation("loss_probability", retrained=False),
     needed=("features", "order"),
 )

@@ -1,6 +1,7 @@
 """Denoising as an experiment: the paper's Figure 2c, and 2d over signal-to-noise ratios."""
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from graphact._lazy import Imported
@@ -10,8 +11,6 @@ from graphact.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from graphact.experiments.report.content import Content
 
 MAKE_TASKS = Imported("graphact.experiments.denoising.task:denoising_tasks")
 PAPER_SNR = 3.0
@@ -58,45 +57,14 @@ QUICK = replace(
 )
 
 
-def content(cells: "pd.DataFrame", name: str, measure: Measure) -> "Content":
-    """The error over the filter order, and over the noise."""
-    from graphact.experiments.report.content import at_levels, level_sweep, order_sweep
-
-    usual = at_levels(cells, PAPER_SNR, prefer_named=False)
-    orders = order_sweep(
-        usual[usual.column == PAPER_SNR],
-        name,
-        measure,
-        exhibit="Figure 2c",
-        caption=(
-            "Signal-to-noise ratio 3 dB, the largest number of features. Mean over splits; bands reach one standard "
-            "deviation to either side. Dotted: baselines."
-        ),
-    )
-    levels = level_sweep(
-        noise_sweep(at_levels(cells, PAPER_SNR, prefer_named=True)),
-        name,
-        measure,
-        exhibit="Figure 2d",
-        title="error over the noise",
-        axis="Signal-to-noise ratio (dB)",
-        column="{} dB",
-        caption=(
-            "The lowest filter order. Mean over splits; bands reach one standard deviation to either side. Dotted: "
-            "baselines."
-        ),
-    )
-    return orders + levels
-
-
-def noise_sweep(cells: "pd.DataFrame") -> "pd.DataFrame":
+def shown_under_noise(at_levels: "pd.DataFrame", _: "pd.DataFrame") -> "list[pd.DataFrame]":
     """Networks with the most features and the lowest order that were run at several noise levels, and baselines."""
-    is_model = cells.kind == "model"
-    swept = cells[is_model & (cells.column != PAPER_SNR)]
+    is_model = at_levels.kind == "model"
+    swept = at_levels[is_model & (at_levels.column != PAPER_SNR)]
     swept = swept[swept.features == swept.features.max()]
     order = swept.order.min()
-    networks = is_model & (cells.order == order) & cells.features.isin(swept.features)
-    return cells[networks | (~is_model & (cells.order.isna() | (cells.order == order)))]
+    networks = is_model & (at_levels.order == order) & at_levels.features.isin(swept.features)
+    return [at_levels[networks | (~is_model & (at_levels.order.isna() | (at_levels.order == order)))]]
 
 
 EXPERIMENT = Experiment(
@@ -117,7 +85,24 @@ EXPERIMENT = Experiment(
     ),
     baselines=Imported("graphact.experiments.denoising.task:baselines"),
     prepared_baselines=Imported("graphact.experiments.denoising.task:prepared_baselines"),
-    content=content,
+    content=partial(
+        Imported("graphact.experiments.report.content:sweeps"),
+        usual_level=PAPER_SNR,
+        shown=shown_under_noise,
+        orders=(
+            "Figure 2c",
+            "Signal-to-noise ratio 3 dB, the largest number of features. Mean over splits; bands reach one standard "
+            "deviation to either side. Dotted: baselines.",
+        ),
+        levels=(
+            "Figure 2d",
+            "The lowest filter order. Mean over splits; bands reach one standard deviation to either side. Dotted: "
+            "baselines.",
+        ),
+        title="error over the noise",
+        axis="Signal-to-noise ratio (dB)",
+        column="{} dB",
+    ),
     variation=Variation("snr_db"),
     needed=("features", "order"),
 )

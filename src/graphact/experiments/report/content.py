@@ -128,47 +128,65 @@ def comparison(
     return content + learned_weights(networks.assign(setting_in_words=in_words), name, content.headlines[0][0])
 
 
-def order_sweep(cells: pd.DataFrame, name: str, measure: Measure, *, exhibit: str, caption: str) -> Content:
-    """Methods over the filter order, under one condition: the most features in a figure and a table, others folded."""
-    networks = cells[cells.kind == "model"]
+def sweeps(
+    cells: pd.DataFrame,
+    name: str,
+    measure: Measure,
+    *,
+    usual_level: float,
+    shown: Callable[[pd.DataFrame, pd.DataFrame], list[pd.DataFrame]],
+    orders: tuple[str, str],
+    levels: tuple[str, str],
+    title: str,
+    axis: str,
+    column: str,
+) -> Content:
+    """Methods over the filter order at the usual level of the condition, and then over its levels.
+
+    ``orders`` and ``levels`` are the paper's name of a figure and its caption. ``shown`` chooses the cells of the
+    second figure, from cells with their level as ``column`` and from all cells; the other words are that figure's.
+    """
+    usual = at_levels(cells, usual_level, prefer_named=False)
+    usual = usual[usual.column == usual_level]
+    networks, exhibit = usual[usual.kind == "model"], orders[0]
     tables: list[Table] = []
-    for features in sorted(networks.features.unique(), reverse=True) or [None]:
-        fits = (cells.features == features) | (cells.features.isna() & (cells.kind == "baseline"))
+    for features in sorted(networks.features.unique(), reverse=True) or [None]:  # the most are seen, others folded
+        fits = (usual.features == features) | (usual.features.isna() & (usual.kind == "baseline"))
         own_name = file_name(exhibit, name, f"f{features}" if tables else "")
-        title = f"{exhibit} in numbers: error over the filter order" + (f", F = {features}" if features else "")
-        chosen = cells[fits].assign(column=cells.order)
-        tables.append(make_table(chosen, measure, name=own_name, title=title, column_label="K = {}".format))
+        words = f"{exhibit} in numbers: error over the filter order" + (f", F = {features}" if features else "")
+        chosen = usual[fits].assign(column=usual.order)
+        tables.append(make_table(chosen, measure, name=own_name, title=words, column_label="K = {}".format))
     where = tables[0].columns[0] + tables[0].title.partition("filter order")[2]
     in_words = [f"K = {cell.order}, F = {cell.features}" for cell in networks.itertuples()]
-    figures = line_figures(tables[0], caption, "Filter order K")
+    figures = line_figures(tables[0], orders[1], "Filter order K")
     content = Content([(where, headline(tables[0], 0))], figures, tables[:1], tables[1:])
-    return content + learned_weights(networks.assign(setting_in_words=in_words), name, where)
+    content += learned_weights(networks.assign(setting_in_words=in_words), name, where)
+    swept = pd.concat(shown(at_levels(cells, usual_level, prefer_named=True), cells))
+    table = level_table(swept, measure, file_name(levels[0], name), f"{levels[0]} in numbers: {title}", column)
+    return content + Content(figures=line_figures(table, levels[1], axis), tables=[table]) if table else content
 
 
-def level_sweep(
-    cells: pd.DataFrame, name: str, measure: Measure, *, exhibit: str, title: str, axis: str, column: str, caption: str
-) -> Content:
-    """Methods over the level of a condition, which is the ``column`` of a cell; nothing where there is no network.
+def level_table(cells: pd.DataFrame, measure: Measure, name: str, title: str, column: str) -> Table | None:
+    """Methods over the level of a condition, which is the ``column`` of a cell; None where there is no network.
 
     Filter order and features stand in the title or, where networks differ in them, at each line.
     """
     networks, letters = cells[cells.kind == "model"], {"order": "K", "features": "F"}
     if networks.empty:
-        return Content()
+        return None
     common = {key for key in letters if networks[key].nunique(dropna=False) == 1}
 
     def words(cell: Any, keys: set[str]) -> str:
         return "".join(f", {letters[key]} = {getattr(cell, key)}" for key in letters if key in keys)
 
     own = [words(cell, letters.keys() - common if cell.kind == "model" else set()) for cell in cells.itertuples()]
-    table = make_table(
+    return make_table(
         cells.assign(line=cells.line + own),
         measure,
-        name=file_name(exhibit, name),
-        title=f"{exhibit} in numbers: {title}{words(networks.iloc[0], common)}",
+        name=name,
+        title=title + words(networks.iloc[0], common),
         column_label=lambda level: column.format(f"{level:g}"),
     )
-    return Content(figures=line_figures(table, caption, axis), tables=[table])
 
 
 def line_figures(table: Table, caption: str, axis: str) -> list[Figure]:
