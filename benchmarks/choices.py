@@ -19,7 +19,7 @@ from arguments import count, need_cuda
 from saying import say
 
 from graphact.experiments.pairing import difference
-from graphact.experiments.protocol import seed_of
+from graphact.experiments.protocol import run_seed
 from graphact.experiments.registry import find_experiment, find_protocol
 from graphact.nn import GCNN
 from graphact.training import Fleet
@@ -49,7 +49,7 @@ def accuracies(activation, hops, tasks, settings, device, choice):
         learning_rate=choice.get("learning_rate", settings.learning_rate),
         epochs=max(1, round(settings.epochs * choice.get("share", 1))),
     )
-    models, seeds = [], [seed_of("replica", 0, replica) for replica in range(len(tasks))]
+    models, seeds = [], [run_seed("replica", 0, replica) for replica in range(len(tasks))]
     for seed in seeds:
         torch.manual_seed(seed)
         models.append(

@@ -23,9 +23,9 @@ import torch
 from arguments import count, need_cuda
 from saying import say
 
-from graphact.data.splits import generator_for, random_split
+from graphact.data.splits import data_generator, random_split
 from graphact.experiments.pairing import choose, difference
-from graphact.experiments.protocol import jobs_of, seed_of
+from graphact.experiments.protocol import jobs_of, run_seed
 from graphact.experiments.registry import find_experiment, find_protocol
 from graphact.experiments.runner import make_models
 from graphact.experiments.source_localization.task import COMMUNITIES, COMMUNITY_SIZE, STEPS
@@ -46,7 +46,7 @@ CENTRALISED = {
 def with_unseen_sources(task):
     """The task with all signals of 8 sources for testing, and none of them elsewhere."""
     details = task.details
-    generator = generator_for("unseen sources", details["seed"], details["graph"], details["split"])
+    generator = data_generator("unseen sources", details["seed"], details["graph"], details["split"])
     held_out = torch.zeros(COMMUNITIES, COMMUNITY_SIZE, dtype=torch.bool)
     for community in held_out:
         community[torch.randperm(COMMUNITY_SIZE, generator=generator)[:HELD_OUT]] = True
@@ -58,7 +58,7 @@ def with_unseen_sources(task):
 
 def with_unseen_days(task):
     """The task with whole days for validation and testing, and half a day between them and training."""
-    generator = generator_for("unseen days", task.details["seed"], task.details["split"])
+    generator = data_generator("unseen days", task.details["seed"], task.details["split"])
     days = nonadjacent_days(2 * DAYS_A_PART, generator)
     hours = torch.arange(HOURS_A_DAY * DAYS)
     is_free = torch.ones(len(hours), dtype=torch.bool)
@@ -80,7 +80,7 @@ def dealt_at_random(task, like):
     """The task with as many samples in each part as another one has, dealt at random."""
     place = [task.details[name] for name in ("seed", "graph", "split") if name in task.details]
     count, used = len(task.inputs), len(like.train) + len(like.validation) + len(like.test)
-    generator = generator_for("as many at random", *place)
+    generator = data_generator("as many at random", *place)
     parts = random_split(count, validation=len(like.validation), test=len(like.test), generator=generator)
     return with_parts(task, parts.train[: len(parts.train) - (count - used)], parts.validation, parts.test)
 
@@ -92,7 +92,7 @@ def with_parts(task, train, validation, test):
 def trained(protocol, method, tasks, seed, device):
     """The test metric of each network of a preset."""
     [job] = jobs_of(replace(protocol, methods=(method,)), seed)
-    seeds = [seed_of("replica", seed, replica) for replica in range(len(tasks))]
+    seeds = [run_seed("replica", seed, replica) for replica in range(len(tasks))]
     return Fleet(make_models(job, tasks), tasks, seeds, device=device).train(protocol.training).test
 
 

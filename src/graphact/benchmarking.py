@@ -23,16 +23,8 @@ OPERATIONS = ("max", "median", "kernel")
 VALUES_MAY_DIFFER = 1e-4  # relative to the largest
 GRADIENTS_MAY_DIFFER = 5e-3  # in norm: where sums are taken in another order, one of two equal neighbours may lose
 ENOUGH = 10.0  # seconds; a call that takes longer is not repeated
-HEAD = (
-    "activation",
-    "forward ms",
-    "with backward ms",
-    "of gather floor",
-    "of compulsory",
-    "PyG forward ms",
-    "with backward ms",
-    "ratio",
-)
+HEAD = ["activation", "forward ms", "with backward ms", "of gather floor", "of compulsory"]
+HEAD += ["PyG forward ms", "with backward ms", "ratio"]
 
 
 class WrongResultError(RuntimeError):
@@ -48,22 +40,21 @@ class Times(NamedTuple):
     calls: int
 
 
-def one_call(function: Callable[[], Any], device: str) -> float:
-    """Seconds of a call, until the device has finished."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-    begun = time.perf_counter()
-    function()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - begun
-
-
 def measure(function: Callable[[], Any], device: str, repeats: int = 9, warm_up: int = 2) -> Times:
     """Times of several calls after a few that do not count; one call counts where it takes very long."""
-    seconds = [one_call(function, device)]
+
+    def one_call() -> float:
+        if device == "cuda":
+            torch.cuda.synchronize()
+        begun = time.perf_counter()
+        function()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - begun
+
+    seconds = [one_call()]
     if seconds[0] < ENOUGH:
-        seconds = [one_call(function, device) for _ in range(warm_up - 1 + repeats)][warm_up - 1 :]
+        seconds = [one_call() for _ in range(warm_up - 1 + repeats)][warm_up - 1 :]
     return Times(statistics.median(seconds), min(seconds), max(seconds), len(seconds))
 
 
@@ -80,10 +71,7 @@ def pyg_is_installed() -> bool:
 
 
 def composed(graph: Graph, op: str, gamma: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """A graph-adaptive activation of (signal, beta, weights) as a user of PyG would compose it.
-
-    Messages are gathered along edges and aggregated at their targets.
-    """
+    """A graph-adaptive activation of (signal, beta, weights) as a user of PyG composes it: gather, then aggregate."""
     from torch_geometric import nn
     from torch_geometric.utils import scatter
 
@@ -242,9 +230,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
     """A Markdown table, columns aligned so that it reads well in a terminal, too."""
-    lines = [list(HEAD), *map(_cells, rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
+    lines = [HEAD, *map(_cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
-    return "\n".join(
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
-    )
+    return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)

@@ -3,20 +3,20 @@ import pytest
 import torch
 from hypothesis import given
 
-from graphact.data.splits import eighty_ten_ten, generator_for, random_split
+from graphact.data.splits import data_generator, eighty_ten_ten, random_split
 
 
 @given(count=st.integers(10, 300), seed=st.integers(0, 5))
 def test_every_sample_is_dealt_once(count, seed):
-    parts = eighty_ten_ten(count, generator_for("split", seed))
+    parts = eighty_ten_ten(count, data_generator("split", seed))
     assert torch.equal(torch.cat(parts).sort().values, torch.arange(count))
     assert abs(parts.train.numel() - 0.8 * count) <= 0.5
     assert abs(parts.validation.numel() - 0.1 * count) <= 0.5
 
 
 def test_the_size_of_the_validation_set_does_not_change_the_test_set():
-    first = random_split(50, validation=0, test=5, generator=generator_for("split", 0))
-    second = random_split(50, validation=7, test=5, generator=generator_for("split", 0))
+    first = random_split(50, validation=0, test=5, generator=data_generator("split", 0))
+    second = random_split(50, validation=7, test=5, generator=data_generator("split", 0))
     assert torch.equal(first.test, second.test)
     assert first.validation.numel() == 0
 
@@ -27,7 +27,7 @@ def test_something_must_be_left_to_learn_from():
 
 
 def draw(*key):
-    return torch.randint(2**62, (1,), generator=generator_for(*key)).item()
+    return torch.randint(2**62, (1,), generator=data_generator(*key)).item()
 
 
 def test_every_purpose_seed_and_number_has_its_own_stream():
@@ -47,10 +47,10 @@ def test_every_purpose_seed_and_number_has_its_own_stream():
 
 
 def test_streams_are_those_of_earlier_releases():
-    assert torch.randperm(8, generator=generator_for("split", 0, 3)).tolist() == [6, 4, 5, 0, 3, 2, 7, 1]
+    assert torch.randperm(8, generator=data_generator("split", 0, 3)).tolist() == [6, 4, 5, 0, 3, 2, 7, 1]
 
 
 @pytest.mark.parametrize(("bad", "error"), [(-1, ValueError), (0.5, TypeError), (True, TypeError)])
 def test_seeds_are_natural_numbers(bad, error):
     with pytest.raises(error, match="seed must be"):
-        generator_for("split", bad)
+        data_generator("split", bad)

@@ -1,9 +1,7 @@
-"""graphact agents demo: sensors on this machine, one process each, that denoise what they measure together.
-
-While they work there is a map and the last inferences in a terminal, and a figure at the end.
-"""
+"""graphact agents demo: sensors on this machine, one process each, denoise together, in a live view and a figure."""
 
 import argparse
+import importlib.util
 import math
 import signal
 import sys
@@ -241,18 +239,15 @@ def train(model: "GCNN", graph: "Graph", clean: Array, rng: np.random.Generator)
 @contextmanager
 def open_view(network: SensorNetwork) -> "Iterator[Lines | Screen]":
     """A live view where there is a terminal and rich, lines of text otherwise."""
-    try:
+    if importlib.util.find_spec("rich"):
         from rich.console import Console
         from rich.live import Live
-    except ModuleNotFoundError:
-        console = None
-    else:
-        console = Console()
-    if console is None or not console.is_terminal:
-        yield Lines()
-        return
-    with Live(console=console, auto_refresh=False) as live:
-        yield Screen(live, len(network.places))
+
+        if (console := Console()).is_terminal:
+            with Live(console=console, auto_refresh=False) as live:
+                yield Screen(live, len(network.places))
+            return
+    yield Lines()
 
 
 @dataclass
@@ -283,15 +278,11 @@ class Screen:
         from rich.panel import Panel
         from rich.text import Text
 
-        title = f"{self.sensors} sensors, one process each"
-        places, runs = (
-            Text.assemble(*parts, no_wrap=True) for parts in (map_of(network, run), last_runs(network, run))
-        )
-        sides = [
-            Panel(places, title=title, width=WIDTH + 4, height=HEIGHT + 2),
-            Panel(runs, title="inferences", width=88, height=HEIGHT + 2),
-        ]
-        self.live.update(Columns(sides), refresh=True)
+        def panel(parts: list[Styled], title: str, width: int) -> Panel:
+            return Panel(Text.assemble(*parts, no_wrap=True), title=title, width=width, height=HEIGHT + 2)
+
+        sensors = panel(map_of(network, run), f"{self.sensors} sensors, one process each", WIDTH + 4)
+        self.live.update(Columns([sensors, panel(last_runs(network, run), "inferences", 88)]), refresh=True)
 
 
 def map_of(network: SensorNetwork, run: int) -> list[Styled]:
@@ -332,7 +323,7 @@ def style_of(value: float) -> str:
 
 def draw(network: SensorNetwork, folder: Path) -> Path:
     """Write ``agents.png``: the sensor field, the errors over time, and the links missed; return where it is."""
-    from graphact.experiments.style import house_style, new_sheet, settle, to_png
+    from graphact.experiments.report.style import house_style, new_sheet, settle, to_png
     from graphact.storage import write_atomically
 
     runs = np.array(network.shown)

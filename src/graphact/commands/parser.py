@@ -68,17 +68,17 @@ def one_of(*options: Option) -> Option:
 class CommandParser(argparse.ArgumentParser):
     """The parser of one command, without options until it is asked to parse."""
 
-    place: str | None = None
+    target: str | None = None
 
     def add_commands(self, table: Table) -> None:
         commands = self.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=CommandParser)
-        for name, (place, line) in table.items():
-            commands.add_parser(name, help=line).place = place
+        for name, (target, line) in table.items():
+            commands.add_parser(name, help=line).target = target
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Import the command first; argparse calls this on the parser of the command that was asked for."""
-        if self.place is not None:
-            found, self.place = pkgutil.resolve_name(self.place), None
+        if self.target is not None:
+            found, self.target = pkgutil.resolve_name(self.target), None
             self.description = inspect.cleandoc(found.description)
             if "\n\n" in self.description:
                 self.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -80,11 +80,6 @@ def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
     return (same_shape(outputs, targets) - targets).square()
 
 
-def smooth_l1(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Half the squared error of each number up to an error of 1, beyond it the error minus one half."""
-    return F.smooth_l1_loss(same_shape(outputs, targets), targets, reduction="none")
-
-
 def is_right(outputs: Tensor, targets: Tensor) -> Tensor:
     """One for each sample whose largest output is that of its class, zero for others."""
     check_classes(outputs, targets)
@@ -126,7 +121,7 @@ class Metric(NamedTuple):
 LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cross_entropy": cross_entropy,
     "mse": squared_error,
-    "smooth_l1": smooth_l1,
+    "smooth_l1": lambda outputs, targets: F.smooth_l1_loss(same_shape(outputs, targets), targets, reduction="none"),
 }
 METRICS: dict[str, Metric] = {
     "accuracy": Metric(is_right, lambda share: 100 * share, higher_is_better=True),
@@ -204,8 +199,8 @@ def check_finite(name: str, values: Tensor) -> None:
     """Raise if a sample holds NaN or infinity: training would end in NaN without a word."""
     bad = ~values.isfinite()
     if bool(bad.any()):
-        place = bad.nonzero()[0].tolist()
-        raise ValueError(f"{name} must be finite numbers, got {values[tuple(place)].item()} at {name}{place}")
+        index = bad.nonzero()[0].tolist()
+        raise ValueError(f"{name} must be finite numbers, got {values[tuple(index)].item()} at {name}{index}")
 
 
 def check_split(train: Tensor, validation: Tensor, test: Tensor, count: int) -> None:

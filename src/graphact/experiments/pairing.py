@@ -9,7 +9,7 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-PLACE = ("graph", "split", "node", "realization", "seed")
+REPLICA = ("graph", "split", "node", "realization", "seed")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
 
 def place_of(row: Row) -> tuple[Any, ...]:
     """Graph, split, node, realization and seed of a run."""
-    return tuple(row.get(name) for name in PLACE)
+    return tuple(row.get(name) for name in REPLICA)
 
 
 def by_place(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
@@ -104,7 +104,7 @@ def by_place(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
         place = place_of(row)
         if place in found:
             raise ValueError(
-                f"rows must be of one method in one setting, got two at {dict(zip(PLACE, place, strict=True))}"
+                f"rows must be of one method in one setting, got two at {dict(zip(REPLICA, place, strict=True))}"
             )
         found[place] = float(row["value"])
     return found

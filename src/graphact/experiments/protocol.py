@@ -160,7 +160,7 @@ def jobs_of(protocol: Protocol, seed: int) -> list[TrainingJob]:
     ]
 
 
-def seed_of(*what: object) -> int:
+def run_seed(*what: object) -> int:
     """A seed for one purpose, unlike those of all others."""
     digest = hashlib.sha256(" ".join(map(str, what)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

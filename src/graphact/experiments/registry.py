@@ -62,7 +62,7 @@ class Experiment:
     protocols: tuple[Protocol, ...]  # of the presets "paper", "best" and "quick", in the order in which they are listed
     make_tasks: MakeTasks  # signals as they come
     baselines: "Callable[[Task, int], Figures]"  # of a task in float64, with the order of linear filters
-    content: "Callable[[pd.DataFrame, str], Content]"  # of the cells of a preset and protocol; names of files begin so
+    content: "Callable[[pd.DataFrame, str, Measure], Content]"  # of cells of a preset and protocol; files begin so
     default_protocol: str = "paper"  # the one to run where a preset has several
     dataset: str | None = None  # the data set it reads, if any; see graphact.data.locate
     variation: Variation | None = None
@@ -72,7 +72,7 @@ class Experiment:
     prepared_baselines: "Callable[[Task, str, int], Figures]" = lambda *_: {}
     # Further conditions, such as lost links, each with the test metric of every model of a trained fleet; from tasks
     # with signals as they come
-    evaluate_further: "Callable[[TrainingJob, Fleet, Tasks], list[tuple[Condition, list[float]]]]" = lambda *_: []
+    evaluate_conditions: "Callable[[TrainingJob, Fleet, Tasks], list[tuple[Condition, list[float]]]]" = lambda *_: []
 
     def prepare_tasks(
         self, protocol: Protocol, condition: Condition, plain: Tasks, seed: int, data: Path | None

@@ -17,7 +17,7 @@ import torch
 import graphact
 from graphact.data import Task
 from graphact.experiments.baselines import baselines, prepared_baselines
-from graphact.experiments.protocol import Condition, Protocol, TrainingJob, jobs_of, key_of_baselines, seed_of
+from graphact.experiments.protocol import Condition, Protocol, TrainingJob, jobs_of, key_of_baselines, run_seed
 from graphact.experiments.registry import find_experiment
 from graphact.experiments.store import Row, Store, StoreError
 from graphact.layers import HopMixture
@@ -62,21 +62,22 @@ def run_protocol(
         with store.claim(job.key) as mine:
             if mine and not store.is_finished(job.key):
                 watcher.start(job.title, protocol.training.epochs)
-                rows = run_job(job, plain, tasks, store, device, watcher, checkpoint_seconds)
+                timer = CheckpointTimer(checkpoint_seconds, watcher)
+                rows = run_job(job, plain, tasks, device, store.checkpoint(job.key), timer)
                 store.finish(job.key, rows)
                 watcher.finish(job.title, summary_of(job, rows))
 
 
 def check_settings(protocol: Protocol, store: Store, seed: int) -> None:
     """Raise if the store holds a job of this protocol with other settings: a report could not tell the two apart."""
-    place = ("experiment", "protocol", "method", "hops", "features", "order", "condition", "seed")
+    identity = ("experiment", "protocol", "method", "hops", "features", "order", "condition", "seed")
     jobs = [(job.title, job.settings()) for job in jobs_of(protocol, seed)]
-    wanted = {tuple(str(settings[name]) for name in place): (title, settings) for title, settings in jobs}
+    wanted = {tuple(str(settings[name]) for name in identity): (title, settings) for title, settings in jobs}
     for row in store.first_rows():
         settings = row.get("settings")
         if settings is None or row.get("preset") != protocol.preset:
             continue
-        title, new = wanted.get(tuple(str(settings.get(name)) for name in place), ("", settings))
+        title, new = wanted.get(tuple(str(settings.get(name)) for name in identity), ("", settings))
         for name in sorted(new.keys() | settings.keys()):
             if new.get(name) != settings.get(name):
                 change = f"{name} {settings.get(name)} instead of {new.get(name)}"
@@ -96,28 +97,22 @@ def make_models(job: TrainingJob, tasks: list[Task]) -> list[GraphModule]:
     models: list[GraphModule] = []
     with torch.random.fork_rng(devices=[]):
         for replica in range(len(tasks)):
-            torch.manual_seed(seed_of("replica", job.seed, replica))
+            torch.manual_seed(run_seed("replica", job.seed, replica))
             models.append(FIR(features, **shape) if job.method == "fir" else GCNN(features, **shape, **activation))
     return models
 
 
 def run_job(
-    job: TrainingJob,
-    plain: list[Task],
-    tasks: list[Task],
-    store: Store,
-    device: str,
-    watcher: JobWatcher,
-    checkpoint_seconds: float,
+    job: TrainingJob, plain: list[Task], tasks: list[Task], device: str, checkpoint: Path, timer: "CheckpointTimer"
 ) -> list[Row]:
     """Train the fleet of a job and evaluate it."""
     begun = time.perf_counter()
     models, protocol = make_models(job, tasks), job.protocol
-    seeds = [seed_of("replica", job.seed, replica) for replica in range(len(tasks))]
-    fleet, checkpoint = Fleet(models, tasks, seeds, device=device), store.checkpoint(job.key)
-    with CheckpointTimer(checkpoint_seconds, watcher).signals_held() as timer:
+    seeds = [run_seed("replica", job.seed, replica) for replica in range(len(tasks))]
+    fleet = Fleet(models, tasks, seeds, device=device)
+    with timer.signals_held():
         result = fleet.train(protocol.training, progress=timer.after_epoch, checkpoint=checkpoint, every=timer)
-    further = find_experiment(protocol.experiment).evaluate_further(job, fleet, plain)
+    further = find_experiment(protocol.experiment).evaluate_conditions(job, fleet, plain)
     common = {
         **stamp(protocol, device),
         "kind": "model",
@@ -130,7 +125,7 @@ def run_job(
     for replica, (model, task) in enumerate(zip(models, tasks, strict=True)):
         row = {
             **common,
-            **place(task),
+            **replica_of(task),
             "condition": dict(job.condition),
             "metric": task.metric,
             "value": result.test[replica],
@@ -159,7 +154,7 @@ def run_baselines(
     untrained = dict.fromkeys(("validation", "best_epoch", "epochs", "beta", "weights"))
     seconds = (time.perf_counter() - begun) / len(plain)
     return [
-        {**common, **place(task), "condition": dict(condition), "method": labels[name], "metric": task.metric}
+        {**common, **replica_of(task), "condition": dict(condition), "method": labels[name], "metric": task.metric}
         | {"value": value, **untrained, "seconds": seconds}
         for task, figure in zip(plain, figures, strict=True)
         for name, value in figure.items()
@@ -179,7 +174,7 @@ def stamp(protocol: Protocol, device: str) -> Row:
     }
 
 
-def place(task: Task) -> Row:
+def replica_of(task: Task) -> Row:
     """Which replica a task is."""
     return {name: task.details.get(name) for name in ("graph", "split")} | {"node": task.node, "realization": None}
 
@@ -230,7 +225,7 @@ class CheckpointTimer:
             raise KeyboardInterrupt
 
     @contextmanager
-    def signals_held(self) -> "Iterator[CheckpointTimer]":
+    def signals_held(self) -> Iterator[None]:
         """Hold back the signals that end a run by an exception; in other threads than the main one there are none."""
         before: dict[int, Any] = {}
         received: set[int] = set()
@@ -246,7 +241,7 @@ class CheckpointTimer:
                 if callable(signal.getsignal(stop)):
                     before[stop] = signal.signal(stop, hold)
         try:
-            yield self
+            yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

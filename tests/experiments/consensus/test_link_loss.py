@@ -8,7 +8,7 @@ import torch
 from graphact.data import metric_of
 from graphact.experiments.consensus.experiment import EXPERIMENT
 from graphact.experiments.consensus.task import by_centrality, lossy_metric
-from graphact.experiments.protocol import jobs_of, seed_of
+from graphact.experiments.protocol import jobs_of, run_seed
 from graphact.experiments.registry import find_protocol
 from graphact.experiments.runner import make_models
 from graphact.training import Fleet
@@ -22,7 +22,7 @@ def test_nodes_prepare_their_signals_with_the_links_that_are_left(preparation):
     tasks = EXPERIMENT.prepare_tasks(protocol, {}, plain, 3, None)
     models = make_models(job, tasks)
     found = lossy_metric(Fleet(models, tasks), plain, 0.15, job)
-    generator = torch.Generator().manual_seed(seed_of("loss", 3, 0, 0, 0.15))
+    generator = torch.Generator().manual_seed(run_seed("loss", 3, 0, 0, 0.15))
     thin = plain[0].graph.drop_edges(0.15, generator=generator)
     for model, task, metric in zip(models, plain, found, strict=True):
         signals = task.inputs if preparation == "none" else by_centrality(task.inputs, thin)
@@ -52,7 +52,7 @@ def test_loss_is_drawn_anew_for_every_graph_and_realization_and_averaged():
     assert len(graphs) == 2
     thinned = {
         (number, realization): graph.drop_edges(
-            0.15, generator=torch.Generator().manual_seed(seed_of("loss", 0, number, realization, 0.15))
+            0.15, generator=torch.Generator().manual_seed(run_seed("loss", 0, number, realization, 0.15))
         )
         for number, graph in enumerate(graphs)
         for realization in range(3)

@@ -233,16 +233,13 @@ def member_of_zip(archive: Path, member: str, origin: str) -> bytes:
     """One named file of a zip archive, read in memory; nothing is extracted and no other name is looked at."""
     try:
         with zipfile.ZipFile(archive) as files:
-            size = files.getinfo(member).file_size
-            if size > LARGEST_FILE:
-                raise DataError(f"{origin}: {member} would take {size} bytes, which is not the file")
-            return files.read(member)
+            if (size := files.getinfo(member).file_size) <= LARGEST_FILE:
+                return files.read(member)
     except KeyError as error:
         raise DataError(f"{origin}: the archive has no file named {member}") from error
-    except DataError:
-        raise
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
         raise DataError(f"{origin}: the archive is damaged: {one_line(error)}") from error
+    raise DataError(f"{origin}: {member} would take {size} bytes, which is not the file")
 
 
 def one_line(reason: object) -> str:

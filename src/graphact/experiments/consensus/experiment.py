@@ -1,11 +1,20 @@
 """Finite-time consensus as an experiment: the paper's Figure 2a, and 2b, where links are lost."""
 
+import math
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from graphact._lazy import Imported
 from graphact.experiments.protocol import METHODS, Protocol
 from graphact.experiments.registry import Experiment, Measure, Variation
 from graphact.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAKE_TASKS = Imported("graphact.experiments.consensus.task:consensus_tasks")
+NO_LOSS = 0.0
 
 PAPER = Protocol(
     experiment="consensus",
@@ -44,6 +53,32 @@ QUICK = replace(
     training=TrainingSettings(epochs=15, batch_size=100, learning_rate=5e-3),
 )
 
+
+def shown_under_losses(at_levels: "pd.DataFrame", cells: "pd.DataFrame") -> "list[pd.DataFrame]":
+    """The networks of each method's best setting (hops, features and order) at every level, and baselines.
+
+    Of the settings that were run with lost links, the best has the lowest validation error without loss; where that is
+    not known for all of them, the lowest test error there; where that is not known either, the lowest mean test error
+    over the levels. Baselines stand at their level; the best of each kind on the whole graph at every other one.
+    """
+    chosen: list[int] = []
+    for _, method in at_levels[at_levels.kind == "model"].groupby("method", sort=False):
+        keys = [method[key].map(lambda value: value or 0) for key in ("hops", "features", "order")]
+        settings = [setting for _, setting in method.groupby(keys) if (setting.column != NO_LOSS).any()]
+        criteria = [
+            [setting[setting.column == NO_LOSS]["validation"].mean() for setting in settings],
+            [setting[setting.column == NO_LOSS]["mean"].mean() for setting in settings],
+            [setting["mean"].fillna(math.inf).mean() for setting in settings],
+        ]
+        errors = next(values for values in criteria if not any(map(math.isnan, values)))
+        chosen += settings[errors.index(min(errors))].index.tolist() if settings else []
+    simple = cells[cells.kind == "baseline"]
+    lossy = simple[simple.level.notna()]
+    whole = simple[simple.level.isna()].sort_values("mean", kind="stable").drop_duplicates("method")
+    whole = whole.assign(column=None, line=whole.line + ", no link lost")
+    return [at_levels.loc[chosen].astype({"column": object}), whole, lossy.assign(column=lossy.level)]
+
+
 EXPERIMENT = Experiment(
     name="consensus",
     title="Finite-time consensus",
@@ -56,11 +91,29 @@ EXPERIMENT = Experiment(
     ),
     measure=Measure("rmse", "Test RMSE", 4),
     protocols=(PAPER, BEST, QUICK),
-    make_tasks=Imported("graphact.experiments.consensus.task:make_tasks"),
-    baselines=Imported("graphact.experiments.consensus.task:simple_answers"),
-    prepared_baselines=Imported("graphact.experiments.consensus.task:answers_of_prepared"),
-    evaluate_further=Imported("graphact.experiments.consensus.task:under_link_loss"),
-    content=Imported("graphact.experiments.consensus.section:content"),
+    make_tasks=lambda protocol, _condition, seed, _data: MAKE_TASKS(
+        protocol.graphs, protocol.splits, seed, **protocol.task_options
+    ),
+    baselines=Imported("graphact.experiments.consensus.task:baselines"),
+    prepared_baselines=Imported("graphact.experiments.consensus.task:prepared_baselines"),
+    evaluate_conditions=Imported("graphact.experiments.consensus.task:under_link_loss"),
+    content=partial(
+        Imported("graphact.experiments.report.content:sweeps"),
+        usual_level=NO_LOSS,
+        shown=shown_under_losses,
+        orders=(
+            "Figure 2a",
+            "Mean over graphs and splits; bands reach one standard deviation to either side. Dotted: baselines.",
+        ),
+        levels=(
+            "Figure 2b",
+            "Each method in its best setting, the one with the lowest validation error, on graphs that lost each link "
+            "with the given probability. Bands reach one standard deviation to either side. Dotted: baselines.",
+        ),
+        title="error over lost links",
+        axis="Probability that a link is lost",
+        column="p = {}",
+    ),
     variation=Variation("loss_probability", retrained=False),
     needed=("features", "order"),
 )

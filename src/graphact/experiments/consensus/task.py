@@ -1,7 +1,6 @@
 """Every node should answer the mean of all: the task, better inputs, what a linear filter achieves, and lost links."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -10,10 +9,10 @@ from graphact import functional
 from graphact._checks import check_integer
 from graphact.data import Task
 from graphact.data.communities import community_graph
-from graphact.data.splits import eighty_ten_ten, generator_for
+from graphact.data.splits import data_generator, eighty_ten_ten
 from graphact.experiments.baselines import least_squares, score_on_test
 from graphact.experiments.preparation import OF_SIGNALS
-from graphact.experiments.protocol import Condition, Protocol, TrainingJob, seed_of
+from graphact.experiments.protocol import Condition, TrainingJob, run_seed
 from graphact.graph import Graph
 from graphact.training import Fleet, StackedGraphs
 
@@ -55,16 +54,10 @@ def consensus_tasks(
     return [task for graph in numbers for task in tasks_on_graph(graph, shared, seed, dtype)]
 
 
-def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
-    """The tasks of a protocol; see :class:`~graphact.experiments.registry.Experiment`."""
-    del condition, data
-    return consensus_tasks(protocol.graphs, protocol.splits, seed, **protocol.task_options)
-
-
 def tasks_on_graph(graph: int, splits: Iterable[int], seed: int, dtype: torch.dtype) -> list[Task]:
     """The tasks of one graph; they share the graph, its random signals and their means."""
-    drawn = community_graph(COMMUNITIES, COMMUNITY_SIZE, generator_for(f"{NAME} graph", seed, graph))
-    generator = generator_for(f"{NAME} signals", seed, graph)
+    drawn = community_graph(COMMUNITIES, COMMUNITY_SIZE, data_generator(f"{NAME} graph", seed, graph))
+    generator = data_generator(f"{NAME} signals", seed, graph)
     signals = torch.randn(SIGNALS, drawn.num_nodes, 1, dtype=torch.float64, generator=generator)
     means = signals.mean(dim=1, keepdim=True).repeat(1, drawn.num_nodes, 1).to(dtype)
     drawn, signals = drawn.to(dtype=dtype), signals.to(dtype)
@@ -74,7 +67,7 @@ def tasks_on_graph(graph: int, splits: Iterable[int], seed: int, dtype: torch.dt
             graph=drawn,
             inputs=signals,
             targets=means,
-            **eighty_ten_ten(SIGNALS, generator_for(f"{NAME} split", seed, graph, split))._asdict(),
+            **eighty_ten_ten(SIGNALS, data_generator(f"{NAME} split", seed, graph, split))._asdict(),
             node=None,
             out_features=1,
             loss="mse",
@@ -107,7 +100,7 @@ def by_centrality(inputs: Tensor, graph: Graph, steps: int = CENTRALITY_STEPS) -
     return torch.where(weight > 0, inputs.double() / weight, 0.0).to(inputs.dtype)
 
 
-def simple_answers(task: Task, order: int) -> dict[str, float]:
+def baselines(task: Task, order: int) -> dict[str, float]:
     """Zero, the expectation of the mean; and the best filter of one order."""
     return {
         "answer zero": score_on_test(task, torch.zeros_like(task.targets)),
@@ -115,7 +108,7 @@ def simple_answers(task: Task, order: int) -> dict[str, float]:
     }
 
 
-def answers_of_prepared(task: Task, preparation: str, order: int) -> dict[str, float]:
+def prepared_baselines(task: Task, preparation: str, order: int) -> dict[str, float]:
     """The best filter of signals that were divided by centrality."""
     if preparation != "by-centrality":
         return {}
@@ -138,7 +131,7 @@ def least_squares_fir(task: Task, order: int) -> Tensor:
 
 
 def under_link_loss(job: TrainingJob, fleet: Fleet, plain: list[Task]) -> list[tuple[Condition, list[float]]]:
-    """The test metric of trained networks at every loss probability; see :attr:`Experiment.evaluate_further`."""
+    """The test metric of trained networks at every loss probability; see :attr:`Experiment.evaluate_conditions`."""
     probabilities = job.protocol.loss_probabilities
     return [({"loss_probability": p}, lossy_metric(fleet, plain, p, job)) for p in probabilities]
 
@@ -154,7 +147,7 @@ def lossy_metric(fleet: Fleet, plain: list[Task], probability: float, job: Train
     for realization in range(job.protocol.loss_realizations):
         thinned = {}
         for number, (key, graph) in enumerate(graphs.items()):
-            generator = torch.Generator().manual_seed(seed_of("loss", job.seed, number, realization, probability))
+            generator = torch.Generator().manual_seed(run_seed("loss", job.seed, number, realization, probability))
             thin = graph.drop_edges(probability, generator=generator)
             thinned[key] = thin.to(fleet.seeds.device, fleet.inputs.dtype)
         stacked = StackedGraphs([thinned[id(task.graph)] for task in plain])

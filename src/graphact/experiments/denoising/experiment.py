@@ -1,11 +1,19 @@
 """Denoising as an experiment: the paper's Figure 2c, and 2d over signal-to-noise ratios."""
 
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from graphact._lazy import Imported
 from graphact.experiments.protocol import METHODS, Condition, Protocol
 from graphact.experiments.registry import Experiment, Measure, Variation
 from graphact.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAKE_TASKS = Imported("graphact.experiments.denoising.task:denoising_tasks")
+PAPER_SNR = 3.0
 
 
 def snrs(*decibels: float) -> tuple[Condition, ...]:
@@ -21,7 +29,7 @@ PAPER = Protocol(
     features=(1, 2, 4),
     orders=(1, 2, 4, 8),
     splits=20,
-    conditions=snrs(3.0),
+    conditions=snrs(PAPER_SNR),
     sweep=snrs(0.0, 6.0, 9.0, 12.0, 15.0),
     training=TrainingSettings(epochs=500, batch_size=100, learning_rate=1e-3),
 )
@@ -48,6 +56,17 @@ QUICK = replace(
     training=TrainingSettings(epochs=40, batch_size=100, learning_rate=1e-2),
 )
 
+
+def shown_under_noise(at_levels: "pd.DataFrame", _: "pd.DataFrame") -> "list[pd.DataFrame]":
+    """Networks with the most features and the lowest order that were run at several noise levels, and baselines."""
+    is_model = at_levels.kind == "model"
+    swept = at_levels[is_model & (at_levels.column != PAPER_SNR)]
+    swept = swept[swept.features == swept.features.max()]
+    order = swept.order.min()
+    networks = is_model & (at_levels.order == order) & at_levels.features.isin(swept.features)
+    return [at_levels[networks | (~is_model & (at_levels.order.isna() | (at_levels.order == order)))]]
+
+
 EXPERIMENT = Experiment(
     name="denoising",
     title="Distributed regression",
@@ -61,10 +80,29 @@ EXPERIMENT = Experiment(
     measure=Measure("rmse", "Test RMSE (kelvin)", 3, overlap=1 / 8),
     protocols=(PAPER, BEST, QUICK),
     dataset="molene",
-    make_tasks=Imported("graphact.experiments.denoising.task:make_tasks"),
-    baselines=Imported("graphact.experiments.denoising.task:simple_answers"),
-    prepared_baselines=Imported("graphact.experiments.denoising.task:answers_of_prepared"),
-    content=Imported("graphact.experiments.denoising.section:content"),
+    make_tasks=lambda protocol, condition, seed, data: MAKE_TASKS(
+        protocol.splits, seed, snrs_db=(condition["snr_db"],), directory=data, **protocol.task_options
+    ),
+    baselines=Imported("graphact.experiments.denoising.task:baselines"),
+    prepared_baselines=Imported("graphact.experiments.denoising.task:prepared_baselines"),
+    content=partial(
+        Imported("graphact.experiments.report.content:sweeps"),
+        usual_level=PAPER_SNR,
+        shown=shown_under_noise,
+        orders=(
+            "Figure 2c",
+            "Signal-to-noise ratio 3 dB, the largest number of features. Mean over splits; bands reach one standard "
+            "deviation to either side. Dotted: baselines.",
+        ),
+        levels=(
+            "Figure 2d",
+            "The lowest filter order. Mean over splits; bands reach one standard deviation to either side. Dotted: "
+            "baselines.",
+        ),
+        title="error over the noise",
+        axis="Signal-to-noise ratio (dB)",
+        column="{} dB",
+    ),
     variation=Variation("snr_db"),
     needed=("features", "order"),
 )

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -11,9 +10,8 @@ from graphact._checks import check_integer
 from graphact.data import Task
 from graphact.data.datasets.download import PathLike, locate
 from graphact.data.datasets.molene import Temperatures, kilometres_of, read_molene
-from graphact.data.splits import eighty_ten_ten, generator_for
+from graphact.data.splits import data_generator, eighty_ten_ten
 from graphact.experiments.baselines import constant_answer, least_squares, score_on_test
-from graphact.experiments.protocol import Condition, Protocol
 from graphact.graph import Graph
 
 NAME = "denoising"
@@ -81,12 +79,6 @@ def denoising_tasks(
     ]
 
 
-def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
-    """The tasks of a protocol at one SNR; see :class:`~graphact.experiments.registry.Experiment`."""
-    snrs_db = (condition["snr_db"],)
-    return denoising_tasks(protocol.splits, seed, snrs_db=snrs_db, directory=data, **protocol.task_options)
-
-
 def station_graph(temperatures: Temperatures) -> Graph:
     """The 10 nearest neighbours of each station, as a shift operator in float64."""
     kilometres = torch.from_numpy(kilometres_of(temperatures.degrees))
@@ -98,11 +90,11 @@ def noisy_hours(
 ) -> Task:
     """The task of one split at one signal-to-noise ratio."""
     kelvin = torch.from_numpy(temperatures.kelvin)
-    parts = eighty_ten_ten(kelvin.size(0), generator_for(f"{NAME} split", seed, split))
+    parts = eighty_ten_ten(kelvin.size(0), data_generator(f"{NAME} split", seed, split))
     mean = kelvin[parts.train].mean()
     clean = (kelvin - mean).unsqueeze(-1)
     spread = (clean.square().mean() * 10 ** (-snr_db / 10)).sqrt()
-    generator = generator_for(f"{NAME} noise", seed, split)
+    generator = data_generator(f"{NAME} noise", seed, split)
     noise = spread * torch.randn(clean.shape, dtype=torch.float64, generator=generator)
     return Task(
         name=NAME,
@@ -119,7 +111,7 @@ def noisy_hours(
     )
 
 
-def simple_answers(task: Task, _: int) -> dict[str, float]:
+def baselines(task: Task, _: int) -> dict[str, float]:
     """Doing nothing, spatial averaging, and the best matrix from all stations to all stations."""
     noisy, clean = task.inputs.squeeze(-1), task.targets.squeeze(-1)
     mean_of_hour = noisy.mean(dim=1, keepdim=True)
@@ -141,7 +133,7 @@ def simple_answers(task: Task, _: int) -> dict[str, float]:
     return {name: score_on_test(task, answer.unsqueeze(-1)) for name, answer in answers.items()}
 
 
-def answers_of_prepared(task: Task, preparation: str, _: int) -> dict[str, float]:
+def prepared_baselines(task: Task, preparation: str, _: int) -> dict[str, float]:
     """The local estimate, corrected by a constant."""
     return {"local estimate alone": constant_answer(task)} if preparation == "local-estimate" else {}
 
@@ -200,7 +192,7 @@ def with_local_estimate(task: Task, copies: int = 12) -> Task:
     covariance = known.T @ known / len(known)
 
     # the noise of the copies belongs to the seed and the split of the task
-    generator = generator_for(f"{NAME} copies", task.details["seed"], task.details["split"])
+    generator = data_generator(f"{NAME} copies", task.details["seed"], task.details["split"])
     fresh = known + noise * torch.randn((copies, *known.shape), dtype=torch.float64, generator=generator)
     copied = torch.arange(len(noisy), len(noisy) + copies * len(known))
     noisy = torch.cat([noisy, fresh.flatten(0, 1)])

@@ -2,11 +2,19 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from graphact._lazy import Imported
-from graphact.experiments.protocol import ACTIVATIONS, METHODS, Protocol
+from graphact.experiments.protocol import ACTIVATIONS, METHODS, Condition, Protocol
 from graphact.experiments.registry import Experiment, Measure, Variation
 from graphact.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from graphact.experiments.report.tables import PublishedTable
+
+MAKE_TASKS = Imported("graphact.experiments.recommendation.task:recommendation_tasks")
 
 PAPER = Protocol(
     experiment="recommendation",
@@ -49,6 +57,27 @@ QUICK = replace(
     training=TrainingSettings(epochs=15, batch_size=5, learning_rate=5e-3),
 )
 
+FILMS = {"toy-story": "Toy Story", "contact": "Contact", "return-of-the-jedi": "Return of the Jedi"}
+# Test RMSE by (activation, hops) and film
+TABLE_2: "PublishedTable" = {
+    variant: dict(zip(FILMS, line, strict=True))
+    for variant, line in {
+        ("relu", None): ((0.976, 0.158), (1.022, 0.042), (1.018, 0.177)),
+        ("max-l", 1): ((0.999, 0.166), (1.028, 0.029), (1.001, 0.162)),
+        ("max-ga", 1): ((0.968, 0.168), (1.018, 0.038), (0.998, 0.172)),
+        ("median-l", 1): ((0.987, 0.156), (1.039, 0.055), (1.020, 0.177)),
+        ("median-ga", 1): ((0.989, 0.160), (1.020, 0.038), (1.021, 0.181)),
+        ("kernel-ga", 1): ((0.977, 0.152), (1.021, 0.037), (1.014, 0.177)),
+    }.items()
+}
+
+
+def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: "Path | None", **options: Any) -> Any:
+    """The tasks of a protocol for one film."""
+    options = {**protocol.task_options, **options}
+    return MAKE_TASKS((condition["film"],), protocol.splits, seed, directory=data, **options)
+
+
 EXPERIMENT = Experiment(
     name="recommendation",
     title="Recommendation",
@@ -62,11 +91,21 @@ EXPERIMENT = Experiment(
     measure=Measure("rmse", "Test RMSE (stars)", 3, overlap=1 / 9),
     protocols=(PAPER, CONVERGED, BEST, QUICK),
     dataset="ml-100k",
-    make_tasks=Imported("graphact.experiments.recommendation.task:make_tasks"),
+    make_tasks=make_tasks,
     # Filling in is no function of a task: it needs the ratings of all other users
-    make_prepared=partial(Imported("graphact.experiments.recommendation.task:make_tasks"), inputs="filled in"),
-    baselines=Imported("graphact.experiments.recommendation.task:simple_answers"),
-    prepared_baselines=Imported("graphact.experiments.recommendation.task:answers_of_prepared"),
-    content=Imported("graphact.experiments.recommendation.section:content"),
+    make_prepared=partial(make_tasks, inputs="filled in"),
+    baselines=Imported("graphact.experiments.recommendation.task:baselines"),
+    prepared_baselines=Imported("graphact.experiments.recommendation.task:prepared_baselines"),
+    # For each number of features and filter order; other films go by their number or name
+    content=partial(
+        Imported("graphact.experiments.report.content:comparison"),
+        exhibit="Table 2",
+        title="recommendation",
+        paper=TABLE_2,
+        column="level",
+        column_label=lambda film: FILMS.get(film) or f"Film {film}",
+        column_order=tuple(FILMS),
+        settings={"features": "F", "order": "K"},
+    ),
     variation=Variation("film", is_text=True),
 )

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +12,8 @@ from graphact._checks import check_choice, check_integer, check_probability
 from graphact.data import Task
 from graphact.data.datasets.download import PathLike, locate
 from graphact.data.datasets.movielens import Ratings, read_movielens
-from graphact.data.splits import generator_for, random_split
+from graphact.data.splits import data_generator, random_split
 from graphact.experiments.baselines import constant_answer, score_on_test
-from graphact.experiments.protocol import Condition, Protocol
 from graphact.experiments.recommendation.films import FillIn, filled_in, film_graph
 
 NAME = "recommendation"
@@ -140,12 +138,6 @@ def recommendation_tasks(
     ]
 
 
-def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None, **options: Any) -> list[Task]:
-    """The tasks of a protocol for one film; see :class:`~graphact.experiments.registry.Experiment`."""
-    options = {**protocol.task_options, **options}
-    return recommendation_tasks((condition["film"],), protocol.splits, seed, directory=data, **options)
-
-
 def audience(ratings: Ratings, film: str | int, dtype: torch.dtype) -> Audience:
     """The users who rated a film, their other ratings, and what they thought of it."""
     item = FILMS[check_choice("film", film, tuple(FILMS))] if isinstance(film, str) else film
@@ -163,7 +155,7 @@ def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options:
     count, node, fill_in = shared.raters.numel(), shared.item - 1, options.fill_in
     test = round(check_probability("test_fraction", options.test_fraction) * count)
     validation = round(check_probability("validation_fraction", options.validation_fraction) * (count - test))
-    generator = generator_for(f"{NAME} split", seed, shared.item, split)
+    generator = data_generator(f"{NAME} split", seed, shared.item, split)
     parts = random_split(count, validation=validation, test=test, generator=generator)
     reserved = parts.test if fill_in is None else torch.cat([parts.validation, parts.test])
     known = np.delete(ratings.matrix, shared.raters[reserved].numpy(), axis=0)
@@ -197,7 +189,7 @@ def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options:
     )
 
 
-def simple_answers(task: Task, _: int) -> dict[str, float]:
+def baselines(task: Task, _: int) -> dict[str, float]:
     """A constant, a constant above the user's mean, and linear regression on all other ratings of the user."""
     means = user_means(task)
     with_offset = means + (task.targets - means)[task.train].mean()
@@ -209,7 +201,7 @@ def simple_answers(task: Task, _: int) -> dict[str, float]:
     }
 
 
-def answers_of_prepared(task: Task, preparation: str, _: int) -> dict[str, float]:
+def prepared_baselines(task: Task, preparation: str, _: int) -> dict[str, float]:
     """Filling in, corrected by a constant."""
     return {"fill-in alone": constant_answer(task)} if preparation == "fill-in" else {}
 

@@ -11,8 +11,15 @@ import pandas as pd
 from graphact.experiments.registry import Measure
 from graphact.experiments.report.rows import summarize
 from graphact.experiments.report.sentences import headline
-from graphact.experiments.report.tables import PublishedTable, Table, entries_of, make_table, number, uncapitalized
-from graphact.experiments.style import Variant
+from graphact.experiments.report.style import Variant
+from graphact.experiments.report.tables import (
+    PublishedTable,
+    Table,
+    entries_of,
+    format_number,
+    make_table,
+    uncapitalized,
+)
 
 
 @dataclass(frozen=True)
@@ -30,8 +37,8 @@ class Figure:
         entries, unit, digits = self.table.entries, uncapitalized(self.table.measure.axis), self.table.measure.digits
         kind, over = ("Dot", "by activation") if self.axis is None else ("Line", f"over the {uncapitalized(self.axis)}")
         methods = sum(not line.is_baseline for line in self.table.lines)
-        best = entries[entries.best].sort_values("place").itertuples()
-        each = [f"{entry.column}: best is {entry.line}, {number(entry.mean, digits)}." for entry in best]
+        best = entries[entries.best].sort_values("column_index").itertuples()
+        each = [f"{entry.column}: best is {entry.line}, {format_number(entry.mean, digits)}." for entry in best]
         last = f"All values are in the table “{self.table.title}”."
         return " ".join([f"{kind} chart of {unit} {over}, {methods} methods.", *each, last])
 
@@ -74,7 +81,7 @@ def comparison(
     name: str,
     measure: Measure,
     *,
-    number: str,
+    exhibit: str,
     title: str,
     paper: PublishedTable,
     column: str,
@@ -106,8 +113,8 @@ def comparison(
         table = make_table(
             pd.concat([own, baselines[fits]]),
             measure,
-            name=file_name(number, name, words(setting)),
-            title=f"{number}: {title}{words(setting)}",
+            name=file_name(exhibit, name, words(setting)),
+            title=f"{exhibit}: {title}{words(setting)}",
             column_label=column_label,
             paper=paper,
             column_order=column_order,
@@ -115,58 +122,76 @@ def comparison(
         heading = f"{title[:1].upper()}{title[1:]}{words(setting)}"
         figure = Figure(file_name("figure", name, words(setting)), heading, DOTS, table)
         told = list(enumerate(table.columns))[headlines]
-        sentences = [(f"{label}{words(setting)}", headline(table, place)) for place, label in told]
+        sentences = [(f"{label}{words(setting)}", headline(table, index)) for index, label in told]
         content += Content(sentences, [figure] if table.entries.best.any() else [], [table])
-    places = [column_label(cell.column) + words(cell.setting) for cell in networks.itertuples()]
-    return content + learned_weights(networks.assign(place=places), name, content.headlines[0][0])
+    in_words = [column_label(cell.column) + words(cell.setting) for cell in networks.itertuples()]
+    return content + learned_weights(networks.assign(setting_in_words=in_words), name, content.headlines[0][0])
 
 
-def order_sweep(cells: pd.DataFrame, name: str, measure: Measure, *, number: str, caption: str) -> Content:
-    """Methods over the filter order, under one condition: the most features in a figure and a table, others folded."""
-    networks = cells[cells.kind == "model"]
-    tables: list[Table] = []
-    for features in sorted(networks.features.unique(), reverse=True) or [None]:
-        fits = (cells.features == features) | (cells.features.isna() & (cells.kind == "baseline"))
-        own_name = file_name(number, name, f"f{features}" if tables else "")
-        title = f"{number} in numbers: error over the filter order" + (f", F = {features}" if features else "")
-        chosen = cells[fits].assign(column=cells.order)
-        tables.append(make_table(chosen, measure, name=own_name, title=title, column_label="K = {}".format))
-    where = tables[0].columns[0] + tables[0].title.partition("filter order")[2]
-    places = [f"K = {cell.order}, F = {cell.features}" for cell in networks.itertuples()]
-    figures = line_figures(tables[0], caption, "Filter order K")
-    content = Content([(where, headline(tables[0], 0))], figures, tables[:1], tables[1:])
-    return content + learned_weights(networks.assign(place=places), name, where)
-
-
-def level_sweep(
-    cells: pd.DataFrame, name: str, measure: Measure, *, number: str, title: str, axis: str, column: str, caption: str
+def sweeps(
+    cells: pd.DataFrame,
+    name: str,
+    measure: Measure,
+    *,
+    usual_level: float,
+    shown: Callable[[pd.DataFrame, pd.DataFrame], list[pd.DataFrame]],
+    orders: tuple[str, str],
+    levels: tuple[str, str],
+    title: str,
+    axis: str,
+    column: str,
 ) -> Content:
-    """Methods over the level of a condition, which is the ``column`` of a cell; nothing where there is no network.
+    """Methods over the filter order at the usual level of the condition, and then over its levels.
+
+    ``orders`` and ``levels`` are the paper's name of a figure and its caption. ``shown`` chooses the cells of the
+    second figure, from cells with their level as ``column`` and from all cells; the other words are that figure's.
+    """
+    usual = at_levels(cells, usual_level, prefer_named=False)
+    usual = usual[usual.column == usual_level]
+    networks, exhibit = usual[usual.kind == "model"], orders[0]
+    tables: list[Table] = []
+    for features in sorted(networks.features.unique(), reverse=True) or [None]:  # the most are seen, others folded
+        fits = (usual.features == features) | (usual.features.isna() & (usual.kind == "baseline"))
+        own_name = file_name(exhibit, name, f"f{features}" if tables else "")
+        words = f"{exhibit} in numbers: error over the filter order" + (f", F = {features}" if features else "")
+        chosen = usual[fits].assign(column=usual.order)
+        tables.append(make_table(chosen, measure, name=own_name, title=words, column_label="K = {}".format))
+    where = tables[0].columns[0] + tables[0].title.partition("filter order")[2]
+    in_words = [f"K = {cell.order}, F = {cell.features}" for cell in networks.itertuples()]
+    figures = line_figures(tables[0], orders[1], "Filter order K")
+    content = Content([(where, headline(tables[0], 0))], figures, tables[:1], tables[1:])
+    content += learned_weights(networks.assign(setting_in_words=in_words), name, where)
+    swept = pd.concat(shown(at_levels(cells, usual_level, prefer_named=True), cells))
+    table = level_table(swept, measure, file_name(levels[0], name), f"{levels[0]} in numbers: {title}", column)
+    return content + Content(figures=line_figures(table, levels[1], axis), tables=[table]) if table else content
+
+
+def level_table(cells: pd.DataFrame, measure: Measure, name: str, title: str, column: str) -> Table | None:
+    """Methods over the level of a condition, which is the ``column`` of a cell; None where there is no network.
 
     Filter order and features stand in the title or, where networks differ in them, at each line.
     """
     networks, letters = cells[cells.kind == "model"], {"order": "K", "features": "F"}
     if networks.empty:
-        return Content()
+        return None
     common = {key for key in letters if networks[key].nunique(dropna=False) == 1}
 
     def words(cell: Any, keys: set[str]) -> str:
         return "".join(f", {letters[key]} = {getattr(cell, key)}" for key in letters if key in keys)
 
     own = [words(cell, letters.keys() - common if cell.kind == "model" else set()) for cell in cells.itertuples()]
-    table = make_table(
+    return make_table(
         cells.assign(line=cells.line + own),
         measure,
-        name=file_name(number, name),
-        title=f"{number} in numbers: {title}{words(networks.iloc[0], common)}",
+        name=name,
+        title=title + words(networks.iloc[0], common),
         column_label=lambda level: column.format(f"{level:g}"),
     )
-    return Content(figures=line_figures(table, caption, axis), tables=[table])
 
 
 def line_figures(table: Table, caption: str, axis: str) -> list[Figure]:
     """A sweep as lines; nothing where no network has a result."""
-    drawn = table.entries[(table.entries.kind == "model") & table.entries["mean"].notna()].drop_duplicates("number")
+    drawn = table.entries[(table.entries.kind == "model") & table.entries["mean"].notna()].drop_duplicates("line_index")
     thin = " Thin lines: the same method with fewer hops." if drawn.method.duplicated().any() else ""
     figure = Figure(table.name, table.title.replace(" in numbers", "", 1), f"{caption}{thin}", table, axis)
     return [] if drawn.empty else [figure]
@@ -185,15 +210,20 @@ def at_levels(cells: pd.DataFrame, default: float, *, prefer_named: bool) -> pd.
 def learned_weights(networks: pd.DataFrame, name: str, headline: str) -> Content:
     """Tables of beta and h by layer and hop: the headline's setting to be seen, and all of them to be unfolded.
 
-    A network has its setting in words as ``place``.
+    A network has its setting in words as ``setting_in_words``.
     """
     learned = [cell for cell in networks.itertuples() if any(cell.beta) or any(cell.weights)]
     learned.sort(
-        key=lambda cell: (Variant(cell.method, cell.hops).rank, cell.features or 0, cell.order or 0, cell.place)
+        key=lambda cell: (
+            Variant(cell.method, cell.hops).rank,
+            cell.features or 0,
+            cell.order or 0,
+            cell.setting_in_words,
+        )
     )
     title, name = "Learned activation weights", file_name("weights", name)
-    seen = {cell.line: cell for cell in learned if cell.place == headline}
-    every = {f"{cell.line}, {cell.place}": cell for cell in learned}
+    seen = {cell.line: cell for cell in learned if cell.setting_in_words == headline}
+    every = {f"{cell.line}, {cell.setting_in_words}": cell for cell in learned}
     shown = [weights_table(seen, name, f"{title}, {headline}")] if seen else []
     rest = len(every) > len(seen)
     folded = [weights_table(every, f"{name}-every-setting", f"{title} in every setting")] if rest else []
@@ -205,17 +235,17 @@ def weights_table(cells: Mapping[str, Any], name: str, title: str) -> Table:
     runs = [run for cell in cells.values() for run in zip(cell.beta, cell.weights, strict=True)]
     layers = max((len(part) for run in runs for part in run), default=0)
     hops = max((len(layer) for _, weights in runs for layer in weights), default=0)
-    places = list(product(range(layers), range(hops + 1)))  # hop 0 stands for beta
-    columns = [f"Layer {layer + 1}: {f'h{hop}' if hop else 'β'}" for layer, hop in places]
+    parameters = list(product(range(layers), range(hops + 1)))  # hop 0 stands for beta
+    columns = [f"Layer {layer + 1}: {f'h{hop}' if hop else 'β'}" for layer, hop in parameters]
     records = []
     for line, (label, cell) in enumerate(cells.items()):
-        for place, (layer, hop) in enumerate(places):
+        for column, (layer, hop) in enumerate(parameters):
             by_run = [beta[layer : layer + 1] for beta in cell.beta]
             if hop:
                 of_layer = [by_hop for weights in cell.weights for by_hop in weights[layer : layer + 1]]
                 by_run = [values for by_hop in of_layer for values in by_hop[hop - 1 : hop]]
             summary = summarize(chain.from_iterable(by_run))._replace(runs=sum(map(bool, by_run)))
-            where = {"number": line, "line": label, "place": place, "column": columns[place]}
+            where = {"line_index": line, "line": label, "column_index": column, "column": columns[column]}
             records.append(where | summary._asdict())
     measure = Measure("", "Trained parameters", 3)
     return Table(name, title, measure, columns, entries_of(records), WEIGHTS, with_runs=False)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from graphact.experiments import style
+from graphact.experiments.report import style
 from graphact.experiments.report.content import Figure
-from graphact.experiments.report.tables import number
-from graphact.experiments.style import GREY, INK, Variant, drawable
+from graphact.experiments.report.style import GREY, INK, Variant, drawable
+from graphact.experiments.report.tables import format_number
 
 PLOT, ROW, PANEL, AXIS = 2.6, 0.19, 0.4, 0.6  # inches of a line chart; of a network, a panel and the axis of dots
 LETTERS, SHORT = 70, 12  # letters to a line below the figure; letters of a name that is its own tag
@@ -42,7 +42,7 @@ def draw(figure: Figure) -> Any:
     tags, texts = {}, []
     for position, (line, means) in enumerate(baselines.groupby("line", sort=False)["mean"]):
         low, high = means.min(), means.max()
-        values = " to ".join(dict.fromkeys(number(end, digits) for end in (low, high)))
+        values = " to ".join(dict.fromkeys(format_number(end, digits) for end in (low, high)))
         outside = ", above the scale" if low > scale.high else ", below the scale" if high < scale.low else ""
         tags[line] = chr(ord("a") + position % 26) + (str(position // 26 + 1) if position >= 26 else "")
         words = drawable(f"{tags[line]}\N{NO-BREAK SPACE} {line} ({values}{outside})")
@@ -77,8 +77,8 @@ def draw_lines(sheet: Any, figure: Figure, networks: Any, baselines: Any, scale:
     set_scale(axes.yaxis, scale)
     hops = networks.hops.map(lambda value: value or 0)
     is_main = hops == hops.groupby(networks.method).transform("max")
-    handles, count = [], networks.number.nunique()
-    for position, (_, line) in enumerate(networks.groupby("number")):
+    handles, count = [], networks.line_index.nunique()
+    for position, (_, line) in enumerate(networks.groupby("line_index")):
         look, main = Variant(line.method.iloc[0], None).style, is_main[line.index[0]]
         x = line.key.astype(float) + ((position + 0.5) / count - 0.5 if len(xs) == 1 else 0.0)
         low, high = line["mean"] - line["std"].fillna(0), line["mean"] + line["std"].fillna(0)
@@ -90,13 +90,13 @@ def draw_lines(sheet: Any, figure: Figure, networks: Any, baselines: Any, scale:
         handles += axes.plot(x, line["mean"], label=drawable(line.line.iloc[0]), **kind, **size)
     if len(xs) == 1:
         axes.set_xlim(xs[0] - 0.55, xs[0] + 0.55)
-    for _, line in baselines.groupby("number"):
+    for _, line in baselines.groupby("line_index"):
         if line.constant.all():
             axes.axhline(line["mean"].iloc[0], **DOTTED)
         else:
             marker = "_" if len(line) == 1 else ""
             axes.plot(line.key.astype(float), line["mean"], marker=marker, markersize=9, **DOTTED)
-    write_tags(axes, baselines.drop_duplicates("number", keep="last"), vertical=True)
+    write_tags(axes, baselines.drop_duplicates("line_index", keep="last"), vertical=True)
     return PLOT, handles
 
 
@@ -104,11 +104,11 @@ def draw_dots(sheet: Any, figure: Figure, networks: Any, baselines: Any, scale: 
     """A panel for each column; ours filled, the paper's hollow, bars of one standard deviation."""
     from matplotlib.lines import Line2D
 
-    rows = [int((networks.place == place).sum()) for place in range(len(figure.table.columns))]
+    rows = [int((networks.column_index == index).sum()) for index in range(len(figure.table.columns))]
     panels = sheet.subplots(len(rows), sharex=True, squeeze=False, height_ratios=[count + 0.6 for count in rows])[:, 0]
     kinds = ("ours", "mean", "std", -0.17, FILLED), ("paper", "paper_mean", "paper_std", 0.17, HOLLOW)
-    for place, (axes, title) in enumerate(zip(panels, figure.table.columns, strict=True)):
-        shown, simple = networks[networks.place == place], baselines[baselines.place == place]
+    for index, (axes, title) in enumerate(zip(panels, figure.table.columns, strict=True)):
+        shown, simple = networks[networks.column_index == index], baselines[baselines.column_index == index]
         axes.annotate(drawable(title), (-0.013, 1.01), ha="right", **TAG | {"color": INK, "fontsize": 8.5})
         set_scale(axes.xaxis, scale)
         axes.set_ylim(len(shown) - 0.4, -0.75)
@@ -144,8 +144,8 @@ def write_tags(axes: Any, baselines: pd.DataFrame, *, vertical: bool) -> None:
     groups: list[list[tuple[float, str]]] = []
     for mean, tag in sorted(zip(within["mean"], within.tag, strict=True)):
         share = (axes.transData - axes.transAxes).transform((mean, mean))[int(vertical)]
-        places = [place for place, _ in groups[-1]] if groups else [-np.inf]
-        end = places[-1] + CLOSE if vertical else np.mean(places) + CLOSE * (len(places) + 2) / 2
+        shares = [share for share, _ in groups[-1]] if groups else [-np.inf]
+        end = shares[-1] + CLOSE if vertical else np.mean(shares) + CLOSE * (len(shares) + 2) / 2
         groups += [[]] if share >= end else []
         groups[-1].append((share, tag))
     for group in groups:

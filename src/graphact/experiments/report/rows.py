@@ -18,23 +18,20 @@ import math
 import statistics
 from collections import namedtuple
 from collections.abc import Iterable, Mapping
-from numbers import Real
 from typing import Any
 
 import pandas as pd
 
-from graphact._checks import check_choice, check_integer
+from graphact._checks import check_choice, check_integer, check_number
+from graphact.experiments.pairing import REPLICA
 from graphact.experiments.registry import EXPERIMENTS, find_experiment
-from graphact.experiments.style import Variant
+from graphact.experiments.report.style import Variant
 
 TEXTS = ("preset", "protocol", "method")
 PROVENANCE = ("graphact", "torch", "device", "finished")
-REPLICA = ("graph", "split", "node", "realization", "seed")
 COUNTS = ("hops", "features", "order", *REPLICA, "best_epoch", "epochs")
 NUMBERS = {"value": math.nan, "validation": math.nan, "seconds": 0.0}
 SETTING = ["experiment", "preset", "protocol", "kind", "method", "hops", "features", "order", "level"]
-
-
 # Mean and sample standard deviation (divisor n - 1) of the finite numbers, NaN if there are too few of them
 Summary = namedtuple("Summary", "mean std runs not_finite")
 
@@ -121,13 +118,6 @@ def check_text(name: str, value: Any) -> str:
         raise TypeError(f"{name} must be a text that is not empty, got {value!r}")
     line = " ".join(value.split())
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
-
-
-def check_number(name: str, value: Any) -> float:
-    """Return a float, which may be NaN or infinite."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
-    return float(value)
 
 
 def check_numbers(name: str, value: Any, *, depth: int) -> Any:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from graphact.experiments.pairing import difference
-from graphact.experiments.report.rows import REPLICA
-from graphact.experiments.report.tables import MISSING, Table, number
-from graphact.experiments.style import Variant
+from graphact.experiments.pairing import REPLICA, difference
+from graphact.experiments.report.style import Variant
+from graphact.experiments.report.tables import MISSING, Table, format_number
 
 SHOWN_OTHERWISE = {
     *("experiment", "preset", "protocol", "method", "hops", "features", "order", "condition", "seed", "epochs"),
@@ -22,26 +21,28 @@ Facts = list[tuple[str, str]]
 Progress = namedtuple("Progress", "percent sentence")
 
 
-def headline(table: Table, place: int) -> str:
+def headline(table: Table, column_index: int) -> str:
     """The best network of a column beside ReLU, FIR and the best baseline.
 
     It reads like "graph-adaptive max (2 hops) 73.1 % ± 7.0, ReLU 47.5 % ± 13.0; chance 25.0 %".
     """
     measure, entries = table.measure, table.entries
-    known = entries[(entries.place == place) & entries["mean"].notna()]
+    known = entries[(entries.column_index == column_index) & entries["mean"].notna()]
     ranked = known.sort_values("mean", ascending=not measure.higher_is_better, kind="stable")
     networks, simple = (list(ranked[ranked.kind == kind].itertuples()) for kind in ("model", "baseline"))
 
     def words(entry: Any) -> str:
-        mean = f"{number(entry.mean, measure.digits)}{measure.unit}"
-        std = "" if math.isnan(entry.std) else f" ± {number(entry.std, measure.digits)}"
+        mean = f"{format_number(entry.mean, measure.digits)}{measure.unit}"
+        std = "" if math.isnan(entry.std) else f" ± {format_number(entry.std, measure.digits)}"
         is_network = entry.kind == "model"
         return f"{Variant(entry.method, entry.hops).long_label} {mean}{std}" if is_network else f"{entry.line} {mean}"
 
     if not networks:
         return "No network has a result yet" + (f"; {words(simple[0])}." if simple else ".")
     usual = [next((entry for entry in networks if entry.method == name), networks[0]) for name in ("relu", "fir")]
-    sentence = ", ".join(words(entry) for entry in {entry.number: entry for entry in (networks[0], *usual)}.values())
+    sentence = ", ".join(
+        words(entry) for entry in {entry.line_index: entry for entry in (networks[0], *usual)}.values()
+    )
     if not simple:
         return f"{sentence}."
     best, baseline = networks[0], simple[0]
@@ -57,28 +58,32 @@ def headline(table: Table, place: int) -> str:
 def are_alike(one: Any, other: Any, overlap: float | None) -> bool:
     """Whether the 95 % interval of the difference of two entries, run by run, holds 0."""
     pairs = (zip(entry.replica, entry.value, strict=True) for entry in (one, other))
-    ours, theirs = ({place: value for place, value in pair if math.isfinite(value)} for pair in pairs)
+    ours, theirs = ({replica: value for replica, value in pair if math.isfinite(value)} for pair in pairs)
     both = ours.keys() & theirs.keys()
-    rows = [[dict(zip(REPLICA, place, strict=True), value=found[place]) for place in both] for found in (ours, theirs)]
+    rows = [
+        [dict(zip(REPLICA, replica, strict=True), value=found[replica]) for replica in both] for found in (ours, theirs)
+    ]
     return len(both) >= 3 and not difference(*rows, overlap=overlap).is_certain
 
 
 def progress_over(tables: Iterable[Table]) -> Progress:
-    """Count the places for networks in tables, and their runs.
+    """Count the entries of networks in tables, and their runs.
 
-    Every place is expected to have as many runs as there are replicas in the fullest column of its table. A line that
+    Every entry is expected to have as many runs as there are replicas in the fullest column of its table. A line that
     only the paper has is expected to be run, too, unless we ran the method with other hops.
     """
     shown, expected = [], 0
     for table in tables:
         networks = table.entries[table.entries.kind == "model"]
-        ours = networks.groupby("number").runs.transform("sum") > 0
+        ours = networks.groupby("line_index").runs.transform("sum") > 0
         shown.append(networks[ours | ~networks.method.isin(networks.method[ours])])
         fullest, sizes = {False: 0, True: 0}, []
-        for _, column in shown[-1].groupby("place"):  # each counts its own replicas: films are read at different nodes
-            places: set[Any] = set().union(*column.replica)
-            on_lossy_graphs = any(place[REPLICA.index("realization")] is not None for place in places)
-            fullest[on_lossy_graphs] = max(fullest[on_lossy_graphs], len(places))
+        for _, column in shown[-1].groupby(
+            "column_index"
+        ):  # each counts its own replicas: films are read at different nodes
+            replicas: set[Any] = set().union(*column.replica)
+            on_lossy_graphs = any(replica[REPLICA.index("realization")] is not None for replica in replicas)
+            fullest[on_lossy_graphs] = max(fullest[on_lossy_graphs], len(replicas))
             sizes.append((len(column), on_lossy_graphs))
         expected += sum(size * fullest[kind] for size, kind in sizes)
     every = pd.concat(shown)

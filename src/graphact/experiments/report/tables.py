@@ -12,7 +12,7 @@ import pandas as pd
 
 from graphact.experiments.registry import Measure
 from graphact.experiments.report.rows import Summary, summarize
-from graphact.experiments.style import Variant
+from graphact.experiments.report.style import Variant
 
 MISSING = "\N{EN DASH}"
 SIGNS = {"inside": "✓", "above": "▲", "below": "▼"}
@@ -20,7 +20,7 @@ WORDS = {"inside": "in", "above": "over", "below": "under"}
 SIGNS_EXPLAINED = "✓ inside, ▲ above, ▼ below the paper's mean ± standard deviation."
 CSV = ["table", "line", "kind", "column", "measure", *Summary._fields, "paper_mean", "paper_std", "against_paper"]
 EMPTY = {
-    **{"number": 0, "line": "", "place": 0, "column": "", "key": None, "constant": False, "best": False},
+    **{"line_index": 0, "line": "", "column_index": 0, "column": "", "key": None, "constant": False, "best": False},
     **{"kind": "model", "method": None, "hops": None, "value": (), "replica": (), "paper": None},
     **{"mean": math.nan, "std": math.nan, "runs": 0, "not_finite": 0},
 }
@@ -34,11 +34,12 @@ PublishedTable = Mapping[tuple[str, int | None], Mapping[Hashable, tuple[float, 
 class Table:
     """A table with everything its renderings need.
 
-    The frame ``entries`` holds its places line by line, networks first, then baselines. A place has the labels ``line``
-    and ``column``, their numbers ``number`` and ``place``, the ``key`` of the column, ``kind``, ``method``, ``hops``,
-    the summary of its runs (``runs`` is 0 where there are none), their ``value`` and ``replica``, ``paper_mean`` and
-    ``paper_std``; ``against_paper`` ("inside" the paper's mean ± standard deviation, "above" or "below" it), whether it
-    is the ``best`` network of its column, and whether the line is ``constant``, one result for all columns.
+    The frame ``entries`` holds its entries line by line, networks first, then baselines. An entry has the labels
+    ``line`` and ``column`` with their positions ``line_index`` and ``column_index``, the ``key`` of the column,
+    ``kind``, ``method``, ``hops``, the summary of its runs (``runs`` is 0 where there are none), their ``value`` and
+    ``replica``, ``paper_mean`` and ``paper_std``; ``against_paper`` ("inside" the paper's mean ± standard deviation,
+    "above" or "below" it), whether it is the ``best`` network of its column, and whether the line is ``constant``, one
+    result for all columns.
     """
 
     name: str  # of its files, without ending
@@ -47,11 +48,11 @@ class Table:
     columns: list[str]
     entries: pd.DataFrame
     caption: str
-    with_runs: bool = True  # whether every place shows how many runs it stands for
+    with_runs: bool = True  # whether every entry shows how many runs it stands for
 
     @cached_property
     def lines(self) -> list[Line]:
-        groups = (list(group.itertuples()) for _, group in self.entries.groupby("number"))
+        groups = (list(group.itertuples()) for _, group in self.entries.groupby("line_index"))
         return [Line(group[0].line, group[0].kind == "baseline", group) for group in groups]
 
     @cached_property
@@ -67,7 +68,7 @@ class Table:
 
     @staticmethod
     def runs(entry: Any, noun: str = " run") -> str:
-        """How many runs a place stands for, and how many of them diverged."""
+        """How many runs an entry stands for, and how many of them diverged."""
         lost = f", {entry.not_finite} not finite" if entry.not_finite else ""
         return f"{entry.runs}{noun}{'s' if noun and entry.runs > 1 else ''}{lost}" if entry.runs else ""
 
@@ -113,16 +114,16 @@ def make_table(
     labels = ["any setting" if key is None else column_label(key) for key in columns]
     records = [
         found.get(key, found.get(None, {}))
-        | {"number": number, "line": label, "constant": set(found) == {None}}
+        | {"line_index": line_index, "line": label, "constant": set(found) == {None}}
         | {"kind": "model" if variant else "baseline"}
-        | {"place": place, "key": key, "column": labels[place]}
+        | {"column_index": column_index, "key": key, "column": labels[column_index]}
         | (vars(variant) | {"paper": published(paper, variant).get(key)} if variant else {})
-        for number, ((variant, label), found) in enumerate(sorted(lines.items(), key=rank))
-        for place, key in enumerate(columns)
+        for line_index, ((variant, label), found) in enumerate(sorted(lines.items(), key=rank))
+        for column_index, key in enumerate(columns)
     ]
     entries = entries_of(records)
     cost = entries["mean"][entries.kind == "model"].dropna() * (-1 if measure.higher_is_better else 1)
-    entries["best"] = entries.index.isin(cost.groupby(entries.place).idxmin())
+    entries["best"] = entries.index.isin(cost.groupby(entries.column_index).idxmin())
     counts = entries.against_paper.value_counts()
     inside = f"Inside: {counts.get('inside', 0)} of {counts.sum()} cells that the paper has, too."
     captions = [SIGNS_EXPLAINED, inside] if counts.sum() else []
@@ -136,23 +137,23 @@ def published(table: PublishedTable, variant: Variant) -> Mapping[Hashable, tupl
 
 
 def entries_of(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """The frame of a table from its places; what a place lacks is empty."""
+    """The frame of a table from its entries; what an entry lacks is empty."""
     filled = [{name: record.get(name, empty) for name, empty in EMPTY.items()} for record in records]
     frame = pd.DataFrame(filled, columns=list(EMPTY), dtype=object).astype(TYPES)
     papers = [paper or (math.nan, math.nan) for paper in frame.pop("paper")]
     frame[["paper_mean", "paper_std"]] = pd.DataFrame(papers, columns=["mean", "std"], dtype=float)
     difference, tolerance = frame["mean"] - frame.paper_mean, frame.paper_std + 1e-9
     signs = {"inside": difference.abs() <= tolerance, "above": difference > tolerance, "below": difference < -tolerance}
-    found = [next((sign for sign in signs if signs[sign][place]), None) for place in frame.index]
+    found = [next((sign for sign in signs if signs[sign][index]), None) for index in frame.index]
     frame["against_paper"] = pd.Series(found, dtype=object)
     return frame
 
 
-def number(value: float, digits: int) -> str:
+def format_number(value: float, digits: int) -> str:
     """A number with so many decimals, or in scientific notation where they would be noise.
 
     Example:
-        >>> number(73.14, 1), number(-0.04, 1), number(123456789.0, 1)
+        >>> format_number(73.14, 1), format_number(-0.04, 1), format_number(123456789.0, 1)
         ('73.1', '0.0', '1.23e+08')
     """
     return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:z.{digits}f}"
@@ -162,11 +163,15 @@ def spread(mean: float, std: float, digits: int) -> str:
     """A mean with its standard deviation as tables show it."""
     if math.isnan(mean):
         return "diverged"
-    return number(mean, digits) if math.isnan(std) else f"{number(mean, digits)} ± {number(std, digits)}"
+    return (
+        format_number(mean, digits)
+        if math.isnan(std)
+        else f"{format_number(mean, digits)} ± {format_number(std, digits)}"
+    )
 
 
 def to_csv(table: Table) -> str:
-    """One line for each place of the table, numbers in full precision, empty where there is none."""
+    """One line for each entry of the table, numbers in full precision, empty where there is none."""
     entries = table.entries.assign(table=table.title, measure=table.measure.axis)
     return str(entries.to_csv(columns=CSV, index=False, lineterminator="\n"))
 

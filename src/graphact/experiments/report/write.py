@@ -13,8 +13,8 @@ from graphact.experiments.registry import EXPERIMENTS, Experiment, find_experime
 from graphact.experiments.report.content import file_name
 from graphact.experiments.report.rows import gather, read_rows
 from graphact.experiments.report.sentences import facts_of, progress_over, provenance
+from graphact.experiments.report.style import JOINS, dark_rules
 from graphact.experiments.report.tables import SIGNS, to_csv, to_text, uncapitalized
-from graphact.experiments.style import JOINS, dark_rules
 from graphact.files import write_atomically
 
 # One preset and protocol of an experiment: what is shown, how much of it has been run, and its settings
@@ -28,7 +28,7 @@ def sections_of(runs: pd.DataFrame) -> dict[str, tuple[Experiment, list[Block]]]
     own_runs, own_cells = (dict(list(frame.groupby(keys))) for frame in (runs, gather(runs)))
     for key in sorted(own_cells, key=lambda names: [(name != "paper", name) for name in names]):
         (_, preset, protocol), (experiment, blocks) = key, sections[key[0]]
-        content = experiment.content(own_cells[key], file_name(*key))
+        content = experiment.content(own_cells[key], file_name(*key), experiment.measure)
         content.tables.sort(key=lambda table: not table.with_runs)  # results first, then learned weights
         progress = progress_over(table for table in (*content.tables, *content.more_tables) if table.with_runs)
         blocks.append(Block(preset, protocol, content, progress, facts_of(own_runs[key])))

@@ -1,11 +1,18 @@
 """Source localization as an experiment: the paper's Table 1, and what does better."""
 
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from graphact._lazy import Imported
 from graphact.experiments.protocol import ACTIVATIONS, METHODS, Protocol
 from graphact.experiments.registry import Experiment, Measure
 from graphact.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from graphact.experiments.report.tables import PublishedTable
+
+MAKE_TASKS = Imported("graphact.experiments.source_localization.task:source_localization_tasks")
 
 PAPER = Protocol(
     experiment="source-localization",
@@ -54,6 +61,16 @@ QUICK_PAPER = replace(
     training=TrainingSettings(epochs=60, batch_size=100, learning_rate=1e-3),
 )
 
+# Test accuracy in percent by (activation, hops) and number of features F. None: the paper does not state the hops.
+TABLE_1: "PublishedTable" = {
+    ("relu", None): {2: (47.9, 12.1), 4: (44.9, 15.6), 8: (47.2, 15.5)},
+    ("max-l", None): {2: (64.5, 8.0), 4: (69.7, 8.6), 8: (72.2, 7.7)},
+    ("max-ga", 2): {2: (64.9, 7.6), 4: (69.2, 7.0), 8: (73.9, 6.8)},
+    ("median-l", None): {2: (61.6, 7.4), 4: (65.1, 8.3), 8: (69.6, 7.2)},
+    ("median-ga", 2): {2: (65.4, 7.5), 4: (65.6, 7.6), 8: (71.3, 7.1)},
+    ("kernel-ga", 1): {2: (58.6, 9.5), 4: (57.4, 10.2), 8: (61.9, 10.7)},
+}
+
 EXPERIMENT = Experiment(
     name="source-localization",
     title="Source localization",
@@ -68,8 +85,21 @@ EXPERIMENT = Experiment(
     measure=Measure("accuracy", "Test accuracy (%)", 1, higher_is_better=True, unit="\N{NO-BREAK SPACE}%"),
     protocols=(PAPER, CONVERGED, BEST, QUICK, QUICK_PAPER),
     default_protocol="converged",
-    make_tasks=Imported("graphact.experiments.source_localization.task:make_tasks"),
+    make_tasks=lambda protocol, _condition, seed, _data: MAKE_TASKS(
+        protocol.graphs, protocol.splits, protocol.nodes, seed, **protocol.task_options
+    ),
     baselines=lambda task, _: {"chance": 100 / task.out_features},
-    content=Imported("graphact.experiments.source_localization.section:content"),
+    # For each filter order, which the paper does not state; the last column is the headline
+    content=partial(
+        Imported("graphact.experiments.report.content:comparison"),
+        exhibit="Table 1",
+        title="source localization",
+        paper=TABLE_1,
+        column="features",
+        column_label="F = {}".format,
+        column_order=(2, 4, 8),
+        settings={"order": "K"},
+        headlines=slice(-1, None),
+    ),
     needed=("features",),
 )

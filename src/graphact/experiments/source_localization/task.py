@@ -1,7 +1,6 @@
 """In which community did a diffusion start? The task, and better inputs that nodes make of their signals."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -10,8 +9,7 @@ from graphact import functional
 from graphact._checks import check_integer
 from graphact.data import Task
 from graphact.data.communities import community_graph
-from graphact.data.splits import eighty_ten_ten, generator_for
-from graphact.experiments.protocol import Condition, Protocol
+from graphact.data.splits import data_generator, eighty_ten_ten
 from graphact.graph import Graph
 
 NAME = "source-localization"
@@ -64,17 +62,11 @@ def source_localization_tasks(
     return [task for graph in drawn for task in tasks_on_graph(graph, dealt, read, seed, dtype)]
 
 
-def make_tasks(protocol: Protocol, condition: Condition, seed: int, data: Path | None) -> list[Task]:
-    """The tasks of a protocol; see :class:`~graphact.experiments.registry.Experiment`."""
-    del condition, data
-    return source_localization_tasks(protocol.graphs, protocol.splits, protocol.nodes, seed, **protocol.task_options)
-
-
 def tasks_on_graph(
     graph: int, splits: Sequence[int], nodes: Sequence[int], seed: int, dtype: torch.dtype
 ) -> list[Task]:
     """The tasks of one graph, by split, then node; they share the graph, its diffused signals and their classes."""
-    drawn = community_graph(COMMUNITIES, COMMUNITY_SIZE, generator_for(f"{NAME} graph", seed, graph))
+    drawn = community_graph(COMMUNITIES, COMMUNITY_SIZE, data_generator(f"{NAME} graph", seed, graph))
     shift, states = drawn.to_dense(), [torch.eye(drawn.num_nodes, dtype=torch.float64)]
     while len(states) < STEPS:
         states.append(shift @ states[-1])
@@ -91,7 +83,7 @@ def tasks_on_graph(
             graph=drawn,
             inputs=signals,
             targets=classes,
-            **eighty_ten_ten(len(signals), generator_for(f"{NAME} split", seed, graph, split))._asdict(),
+            **eighty_ten_ten(len(signals), data_generator(f"{NAME} split", seed, graph, split))._asdict(),
             node=best_connected[node],
             out_features=COMMUNITIES,
             loss="cross_entropy",

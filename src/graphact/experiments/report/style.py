@@ -117,16 +117,15 @@ def settle(sheet: Any) -> None:
 
 def to_png(sheet: Any) -> bytes:
     """The figure in pixels, on white."""
-    buffer = io.BytesIO()
-    sheet.savefig(buffer, format="png", dpi=PIXELS_PER_INCH, facecolor=WHITE, metadata={"Software": None})
-    return buffer.getvalue()
+    sheet.savefig(png := io.BytesIO(), format="png", dpi=PIXELS_PER_INCH, facecolor=WHITE, metadata={"Software": None})
+    return png.getvalue()
 
 
 def to_svg(sheet: Any) -> str:
     """The figure as matplotlib writes it, without background and date."""
-    buffer = io.BytesIO()
-    sheet.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    return buffer.getvalue().decode()
+    undated = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    sheet.savefig(svg := io.BytesIO(), format="svg", transparent=True, metadata=undated)
+    return svg.getvalue().decode()
 
 
 def drawable(text: str) -> str:
