@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphact.kernels.numba.launch import Array, Size, helper, kernel, run
+from graphact.kernels.numba.launch import Array, Size, flat, helper, kernel, run
 
 LONG_ENOUGH = 256  # columns in a period
 # a part, what one thread does at a time, has so many numbers, and periods enough that its sums are small beside it
@@ -77,7 +77,7 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
     """See :func:`graphact.kernels.autograd.mix`."""
     out = torch.empty_like(own, memory_format=torch.contiguous_format)
     tiled, sizes = _tile_weights(own, weights)
-    signals = (_flat(own), _flat(values[0]), _flat(values[-1]), _flat(beta), tiled, _flat(out))
+    signals = (flat(own), flat(values[0]), flat(values[-1]), flat(beta), tiled, flat(out))
     run(mix_kernel, _tasks(len(beta) * int(sizes[1])), *signals, *sizes, len(values) == 2)
     return out
 
@@ -91,8 +91,8 @@ def mix_backward(
     grad_own = torch.empty_like(own, memory_format=torch.contiguous_format)
     grad_values = [torch.empty_like(grad_own) for _ in values]
     sums = own.new_zeros(len(beta) * parts, len(values) + 1, period, dtype=torch.float64)
-    inputs = (_flat(grad), _flat(own), _flat(values[0]), _flat(values[-1]), _flat(beta), tiled)
-    outputs = (_flat(grad_own), _flat(grad_values[0]), _flat(grad_values[-1]), sums.numpy())
+    inputs = (flat(grad), flat(own), flat(values[0]), flat(values[-1]), flat(beta), tiled)
+    outputs = (flat(grad_own), flat(grad_values[0]), flat(grad_values[-1]), sums.numpy())
     run(mix_backward_kernel, _tasks(len(sums)), *inputs, *outputs, *sizes, len(values) == 2)
     by_period = sums.view(len(beta), parts, len(values) + 1, period).sum(1)
     by_feature = by_period.unflatten(2, (-1, own.size(-1))).sum(2)
@@ -116,7 +116,3 @@ def _tasks(count: int) -> list[tuple[np.uint64, np.uint64]]:
     pieces = min(count, 4 * torch.get_num_threads())
     cuts = [count * piece // pieces for piece in range(pieces + 1)]
     return [(np.uint64(a), np.uint64(b)) for a, b in itertools.pairwise(cuts)]
-
-
-def _flat(tensor: Tensor) -> Array:
-    return tensor.detach().contiguous().numpy().reshape(-1)
