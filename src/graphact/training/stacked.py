@@ -51,7 +51,6 @@ class StackedGraphs:
 
     @cached_property
     def union(self) -> Graph:
-        """The disjoint union of all R graphs."""
         return Graph.union(self.graphs)
 
     @cached_property

@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, models, overload, register_model
 
-from graphact.kernels.numba.launch import Array, Number, Size, block, helper
+from graphact.kernels.numba.launch import BYTES, Array, Number, Size, helper
 
 ONE, TWO = np.uint64(1), np.uint64(2)
 LINE = np.uint64(16)  # numbers in a line of memory
@@ -50,14 +50,14 @@ in_compiled_code: Callable[[Callable[..., Any]], Callable[..., Any]] = intrinsic
 @in_compiled_code
 def load(_: Any, array: Array, at: Size, live: Any) -> Any:
     """A block of numbers, from ``array[at]`` on; beyond the first ``live`` none is read."""
-    lanes = Lanes(array.dtype, block(array.dtype.bitwidth // 8))
+    lanes = Lanes(array.dtype, 8 * BYTES // array.dtype.bitwidth)
     return lanes(array, at, live), _loading(array, live, lanes)
 
 
 @in_compiled_code
 def load_half(_: Any, array: Array, at: Size, live: Any) -> Any:
     """The same for half a block: so many values of it may be kept in registers."""
-    lanes = Lanes(array.dtype, block(array.dtype.bitwidth // 8) // 2)
+    lanes = Lanes(array.dtype, 4 * BYTES // array.dtype.bitwidth)
     return lanes(array, at, live), _loading(array, live, lanes)
 
 
