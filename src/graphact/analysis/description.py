@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,8 @@ from graphact.graph import Graph, Neighborhoods
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError, map_arrays
 from graphact.nn import GraphModule
 
-Layers = tuple[Layer, ...]
+KnownLayer = Filter | Linear | Pointwise | HopMixture
+Layers = tuple[KnownLayer, ...]
 
 
 def read_layers(module: nn.Module, features: int | None = None) -> tuple[Layers, int]:
@@ -39,7 +41,7 @@ def read_layers(module: nn.Module, features: int | None = None) -> tuple[Layers,
         if reason:
             raise UnsupportedModelError(part, reason)
         width = layer.out_features or width
-    return map_arrays(described, wide), taken
+    return cast("Layers", map_arrays(described, wide)), taken
 
 
 def unknown(layer: Layer) -> str:

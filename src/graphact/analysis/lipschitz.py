@@ -17,12 +17,12 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from graphact.analysis.description import Layers, hops_of, read_layers, split_readout, widths
+from graphact.analysis.description import KnownLayer, Layers, hops_of, read_layers, split_readout, widths
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, row_norms
 from graphact.functional import graph_filter, shift
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
-from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
 from graphact.operations import MAX
 
 LABELS: dict[type[Layer], str] = {Filter: "filter", Linear: "linear", Pointwise: "activation", HopMixture: "activation"}
@@ -160,7 +160,7 @@ def layer_norms(layers: Layers, features: int, graph: Graph) -> list[Tensor]:
     return [norms_of(layer, width, graph) for layer, width in zip(layers, widths(layers, features), strict=True)]
 
 
-def norms_of(layer: Layer, width: int, graph: Graph) -> Tensor:
+def norms_of(layer: KnownLayer, width: int, graph: Graph) -> Tensor:
     r"""The Lipschitz constant of a layer of that width at every node and feature, ``(N, F)``.
 
     Of a filter bank, the largest is its induced infinity norm, exactly:
@@ -184,7 +184,6 @@ def norms_of(layer: Layer, width: int, graph: Graph) -> Tensor:
                 constants = partial(rule.constants, layer, hop.number, *hop.signals)
                 total = total + hop.reduce_one(constants, graph.num_nodes)
             return total
-    raise UnsupportedModelError("", f"there is no rule for layers of the kind {layer.kind!r}")
 
 
 def unit_forms(num_nodes: int, features: int) -> Tensor:
@@ -247,14 +246,11 @@ class Differences:
         return forms, self.spread + (high - low) / 2 * row_norms(self.rectified)
 
     def over_all_slopes(self, readout: Tensor | None) -> Tensor:
-        """The largest 1-norm over all slopes of a node's features: it is convex in them, so each is least or largest.
-
-        For ReLUs that are all ways in which they may be on or off.
-        """
+        """The largest 1-norm over all slopes of a node's features: it is convex in them, each least or largest."""
         if readout is None:
             return torch.maximum(*(row_norms(self.forms + slope * self.rectified) for slope in self.slopes))
-        features = self.rectified.size(-1)
-        choices = torch.tensor(list(itertools.product(self.slopes, repeat=features)), dtype=torch.float64)
+        every = itertools.product(self.slopes, repeat=self.rectified.size(-1))  # ReLUs: each may be on or off
+        choices = torch.tensor(list(every), dtype=torch.float64)
         step = max(1, MOST_ENTRIES // (self.forms.size(0) * len(choices)))
         parts = zip(read_out(self.forms, readout).split(step, 1), self.rectified.split(step, 1), strict=True)
         best = []
@@ -272,7 +268,7 @@ def read_out(forms: Tensor, readout: Tensor | None) -> Tensor:
     return forms if readout is None else forms @ readout.T
 
 
-def differences_behind(layer: Layer, forms: Tensor, graph: Graph, thorough: bool) -> Tensor | Differences:
+def differences_behind(layer: KnownLayer, forms: Tensor, graph: Graph, thorough: bool) -> Tensor | Differences:
     """Differences behind a layer, from the forms ``(M, N, F)`` in front of it."""
     centre, spread = torch.zeros_like(forms), torch.zeros_like(forms[0])
     match layer:
@@ -290,4 +286,3 @@ def differences_behind(layer: Layer, forms: Tensor, graph: Graph, thorough: bool
                 weight = layer.weights[hop.number]
                 centre, spread = centre + weight * middle, spread + weight.abs() * deviation
             return Differences(centre, spread, forms * layer.beta, POINTWISE["relu"].slopes)
-    raise UnsupportedModelError("", f"there is no rule for layers of the kind {layer.kind!r}")

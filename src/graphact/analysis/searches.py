@@ -37,7 +37,6 @@ class Equivariance:
 
     @property
     def holds(self) -> bool:
-        """Whether every deviation is within rounding."""
         return self.deviation <= self.tolerance
 
     def __str__(self) -> str:

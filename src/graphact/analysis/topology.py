@@ -19,14 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_integer, check_positive
-from graphact.analysis.description import Layers, hops_of, read_layers, read_signals, split_readout, widths
+from graphact.analysis.description import KnownLayer, Layers, hops_of, read_layers, read_signals, split_readout, widths
 from graphact.analysis.lipschitz import bank_rows
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, gather
 from graphact.analysis.zonotope import Zonotope, values_behind
 from graphact.functional import shift
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
-from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+from graphact.layers import Filter, HopMixture, Linear, Pointwise
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ class LostLinks:
         return ErrorSources(magnitudes, count, self.count, ends, added)
 
     def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
-        """A random graph of this kind: ``count`` links are lost."""
+        """A random graph of this kind."""
         return self._without(graph, torch.rand(graph.num_edges, generator=generator, dtype=torch.float64))
 
     def attack(self, graph: Graph, gradient: Tensor) -> Graph:
@@ -235,7 +235,7 @@ def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: 
     return sources.total(errors).amax((0, -1))
 
 
-def errors_behind(layer: Layer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
+def errors_behind(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
     """The errors ``(C, B, N, F)`` behind a layer, from errors and forms in front of it."""
     match layer:
         case Filter():  # the rows of the bank in magnitude, and what the perturbed shifts add
@@ -254,7 +254,6 @@ def errors_behind(layer: Layer, errors: Tensor, forms: Zonotope, graph: Graph, s
             return POINTWISE[layer.function].steepest * errors
         case HopMixture():
             return errors_behind_hops(layer, errors, forms, graph, sources)
-    raise UnsupportedModelError("", f"there is no rule for layers of the kind {layer.kind!r}")
 
 
 def errors_behind_hops(

@@ -11,11 +11,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from graphact.analysis.description import Layers, hops_of
+from graphact.analysis.description import KnownLayer, Layers, hops_of
 from graphact.analysis.rules import OPERATIONS, POINTWISE
 from graphact.functional import graph_filter
 from graphact.graph import Graph
-from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+from graphact.layers import Filter, HopMixture, Linear, Pointwise
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,6 @@ class Zonotope:
 
     @property
     def radius(self) -> Tensor:
-        """How far values can be from the centre."""
         return self.generators.abs().sum(1) + self.slack
 
     def settle(self) -> "Zonotope":
@@ -51,11 +50,9 @@ class Zonotope:
         return Zonotope(self.centre, torch.cat([self.generators, fresh], 1), torch.zeros_like(self.slack))
 
     def scale(self, factor: Tensor) -> "Zonotope":
-        """Forms times a number, or one for each feature."""
         return Zonotope(self.centre * factor, self.generators * factor, self.slack * factor.abs())
 
     def add(self, other: "Zonotope") -> "Zonotope":
-        """The sum of two forms with the same generators."""
         return Zonotope(self.centre + other.centre, self.generators + other.generators, self.slack + other.slack)
 
     def read_out(self, readout: Linear | None) -> "Zonotope":
@@ -84,7 +81,7 @@ def through_layers(forms: Zonotope, layers: Layers, graph: Graph) -> Zonotope:
     return forms
 
 
-def values_behind(layer: Layer, forms: Zonotope, graph: Graph) -> Zonotope:
+def values_behind(layer: KnownLayer, forms: Zonotope, graph: Graph) -> Zonotope:
     """Forms behind a layer; those in front must have no slack."""
     match layer:
         case Filter():
@@ -102,4 +99,3 @@ def values_behind(layer: Layer, forms: Zonotope, graph: Graph) -> Zonotope:
                 term = Zonotope(*hop.reduce(partial(rule.enclose, layer, *hop.signals), samples * shared * features))
                 total = total.add(term.scale(layer.weights[hop.number]))
             return total
-    raise UnsupportedModelError("", f"there is no rule for layers of the kind {layer.kind!r}")

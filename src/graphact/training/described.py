@@ -18,8 +18,14 @@ from graphact.kernels import autograd
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError, structure
 from graphact.nn.base import describe
 from graphact.training.samples import StackedBatch, StackedTasks
-from graphact.training.stacked import EgoGraphs, StackedGraphs
-from graphact.training.stacked_signals import FilteredInputs, ShiftedInputs, StackedSignal, stacked_filter
+from graphact.training.stacked import (
+    EgoGraphs,
+    FilteredInputs,
+    ShiftedInputs,
+    StackedGraphs,
+    StackedSignal,
+    stacked_filter,
+)
 
 Activation = HopMixture | Pointwise
 
@@ -155,7 +161,8 @@ def stackable_layers(model: nn.Module) -> tuple[Layer, ...]:
     """The layers of a model that can be stacked with others like it; raise if it has others."""
     layers = describe(model)
     for number, (_, activation) in enumerate(stages_of(layers)[0]):
-        check_stackable(activation, f"activation {number}")
+        if reason := why_not_stacked(activation):
+            raise UnsupportedModelError(f"activation {number}", reason)
     arrays = [array for layer in layers for array in layer.arrays().values()]
     if len({*map(id, arrays)}) != len(arrays) or {*map(id, arrays)} != {*map(id, model.parameters())}:
         raise UnsupportedModelError("", "a parameter is computed from others, shared or unused")
@@ -180,14 +187,13 @@ def stages_of(layers: Sequence[Layer]) -> tuple[list[tuple[Filter, Activation | 
     return stages, readout
 
 
-def check_stackable(activation: Activation | None, part: str) -> None:
-    """Raise if an activation has no stacked form."""
-    if activation is None:
-        return
-    if isinstance(activation, Pointwise):
-        if activation.function != "relu":
-            raise UnsupportedModelError(part, f"the function {activation.function!r} is not stacked")
-    elif not activation.operation.is_built_in:
-        raise UnsupportedModelError(part, f"the operation {activation.operation.name!r} is not stacked")
-    elif activation.reads == "hops" and activation.exchanges > 1:
-        raise UnsupportedModelError(part, f"localized activations are stacked with one hop, got {activation.exchanges}")
+def why_not_stacked(activation: Activation | None) -> str:
+    """Why an activation has no stacked form; empty where it has one."""
+    match activation:
+        case Pointwise(function=function) if function != "relu":
+            return f"the function {function!r} is not stacked"
+        case HopMixture(operation=operation) if not operation.is_built_in:
+            return f"the operation {operation.name!r} is not stacked"
+        case HopMixture(reads="hops", hops=hops) if hops > 1:
+            return f"localized activations are stacked with one hop, got {hops}"
+    return ""

@@ -58,7 +58,6 @@ class ModelBatch(ABC):
         return self.metric("validation") if self.task.validation.numel() else None
 
     def state(self) -> list[Tensor]:
-        """The parameters and after them what is not trained."""
         return [*self.parameters, *self.untrained()]
 
     @abstractmethod
@@ -67,22 +66,18 @@ class ModelBatch(ABC):
 
     @torch.no_grad()
     def restore(self, kept: list[Tensor]) -> None:
-        """Take back what was kept."""
         for best, tensor in zip(kept, self.state(), strict=True):
             tensor.copy_(best)
 
 
 class Selection:
-    """The best validation metric of each model so far, when it was reached, and the state of the model then.
-
-    ``seconds_before`` were spent before training was interrupted and taken up again.
-    """
+    """The best validation metric of each model so far, when it was reached, and the state of the model then."""
 
     def __init__(self, batch: ModelBatch) -> None:
         self.metric = torch.full(batch.seeds.shape, torch.nan, dtype=torch.float64, device=batch.seeds.device)
         self.epoch = torch.zeros_like(batch.seeds)
         self.state = [tensor.detach().clone() for tensor in batch.state()]
-        self.seconds_before = 0.0
+        self.seconds_before = 0.0  # spent before training was interrupted and taken up again
 
     def update(self, batch: ModelBatch, epoch: int, patience: int | None) -> bool:
         """Validate the models after ``epoch`` epochs; return whether any of them may still improve."""
@@ -112,13 +107,9 @@ def train(
     every: Callable[[], bool] = lambda: False,
     make_step: Callable[[ModelBatch, Optimizer], Step] | None = None,
 ) -> Selection:
-    """Train, and return the best state of each model; :meth:`Fleet.train` describes the other arguments.
+    """Train, and return the best state of each model; see :meth:`Fleet.train`.
 
-    Args:
-        batch: the models and their samples.
-        settings: epochs, batch size, optimizer.
-        identity: what tells these models, samples and seeds from others, for the checkpoint.
-        make_step: such as :func:`captured_step`.
+    ``identity`` tells these models, samples and seeds from others, for the checkpoint.
     """
     begun = time.perf_counter()
     optimizer = make_optimizer(batch.parameters, batch.spared, settings, on_device=batch.seeds.is_cuda)
@@ -250,11 +241,7 @@ def write_checkpoint(
 def read_checkpoint(
     path: Path, origin: str, epochs: int, batch: ModelBatch, optimizer: Optimizer, selection: Selection
 ) -> int:
-    """Restore what :func:`write_checkpoint` wrote; return the number of epochs done, at most ``epochs``.
-
-    A file that does not fit, in its origin or in names, shapes and types of its tensors, changes nothing, and 0 is
-    returned.
-    """
+    """Restore what :func:`write_checkpoint` wrote; return the number of epochs done, 0 for a file that does not fit."""
     try:
         header, tensors = load_tensors(path, "pt")
         check_tensors(path, header, tensors)

@@ -43,7 +43,6 @@ class StackedTasks:
         return len(self.tasks)
 
     def digest(self) -> str:
-        """SHA-256 over samples, graphs and seeds."""
         tensors = [self.inputs, self.targets, self.owner, self.seeds, *self.splits.values()]
         tensors += [] if self.nodes is None else [self.nodes]
         return digest_of([*tensors, *self.graphs.union.to_edge_index()])
@@ -58,7 +57,6 @@ class StackedTasks:
         return (self.inputs if inputs is None else inputs)[self.owner.unsqueeze(1), samples]
 
     def targets_of(self, samples: Tensor) -> Tensor:
-        """The targets of samples ``(R, B)``."""
         return self.targets[self.replicas.unsqueeze(1), samples]
 
     def separately(self) -> list[Task]:
@@ -80,10 +78,7 @@ class StackedBatch(ModelBatch):
 
     @abstractmethod
     def forward(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
-        """The answers that count to signals ``(R, B, N, F)`` on any graphs.
-
-        ``(R, B, out_features)`` at one node each, or ``(R, B, N, out_features)``.
-        """
+        """The answers that count to signals ``(R, B, N, F)`` on any graphs, as :meth:`Fleet.forward` gives them."""
 
     def answers(self, samples: Tensor) -> Tensor:
         """The same for samples ``(R, B)`` of the tasks."""
@@ -149,6 +144,10 @@ def check_samples(tasks: Sequence[Task]) -> None:
 
 
 def stack(tensors: Iterable[Tensor], device: torch.device | str, dtype: torch.dtype) -> Tensor:
+    """Side by side, numbers in the given precision."""
+    return cast(torch.stack(list(tensors)), device, dtype)
+
+
+def cast(tensor: Tensor, device: torch.device | str, dtype: torch.dtype) -> Tensor:
     """Numbers in the given precision, classes as they are."""
-    stacked = torch.stack(list(tensors))
-    return stacked.to(device, dtype) if stacked.is_floating_point() else stacked.to(device)
+    return tensor.to(device, dtype if tensor.is_floating_point() else None)

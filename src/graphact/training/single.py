@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from graphact.graph import Graph
 from graphact.progress import EpochProgress, progress_bar
 from graphact.training.loop import ModelBatch, train
 from graphact.training.randomness import random_stream
-from graphact.training.samples import StackedTasks, check_samples
+from graphact.training.samples import StackedTasks, cast, check_samples
 from graphact.training.settings import TrainingSettings
 from graphact.training.stacked import StackedGraphs
 
@@ -84,13 +84,7 @@ def fit(
 
 
 class SeparateModels(ModelBatch):
-    """Models of any kind, each with a task and a seed, called one after another as they are, hooks and all.
-
-    Args:
-        models: modules called as ``model(x, graph)``, on the device and in the dtype of the tasks.
-        tasks: one for each model.
-        seeds: one for each model.
-    """
+    """Models of any kind, each with a task and a seed, called one after another as they are, hooks and all."""
 
     def __init__(self, models: Sequence[nn.Module], tasks: Sequence[Task], seeds: Sequence[int]) -> None:
         named = [item for model in models for item in trained_parameters(model).items()]
@@ -110,7 +104,7 @@ class SeparateModels(ModelBatch):
         losses = []
         for number, (model, task) in enumerate(zip(self.models, self.tasks, strict=True)):
             samples = task.train[positions[number]]
-            with self._stream(number, *self._step):
+            with random_stream(self.seeds.device, self._seed_of[number], *self._step):
                 model.train()
                 outputs = task.read(model(task.inputs[samples], task.graph))
                 loss = loss_of(task.loss, outputs, task.targets[samples])
@@ -121,9 +115,6 @@ class SeparateModels(ModelBatch):
 
     def backward(self, positions: Tensor) -> Tensor:
         return self.losses(positions, backward=True)  # one by one: each model forgets its intermediate results at once
-
-    def _stream(self, number: int, epoch: int, batch: int) -> AbstractContextManager[None]:
-        return random_stream(self.seeds.device, self._seed_of[number], epoch, batch)
 
     @torch.no_grad()
     def metric(self, split: str) -> Tensor:
@@ -137,7 +128,7 @@ class SeparateModels(ModelBatch):
     def evaluate(self, number: int, x: Tensor, graph: Graph) -> Tensor:
         """The answers that count of one model to signals ``(B, N, F)``, in evaluation mode."""
         self.models[number].eval()
-        with self._stream(number, 0, 0):
+        with random_stream(self.seeds.device, self._seed_of[number], 0, 0):
             return self.tasks[number].read(self.models[number](x, graph))
 
     @torch.no_grad()
@@ -188,30 +179,26 @@ class LoopedModels(SeparateModels):
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Bring the modules to the device and dtype of the tasks, and afterwards back, in the mode they were in."""
-        device, dtype = self.data.inputs.device, self.data.inputs.dtype
         before = [{name: tensor.data for name, tensor in state_of(model).items()} for model in self.models]
         with self.own_modes():
             try:
                 for model in self.models:
                     for tensor in state_of(model).values():
-                        place(tensor, tensor.data.to(device, dtype if tensor.is_floating_point() else None))
+                        place(tensor, cast(tensor.data, self.data.inputs.device, self.data.inputs.dtype))
                 yield
             finally:
                 for model, originals in zip(self.models, before, strict=True):
                     for name, tensor in state_of(model).items():
-                        bring_back(tensor, originals.get(name, tensor.data))
+                        original = originals.get(name, tensor.data)
+                        # unchanged values come back with all their digits
+                        is_unchanged = torch.equal(tensor.data, original.to(tensor.device, tensor.dtype))
+                        place(tensor, original if is_unchanged else tensor.data.to(original.device, original.dtype))
 
 
 def place(tensor: Tensor, values: Tensor) -> None:
     """Give a tensor other values, of another type or on another device; a gradient would not fit them."""
     if (tensor.device, tensor.dtype) != (values.device, values.dtype):
         tensor.data, tensor.grad = values, None
-
-
-def bring_back(tensor: Tensor, original: Tensor) -> None:
-    """Give a tensor the type and device of its original, and all its digits if the values have not changed."""
-    is_unchanged = torch.equal(tensor.data, original.to(tensor.device, tensor.dtype))
-    place(tensor, original if is_unchanged else tensor.data.to(original.device, original.dtype))
 
 
 def trained_parameters(model: nn.Module) -> dict[str, Tensor]:

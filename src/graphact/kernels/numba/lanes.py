@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, models, overload, register_model
 
-from graphact.kernels.numba.launch import Array, Number, Size, block, helper
+from graphact.kernels.numba.launch import BYTES, Array, Number, Size, helper
 
 ONE, TWO = np.uint64(1), np.uint64(2)
 LINE = np.uint64(16)  # numbers in a line of memory
@@ -43,23 +43,21 @@ class LanesInRegisters(models.PrimitiveModel):
         super().__init__(manager, lanes, ir.VectorType(one, lanes.count))
 
 
-def in_compiled_code(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A function for kernels, by the rule that gives its type and its instructions."""
-    function: Callable[..., Any] = intrinsic(rule)
-    return function
+# a function for kernels, by the rule that gives its type and its instructions
+in_compiled_code: Callable[[Callable[..., Any]], Callable[..., Any]] = intrinsic
 
 
 @in_compiled_code
 def load(_: Any, array: Array, at: Size, live: Any) -> Any:
     """A block of numbers, from ``array[at]`` on; beyond the first ``live`` none is read."""
-    lanes = Lanes(array.dtype, block(array.dtype.bitwidth // 8))
+    lanes = Lanes(array.dtype, 8 * BYTES // array.dtype.bitwidth)
     return lanes(array, at, live), _loading(array, live, lanes)
 
 
 @in_compiled_code
 def load_half(_: Any, array: Array, at: Size, live: Any) -> Any:
     """The same for half a block: so many values of it may be kept in registers."""
-    lanes = Lanes(array.dtype, block(array.dtype.bitwidth // 8) // 2)
+    lanes = Lanes(array.dtype, 4 * BYTES // array.dtype.bitwidth)
     return lanes(array, at, live), _loading(array, live, lanes)
 
 
@@ -97,10 +95,7 @@ def fill(_: Any, number: Number, like: Any) -> Any:
     lanes = Lanes(number, like.count)
 
     def emit(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        vector = context.get_value_type(lanes)
-        one = builder.insert_element(vector(ir.Undefined), values[0], ir.IntType(32)(0))
-        nowhere = ir.Constant(ir.VectorType(ir.IntType(32), lanes.count), None)
-        return builder.shuffle_vector(one, vector(ir.Undefined), nowhere)
+        return _repeat(builder, context.get_value_type(lanes), values[0])
 
     return lanes(number, like), emit
 
@@ -152,9 +147,10 @@ def _binary(operation: Callable[..., Any], emit: Callable[[Any, types.Type, Any]
 
 
 def _arithmetic(name: str) -> Callable[[Any, types.Type, Any], Any]:
-    return lambda builder, number, values: getattr(builder, f"f{name}" if isinstance(number, types.Float) else name)(
-        *values
-    )
+    def emit(builder: Any, number: types.Type, values: Any) -> Any:
+        return getattr(builder, f"f{name}" if isinstance(number, types.Float) else name)(*values)
+
+    return emit
 
 
 def _comparison(sign: str) -> Callable[[Any, types.Type, Any], Any]:
@@ -166,17 +162,10 @@ def _comparison(sign: str) -> Callable[[Any, types.Type, Any], Any]:
     return emit
 
 
-for operation, name in ((operator.add, "add"), (operator.sub, "sub"), (operator.mul, "mul")):
-    _binary(operation, _arithmetic(name))
-for operation, sign in (
-    (operator.lt, "<"),
-    (operator.le, "<="),
-    (operator.gt, ">"),
-    (operator.ge, ">="),
-    (operator.eq, "=="),
-    (operator.ne, "!="),
-):
-    _binary(operation, _comparison(sign), to_mask=True)
+for name in ("add", "sub", "mul"):
+    _binary(getattr(operator, name), _arithmetic(name))
+for name, sign in {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}.items():
+    _binary(getattr(operator, name), _comparison(sign), to_mask=True)
 _binary(operator.and_, lambda builder, _, values: builder.and_(*values))
 _binary(operator.or_, lambda builder, _, values: builder.or_(*values))
 _binary(operator.xor, lambda builder, _, values: builder.xor(*values))
@@ -209,10 +198,14 @@ def _loading(array: Any, live: Any, lanes: Lanes) -> Callable[..., Any]:
 def _mask(builder: Any, live: Any, count: int) -> Any:
     """True in the first lanes, ``live`` in number."""
     numbers = ir.VectorType(live.type, count)
-    one = builder.insert_element(numbers(ir.Undefined), live, ir.IntType(32)(0))
-    nowhere = ir.Constant(ir.VectorType(ir.IntType(32), count), None)
-    every = builder.shuffle_vector(one, numbers(ir.Undefined), nowhere)
-    return builder.icmp_unsigned("<", numbers(list(range(count))), every)
+    return builder.icmp_unsigned("<", numbers(list(range(count))), _repeat(builder, numbers, live))
+
+
+def _repeat(builder: Any, vector: Any, number: Any) -> Any:
+    """The same number in all lanes."""
+    one = builder.insert_element(vector(ir.Undefined), number, ir.IntType(32)(0))
+    nowhere = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
+    return builder.shuffle_vector(one, vector(ir.Undefined), nowhere)
 
 
 def _call(builder: Any, name: str, result: Any, arguments: list[Any], suffix: str) -> Any:
@@ -231,18 +224,25 @@ def _suffix(vector: Any) -> str:
 
 
 @helper
-def row_of(task: Size, rowptr: Array, columns: Size, number: Size, width: Size) -> tuple[Size, Size, Size, Size]:
-    """For a row of the work: the first node of its sample, its own node, and the columns it goes from and to."""
+def row_of(task: Size, rowptr: Array, columns: Size, number: Size, width: Size) -> tuple[Size, ...]:
+    """For a row of the work: the first node of its sample, its own node, its place in a signal, its list, its columns.
+
+    Lists and columns are given by where they begin and end.
+    """
     nodes = np.uint64(rowptr.size) - ONE
-    plane = task // nodes
-    left = plane % number * width
-    return plane // number * nodes, task % nodes, left, min(left + width, columns)
+    plane, i = task // nodes, task % nodes
+    base, left = plane // number * nodes, plane % number * width
+    return base, i, (base + i) * columns, rowptr[i], rowptr[i + ONE], left, min(left + width, columns)
 
 
 @helper
-def whole_blocks(left: Size, right: Size, lanes: Size) -> Size:
-    """Where the last block begins that is cut short."""
-    return left + (right - left) // lanes * lanes
+def over_blocks(block: Any, left: Size, right: Size, lanes: Size, arguments: tuple[Any, ...]) -> None:
+    """Call ``block(low, live, *arguments)`` for all blocks of columns; the last one may be cut short."""
+    cut = left + (right - left) // lanes * lanes
+    for low in range(left, cut, lanes):
+        block(low, ALL, *arguments)
+    if cut < right:
+        block(cut, right - cut, *arguments)
 
 
 @helper
@@ -255,6 +255,18 @@ def look_ahead(
         at = (base + col[e]) * columns
         for c in range(left, right, LINE):
             prefetch(x, at + c)
+
+
+@helper
+def weighted_sum(
+    low: Size, live: Any, like: Any, col: Array, weight: Array, x: Array, edge: Size, stop: Size, base: Size,
+    columns: Size
+) -> Any:  # fmt: skip
+    """The shift of a block of columns, as many of them as ``like`` has."""
+    total = fill(x.dtype.type(0), like)
+    for e in range(edge, stop):
+        total = total + fill(weight[e], total) * load_beside(x, (base + col[e]) * columns + low, live, like)
+    return total
 
 
 @helper

@@ -130,11 +130,6 @@ def _helpers() -> ThreadPoolExecutor:
 _pools: dict[int, ThreadPoolExecutor] = {}
 
 
-def block(itemsize: int) -> int:
-    """How many columns of a signal are side by side."""
-    return BYTES // itemsize
-
-
 class Layout:
     """How the numbers of a signal ``(..., N, F)`` lie in memory while kernels run: as ``(samples, N, columns)``.
 
@@ -167,7 +162,6 @@ class Layout:
         return flat(x.contiguous())
 
     def empty(self, dtype: torch.dtype | None = None) -> Tensor:
-        """Room for a result."""
         return torch.empty(self.inner_shape, dtype=dtype or self.dtype, device="cpu")
 
     def leave(self, result: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -204,7 +198,7 @@ class Layout:
         work = ranges(rowptr, planes, (col.size + self.nodes) * self.samples * self.columns)
         size = self.dtype.itemsize
         scattered = self.nodes * self.columns * size > CACHE and width * size <= SHORT
-        steps = (np.uint64(AHEAD if scattered else 0), np.uint64(block(size)))
+        steps = (np.uint64(AHEAD if scattered else 0), np.uint64(BYTES // size))
         return work, (rowptr, col, *steps), tuple(np.uint64(count) for count in (self.columns, number, width))
 
 

@@ -27,7 +27,7 @@ from graphact.kernels.numba.lanes import (
     row_of,
     some,
     store,
-    whole_blocks,
+    weighted_sum,
 )
 from graphact.kernels.numba.launch import Array, Layout, Size, helper, kernel
 
@@ -169,8 +169,7 @@ def median_kernel(
     winner = np.empty(lanes, x.dtype)
     copy_bits, winner_bits = copy.view(bits.dtype), winner.view(bits.dtype)
     for task in range(first, last):
-        base, i, left, right = row_of(task, rowptr, columns, number, width)
-        edge, stop, o = rowptr[i], rowptr[i + ONE], (base + i) * columns
+        base, i, o, edge, stop, left, right = row_of(task, rowptr, columns, number, width)
         if ahead:
             look_ahead(x, col, edge, stop, ahead, base, columns, left, right)
         length = ZERO
@@ -182,7 +181,7 @@ def median_kernel(
             if e < stop:
                 rows[length], index[length] = (base + col[e]) * columns, np.int32(col[e] if by_node else e - edge)
                 length += ONE
-        cut = whole_blocks(left, right, lanes)
+        cut = left + (right - left) // lanes * lanes
         for low in range(left, cut, lanes):
             if ZERO < length <= COMPILED:
                 network_median(length, x, low, rows, winner)
@@ -191,7 +190,8 @@ def median_kernel(
                 _longer_median(length, networks, starts, copy, copy_bits, keys, winner, winner_bits, lanes)
             _select_block(length, x, low, rows, index, nobody, source_index, winner, out, selected, o, ALL)
             if shifting:
-                _shift_block(x, col, weight, shifted, edge, stop, base, columns, o, low, ALL)
+                total = weighted_sum(low, ALL, load_half(x, o + low, ALL), col, weight, x, edge, stop, base, columns)
+                store(shifted, o + low, ALL, total)
         if cut < right:
             live = right - cut
             _copy_block(length, x, cut, rows, copy, copied, live)
@@ -201,7 +201,8 @@ def median_kernel(
                 _longer_median(length, networks, starts, copy, copy_bits, keys, winner, winner_bits, lanes)
             _select_block(length, x, cut, rows, index, nobody, source_index, winner, out, selected, o, live)
             if shifting:
-                _shift_block(x, col, weight, shifted, edge, stop, base, columns, o, cut, live)
+                total = weighted_sum(cut, live, load_half(x, o + cut, live), col, weight, x, edge, stop, base, columns)
+                store(shifted, o + cut, live, total)
 
 
 @helper
@@ -285,14 +286,3 @@ def _select_block(
         selected_index = blend(wins, candidate_index, selected_index)
     store(out, o + low, live, value)
     store(selected, o + low, live, selected_index)
-
-
-@helper
-def _shift_block(
-    x: Array, col: Array, weight: Array, shifted: Array, edge: Size, stop: Size, base: Size, columns: Size, o: Size,
-    low: Size, live: Size | None
-) -> None:  # fmt: skip
-    total = fill(x.dtype.type(0), load_half(x, o + low, live))
-    for e in range(edge, stop):
-        total = total + fill(weight[e], total) * load_half(x, (base + col[e]) * columns + low, live)
-    store(shifted, o + low, live, total)

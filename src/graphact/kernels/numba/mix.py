@@ -94,7 +94,8 @@ def reduce_kernel(sums: Array, of_beta: Array, of_weights: Array, features: Size
 def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> Tensor:
     """See :func:`graphact.kernels.autograd.mix`."""
     out = torch.empty_like(own, memory_format=torch.contiguous_format)
-    mix_arrays(_flat(own), [_flat(value) for value in values], *coefficients(beta, weights), own.size(-1), flat(out))
+    signals, beta_array, tiled, work, sizes = _prepare(own, values, beta, weights)
+    run(mix_kernel, work, *signals, beta_array, tiled, flat(out), *sizes, len(values) == 2)
     return out
 
 
@@ -103,45 +104,31 @@ def mix_backward(
 ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
     """Gradients of :func:`mix` with respect to own, values, beta and weights."""
     outputs = [torch.empty_like(own, memory_format=torch.contiguous_format) for _ in range(len(values) + 1)]
-    inputs = (_flat(grad), _flat(own), [_flat(value) for value in values], *coefficients(beta, weights), own.size(-1))
-    of_beta, of_weights = mix_backward_arrays(*inputs, [flat(output) for output in outputs])
-    return outputs[0], outputs[1:], of_beta.view(beta.shape), of_weights.view(weights.shape)
-
-
-def coefficients(beta: Tensor, weights: Tensor) -> tuple[Array, Array]:
-    """``(R,)`` and ``(R, K, F)`` or, where features share them, ``(R, K, 1)``, as arrays."""
-    width = weights.size(-1) if weights.dim() == beta.dim() + 2 else 1
-    return _flat(beta), _flat(weights).reshape(beta.numel(), -1, width)
-
-
-def mix_arrays(own: Array, values: list[Array], beta: Array, weights: Array, features: int, out: Array) -> None:
-    """The mixture of flat signals, into ``out``."""
-    tiled, work, sizes = _tile(own, weights, features)
-    run(mix_kernel, work, own, values[0], values[-1], beta, tiled, out, *sizes, len(values) == 2)
-
-
-def mix_backward_arrays(
-    grad: Array, own: Array, values: list[Array], beta: Array, weights: Array, features: int, outputs: list[Array]
-) -> tuple[Tensor, Tensor]:
-    """The gradients of own and of values, into ``outputs``; return those of the coefficients."""
-    tiled, work, sizes = _tile(own, weights, features)
+    signals, beta_array, tiled, work, sizes = _prepare(own, values, beta, weights)
     replicas, terms, period = tiled.shape
     sums = np.zeros((replicas, int(sizes[1]), terms + 1, period))
-    inputs = (grad, own, values[0], values[-1], beta, tiled)
-    written = (outputs[0], outputs[1], outputs[-1], sums.reshape(-1, terms + 1, period))
-    run(mix_backward_kernel, work, *inputs, *written, *sizes, terms == 2)
-    of_beta, of_weights = np.empty_like(beta), np.empty_like(weights)
-    reduce_kernel(sums, of_beta, of_weights, features)
-    return torch.from_numpy(of_beta), torch.from_numpy(of_weights)
+    written = (flat(outputs[0]), flat(outputs[1]), flat(outputs[-1]), sums.reshape(-1, terms + 1, period))
+    run(mix_backward_kernel, work, _flat(grad), *signals, beta_array, tiled, *written, *sizes, terms == 2)
+    of_beta, of_weights = np.empty_like(beta_array), np.empty_like(_by_hop(beta, weights))
+    reduce_kernel(sums, of_beta, of_weights, own.size(-1))
+    of_coefficients = torch.from_numpy(of_beta).view(beta.shape), torch.from_numpy(of_weights).view(weights.shape)
+    return outputs[0], outputs[1:], *of_coefficients
 
 
-def _tile(own: Array, weights: Array, features: int) -> tuple[Array, list[Any], tuple[Any, ...]]:
-    """The weights over a period ``(R, K, period)``; the work and the sizes of :func:`_cut`."""
-    replicas, terms, _ = weights.shape
-    repeats, work, sizes = _cut(own.size, features, replicas, torch.get_num_threads())
-    tiled = np.empty((replicas, terms, repeats, features), own.dtype)
-    tiled[:] = weights[:, :, None]
-    return tiled.reshape(replicas, terms, repeats * features), work, sizes
+def _prepare(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> tuple[Any, ...]:
+    """The signals and beta as arrays, the weights over a period ``(R, K, period)``, the work and sizes of `_cut`."""
+    by_hop, features = _by_hop(beta, weights), own.size(-1)
+    repeats, work, sizes = _cut(own.numel(), features, beta.numel(), torch.get_num_threads())
+    signals = (_flat(own), _flat(values[0]), _flat(values[-1]))
+    tiled = np.empty((*by_hop.shape[:2], repeats, features), signals[0].dtype)
+    tiled[:] = by_hop[:, :, None]
+    return signals, _flat(beta), tiled.reshape(*by_hop.shape[:2], -1), work, sizes
+
+
+def _by_hop(beta: Tensor, weights: Tensor) -> Array:
+    """The weights as an array ``(R, K, F)`` or, where features share them, ``(R, K, 1)``."""
+    width = weights.size(-1) if weights.dim() == beta.dim() + 2 else 1
+    return _flat(weights).reshape(beta.numel(), -1, width)
 
 
 @lru_cache(maxsize=256)

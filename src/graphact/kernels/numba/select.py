@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from graphact.kernels.graph_tensors import Lists
-from graphact.kernels.numba.lanes import ALL, blend, fill, load, look_ahead, rank, row_of, some, store, whole_blocks
+from graphact.kernels.numba.lanes import blend, fill, load, look_ahead, over_blocks, rank, row_of, some, store
 from graphact.kernels.numba.launch import (
     Array,
     Layout,
@@ -91,31 +91,22 @@ def extreme_kernel(
     """
     nobody = np.uint64(rowptr.size) - ONE if by_node else ZERO
     for task in range(first, last):
-        base, i, left, right = row_of(task, rowptr, columns, number, width)
-        edge, stop, o = rowptr[i], rowptr[i + ONE], (base + i) * columns
+        base, i, o, edge, stop, left, right = row_of(task, rowptr, columns, number, width)
         if ahead:
             look_ahead(x, col, edge, stop, ahead, base, columns, left, right)
         # the index of the node itself, and which of those selected come after it
         own_index, after = (i, i) if by_node else (stop - edge, rank(col, edge, stop, i) - edge if closed else ZERO)
         own_after_nobody = np.int32(own_index), np.int32(after), np.int32(nobody)
-        cut = whole_blocks(left, right, lanes)
-        for low in range(left, cut, lanes):
-            _extreme_block(
-                col, shifting, weight, flip, closed, by_node, own_after_nobody, x, out, selected, shifted, edge, stop,
-                base, o, columns, low, ALL
-            )  # fmt: skip
-        if cut < right:
-            _extreme_block(
-                col, shifting, weight, flip, closed, by_node, own_after_nobody, x, out, selected, shifted, edge, stop,
-                base, o, columns, cut, right - cut
-            )  # fmt: skip
+        signals, row = (x, out, selected, shifted), (edge, stop, base, o, columns)
+        around = col, shifting, weight, flip, closed, by_node, own_after_nobody
+        over_blocks(_extreme_block, left, right, lanes, (*around, *signals, *row))
 
 
 @helper
 def _extreme_block(
-    col: Array, shifting: bool, weight: Array, flip: Number | None, closed: bool, by_node: bool,
-    own_after_nobody: tuple[Number, Number, Number], x: Array, out: Array, selected: Array, shifted: Array, edge: Size,
-    stop: Size, base: Size, o: Size, columns: Size, low: Size, live: Size | None
+    low: Size, live: Size | None, col: Array, shifting: bool, weight: Array, flip: Number | None, closed: bool,
+    by_node: bool, own_after_nobody: tuple[Number, Number, Number], x: Array, out: Array, selected: Array,
+    shifted: Array, edge: Size, stop: Size, base: Size, o: Size, columns: Size
 ) -> None:  # fmt: skip
     own = load(x, o + low, live)
     total = fill(x.dtype.type(0), own)

@@ -11,12 +11,22 @@ import torch
 from torch import Tensor
 
 from graphact.kernels.graph_tensors import GraphTensors, Lists
-from graphact.kernels.numba.lanes import ALL, blend, fill, load, load_beside, look_ahead, row_of, store, whole_blocks
+from graphact.kernels.numba.lanes import (
+    blend,
+    fill,
+    load,
+    load_beside,
+    look_ahead,
+    over_blocks,
+    row_of,
+    store,
+    weighted_sum,
+)
 from graphact.kernels.numba.launch import Array, Number, Size, flat, helper, indices, kernel, layout_of, ranges, run
 from graphact.kernels.numba.median import run_median
 from graphact.kernels.numba.select import run_extreme
 from graphact.kernels.numba.sum_sq_diff import sum_sq_diff_kernel
-from graphact.kernels.reference import SLOT_DTYPES
+from graphact.kernels.reference import slot_dtype
 
 ZERO, ONE = np.uint64(0), np.uint64(1)
 
@@ -56,7 +66,7 @@ def fused_neighbor_pass(
         layout.run(sum_sq_diff_kernel, lists, *weights, values, flat(out), sums)
         result, selected_slot = layout.leave(out, layout.dtype), x.new_empty(0, dtype=torch.uint8)
     else:
-        dtype = next(dtype for most, dtype in SLOT_DTYPES if max_degree <= most)
+        dtype = slot_dtype(max_degree)
         slots = layout.empty(dtype)
         results = flat(out), flat(slots), sums
         if op == "median":
@@ -89,31 +99,23 @@ def shift_kernel(
 ) -> None:  # fmt: skip
     """``out[i] = sum_j weight[i, j] x[j]``."""
     for task in range(first, last):
-        base, i, left, right = row_of(task, rowptr, columns, number, width)
-        edge, stop, o = rowptr[i], rowptr[i + ONE], (base + i) * columns
+        base, _, o, edge, stop, left, right = row_of(task, rowptr, columns, number, width)
         if ahead:
             look_ahead(x, col, edge, stop, ahead, base, columns, left, right)
-        cut = whole_blocks(left, right, lanes)
-        for low in range(left, cut, lanes):
-            _shift_block(col, weight, x, out, edge, stop, base, o, columns, low, ALL)
-        if cut < right:
-            _shift_block(col, weight, x, out, edge, stop, base, o, columns, cut, right - cut)
+        over_blocks(_shift_block, left, right, lanes, (col, weight, x, out, edge, stop, base, o, columns))
 
 
 @helper
 def _shift_block(
-    col: Array, weight: Array, x: Array, out: Array, edge: Size, stop: Size, base: Size, o: Size, columns: Size,
-    low: Size, live: Size | None
+    low: Size, live: Size | None, col: Array, weight: Array, x: Array, out: Array, edge: Size, stop: Size, base: Size,
+    o: Size, columns: Size
 ) -> None:  # fmt: skip
-    total = fill(x.dtype.type(0), load(x, o + low, live))
-    for e in range(edge, stop):
-        total = total + fill(weight[e], total) * load(x, (base + col[e]) * columns + low, live)
-    store(out, o + low, live, total)
+    like = load(x, o + low, live)
+    store(out, o + low, live, weighted_sum(low, live, like, col, weight, x, edge, stop, base, columns))
 
 
-@partial(
-    kernel, fastmath=frozenset({"reassoc"})
-)  # a sum over columns in lanes; numbers that are not finite stay what they are
+# a sum over columns in lanes; numbers that are not finite stay what they are
+@partial(kernel, fastmath=frozenset({"reassoc"}))
 def shift_weight_grad_kernel(
     first: Size, last: Size, rowptr: Array, col: Array, grad: Array, x: Array, out: Array, columns: Size
 ) -> None:
@@ -143,32 +145,23 @@ def hop_backward_kernel(
     In closed neighbourhoods a node that selected itself, the slot at the end of its list, gets its own gradient.
     """
     for task in range(first, last):
-        base, j, left, right = row_of(task, rowptr, columns, number, width)
-        edge, stop, o = rowptr[j], rowptr[j + ONE], (base + j) * columns
+        base, j, o, edge, stop, left, right = row_of(task, rowptr, columns, number, width)
         if ahead:
             look_ahead(grad, col, edge, stop, ahead, base, columns, left, right)
             look_ahead(selected_slot, col, edge, stop, ahead, base, columns, left, right)
             if shifting:
                 look_ahead(grad_shifted, col, edge, stop, ahead, base, columns, left, right)
-        cut = whole_blocks(left, right, lanes)
         end = np.int32(ends[j + ONE] - ends[j])
-        for low in range(left, cut, lanes):
-            _hop_backward_block(
-                col, shifting, weight, incoming_slot, closed, end, grad, selected_slot, grad_shifted, out, edge, stop,
-                base, o, columns, low, ALL
-            )  # fmt: skip
-        if cut < right:
-            _hop_backward_block(
-                col, shifting, weight, incoming_slot, closed, end, grad, selected_slot, grad_shifted, out, edge, stop,
-                base, o, columns, cut, right - cut
-            )  # fmt: skip
+        signals, row = (grad, selected_slot, grad_shifted, out), (edge, stop, base, o, columns)
+        around = col, shifting, weight, incoming_slot, closed, end
+        over_blocks(_hop_backward_block, left, right, lanes, (*around, *signals, *row))
 
 
 @helper
 def _hop_backward_block(
-    col: Array, shifting: bool, weight: Array, incoming_slot: Array, closed: bool, end: Number, grad: Array,
-    selected_slot: Array, grad_shifted: Array, out: Array, edge: Size, stop: Size, base: Size, o: Size, columns: Size,
-    low: Size, live: Size | None
+    low: Size, live: Size | None, col: Array, shifting: bool, weight: Array, incoming_slot: Array, closed: bool,
+    end: Number, grad: Array, selected_slot: Array, grad_shifted: Array, out: Array, edge: Size, stop: Size,
+    base: Size, o: Size, columns: Size
 ) -> None:  # fmt: skip
     own = load(grad, o + low, live)
     zero = fill(grad.dtype.type(0), own)

@@ -4,7 +4,7 @@ import numpy as np
 from torch import Tensor
 
 from graphact.kernels.graph_tensors import Lists
-from graphact.kernels.numba.lanes import ALL, fill, load, look_ahead, row_of, store, whole_blocks
+from graphact.kernels.numba.lanes import fill, load, look_ahead, over_blocks, row_of, store
 from graphact.kernels.numba.launch import Array, Size, flat, helper, indices, kernel, layout_of
 
 ONE = np.uint64(1)
@@ -35,21 +35,17 @@ def sum_sq_diff_kernel(
 ) -> None:  # fmt: skip
     """``out[i] = sum_j (x[i] - x[j])^2`` and, if it is wanted, the shift."""
     for task in range(first, last):
-        base, i, left, right = row_of(task, rowptr, columns, number, width)
-        edge, stop, o = rowptr[i], rowptr[i + ONE], (base + i) * columns
+        base, _, o, edge, stop, left, right = row_of(task, rowptr, columns, number, width)
         if ahead:
             look_ahead(x, col, edge, stop, ahead, base, columns, left, right)
-        cut = whole_blocks(left, right, lanes)
-        for low in range(left, cut, lanes):
-            _sum_block(col, shifting, weight, x, out, shifted, edge, stop, base, o, columns, low, ALL)
-        if cut < right:
-            _sum_block(col, shifting, weight, x, out, shifted, edge, stop, base, o, columns, cut, right - cut)
+        arguments = col, shifting, weight, x, out, shifted, edge, stop, base, o, columns
+        over_blocks(_sum_block, left, right, lanes, arguments)
 
 
 @helper
 def _sum_block(
-    col: Array, shifting: bool, weight: Array, x: Array, out: Array, shifted: Array, edge: Size, stop: Size,
-    base: Size, o: Size, columns: Size, low: Size, live: Size | None
+    low: Size, live: Size | None, col: Array, shifting: bool, weight: Array, x: Array, out: Array, shifted: Array,
+    edge: Size, stop: Size, base: Size, o: Size, columns: Size
 ) -> None:  # fmt: skip
     own = load(x, o + low, live)
     squares = fill(x.dtype.type(0), own)
@@ -72,24 +68,20 @@ def sum_sq_diff_backward_kernel(
 ) -> None:  # fmt: skip
     """``out[i] = grad[i] sum_j (x[i] - x[j]) + sum_l grad[l] (x[i] - x[l])``."""
     for task in range(first, last):
-        base, i, left, right = row_of(task, rowptr, columns, number, width)
-        edge, stop, o = rowptr[i], rowptr[i + ONE], (base + i) * columns
+        base, i, o, edge, stop, left, right = row_of(task, rowptr, columns, number, width)
         begin, end = rowptr_t[i], rowptr_t[i + ONE]
         if ahead:
             look_ahead(x, col, edge, stop, ahead, base, columns, left, right)
             look_ahead(x, col_t, begin, end, ahead, base, columns, left, right)
             look_ahead(grad, col_t, begin, end, ahead, base, columns, left, right)
-        cut = whole_blocks(left, right, lanes)
-        for low in range(left, cut, lanes):
-            _backward_block(col, col_t, grad, x, out, edge, stop, begin, end, base, o, columns, low, ALL)
-        if cut < right:
-            _backward_block(col, col_t, grad, x, out, edge, stop, begin, end, base, o, columns, cut, right - cut)
+        arguments = col, col_t, grad, x, out, edge, stop, begin, end, base, o, columns
+        over_blocks(_backward_block, left, right, lanes, arguments)
 
 
 @helper
 def _backward_block(
-    col: Array, col_t: Array, grad: Array, x: Array, out: Array, edge: Size, stop: Size, begin: Size, end: Size,
-    base: Size, o: Size, columns: Size, low: Size, live: Size | None
+    low: Size, live: Size | None, col: Array, col_t: Array, grad: Array, x: Array, out: Array, edge: Size, stop: Size,
+    begin: Size, end: Size, base: Size, o: Size, columns: Size
 ) -> None:  # fmt: skip
     own = load(x, o + low, live)
     total = fill(x.dtype.type(0), own)

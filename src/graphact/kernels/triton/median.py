@@ -32,17 +32,16 @@ from graphact.kernels.triton.launch import (
 )
 from graphact.kernels.triton.median_bisect import RANKED, bisect_median_kernel, bisect_tile, ranked_median_kernel
 from graphact.kernels.triton.median_long import (
+    COUNTED,
     IN_REGISTER,
+    MOST_WARPS,
     POSITIONS,
     REGISTERS,
     TILED,
-    column_tile,
-    copying_tile,
-    counting_tile,
+    WARPS,
     in_register_bytes,
     in_register_median_kernel,
     in_register_tile,
-    longest_in_register,
     tile_lists_kernel,
     tiled_median_kernel,
 )
@@ -67,7 +66,9 @@ def launch_median(
         if size is not None and size <= SIZES[-1]:
             along = shifting and launch.longest <= fused
             flags: dict[str, Any] = {"size": size, "network": sorting_network(size), "shifting": along}
-            flags["shape"] = network_tile(rows, columns, size)
+            block = min(padded_size(columns), 256)  # of one row, as many columns a thread as its registers hold
+            warps = max(1, block // (64 if size <= 32 else 32))
+            flags["shape"] = Tile(1, block, warps, (rows, ceil_div(columns, block)))
             tensors = (*results, shifted, x, weight, *around)
             start(network_median_kernel, launch, False, x, lists, *tensors, closed=closed, **flags)
             continue
@@ -110,24 +111,21 @@ def _tiled_median(values: Tensor, selected_slot: Tensor, x: Tensor, lists: Lists
     tiles = ceil_div(stride, POSITIONS)
     each = ceil_div(tiles, MOST_PROGRAMS)  # tiles that a program copies
     pieces: dict[str, Any] = {"piece": POSITIONS, "pieces": ceil_div(tiles, each)}
+    block = min(padded_size(columns), 64)
+    size = next((size for size in TILED if stride <= size), 0)
+    warps = TILED[size] * in_register_bytes(x) // 4 if size else 0
     for done in range(0, launch.rows, at_once):
         some = launch._replace(rows=min(at_once, launch.rows - done), last=launch.last - done)
         rows = samples * some.rows
-        shape = copying_tile(rows, columns)
+        shape = Tile(POSITIONS, block, 4, (rows, ceil_div(columns, block)))
         start(tile_lists_kernel, some, False, x, lists, numbers, x, *around, each, shape=shape, closed=closed, **pieces)
-        tensors = (values, selected_slot, numbers, *around)
-        if stride <= longest_in_register(in_register_bytes(x)):
-            shape = column_tile(rows, columns, stride, in_register_bytes(x))
+        tensors, each_column = (values, selected_slot, numbers, *around), (rows, columns)
+        if 0 < warps <= MOST_WARPS:
+            shape = Tile(size, 1, warps, each_column)
             start(in_register_median_kernel, some, False, x, lists, *tensors, shape=shape, closed=closed, tiled=True)
         else:
-            shape = counting_tile(rows, columns)
+            shape = Tile(1, COUNTED, WARPS, each_column)
             start(tiled_median_kernel, some, False, x, lists, *tensors, shape=shape, closed=closed)
-
-
-def network_tile(rows: int, columns: int, size: int) -> Tile:
-    """One row, and as many columns a thread as its registers hold."""
-    block = min(padded_size(columns), 256)
-    return Tile(1, block, max(1, block // (64 if size <= 32 else 32)), (rows, ceil_div(columns, block)))
 
 
 @cache

@@ -50,33 +50,6 @@ def in_register_tile(rows: int, columns: int, size: int, bytes_per_number: int) 
     return Tile(size, block, warps, (rows, ceil_div(columns, block)))
 
 
-def column_warps(size: int, bytes_per_number: int) -> int:
-    """The warps that hold one column of a list that is tiled."""
-    return TILED[size] * max(1, bytes_per_number // 4)
-
-
-def longest_in_register(bytes_per_number: int) -> int:
-    """The most candidates that a program can hold."""
-    return max(size for size in TILED if column_warps(size, bytes_per_number) <= MOST_WARPS)
-
-
-def column_tile(rows: int, columns: int, num_candidates: int, bytes_per_number: int) -> Tile:
-    """A program for each column of each row."""
-    size = next(size for size in TILED if num_candidates <= size)
-    return Tile(size, 1, column_warps(size, bytes_per_number), (rows, columns))
-
-
-def copying_tile(rows: int, columns: int) -> Tile:
-    """A tile of neighbours and columns."""
-    block = min(padded_size(columns), 64)
-    return Tile(POSITIONS, block, 4, (rows, ceil_div(columns, block)))
-
-
-def counting_tile(rows: int, columns: int) -> Tile:
-    """A program for each column of each row."""
-    return Tile(1, COUNTED, WARPS, (rows, columns))
-
-
 @triton.jit
 def sums_of_three(a, b, c, d, e, f):
     """Three sums at a time."""
