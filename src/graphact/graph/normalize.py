@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphact.graph.build import sum_by
+from graphact.graph.edges import sum_by
 from graphact.graph.neighborhoods import Neighborhoods
 
 if TYPE_CHECKING:
