@@ -6,18 +6,17 @@ graph is undirected) is read back in one vector.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from graphact.graph.eager import is_plain, outside_compiled_code
 from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by, sums_to_finite
 from graphact.graph.neighborhoods import Neighborhoods
 
 Array: TypeAlias = np.ndarray
-F = TypeVar("F", bound=Callable[..., Any])
 INT32 = 2**31
 GLANCE = 1024  # so many edges say already that a list is not sorted
 
@@ -34,18 +33,7 @@ class Parts(NamedTuple):
     incoming_slot: Tensor
 
 
-def outside_compiled_code(reason: str) -> Callable[[F], F]:
-    """What torch.compiler.disable sets, without the second that importing the compiler takes."""
-
-    def decorate(function: F) -> F:
-        function._torchdynamo_disable = True  # type: ignore[attr-defined]
-        function._torchdynamo_disable_msg = reason  # type: ignore[attr-defined]
-        return function
-
-    return decorate
-
-
-@outside_compiled_code("building a graphact.Graph is not compiled: build it once and compile with it")
+@outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")
 def from_edges(edges: Edges, is_coalesced: bool) -> Parts:
     """The parts of the graph with these edges."""
     (source, target), weight, num_nodes = edges
@@ -63,7 +51,7 @@ def from_edges(edges: Edges, is_coalesced: bool) -> Parts:
     return build_on_device(target, source, weight, num_nodes, bounds=bounds)
 
 
-@outside_compiled_code("building a graphact.Graph is not compiled: build it once and compile with it")
+@outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")
 def from_entries(target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, *, is_coalesced: bool = False) -> Parts:
     """The parts of the graph with the checked entries ``S[target, source] = weight``.
 
@@ -82,12 +70,7 @@ def from_sorted(target: Tensor, source: Tensor, weight: Tensor, diagonal: Tensor
 
 def is_on_host(index: Tensor) -> bool:
     """Whether NumPy can read a tensor."""
-    return (
-        type(index) is Tensor
-        and index.device.type == "cpu"
-        and not torch._C._functorch.is_functorch_wrapped_tensor(index)
-        and torch._C._len_torch_dispatch_stack() == 0
-    )
+    return index.device.type == "cpu" and is_plain(index)
 
 
 def transposed_weights(

@@ -287,7 +287,12 @@ class Graph:
             ValueError: unknown ``kind``, or ``"spectral"`` for a graph with edges whose eigenvalues are all zero.
         """
         check_choice("kind", kind, tuple(normalize.KINDS))
-        return self._with_weights(*normalize.KINDS[kind](self.incoming, self.weight, self.diagonal))
+        # weights that need gradients are equal by chance, and row sums make even a symmetric S directed
+        stays_symmetric = not (self.is_directed or self.weight.requires_grad or kind == "random_walk")
+        operator = self.incoming, self.weight, self.diagonal
+        if kind == "symmetric":
+            return self._with_weights(*normalize.symmetric(*operator, stays_symmetric), stays_symmetric)
+        return self._with_weights(*normalize.KINDS[kind](*operator), stays_symmetric)
 
     def permute(self, perm: Any) -> "Graph":
         """Renumber the nodes: node a of the result is node ``perm[a]`` of this graph."""
@@ -381,13 +386,21 @@ class Graph:
         loops = everywhere if self.diagonal.requires_grad else self.diagonal.nonzero().squeeze(1)
         return torch.cat([rows, loops]), torch.cat([col, loops]), torch.cat([self.weight, self.diagonal[loops]])
 
-    def _with_weights(self, weight: Tensor, diagonal: Tensor | None, is_symmetric: bool | None = None) -> "Graph":
-        """The same edges with other weights; ``is_symmetric`` where it is known that weight_ij equals weight_ji."""
-        edge_t = self.incoming.rowptr[self.outgoing.col] + self.incoming_slot
-        weight_t, is_directed = build.transposed_weights(weight, edge_t, self.outgoing is self.incoming, is_symmetric)
+    def _with_weights(self, weight: Tensor, diagonal: Tensor | None, is_symmetric: bool) -> "Graph":
+        """The same edges with other weights; ``is_symmetric`` if it is known that S stays symmetric."""
+        weight_t, is_directed = weight, False
+        if not is_symmetric:
+            edge_t = self.incoming.rowptr[self.outgoing.col] + self.incoming_slot
+            weight_t, is_directed = build.transposed_weights(weight, edge_t, self._has_symmetric_pattern)
         return Graph(
             self.incoming, self.outgoing, weight, weight_t, diagonal, is_directed, incoming_slot=self.incoming_slot
         )
+
+    @property
+    def _has_symmetric_pattern(self) -> bool:
+        """Whether each edge goes both ways; copies made leaf by leaf hold equal lists twice."""
+        one, other = self.incoming, self.outgoing
+        return one is other or (torch.equal(one.rowptr, other.rowptr) and torch.equal(one.col, other.col))
 
 
 def check_graph(name: str, value: Any) -> Graph:
