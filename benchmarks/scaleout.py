@@ -222,15 +222,14 @@ def ring(nodes, degree, device):
     members = ((torch.arange(nodes, device=device).unsqueeze(1) + steps) % nodes).sort(1).values.flatten()
     order = torch.arange(nodes, device=device)
     pointers = torch.arange(0, nodes * degree + 1, degree, device=device)
-    edges = torch.arange(nodes * degree, device=device)
-    lists = Neighborhoods(pointers, members, order, order, edges, torch.tensor([[degree, nodes]]), ((degree, nodes),))
+    lists = Neighborhoods.from_sizes(pointers, members, order, torch.tensor([[degree, nodes]]))
     weight = torch.full((nodes * degree,), 1 / degree, device=device)
     places = torch.arange(degree - 1, -1, -1, dtype=torch.int32, device=device).repeat(nodes)
     ends = torch.cat([order[:degree], order[-degree:]])  # where the ring closes, lists are sorted otherwise
     hearers = ((ends.unsqueeze(1) + steps) % nodes).sort(1).values
     heard = (hearers.unsqueeze(2) + steps) % nodes
     places.view(nodes, degree)[ends] = (heard < ends.view(-1, 1, 1)).sum(2).int()
-    return graphact.Graph(lists, lists, weight, weight, None, False, places=places)
+    return graphact.Graph(lists, lists, weight, weight, None, False, incoming_slot=places)
 
 
 def trains(nodes, options):

@@ -1,95 +1,298 @@
-"""From a list of edges to the sorted, merged and transposed structure of a graph."""
+"""From a list of edges to the sorted, merged and transposed lists of a graph, in linear time.
 
-from typing import Any
+On the CPU edges are sorted by counting, with the C code of SciPy. On a device they are sorted by one key, and all that
+must be known about them on the host (whether they are valid, how many are loops or repeated, the degrees, whether the
+graph is undirected) is read back in one vector.
+"""
+
+import math
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphact._checks import HALF_PRECISION, check_integer
+from graphact.graph.eager import is_plain, outside_compiled_code
+from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by, sums_to_finite
 from graphact.graph.neighborhoods import Neighborhoods
 
-
-def as_integers(name: str, value: Any) -> Tensor:
-    """Return integers in any container as an int64 tensor."""
-    value = as_tensor(name, value)
-    if value.numel() and (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool):
-        raise TypeError(f"{name} must hold integers, got {value.dtype}")
-    return value.to(torch.int64)
+Array: TypeAlias = np.ndarray
+INT32 = 2**31
+GLANCE = 1024  # so many edges say already that a list is not sorted
 
 
-def check_weights(name: str, weight: Any) -> Tensor:
-    """Return weights as a finite floating-point tensor; integers and booleans take torch's default dtype."""
-    plain_python = not isinstance(weight, (Tensor, np.ndarray))
-    weight = as_tensor(name, weight)
-    if weight.is_complex():
-        raise TypeError(f"{name} must hold real numbers, got {weight.dtype}")
-    if plain_python or not weight.is_floating_point():
-        weight = weight.to(torch.get_default_dtype())
-    return check_finite(name, weight)
+class Parts(NamedTuple):
+    """All attributes of a graph, see :class:`graphact.Graph`."""
+
+    incoming: Neighborhoods
+    outgoing: Neighborhoods
+    weight: Tensor
+    outgoing_weight: Tensor
+    diagonal: Tensor | None
+    is_directed: bool
+    incoming_slot: Tensor
 
 
-def check_finite(name: str, weight: Tensor) -> Tensor:
-    """Return ``weight`` if it holds neither NaN nor infinity."""
-    finite = weight.detach().isfinite()
-    if not finite.all():
-        bad = weight.detach()[~finite].flatten()[0].item()
-        raise ValueError(f"{name} must be finite, got {bad} ({int((~finite).sum())} such values)")
-    return weight
+@outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")
+def from_edges(edges: Edges, is_coalesced: bool) -> Parts:
+    """The parts of the graph with these edges."""
+    (source, target), weight, num_nodes = edges
+    if is_coalesced:
+        if num_nodes is None:
+            raise ValueError("num_nodes must be given with is_coalesced=True, got None")
+        return from_entries(target, source, weight, num_nodes, is_coalesced=True)
+    bounds = edges.edge_index.aminmax() if edges.edge_index.numel() else None
+    on_host = is_on_host(edges.edge_index)
+    if bounds is not None and (on_host or num_nodes is None):
+        num_nodes = check_bounds(*torch.stack(bounds).tolist(), num_nodes)
+    assert num_nodes is not None  # a graph without edges
+    if on_host:
+        return build_on_host(target, source, check_finite("edge_weight", weight), num_nodes)
+    return build_on_device(target, source, weight, num_nodes, bounds=bounds)
 
 
-def as_tensor(name: str, value: Any) -> Tensor:
-    """Return numbers in any container as a dense tensor."""
-    if not isinstance(value, Tensor):
-        try:
-            value = torch.as_tensor(np.asarray(value))
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} must be a tensor or an array of numbers, got {value!r:.60}") from error
-    if value.layout != torch.strided:
-        raise TypeError(f"{name} must be a dense tensor, got one of layout {value.layout}")
-    return value
+@outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")
+def from_entries(target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, *, is_coalesced: bool = False) -> Parts:
+    """The parts of the graph with the checked entries ``S[target, source] = weight``.
+
+    Coalesced entries are sorted by source, then by target, without repetition.
+    """
+    build = build_on_host if is_on_host(target) else build_on_device
+    return build(target, source, weight, num_nodes, is_coalesced=is_coalesced)
 
 
-def sum_by(index: Tensor, values: Tensor, count: int) -> Tensor:
-    """Sum the values that share an index, in at least float32; the result has the dtype of the values."""
-    wide = values.to(torch.float32) if values.dtype in HALF_PRECISION else values
-    return wide.new_zeros(count).index_add(0, index, wide).to(values.dtype)
+def from_sorted(target: Tensor, source: Tensor, weight: Tensor, diagonal: Tensor | None, num_nodes: int) -> Parts:
+    """The parts from entries on the CPU that are sorted by target and distinct; ``target == source`` is a neighbour."""
+    rowptr, col = pointers(target.numpy(), num_nodes, np.int64), source.numpy()
+    rowptr_t, col_t, edge_t = transpose(rowptr, col, num_nodes)
+    return parts_on_host((rowptr, col), (rowptr_t, col_t), edge_t, weight, diagonal)
 
 
-def check_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> tuple[Tensor, Tensor, int]:
-    """Validate the arguments of ``Graph.from_edge_index``; edges without weights weigh one."""
-    edge_index = as_integers("edge_index", edge_index)
-    if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ValueError(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
-    lowest, highest = (int(end) for end in edge_index.aminmax()) if edge_index.numel() else (0, -1)
-    if num_nodes is None and highest < 0:
-        raise ValueError("num_nodes must be given for a graph without edges, got None and an empty edge_index")
-    num_nodes = check_integer("num_nodes", highest + 1 if num_nodes is None else num_nodes, minimum=1)
-    if lowest < 0 or highest >= num_nodes:
-        bad = lowest if lowest < 0 else highest
-        raise ValueError(f"edge_index must hold node indices from 0 to {num_nodes - 1}, got {bad}")
-    if edge_weight is None:
-        edge_weight = torch.ones(edge_index.size(1), device=edge_index.device)
-    edge_weight = check_weights("edge_weight", edge_weight)
-    if edge_weight.shape != edge_index.shape[1:]:
-        raise ValueError(f"edge_weight must have the shape ({edge_index.size(1)},), got {tuple(edge_weight.shape)}")
-    if edge_weight.device != edge_index.device:
-        raise ValueError(
-            f"edge_weight must be on the device of edge_index, {edge_index.device}, got {edge_weight.device}"
-        )
-    return edge_index, edge_weight, num_nodes
+def is_on_host(index: Tensor) -> bool:
+    """Whether NumPy can read a tensor."""
+    return index.device.type == "cpu" and is_plain(index)
 
 
-def build_structure(
-    rows: Tensor, col: Tensor, weight: Tensor, num_nodes: int
-) -> tuple[Neighborhoods, Neighborhoods, Tensor, bool]:
-    """Neighbour lists of both directions, the weights in transposed order, and whether S differs from its transpose."""
-    incoming = Neighborhoods.from_sorted(rows, col, num_nodes)
-    rows_t, order = torch.sort(col, stable=True)  # the same edges seen from their sources
-    col_t, weight_t = rows[order], weight[order]
-    if torch.equal(rows_t, rows) and torch.equal(col_t, col):
-        symmetric = torch.equal(weight_t, weight)
-        # trained weights are equal by chance: each edge keeps a gradient of its own
-        shared = symmetric and not weight.requires_grad
-        return incoming, incoming, weight if shared else weight_t, not symmetric
-    return incoming, Neighborhoods.from_sorted(rows_t, col_t, num_nodes), weight_t, True
+def transposed_weights(
+    weight: Tensor, edge_t: Tensor, pattern_is_symmetric: bool, weights_are_symmetric: bool | None = None
+) -> tuple[Tensor, bool]:
+    """The weights in the order of ``outgoing``, and whether S differs from its transpose.
+
+    Weights that need gradients are equal by chance: each edge keeps a gradient of its own. All others are shared where
+    S is symmetric.
+    """
+    if not pattern_is_symmetric:
+        return weight.index_select(0, edge_t), True
+    if weights_are_symmetric and not weight.requires_grad:
+        return weight, False
+    weight_t = weight.index_select(0, edge_t)
+    if weights_are_symmetric is None:
+        weights_are_symmetric = torch.equal(weight_t, weight)
+    return weight if weights_are_symmetric and not weight.requires_grad else weight_t, not weights_are_symmetric
+
+
+# On the CPU
+
+
+def build_on_host(
+    target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, *, is_coalesced: bool = False
+) -> Parts:
+    """Count, scatter, transpose: at most three passes that move edges, two or one where they come sorted."""
+    narrow = np.int32 if max(num_nodes, target.numel()) < INT32 else np.int64
+    row, col = (np.ascontiguousarray(ends.numpy(), dtype=narrow) for ends in (target, source))
+    loop, diagonal = row == col, None
+    if loop.any():  # self-loops take part in the shift only
+        loops, others = (torch.from_numpy(np.flatnonzero(mask)) for mask in (loop, ~loop))
+        diagonal = sum_by(target[loops], weight.index_select(0, loops), num_nodes)
+        row, col, weight = row[others.numpy()], col[others.numpy()], weight.index_select(0, others)
+    if is_coalesced or is_ascending(col, row, num_nodes):  # as PyG's coalesce leaves them
+        rowptr_t, col_t = pointers(col, num_nodes, narrow), row
+        rowptr, col, position = transpose(rowptr_t, col_t, num_nodes)
+        weight = weight.index_select(0, torch.from_numpy(position))
+        edge_t = np.empty_like(position)
+        edge_t[position] = np.arange(len(position), dtype=narrow)
+    else:
+        if is_ascending(row, col, num_nodes):
+            rowptr, weight = pointers(row, num_nodes, narrow), weight.clone()
+        else:
+            rowptr, col, weight = sort_and_merge(row, col, weight, num_nodes)
+        rowptr_t, col_t, edge_t = transpose(rowptr, col, num_nodes)
+    return parts_on_host((rowptr, col), (rowptr_t, col_t), edge_t, weight, diagonal)
+
+
+def parts_on_host(
+    rows: tuple[Array, Array], rows_t: tuple[Array, Array], edge_t: Array, weight: Tensor, diagonal: Tensor | None
+) -> Parts:
+    """The parts from CSR and its transpose."""
+    is_symmetric = all(np.array_equal(*pair) for pair in zip(rows, rows_t, strict=True))
+    incoming = wide_lists(*rows)
+    outgoing = incoming if is_symmetric else wide_lists(*rows_t)
+    slot = torch.from_numpy(edge_t - rows[0].take(rows_t[1])).int()
+    weight_t, is_directed = transposed_weights(weight, torch.from_numpy(edge_t), is_symmetric)
+    return Parts(incoming, outgoing, weight, weight_t, diagonal, is_directed, slot)
+
+
+def wide_lists(rowptr: Array, col: Array) -> Neighborhoods:
+    """Neighbour lists of a graph, which holds 64-bit integers of its own."""
+    return Neighborhoods.from_rowptr(*(torch.from_numpy(array.astype(np.int64)) for array in (rowptr, col)))
+
+
+def is_ascending(major: Array, minor: Array, num_nodes: int) -> bool:
+    """Whether edges are sorted by one end, then by the other, without repetition."""
+    for count in (GLANCE, len(major)):
+        key = major[:count].astype(np.int64) * num_nodes + minor[:count]
+        if not (key[1:] > key[:-1]).all():
+            return False
+    return True
+
+
+def pointers(ascending: Array, num_nodes: int, dtype: type[np.integer[Any]]) -> Array:
+    """Where the rows begin and end whose numbers stand in ascending order."""
+    rowptr = np.zeros(num_nodes + 1, dtype)
+    np.cumsum(np.bincount(ascending, minlength=num_nodes), out=rowptr[1:])
+    return rowptr
+
+
+def transpose(rowptr: Array, col: Array, num_nodes: int) -> tuple[Array, Array, Array]:
+    """CSR of the transposed matrix, and the position of each of its entries in the lists given."""
+    import scipy.sparse
+
+    position = np.arange(len(col), dtype=col.dtype)
+    found = scipy.sparse.csr_array((position, col, rowptr), shape=(num_nodes, num_nodes)).tocsc()
+    return found.indptr, found.indices, found.data
+
+
+def sort_and_merge(row: Array, col: Array, weight: Tensor, num_nodes: int) -> tuple[Array, Array, Tensor]:
+    """CSR with columns ascending and repeated edges summed in the order in which they came."""
+    import scipy.sparse
+
+    edge = np.arange(len(row), dtype=row.dtype)
+    entries = scipy.sparse.coo_array((edge, (col, row)), shape=(num_nodes, num_nodes))
+    entries.has_canonical_format = True  # else the numbers of repeated edges would be summed
+    found = entries.tocsr().tocsc()  # sorted by column, then by row, and both times edges keep their order
+    rowptr, col, edge = found.indptr, found.indices, found.data
+    weight = weight.index_select(0, torch.from_numpy(edge))
+    again = np.flatnonzero(col[1:] == col[:-1]) + 1
+    again = again[row[edge[again]] == row[edge[again - 1]]]
+    if len(again) == 0:
+        return rowptr, col, weight
+    first = np.ones(len(col), dtype=bool)
+    first[again] = False
+    up_to = np.concatenate([[0], first.cumsum()])
+    weight = sum_by(torch.from_numpy(up_to[1:] - 1), weight, int(up_to[-1]))
+    check_finite("edge_weight summed over repeated edges", weight)
+    return up_to[rowptr].astype(rowptr.dtype), col[first], weight
+
+
+# On a device
+
+
+def build_on_device(
+    target: Tensor,
+    source: Tensor,
+    weight: Tensor,
+    num_nodes: int,
+    *,
+    is_coalesced: bool = False,
+    bounds: tuple[Tensor, Tensor] | None = None,
+) -> Parts:
+    """Sort by one key, then stably by source; with one read-back unless edges are repeated.
+
+    Args:
+        target: row of each entry.
+        source: column of each entry.
+        weight: value of each entry.
+        num_nodes: number of nodes.
+        is_coalesced: whether the entries are sorted by source, then by target, without repetition.
+        bounds: the lowest and the highest node index, if they and the weights are still to be checked. No operation
+            before the read-back minds an index that is out of bounds.
+    """
+    if target.numel() == 0:
+        return _without_edges(weight, num_nodes)
+    loop, nobody = target == source, num_nodes * num_nodes  # self-loops, set aside, sort last
+    narrow = torch.int32 if num_nodes < INT32 else torch.int64
+    if is_coalesced:
+        row, edge = torch.sort(torch.where(loop, num_nodes, target).to(narrow), stable=True)
+        col = torch.where(row < num_nodes, source[edge], num_nodes).to(narrow)
+        repeated = torch.zeros_like(row[0])
+    else:
+        key = torch.where(loop, nobody, target * num_nodes + source)
+        key, edge = torch.sort(key.int() if nobody < INT32 else key, stable=True)
+        row = key // num_nodes
+        row, col = row.to(narrow), torch.where(row < num_nodes, key - row * num_nodes, num_nodes).to(narrow)
+        repeated = ((key[1:] == key[:-1]) & (key[1:] < nobody)).sum()
+    row_t, edge_t = torch.sort(col, stable=True)  # the same edges seen from their sources
+    col_t = row[edge_t]
+    rowptr = _search(torch.stack([row, row_t]), num_nodes + 1)
+    order, starts, degrees = _group_by_degree(rowptr.diff(dim=1), target.numel())
+    known = weight.detach().index_select(0, edge)
+    facts = [
+        repeated,
+        rowptr[0, -1],
+        ((row != row_t) | (col != col_t)).any(),
+        (known != known[edge_t]).any(),
+        *([] if bounds is None else [sums_to_finite(weight), *bounds]),
+    ]
+    read = torch.cat([torch.stack([fact.to(torch.int64) for fact in facts]), starts.flatten(), degrees.flatten()]).cpu()
+    repetitions, kept, pattern_differs, weights_differ, *checks = read[: len(facts)].tolist()
+    if bounds is not None:
+        is_finite, lowest, highest = checks
+        check_bounds(lowest, highest, num_nodes)
+        if not is_finite:
+            check_finite("edge_weight", weight)
+    diagonal = None
+    if kept < target.numel():
+        loops = edge[kept:]
+        diagonal = sum_by(target[loops], weight.index_select(0, loops), num_nodes)
+    weight = weight.index_select(0, edge[:kept])
+    if repetitions:
+        return _merged(row[:kept], col[:kept], weight, num_nodes)._replace(diagonal=diagonal)
+    sizes = _sizes(read[len(facts) :], starts.size(1), num_nodes)
+    incoming, outgoing = (
+        Neighborhoods.from_sizes(rowptr[side], ends[:kept].long(), order[side], sizes[side])
+        for side, ends in ((0, col), (1, col_t))
+    )
+    slot = (edge_t[:kept] - rowptr[0][outgoing.col]).int()
+    weight_t, is_directed = transposed_weights(weight, edge_t[:kept], not pattern_differs, not weights_differ)
+    return Parts(incoming, outgoing if pattern_differs else incoming, weight, weight_t, diagonal, is_directed, slot)
+
+
+def _without_edges(weight: Tensor, num_nodes: int) -> Parts:
+    nothing = torch.empty(0, dtype=torch.int64, device=weight.device)
+    rowptr, order = nothing.new_zeros(num_nodes + 1), torch.arange(num_nodes, device=weight.device)
+    lists = Neighborhoods.from_sizes(rowptr, nothing, order, torch.tensor([[0, num_nodes]]))
+    return Parts(lists, lists, weight, weight, None, False, nothing.int())
+
+
+def _search(ascending: Tensor, count: int) -> Tensor:
+    """In each row of ascending numbers, where 0..count-1 would be inserted."""
+    numbers = torch.arange(count, dtype=ascending.dtype, device=ascending.device)
+    return torch.searchsorted(ascending, numbers.repeat(len(ascending), 1))
+
+
+def _group_by_degree(degree: Tensor, num_edges: int) -> tuple[Tensor, Tensor, Tensor]:
+    """In each row, the nodes by ascending degree, where the groups of equal degree begin in them, and the degrees.
+
+    So many edges make at most so many distinct degrees, so the number of groups needs not be known.
+    """
+    ascending, order = torch.sort(degree, dim=1, stable=True)
+    most = min(degree.size(1), (1 + math.isqrt(1 + 8 * num_edges)) // 2)
+    group = torch.nn.functional.pad((ascending[:, 1:] != ascending[:, :-1]).cumsum(1), (1, 0))
+    starts = _search(group, most + 1)
+    return order, starts, ascending.gather(1, starts[:, :-1].clamp(max=degree.size(1) - 1))
+
+
+def _sizes(read: Tensor, columns: int, num_nodes: int) -> list[Tensor]:
+    """Degree and number of nodes of each group, for the rows that :func:`_group_by_degree` made."""
+    starts, degrees = read[: 2 * columns].view(2, columns), read[2 * columns :].view(2, columns - 1)
+    found = torch.stack([degrees, starts.diff(dim=1)], dim=2)
+    return [sizes[begin[:-1] < num_nodes] for sizes, begin in zip(found, starts, strict=True)]
+
+
+def _merged(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> Parts:
+    """The parts from sorted edges without loops, repeated ones summed; waits for the device twice more."""
+    first = torch.nn.functional.pad((row[1:] != row[:-1]) | (col[1:] != col[:-1]), (1, 0), value=True)
+    position = first.cumsum(0) - 1
+    kept = first.nonzero().squeeze(1)
+    weight = check_finite("edge_weight summed over repeated edges", sum_by(position, weight, kept.numel()))
+    return build_on_device(row[kept].long(), col[kept].long(), weight, num_nodes)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphact.graph.build import check_weights
+from graphact.graph.edges import check_weights
 
 if TYPE_CHECKING:
     import networkx

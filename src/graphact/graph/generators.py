@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphact._checks import check_generator, check_integer, check_positive, check_probability
-from graphact.graph.build import check_weights
+from graphact.graph.edges import check_weights
 
 ROWS_AT_A_TIME = 1024
 

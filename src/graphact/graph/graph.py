@@ -1,20 +1,19 @@
 """The graph: one frozen, validated sparse shift operator."""
 
-import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION, check_choice, check_generator, check_probability
-from graphact.graph import build, convert, generators, normalize
+from graphact.graph import build, convert, edges, generators, normalize, union
 from graphact.graph.neighborhoods import Neighborhoods
-from graphact.graph.patterns import hop_pattern
+from graphact.graph.patterns import HopPattern, hop_pattern
 from graphact.graph.protocol import GraphLike, Pass, Walk
 
 if TYPE_CHECKING:
@@ -66,29 +65,33 @@ class Graph:
 
     def __post_init__(self) -> None:
         if self.incoming_slot is None:
-            order = torch.argsort(self.incoming.col, stable=True)  # type: ignore[unreachable]
-            slot = (order - self.incoming.rowptr[self.incoming.rows[order]]).int()
-            object.__setattr__(self, "incoming_slot", slot)
+            edge_t = torch.argsort(self.incoming.col, stable=True)  # type: ignore[unreachable]
+            object.__setattr__(self, "incoming_slot", (edge_t - self.incoming.rowptr[self.outgoing.col]).int())
 
     # Constructors
 
     @classmethod
-    def from_edge_index(cls, edge_index: Any, edge_weight: Any = None, num_nodes: int | None = None) -> "Graph":
+    def from_edge_index(
+        cls, edge_index: Any, edge_weight: Any = None, num_nodes: int | None = None, *, is_coalesced: bool = False
+    ) -> "Graph":
         """Build a graph from PyG's edge list.
 
         Args:
             edge_index: integers of shape ``(2, E)``. Row 0 holds the source j, row 1 the target i: the edge j -> i
-                with weight w is ``S[i, j] = w``, and j is a neighbour of i. Repeated edges are summed.
+                with weight w is ``S[i, j] = w``, and j is a neighbour of i. Repeated edges are summed. An
+                ``EdgeIndex`` of PyG gives the number of nodes, too.
             edge_weight: real, finite numbers of shape ``(E,)``; ones when left out. Gradients flow back to it.
-            num_nodes: number of nodes; the largest index plus one when left out.
+            num_nodes: number of nodes; the largest index plus one when left out. On a GPU, finding it means waiting
+                for the device once more.
+            is_coalesced: whether edges are known to be sorted by source, then by target (as
+                ``torch_geometric.utils.coalesce`` leaves them), without repetition, their indices below ``num_nodes``
+                and their weights finite. Then nothing of this is checked: if it is not true, neither is the result.
 
         Raises:
             TypeError: edge_index does not hold integers, or edge_weight does not hold real numbers.
             ValueError: wrong shape, device or node index, weights that are not finite, or no node at all.
         """
-        edge_index, edge_weight, num_nodes = build.check_edges(edge_index, edge_weight, num_nodes)
-        source, target = edge_index
-        return cls._from_entries(target, source, edge_weight, num_nodes)
+        return cls._of(build.from_edges(edges.as_edges(edge_index, edge_weight, num_nodes), is_coalesced))
 
     @classmethod
     def from_dense(cls, matrix: Any) -> "Graph":
@@ -149,7 +152,10 @@ class Graph:
 
     @classmethod
     def union(cls, graphs: Iterable["Graph"]) -> "Graph":
-        """Put graphs side by side, without edges between them, nodes in the given order."""
+        """Put graphs side by side, without edges between them, nodes in the given order.
+
+        What is sorted stays sorted: the cost is that of concatenation, and nothing waits for a device.
+        """
         graphs = list(graphs)
         if not graphs:
             raise ValueError("graphs must hold at least one graph, got none")
@@ -162,13 +168,7 @@ class Graph:
                     f"graphs must agree in dtype and device, got {first.dtype} on {first.device} "
                     f"and {graph.dtype} on {graph.device}"
                 )
-        *offsets, num_nodes = itertools.accumulate((graph.num_nodes for graph in graphs), initial=0)
-        entries = [
-            (target + offset, source + offset, weight)
-            for offset, (target, source, weight) in zip(offsets, (graph._entries() for graph in graphs), strict=True)
-        ]
-        target, source, weight = (torch.cat(column) for column in zip(*entries, strict=True))
-        return cls._from_entries(target, source, weight, num_nodes)
+        return cls._of(union.join([graph._parts for graph in graphs]))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Graph":
@@ -190,16 +190,16 @@ class Graph:
     @classmethod
     def _from_entries(cls, target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> "Graph":
         """Build a graph from checked entries ``S[target, source] = weight``."""
-        loop, diagonal = target == source, None
-        if loop.any():  # self-loops take part in the shift only
-            diagonal = build.sum_by(target[loop], weight[loop], num_nodes)
-            target, source, weight = target[~loop], source[~loop], weight[~loop]
-        key, position = torch.unique(target * num_nodes + source, return_inverse=True)  # by target, then by source
-        weight = build.sum_by(position, weight, key.numel())
-        build.check_finite("edge_weight summed over repeated edges", weight)
-        rows, col = key // num_nodes, key % num_nodes
-        incoming, outgoing, outgoing_weight, directed = build.build_structure(rows, col, weight, num_nodes)
-        return cls(incoming, outgoing, weight, outgoing_weight, diagonal, directed)
+        return cls._of(build.from_entries(target, source, weight, num_nodes))
+
+    @classmethod
+    def _of(cls, parts: build.Parts) -> "Graph":
+        *others, incoming_slot = parts
+        return cls(*others, incoming_slot=incoming_slot)  # type: ignore[arg-type]
+
+    @property
+    def _parts(self) -> build.Parts:
+        return build.Parts(*(getattr(self, name) for name in build.Parts._fields))
 
     # Facts
 
@@ -292,11 +292,16 @@ class Graph:
             ValueError: unknown ``kind``, or ``"spectral"`` for a graph with edges whose eigenvalues are all zero.
         """
         check_choice("kind", kind, tuple(normalize.KINDS))
-        return self._with_weights(*normalize.KINDS[kind](self.incoming, self.weight, self.diagonal))
+        # weights that need gradients are equal by chance, and row sums make even a symmetric S directed
+        stays_symmetric = not (self.is_directed or self.weight.requires_grad or kind == "random_walk")
+        operator = self.incoming, self.weight, self.diagonal
+        if kind == "symmetric":
+            return self._with_weights(*normalize.symmetric(*operator, stays_symmetric), stays_symmetric)
+        return self._with_weights(*normalize.KINDS[kind](*operator), stays_symmetric)
 
     def permute(self, perm: Any) -> "Graph":
         """Renumber the nodes: node a of the result is node ``perm[a]`` of this graph."""
-        perm = build.as_integers("perm", perm).to(self.device)
+        perm = edges.as_integers("perm", perm).to(self.device)
         nodes = torch.arange(self.num_nodes, device=self.device)
         if perm.shape != nodes.shape or not torch.equal(perm.sort().values, nodes):
             raise ValueError(f"perm must hold each of 0 to {self.num_nodes - 1} once, got {perm.tolist()[:10]}")
@@ -360,7 +365,7 @@ class Graph:
         diagonal = None if self.diagonal is None else self.diagonal.to(device, dtype)
         if dtype.itemsize < self.dtype.itemsize and device.type != "meta":
             for entries in (weight, *([] if diagonal is None else [diagonal])):
-                build.check_finite(f"weights in {dtype}", entries)
+                edges.check_finite(f"weights in {dtype}", entries)
         patterns = {key: pattern.to(device) for key, pattern in self._patterns.items()}
         incoming_slot = self.incoming_slot.to(device)
         return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, self.is_directed, patterns, incoming_slot)
@@ -386,29 +391,21 @@ class Graph:
         loops = everywhere if self.diagonal.requires_grad else self.diagonal.nonzero().squeeze(1)
         return torch.cat([rows, loops]), torch.cat([col, loops]), torch.cat([self.weight, self.diagonal[loops]])
 
-    def _with_weights(self, weight: Tensor, diagonal: Tensor | None) -> "Graph":
-        """The same edges with other weights."""
-        rows, col = self.incoming.rows, self.incoming.col
-        incoming, outgoing, outgoing_weight, directed = build.build_structure(rows, col, weight, self.num_nodes)
-        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, directed, incoming_slot=self.incoming_slot)
-
-
-class HopPattern(NamedTuple):
-    """The k-hop neighbours of a graph in both directions, each found on first use."""
-
-    graph: Graph
-    hops: int
-    closed: bool
+    def _with_weights(self, weight: Tensor, diagonal: Tensor | None, is_symmetric: bool) -> "Graph":
+        """The same edges with other weights; ``is_symmetric`` if it is known that S stays symmetric."""
+        weight_t, is_directed = weight, False
+        if not is_symmetric:
+            edge_t = self.incoming.rowptr[self.outgoing.col] + self.incoming_slot
+            weight_t, is_directed = build.transposed_weights(weight, edge_t, self._has_symmetric_pattern)
+        return Graph(
+            self.incoming, self.outgoing, weight, weight_t, diagonal, is_directed, incoming_slot=self.incoming_slot
+        )
 
     @property
-    def incoming(self) -> Neighborhoods:
-        """The nodes that each node reaches against the direction of the edges: those it hears over k hops."""
-        return self.graph.hop_pattern(self.hops, closed=self.closed)
-
-    @property
-    def outgoing(self) -> Neighborhoods:
-        """The nodes that hear each node over k hops."""
-        return self.graph.hop_pattern(self.hops, closed=self.closed, turned=True)
+    def _has_symmetric_pattern(self) -> bool:
+        """Whether each edge goes both ways; copies made leaf by leaf hold equal lists twice."""
+        one, other = self.incoming, self.outgoing
+        return one is other or (torch.equal(one.rowptr, other.rowptr) and torch.equal(one.col, other.col))
 
 
 def check_graph(name: str, value: Any) -> Graph:

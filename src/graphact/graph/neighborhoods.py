@@ -1,10 +1,13 @@
 """The neighbour lists of all nodes, laid out so that a forward pass only reads them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
+
+Groups = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,9 +20,7 @@ class Neighborhoods:
     Attributes:
         rowptr: ``(N + 1,)``; the list of node i is ``col[rowptr[i]:rowptr[i + 1]]``.
         col: ``(E,)``; the neighbours, ascending within each list.
-        order: ``(N,)``; the nodes by ascending degree.
-        rank: ``(N,)``; where node i stands in ``order``.
-        edge_order: ``(E,)``; positions in ``col``, list after list, in the order of ``order``.
+        order: ``(N,)``; the nodes by ascending degree, and those of one degree by number.
         sizes: ``(G, 2)`` on the CPU; degree and number of nodes of each group.
         groups: ``sizes`` as Python integers.
     """
@@ -27,24 +28,27 @@ class Neighborhoods:
     rowptr: Tensor
     col: Tensor
     order: Tensor
-    rank: Tensor
-    edge_order: Tensor
     sizes: Tensor
-    groups: tuple[tuple[int, int], ...]
+    groups: Groups
 
     @classmethod
-    def from_sorted(cls, rows: Tensor, col: Tensor, num_nodes: int) -> "Neighborhoods":
-        """Build the lists from edges sorted by row, then by column, without repetition."""
-        degree = torch.bincount(rows, minlength=num_nodes)
-        rowptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-        ascending, order = torch.sort(degree, stable=True)
-        rank = torch.empty_like(order)
-        rank[order] = torch.arange(num_nodes, device=order.device)
-        starts = rowptr[order] - (ascending.cumsum(0) - ascending)
-        edge_order = torch.arange(col.numel(), device=col.device) + starts.repeat_interleave(ascending)
-        sizes = torch.stack(torch.unique_consecutive(ascending, return_counts=True), dim=1).cpu()
-        groups = tuple((degree, count) for degree, count in sizes.tolist())
-        return cls(rowptr, col, order, rank, edge_order, sizes, groups)
+    def from_rowptr(cls, rowptr: Tensor, col: Tensor) -> "Neighborhoods":
+        """Build the lists from CSR, columns ascending within each row without repetition."""
+        degree = rowptr.diff()
+        if degree.device.type == "cpu":
+            order = torch.from_numpy(counting_argsort(degree.numpy()))
+            counts = degree.bincount()
+            present = counts.nonzero().squeeze(1)
+            sizes = torch.stack([present, counts[present]], dim=1)
+        else:
+            ascending, order = torch.sort(degree, stable=True)
+            sizes = torch.stack(torch.unique_consecutive(ascending, return_counts=True), dim=1).cpu()
+        return cls.from_sizes(rowptr, col, order, sizes)
+
+    @classmethod
+    def from_sizes(cls, rowptr: Tensor, col: Tensor, order: Tensor, sizes: Tensor) -> "Neighborhoods":
+        """Put the lists together where all tensors are known."""
+        return cls(rowptr, col, order, sizes, tuple((degree, count) for degree, count in sizes.tolist()))
 
     @property
     def num_nodes(self) -> int:
@@ -69,30 +73,44 @@ class Neighborhoods:
         return self.col
 
     @property
+    def rank(self) -> Tensor:
+        """``(N,)``; where node i stands in ``order``."""
+        return inverse_permutation(self.order)
+
+    @property
     def rows(self) -> Tensor:
         """The node to whose list each entry of ``col`` belongs."""
         nodes = torch.arange(self.num_nodes, device=self.rowptr.device)
-        return nodes.repeat_interleave(self.degree)
+        return nodes.repeat_interleave(self.degree, output_size=self.col.numel())
 
     def tables(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the nodes ``(n,)`` and the neighbour table ``(n, d)`` of each group, by ascending degree d."""
-        for nodes, edges in degree_groups(self.order, self.edge_order, self.groups):
+        for nodes, edges in degree_groups(self.rowptr, self.order, self.groups):
             yield nodes, self.col[edges]
 
     def to(self, device: torch.device | str) -> "Neighborhoods":
         """The same lists on another device."""
-        names = ("rowptr", "col", "order", "rank", "edge_order")
-        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+        return replace(self, **{name: getattr(self, name).to(device) for name in ("rowptr", "col", "order")})
 
 
 def degree_groups(
-    order: Tensor, edge_order: Tensor, groups: tuple[tuple[int, int], ...] | list[tuple[int, int]]
+    rowptr: Tensor, order: Tensor, groups: Sequence[tuple[int, int]] | Sequence[list[int]]
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the nodes ``(n,)`` and the edge positions ``(n, d)`` of each group of nodes with equal degree d."""
-    first_node = first_edge = 0
+    begin = 0
     for degree, count in groups:
-        nodes = order[first_node : first_node + count]
-        edges = edge_order[first_edge : first_edge + degree * count].view(count, degree)
-        yield nodes, edges
-        first_node += count
-        first_edge += degree * count
+        nodes = order[begin : begin + count]
+        yield nodes, rowptr[nodes].unsqueeze(1) + torch.arange(degree, device=rowptr.device)
+        begin += count
+
+
+def inverse_permutation(order: Tensor) -> Tensor:
+    """Where each of 0..N-1 stands in ``order``."""
+    return torch.empty_like(order).scatter_(0, order, torch.arange(order.numel(), device=order.device))
+
+
+def counting_argsort(numbers: np.ndarray) -> np.ndarray:
+    """A stable ``argsort`` of integers from 0 on; NumPy sorts 16-bit integers by their digits, in linear time."""
+    if len(numbers) and numbers.max() < 1 << 16:
+        numbers = numbers.astype(np.uint16)
+    return np.argsort(numbers, kind="stable")

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphact.graph.build import sum_by
+from graphact.graph.edges import sum_by
 from graphact.graph.neighborhoods import Neighborhoods
 
 if TYPE_CHECKING:
@@ -33,18 +33,22 @@ def spectral(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -
     return weight / radius, None if diagonal is None else diagonal / radius
 
 
-def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
-    """S divided by the square roots of its row and column sums of magnitudes."""
-    across = inverse_sums(incoming.rows, weight, diagonal, incoming.num_nodes).sqrt()
-    down = inverse_sums(incoming.col, weight, diagonal, incoming.num_nodes).sqrt()
-    scaled = weight * (across[incoming.rows] * down[incoming.col])
+def symmetric(
+    incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None, is_undirected: bool = False
+) -> Weights:
+    """S divided by the square roots of its row and column sums of magnitudes, which undirected graphs have in common."""
+    rows = incoming.rows
+    across = inverse_sums(rows, weight, diagonal, incoming.num_nodes).sqrt()
+    down = across if is_undirected else inverse_sums(incoming.col, weight, diagonal, incoming.num_nodes).sqrt()
+    scaled = weight * (across[rows] * down[incoming.col])
     return scaled.to(weight.dtype), None if diagonal is None else (diagonal * (across * down)).to(weight.dtype)
 
 
 def random_walk(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
     """S with each row divided by its sum of magnitudes."""
-    across = inverse_sums(incoming.rows, weight, diagonal, incoming.num_nodes)
-    scaled = weight * across[incoming.rows]
+    rows = incoming.rows
+    across = inverse_sums(rows, weight, diagonal, incoming.num_nodes)
+    scaled = weight * across[rows]
     return scaled.to(weight.dtype), None if diagonal is None else (diagonal * across).to(weight.dtype)
 
 

@@ -1,11 +1,34 @@
 """The neighbours that walks of k edges lead to."""
 
+from typing import TYPE_CHECKING, NamedTuple
+
 import torch
 
 from graphact._checks import check_integer
 from graphact.graph.neighborhoods import Neighborhoods
 
+if TYPE_CHECKING:
+    from graphact.graph.graph import Graph
+
 MOST_WALKS = 500_000_000
+
+
+class HopPattern(NamedTuple):
+    """The k-hop neighbours of a graph in both directions, each found on first use."""
+
+    graph: "Graph"
+    hops: int
+    closed: bool
+
+    @property
+    def incoming(self) -> Neighborhoods:
+        """The nodes that each node reaches against the direction of the edges: those it hears over k hops."""
+        return self.graph.hop_pattern(self.hops, closed=self.closed)
+
+    @property
+    def outgoing(self) -> Neighborhoods:
+        """The nodes that hear each node over k hops."""
+        return self.graph.hop_pattern(self.hops, closed=self.closed, turned=True)
 
 
 def hop_pattern(incoming: Neighborhoods, hops: int, closed: bool) -> Neighborhoods:
@@ -15,12 +38,11 @@ def hop_pattern(incoming: Neighborhoods, hops: int, closed: bool) -> Neighborhoo
 
     check_integer("hops", hops, minimum=1)
     n = incoming.num_nodes
-    rows, col = incoming.rows.cpu().numpy(), incoming.col.cpu().numpy()
-    ones = np.ones(len(rows), dtype=bool)
-    one_hop = scipy.sparse.csr_array((ones, (rows, col)), shape=(n, n))
+    rowptr, col = incoming.rowptr.cpu().numpy(), incoming.col.cpu().numpy()
+    one_hop = scipy.sparse.csr_array((np.ones(len(col), dtype=bool), col, rowptr), shape=(n, n))
     if closed:
         one_hop = one_hop + scipy.sparse.eye_array(n, dtype=bool, format="csr")
-    reached = one_hop
+    reached = one_hop.copy()
     for _ in range(hops - 1):
         at_most = int(np.diff(one_hop.indptr).astype(np.int64)[reached.indices].sum())
         if at_most > MOST_WALKS:
@@ -29,7 +51,6 @@ def hop_pattern(incoming: Neighborhoods, hops: int, closed: bool) -> Neighborhoo
                 "or a graph-adaptive activation, which needs one-hop neighbours only"
             )
         reached = reached @ one_hop
-    reached = reached.tocoo()
-    key = np.sort(reached.row.astype(np.int64) * n + reached.col)
-    key_tensor = torch.from_numpy(key).to(incoming.col.device)
-    return Neighborhoods.from_sorted(key_tensor // n, key_tensor % n, n)
+    reached.sort_indices()
+    rowptr, col = (torch.from_numpy(part.astype(np.int64)) for part in (reached.indptr, reached.indices))
+    return Neighborhoods.from_rowptr(rowptr.to(incoming.col.device), col.to(incoming.col.device))

@@ -14,8 +14,6 @@ class CSRLists(NamedTuple):
     rowptr: Tensor
     col: Tensor
     order: Tensor
-    rank: Tensor
-    edge_order: Tensor
     sizes: Tensor
 
     @classmethod

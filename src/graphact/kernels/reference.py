@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
-from graphact.graph.neighborhoods import degree_groups
+from graphact.graph.neighborhoods import degree_groups, inverse_permutation
 from graphact.kernels.graph_tensors import GraphTensors, Lists
 
 ACCUMULATION = dict.fromkeys(HALF_PRECISION, torch.float32)
@@ -20,13 +20,13 @@ SLOT_DTYPES = tuple((torch.iinfo(dtype).max, dtype) for dtype in (torch.uint8, t
 
 def groups(lists: Lists) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the nodes ``(n,)`` and the edge positions ``(n, d)`` of each group of nodes with equal degree d."""
-    return degree_groups(lists.order, lists.edge_order, [(degree, count) for degree, count in lists.sizes.tolist()])
+    return degree_groups(lists.rowptr, lists.order, lists.sizes.tolist())
 
 
 def reduce(lists: Lists, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """Apply ``function(nodes, edges)`` to each group and put the results ``(..., n, F)`` into node order."""
     parts = [function(nodes, edges) for nodes, edges in groups(lists)]
-    return torch.cat(parts, dim=-2).index_select(-2, lists.rank)
+    return torch.cat(parts, dim=-2).index_select(-2, inverse_permutation(lists.order))
 
 
 def gather_nodes(x: Tensor, index: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def shift_weight_grad(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
     wide = accumulation_dtype(x.dtype)
     batch = math.prod(x.shape[:-2])
     grad, x = (signal.reshape(batch, *x.shape[-2:]).to(wide) for signal in (grad, x))
-    out = torch.zeros(lists.edge_order.shape, dtype=wide, device=x.device)
+    out = torch.zeros(lists.col.shape, dtype=wide, device=x.device)
     for nodes, edges in groups(lists):
         at_targets, at_sources = gather_nodes(grad, nodes).unsqueeze(-2), gather_nodes(x, lists.col[edges])
         out[edges] = torch.linalg.vecdot(at_targets, at_sources).sum(0)

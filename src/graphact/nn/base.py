@@ -8,6 +8,9 @@ from torch import Tensor, nn
 
 from graphact._checks import HALF_PRECISION, check_tensor
 from graphact.graph import Graph
+from graphact.graph.cache import BuildCache
+from graphact.graph.eager import outside_compiled_code
+from graphact.graph.edges import plain_edge_index
 from graphact.graph.protocol import GraphLike
 from graphact.layers import Layer, Linear, Pointwise, UnsupportedModelError
 
@@ -15,8 +18,8 @@ from graphact.layers import Layer, Linear, Pointwise, UnsupportedModelError
 class GraphModule(nn.Module):
     """A module called as ``module(x, graph)`` or, as in PyG, ``module(x, edge_index, edge_weight)``.
 
-    A :class:`~graphact.Graph` is sorted and checked once, when it is built. An edge_index is sorted and checked in
-    every call, so build the graph once where it does not change.
+    A :class:`~graphact.Graph` is sorted and checked once, when it is built. From an edge_index a graph is built on the
+    first call, and again when its numbers have changed; modules that are called with the same tensors share it.
 
     A subclass describes what its ``forward`` computes by overriding ``describe``. A class that overrides ``forward``
     alone has no description, and whatever interprets descriptions (files, fleets, guarantees, agents) refuses it.
@@ -58,6 +61,7 @@ TORCH_LAYERS: dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]] = {
     nn.Linear: lambda module: (Linear(module.weight, module.bias),),
     nn.ReLU: lambda _: (Pointwise("relu"),),
 }
+BUILT: BuildCache[Graph] = BuildCache()
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
@@ -118,17 +122,16 @@ def check_features(x: Tensor, name: str, features: int | None) -> Tensor:
     return x
 
 
+@outside_compiled_code("an edge_index is sorted in every call: build a graphact.Graph once and compile with it")
 def _build_graph(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Graph:
     if x.dim() < 2:
         raise ValueError(f"x must have the shape (..., N, F), got {tuple(x.shape)}")
+    num_nodes, dtype = x.size(-2), None
     if edge_weight is None:
         dtype = torch.float32 if x.dtype in HALF_PRECISION or not x.is_floating_point() else x.dtype
-        edge_weight = torch.ones(edge_index.shape[-1:], dtype=dtype, device=edge_index.device)
-    return Graph.from_edge_index(edge_index, edge_weight, num_nodes=x.size(-2))
 
+    def build() -> Graph:
+        ones = torch.ones(edge_index.shape[-1:], dtype=dtype, device=edge_index.device)
+        return Graph.from_edge_index(edge_index, ones if edge_weight is None else edge_weight, num_nodes)
 
-# What torch.compiler.disable sets, without the second that importing the compiler takes
-_build_graph._torchdynamo_disable = True  # type: ignore[attr-defined]
-_build_graph._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
-    "an edge_index is sorted in every call: build a graphact.Graph once and compile with it"
-)
+    return BUILT.get((plain_edge_index(edge_index)[0], edge_weight), (num_nodes, dtype), build)

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from graphact.graph import Graph
-from graphact.graph.build import build_structure
+from graphact.graph.build import from_sorted
 from graphact.graph.patterns import MOST_WALKS
 from graphact.graph.protocol import Pass
 from graphact.scaleout.partition import Array, LocalRows, Part
@@ -220,8 +220,7 @@ def _subgraph(rows: LocalRows, chosen: Array, row_number: Array, number: Array, 
     if rows.diagonal is not None:
         diagonal = weight.new_zeros(num_nodes)
         diagonal[torch.from_numpy(row_number[chosen])] = torch.from_numpy(rows.diagonal[chosen])
-    incoming, outgoing, outgoing_weight, directed = build_structure(target, source, weight, num_nodes)
-    return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, directed)
+    return Graph._of(from_sorted(target, source, weight, diagonal, num_nodes))
 
 
 def split_k_hop(part: Part, plan: HaloPlan, hops: int, closed: bool) -> HaloSplit:

@@ -1,0 +1,99 @@
+"""The graphs built lately for an edge_index, so that all layers of a model share one."""
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from graphact.graph.eager import is_plain
+
+T = TypeVar("T")
+MOST = 8
+
+
+class Stamp(NamedTuple):
+    """A tensor as it was: which one, how often it had been changed in place, and where its numbers lay."""
+
+    reference: "weakref.ref[Tensor]"
+    version: int
+    address: int
+    shape: torch.Size
+
+    @classmethod
+    def of(cls, tensor: Tensor, when_gone: Callable[[Any], None]) -> "Stamp":
+        return cls(weakref.ref(tensor, when_gone), tensor._version, tensor.data_ptr(), tensor.shape)
+
+    def fits(self, tensor: Tensor) -> bool:
+        """Whether ``tensor`` is still the same one, with the same numbers."""
+        now = (tensor._version, tensor.data_ptr(), tensor.shape)
+        return self.reference() is tensor and now == (self.version, self.address, self.shape)
+
+
+class Entry(NamedTuple, Generic[T]):
+    """What was built, and the tensors that it was built from."""
+
+    stamps: tuple[Stamp, ...]
+    built: T
+
+
+class BuildCache(Generic[T]):
+    """The last few things built from tensors, each forgotten when one of its tensors is.
+
+    Tensors are held by weak references only. A change in place is noticed by the tensor's version; one that torch does
+    not see (through ``.data``, or through an array that shares memory) is not.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._entries: OrderedDict[Hashable, Entry[T]] = OrderedDict()
+        self._lock = threading.RLock()  # a tensor may be collected, and its entry dropped, while the lock is held
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._entries.clear()
+
+    def get(self, tensors: tuple[Tensor | None, ...], settings: Hashable, build: Callable[[], T]) -> T:
+        """What ``build()`` gives for these tensors and settings, or gave before.
+
+        Not remembered: what is built from tensors that want gradients, from inference tensors (which have no version),
+        and what torch traces or transforms.
+        """
+        given = [tensor for tensor in tensors if tensor is not None]
+        if not is_plain(*given) or any(tensor.requires_grad or tensor.is_inference() for tensor in given):
+            return build()
+        # tensors made in inference mode cannot be trained with, and those of another stream may not be ready
+        mode = torch.is_inference_mode_enabled(), *(stream_of(tensor) for tensor in given[:1])
+        key = (tuple(None if tensor is None else id(tensor) for tensor in tensors), settings, mode)
+        with self._lock:
+            found = self._entries.get(key)
+            if found is not None and all(stamp.fits(t) for stamp, t in zip(found.stamps, given, strict=True)):
+                self._entries.move_to_end(key)
+                return found.built
+        built = build()
+
+        def forget(_: Any) -> None:
+            with self._lock:
+                entry = self._entries.get(key)
+                if entry is not None and any(stamp.reference() is None for stamp in entry.stamps):
+                    del self._entries[key]
+
+        entry = Entry(tuple(Stamp.of(tensor, forget) for tensor in given), built)
+        with self._lock:
+            self._entries[key] = entry
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._most:
+                self._entries.popitem(last=False)
+        return built
+
+
+def stream_of(tensor: Tensor) -> int:
+    """The stream on which kernels for a tensor run now; 0 on the CPU."""
+    return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else 0

@@ -1,0 +1,34 @@
+"""What must run as it is written, with real numbers: building graphs, and remembering them."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
+PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
+
+
+def is_plain(*tensors: Tensor | None) -> bool:
+    """Whether tensors hold numbers that are there to be read: nothing traces, transforms or fakes them."""
+    return (
+        all(tensor is None or (type(tensor) in PLAIN_TENSORS and not tensor.is_meta) for tensor in tensors)
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+        and torch._C._len_torch_dispatch_stack() == 0
+    )
+
+
+def outside_compiled_code(reason: str) -> Callable[[F], F]:
+    """What torch.compiler.disable does, without the second that importing the compiler takes."""
+
+    def decorate(function: F) -> F:
+        frames: Any = torch._C._dynamo.eval_frame
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))  # and all it calls
+        marked: Any = function
+        marked._torchdynamo_disable, marked._torchdynamo_disable_msg = True, reason
+        return function
+
+    return decorate

@@ -1,0 +1,118 @@
+"""Lists of edges as callers give them: checked, and brought into one form."""
+
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphact._checks import HALF_PRECISION, check_integer
+
+
+class Edges(NamedTuple):
+    """A list of edges whose types and shapes fit; what needs a look at the values is checked where they are sorted."""
+
+    edge_index: Tensor
+    weight: Tensor
+    num_nodes: int | None
+
+
+def as_integers(name: str, value: Any) -> Tensor:
+    """Return integers in any container as an int64 tensor."""
+    value = as_tensor(name, value)
+    if value.numel() and (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool):
+        raise TypeError(f"{name} must hold integers, got {value.dtype}")
+    return value.to(torch.int64)
+
+
+def as_weights(name: str, weight: Any) -> Tensor:
+    """Return weights as a floating-point tensor; integers and booleans take torch's default dtype."""
+    plain_python = not isinstance(weight, (Tensor, np.ndarray))
+    weight = as_tensor(name, weight)
+    if weight.is_complex():
+        raise TypeError(f"{name} must hold real numbers, got {weight.dtype}")
+    if plain_python or not weight.is_floating_point():
+        weight = weight.to(torch.get_default_dtype())
+    return weight
+
+
+def check_weights(name: str, weight: Any) -> Tensor:
+    """Return weights as a finite floating-point tensor."""
+    return check_finite(name, as_weights(name, weight))
+
+
+def check_finite(name: str, weight: Tensor) -> Tensor:
+    """Return ``weight`` if it holds neither NaN nor infinity."""
+    if not sums_to_finite(weight):  # rarely: then look for the culprit, or a sum that is too large
+        finite = weight.detach().isfinite()
+        if not finite.all():
+            bad = weight.detach()[~finite].flatten()[0].item()
+            raise ValueError(f"{name} must be finite, got {bad} ({int((~finite).sum())} such values)")
+    return weight
+
+
+def sums_to_finite(weight: Tensor) -> Tensor:
+    """Whether the sum is finite, several times faster than asking each number; only then are all of them."""
+    wide = torch.float32 if weight.dtype in HALF_PRECISION else weight.dtype
+    return weight.detach().sum(dtype=wide).isfinite()
+
+
+def as_tensor(name: str, value: Any) -> Tensor:
+    """Return numbers in any container as a dense tensor."""
+    if not isinstance(value, Tensor):
+        try:
+            value = torch.as_tensor(np.asarray(value))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name} must be a tensor or an array of numbers, got {value!r:.60}") from error
+    if value.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got one of layout {value.layout}")
+    return value
+
+
+def sum_by(index: Tensor, values: Tensor, count: int) -> Tensor:
+    """Sum the values that share an index, in at least float32; the result has the dtype of the values."""
+    wide = values.to(torch.float32) if values.dtype in HALF_PRECISION else values
+    return wide.new_zeros(count).index_add(0, index, wide).to(values.dtype)
+
+
+def as_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> Edges:
+    """The arguments of ``Graph.from_edge_index``, their types and shapes checked; edges without weights weigh one."""
+    edge_index, known_nodes = plain_edge_index(edge_index)
+    edge_index = as_integers("edge_index", edge_index)
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
+    num_nodes = known_nodes if num_nodes is None else num_nodes
+    if num_nodes is None and edge_index.numel() == 0:
+        raise ValueError("num_nodes must be given for a graph without edges, got None and an empty edge_index")
+    if num_nodes is not None:
+        num_nodes = check_integer("num_nodes", num_nodes, minimum=1)
+    if edge_weight is None:
+        edge_weight = torch.ones(edge_index.size(1), device=edge_index.device)
+    edge_weight = as_weights("edge_weight", edge_weight)
+    if edge_weight.shape != edge_index.shape[1:]:
+        raise ValueError(f"edge_weight must have the shape ({edge_index.size(1)},), got {tuple(edge_weight.shape)}")
+    if edge_weight.device != edge_index.device:
+        raise ValueError(
+            f"edge_weight must be on the device of edge_index, {edge_index.device}, got {edge_weight.device}"
+        )
+    return Edges(edge_index, edge_weight, num_nodes)
+
+
+def check_bounds(lowest: int, highest: int, num_nodes: int | None) -> int:
+    """The number of nodes, if it exceeds all node indices; the largest index plus one where it was not given."""
+    num_nodes = max(highest, 0) + 1 if num_nodes is None else num_nodes
+    if lowest < 0 or highest >= num_nodes:
+        bad = lowest if lowest < 0 else highest
+        raise ValueError(f"edge_index must hold node indices from 0 to {num_nodes - 1}, got {bad}")
+    return num_nodes
+
+
+def plain_edge_index(edge_index: Any) -> tuple[Any, int | None]:
+    """The tensor inside PyG's ``EdgeIndex`` and the number of nodes it knows; anything else as it is, and None."""
+    pyg = sys.modules.get("torch_geometric")
+    kind = getattr(pyg, "EdgeIndex", None)
+    if kind is None or not isinstance(edge_index, kind):
+        return edge_index, None
+    rows, columns = edge_index.sparse_size()
+    return edge_index.as_tensor(), rows if rows == columns else None
