@@ -92,7 +92,7 @@ class Plan:
         return self._add_diagonal(self.backend.shift(grad, self.tensors.weight_t, self.tensors.outgoing), grad)
 
     def _add_diagonal(self, shifted: Tensor, signal: Tensor) -> Tensor:
-        return shifted if self.diagonal is None else shifted.addcmul_(self.diagonal.unsqueeze(-1), signal)
+        return shifted if self.diagonal is None else shifted.add_(self.diagonal.unsqueeze(-1) * signal)
 
 
 def plan_for(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifted: bool) -> Plan | None:
