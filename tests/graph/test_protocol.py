@@ -15,7 +15,7 @@ class CountingGraph:
 
     def __init__(self, graph):
         self.graph, self.calls = graph, []
-        self.num_nodes, self.device, self.dtype = graph.num_nodes, graph.device, graph.dtype
+        self.num_nodes, self.device, self.dtype, self.whole = graph.num_nodes, graph.device, graph.dtype, None
 
     def check_signal(self, x):
         self.calls.append("check")

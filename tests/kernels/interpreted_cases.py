@@ -102,3 +102,52 @@ def test_mixing_equals_torch(special, per_feature, terms):
         of_own, of_values, of_beta, of_weights = triton.mix_backward(grad, own, values, beta, weights)
     torch.testing.assert_close(found, expected.detach(), equal_nan=True)
     torch.testing.assert_close([of_own, *of_values, of_beta, of_weights], list(gradients), equal_nan=True)
+
+
+@pytest.mark.parametrize("op", ["max", "min", "median", "kernel"])
+@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("loops", [False, True])
+def test_recorded_launches_serve_other_signals(op, hops, loops):
+    """The first evaluation records its launches; the others, on other numbers, must give what the reference gives."""
+    import graphact
+    from graphact.kernels import triton
+    from graphact.kernels.triton.plan import RecordedPlan
+
+    torch.manual_seed(hops)
+    nodes, features = 12, 3
+    edge_index = torch.randint(nodes, (2, 40))
+    edge_index = edge_index if loops else edge_index[:, edge_index[0] != edge_index[1]]
+    graph = graphact.Graph.from_edge_index(edge_index, num_nodes=nodes + 1).normalize("symmetric")
+    plan = RecordedPlan(graph, torch.randn(nodes + 1, features), op, False, True)
+    plan.backend = triton
+    gamma = 0.9 if op == "kernel" else None
+    for _ in range(3):
+        x, grad = torch.randn(2, nodes + 1, features)
+        beta, weights = torch.randn(()), torch.randn(hops, features)
+        out, saved = plan.forward(x, beta, weights, gamma)
+        found = plan.backward(grad, x, beta, weights, gamma, saved, True)[:3]
+        inputs = [tensor.clone().requires_grad_() for tensor in (x, beta, weights)]
+        with graphact.backend("reference"):
+            right = graphact.functional.graph_adaptive(inputs[0], graph, *inputs[1:], op, gamma=gamma or 0.1)
+        torch.testing.assert_close([out, *found], [right.detach(), *torch.autograd.grad(right, inputs, grad)])
+    assert all(recording is not None for recording in plan.recordings.values())
+    assert len(plan.recordings) == 2
+
+
+def test_what_is_not_recorded_is_not_replayed():
+    """A tensor that something else made cannot be made again, so such an evaluation is never replayed."""
+    from graphact.kernels.triton.record import allocate, call, recording
+
+    given = torch.ones(4)
+    with recording([given], []) as made:
+        out = allocate((4,), torch.float32, given.device)
+        call(torch.Tensor.copy_, out, given * 2)
+    assert not made.finish([out])
+    with recording([given], []) as made:
+        out = allocate((4,), torch.float32, given.device)
+        call(torch.Tensor.copy_, out, given)
+    assert made.finish([out])
+    assert made.replay([torch.full((4,), 3.0)])[0].tolist() == [3.0] * 4
+    with recording([given], []) as made:
+        pass
+    assert not made.finish([given * 2])

@@ -52,7 +52,9 @@ def from_edges(edges: Edges, is_coalesced: bool) -> Parts:
 
 
 @outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")
-def from_entries(target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, *, is_coalesced: bool = False) -> Parts:
+def from_entries(
+    target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, *, is_coalesced: bool = False
+) -> Parts:
     """The parts of the graph with the checked entries ``S[target, source] = weight``.
 
     Coalesced entries are sorted by source, then by target, without repetition.

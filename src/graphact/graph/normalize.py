@@ -33,9 +33,7 @@ def spectral(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -
     return weight / radius, None if diagonal is None else diagonal / radius
 
 
-def symmetric(
-    incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None, is_undirected: bool = False
-) -> Weights:
+def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None, is_undirected: bool = False) -> Weights:
     """S divided by the square roots of its row and column sums of magnitudes, which undirected graphs have in common."""
     rows = incoming.rows
     across = inverse_sums(rows, weight, diagonal, incoming.num_nodes).sqrt()

@@ -34,6 +34,7 @@ class Plan:
         self.op, self.closed, self.shifted = op, closed, shifted
         self.tensors, self.diagonal, self.backend = tensors_of(graph), graph.diagonal, implementation(x)
         self.max_degree = graph.incoming.max_degree
+        self.column = None if graph.diagonal is None else graph.diagonal.detach().unsqueeze(-1)
 
     def forward(self, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma) -> tuple[Tensor, Sequence[Tensor]]:
         """The result, and what a backward pass needs.
@@ -49,7 +50,7 @@ class Plan:
             )
             if self.op == "kernel":
                 sums += [values] if isinstance(gamma, Tensor) else []
-                values, slots = torch.exp(values * (-0.5 / gamma**2)), signal
+                values, slots = self._gaussian(values, gamma), signal
             terms.append(values)
             kept.append(slots)
             if hop < hops:
@@ -73,15 +74,16 @@ class Plan:
                 of_signal = self.backend.hop_backward(of_term, kept[hop], of_following, self.tensors, self.closed)
                 of_signal = of_signal if of_following is None else self._add_diagonal(of_signal, of_following)
                 continue
-            slope = of_term.mul_(terms[hop])
             if sums:
-                share = (slope * sums[hop]).sum() / gamma**3
+                share = (of_term * terms[hop] * sums[hop]).sum() / gamma**3
                 of_gamma = share if of_gamma is None else of_gamma + share
+            self._in_place(gaussian_backward, of_term, terms[hop], gamma)
             lists = (self.tensors.incoming, self.tensors.outgoing)
-            of_signal = self.backend.sum_sq_diff_backward(slope.mul_(-1.0 / gamma**2), kept[hop], *lists)
-            of_signal = of_signal if of_following is None else of_signal.add_(self._shift_back(of_following))
+            of_signal = self.backend.sum_sq_diff_backward(of_term, kept[hop], *lists)
+            if of_following is not None:
+                self._in_place(Tensor.add_, of_signal, self._shift_back(of_following))
         if needs_x and of_signal is not None:
-            of_x += self._shift_back(of_signal) if self.shifted else of_signal
+            self._in_place(Tensor.add_, of_x, self._shift_back(of_signal) if self.shifted else of_signal)
         return of_x, of_beta, of_weights, of_gamma
 
     def _shift(self, signal: Tensor) -> Tensor:
@@ -92,7 +94,26 @@ class Plan:
         return self._add_diagonal(self.backend.shift(grad, self.tensors.weight_t, self.tensors.outgoing), grad)
 
     def _add_diagonal(self, shifted: Tensor, signal: Tensor) -> Tensor:
-        return shifted if self.diagonal is None else shifted.add_(self.diagonal.unsqueeze(-1) * signal)
+        if self.column is not None:
+            self._in_place(add_product, shifted, self.column, signal)
+        return shifted
+
+    def _gaussian(self, sums: Tensor, gamma: Gamma) -> Tensor:
+        return torch.exp(sums * (-0.5 / gamma**2))
+
+    def _in_place(self, function: Callable[..., Any], *tensors: Tensor) -> None:
+        """Call a function of torch that changes its first argument; beside backends, no other changes any."""
+        function(*tensors)
+
+
+def add_product(total: Tensor, factor: Tensor, signal: Tensor) -> None:
+    """``total += factor * signal``, rounded twice, as torch does where it is traced."""
+    total += factor * signal
+
+
+def gaussian_backward(grad: Tensor, values: Tensor, gamma: Gamma) -> None:
+    """From the gradient of Gaussians to twice that of the sums of squared differences, in place."""
+    grad.mul_(values).mul_(-1.0 / gamma**2)
 
 
 def plan_for(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifted: bool) -> Plan | None:

@@ -201,7 +201,7 @@ def step_memory(
         >>> model = graphact.nn.GCNN([8, 16], order=2, activation="max-ga")
         >>> sizes = Sizes(nodes=1_000_000, near=10_000, edges=16_000_000, halo=5_000, sent=5_000)
         >>> round(step_memory(model, sizes).total / 2**30, 1)
-        1.6
+        1.4
     """
     n, near, number = sizes.nodes, sizes.near, samples * dtype.itemsize
     layers = list(_walk(model))
@@ -230,7 +230,7 @@ def step_memory(
     if not isinstance(layer, Linear):
         kept += n * number * (layer.out_features or width)  # what the loss reads
     return Memory(
-        graph=(4 * INDEX + PLACE + 2 * weight_bytes) * sizes.edges + 8 * INDEX * (n + near) + INDEX * sizes.sent,
+        graph=(2 * INDEX + PLACE + 2 * weight_bytes) * sizes.edges + 6 * INDEX * (n + near) + INDEX * sizes.sent,
         file=((4 + weight_bytes) * sizes.edges + INDEX * n + 12 * (n + sizes.halo)) * (device == "cpu"),
         kept=kept,
         in_hand=number * (widest * (6 * n + 4 * near + 2 * (sizes.sent + sizes.halo)) + shifts * n),

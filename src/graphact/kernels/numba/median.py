@@ -44,7 +44,7 @@ def run_median(
     source_index: Array | None, *results: Array
 ) -> None:  # fmt: skip
     """The medians of all nodes; see :func:`median_kernel`."""
-    longest = lists.max_degree if isinstance(lists, Neighborhoods) else int(lists.sizes[-1, 0])
+    longest = lists.groups[-1][0] if isinstance(lists, Neighborhoods) else int(lists.sizes[-1, 0])
     *options, closed, bits, nothing = median_options(values.dtype, longest, closed)
     index = nothing if source_index is None else source_index
     layout.run(median_kernel, lists, shifting, weights, *options, closed, by_node, values, bits, index, *results)

@@ -26,7 +26,7 @@ from graphact.kernels.numba.launch import Array, Number, Size, flat, helper, ind
 from graphact.kernels.numba.median import run_median
 from graphact.kernels.numba.select import run_extreme
 from graphact.kernels.numba.sum_sq_diff import sum_sq_diff_kernel
-from graphact.kernels.reference import slot_dtype
+from graphact.kernels.reference import SLOT_DTYPES
 
 ZERO, ONE = np.uint64(0), np.uint64(1)
 
@@ -66,7 +66,7 @@ def fused_neighbor_pass(
         layout.run(sum_sq_diff_kernel, lists, *weights, values, flat(out), sums)
         result, selected_slot = layout.leave(out, layout.dtype), x.new_empty(0, dtype=torch.uint8)
     else:
-        dtype = slot_dtype(max_degree)
+        dtype = next(dtype for most, dtype in SLOT_DTYPES if max_degree <= most)
         slots = layout.empty(dtype)
         results = flat(out), flat(slots), sums
         if op == "median":

@@ -14,6 +14,8 @@ from graphact.kernels.triton.fused import hop_backward, launch_fused
 from graphact.kernels.triton.launch import on_its_device
 from graphact.kernels.triton.median import launch_median
 from graphact.kernels.triton.mix import mix, mix_backward
+from graphact.kernels.triton.plan import plan_for_small
+from graphact.kernels.triton.record import allocate
 from graphact.kernels.triton.select import gather_rows, scatter_selected, select
 from graphact.kernels.triton.shift import shift, shift_weight_grad
 from graphact.kernels.triton.sum_sq_diff import sum_sq_diff, sum_sq_diff_backward
@@ -25,6 +27,7 @@ __all__ = [
     "hop_backward",
     "mix",
     "mix_backward",
+    "plan_for_small",
     "scatter_selected",
     "select",
     "shift",
@@ -43,10 +46,10 @@ def fused_neighbor_pass(
     """See :func:`graphact.kernels.reference.fused_neighbor_pass`."""
     x, weight = x.contiguous(), graph.weight.contiguous()
     values_dtype = accumulation_dtype(x.dtype) if op == "kernel" else x.dtype
-    values = torch.empty(x.shape, dtype=values_dtype, device=x.device)
+    values = allocate(x.shape, values_dtype, x.device)
     slots_shape, slots_dtype = ((0,), torch.uint8) if op == "kernel" else (x.shape, slot_dtype(max_degree))
-    selected_slot = torch.empty(slots_shape, dtype=slots_dtype, device=x.device)
-    shifted = torch.empty(x.shape if shifting else (0,), dtype=x.dtype, device=x.device)
+    selected_slot = allocate(slots_shape, slots_dtype, x.device)
+    shifted = allocate(x.shape if shifting else (0,), x.dtype, x.device)
     tensors = (values, selected_slot, shifted, x, weight, graph.incoming)
     if x.numel() and op == "median":
         launch_median(*tensors, closed, shifting)

@@ -15,6 +15,7 @@ from torch import Tensor
 from graphact.kernels.graph_tensors import GraphTensors, Lists
 from graphact.kernels.reference import accumulation_dtype
 from graphact.kernels.triton.launch import PIECE, THREADS, Launch, launches, limits, on_its_device, rows_of, start
+from graphact.kernels.triton.record import allocate
 from graphact.kernels.triton.walk import (
     UNROLL,
     columns_of_program,
@@ -70,7 +71,7 @@ def hop_backward(
 ) -> Tensor:
     """See :func:`graphact.kernels.reference.hop_backward`; the same on every run."""
     grad, selected_slot, weight = grad.contiguous(), selected_slot.contiguous(), graph.weight_t.contiguous()
-    out = torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)
+    out = allocate(grad.shape, grad.dtype, grad.device)
     if out.numel():
         shifting, lists = grad_shifted is not None, graph.outgoing
         given = grad if grad_shifted is None else grad_shifted.contiguous()
@@ -82,7 +83,7 @@ def hop_backward(
 
 def pieces_of(x: Tensor, launch: Launch, dtype: torch.dtype) -> Tensor:
     """Memory for what is found piece by piece."""
-    return torch.empty((launch.pieces, rows_of(x, launch), x.size(-1)), dtype=dtype, device=x.device)
+    return allocate((launch.pieces, rows_of(x, launch), x.size(-1)), dtype, x.device)
 
 
 @triton.jit

@@ -18,6 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from graphact.kernels.graph_tensors import Lists
+from graphact.kernels.triton import record
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -134,7 +135,7 @@ def start(
     sizes = (launch.rows, launch.last, rows, nodes, columns)
     flags |= {"shared": shared, "ordered": launch.ordered, "batched": samples > 1}
     options = {"lanes": lanes, "block": block, "wide": wide_type(x), "num_warps": warps}
-    kernel[(*grid, pieces)](*tensors, lists.order, *sizes, **options, **flags)
+    record.launch(kernel, (*grid, pieces), *tensors, lists.order, *sizes, **options, **flags)
 
 
 def start_each_row(kernel: Any, x: Tensor, *tensors: Tensor, **options: Any) -> None:

@@ -10,7 +10,6 @@ import math
 from functools import cache
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -45,6 +44,7 @@ from graphact.kernels.triton.median_long import (
     tile_lists_kernel,
     tiled_median_kernel,
 )
+from graphact.kernels.triton.record import allocate
 from graphact.kernels.triton.walk import columns_of_program, row_of_program, slot_of_own
 
 FUSED = 32  # the largest network that also sums: more would take registers that sorting needs
@@ -106,7 +106,7 @@ def _tiled_median(values: Tensor, selected_slot: Tensor, x: Tensor, lists: Lists
     """The median of long lists, as many at a time as a signal has room for."""
     samples, columns, stride = math.prod(x.shape[:-2]), x.size(-1), launch.longest + closed
     at_once = min(launch.rows, max(1, max(x.numel(), TILED_NUMBERS) // (samples * columns * stride)))
-    numbers = torch.empty((samples * at_once, columns, stride), dtype=accumulation_dtype(x.dtype), device=x.device)
+    numbers = allocate((samples * at_once, columns, stride), accumulation_dtype(x.dtype), x.device)
     around = (lists.rowptr, lists.col, stride)
     tiles = ceil_div(stride, POSITIONS)
     each = ceil_div(tiles, MOST_PROGRAMS)  # tiles that a program copies

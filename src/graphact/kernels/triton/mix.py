@@ -4,14 +4,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from graphact.kernels.triton.launch import ceil_div, on_its_device, padded_size
+from graphact.kernels.triton.record import allocate, launch
 
 TILE = 2048
+FEW_TILES = 128  # whose sums one program adds up
 
 
 @triton.jit
@@ -66,14 +67,36 @@ def mix_backward_kernel(
         tl.store(share + 2 * features, tl.sum(g * v, axis=0), mask=feature < features)
 
 
+@triton.jit
+def sum_tiles_kernel(
+    partial, of_beta, of_weights, features, tiles, per_feature: tl.constexpr, terms: tl.constexpr,
+    block_features: tl.constexpr,
+):  # fmt: skip
+    """Add up what all tiles of a replica found for its coefficients."""
+    replica = tl.program_id(0).to(tl.int64)
+    feature = tl.arange(0, block_features)
+    inside = feature < features
+    for row in tl.static_range(terms + 1):
+        total = tl.zeros((block_features,), dtype=partial.dtype.element_ty)
+        for tile in range(0, tiles):
+            at = ((replica * tiles + tile) * (terms + 1) + row) * features + feature
+            total += tl.load(partial + at, mask=inside, other=0.0)
+        if row == 0:
+            tl.store(of_beta + replica, tl.sum(total, 0))
+        elif per_feature:
+            tl.store(of_weights + (replica * terms + row - 1) * features + feature, total, mask=inside)
+        else:
+            tl.store(of_weights + replica * terms + row - 1, tl.sum(total, 0))
+
+
 @on_its_device
 def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> Tensor:
     """See :func:`graphact.kernels.autograd.mix`."""
     own, first, second = own.contiguous(), values[0].contiguous(), values[-1].contiguous()
-    out = torch.empty_like(own)
+    out = allocate(own.shape, own.dtype, own.device)
     grid, rows, constants = _tiles(own, beta, weights)
     read = (own, first, second, beta.contiguous(), weights.contiguous())
-    mix_kernel[grid](*read, out, rows, own.size(-1), **constants)
+    launch(mix_kernel, grid, *read, out, rows, own.size(-1), **constants)
     return out
 
 
@@ -84,12 +107,17 @@ def mix_backward(
     """Gradients of :func:`mix` with respect to own, values, beta and weights."""
     grad, own, first, second = grad.contiguous(), own.contiguous(), values[0].contiguous(), values[-1].contiguous()
     grid, rows, constants = _tiles(own, beta, weights)
-    grad_own = torch.empty_like(own)
-    grad_values = [torch.empty_like(own) for _ in values]
-    partial = own.new_empty(beta.numel(), grid[0], len(values) + 1, own.size(-1))
+    grad_own, *grad_values = (allocate(own.shape, own.dtype, own.device) for _ in range(len(values) + 1))
+    features, terms = own.size(-1), len(values)
+    partial = allocate((beta.numel(), grid[0], terms + 1, features), own.dtype, own.device)
     read = (grad, own, first, second, beta.contiguous(), weights.contiguous())
     written = (grad_own, grad_values[0], grad_values[-1], partial)
-    mix_backward_kernel[grid](*read, *written, rows, own.size(-1), grid[0], **constants)
+    launch(mix_backward_kernel, grid, *read, *written, rows, features, grid[0], **constants)
+    if grid[0] <= FEW_TILES:
+        of_beta, of_weights = (allocate(tensor.shape, own.dtype, own.device) for tensor in (beta, weights))
+        sizes = {name: constants[name] for name in ("per_feature", "terms", "block_features")}
+        launch(sum_tiles_kernel, (beta.numel(),), partial, of_beta, of_weights, features, grid[0], **sizes)
+        return grad_own, grad_values, of_beta, of_weights
     sums = partial.sum(1)
     of_weights = sums[:, 1:] if constants["per_feature"] else sums[:, 1:].sum(-1)
     return grad_own, grad_values, sums[:, 0].sum(-1).view(beta.shape), of_weights.reshape(weights.shape)

@@ -13,12 +13,13 @@ from graphact.kernels.graph_tensors import Lists
 from graphact.kernels.reference import accumulation_dtype
 from graphact.kernels.triton.fused import launch_fused
 from graphact.kernels.triton.launch import on_its_device, padded_size, wide_type
+from graphact.kernels.triton.record import allocate
 
 
 @on_its_device
 def shift(x: Tensor, weight: Tensor, lists: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.shift`."""
-    x, weight, out = x.contiguous(), weight.contiguous(), torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    x, weight, out = x.contiguous(), weight.contiguous(), allocate(x.shape, x.dtype, x.device)
     if out.numel():
         launch_fused(out, out, out, x, weight, lists, op="none", closed=False, shifting=True)
     return out

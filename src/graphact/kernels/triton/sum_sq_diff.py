@@ -2,7 +2,6 @@
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -11,13 +10,14 @@ from graphact.kernels.graph_tensors import Lists
 from graphact.kernels.reference import accumulation_dtype
 from graphact.kernels.triton.fused import launch_fused, launch_sums
 from graphact.kernels.triton.launch import on_its_device
+from graphact.kernels.triton.record import allocate
 from graphact.kernels.triton.walk import UNROLL, columns_of_program, list_of_row, piece_of_list, rows_of_program
 
 
 @on_its_device
 def sum_sq_diff(x: Tensor, lists: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.sum_sq_diff`."""
-    x, out = x.contiguous(), torch.empty(x.shape, dtype=accumulation_dtype(x.dtype), device=x.device)
+    x, out = x.contiguous(), allocate(x.shape, accumulation_dtype(x.dtype), x.device)
     if out.numel():
         launch_fused(out, out, out, x, x, lists, op="kernel", closed=False, shifting=False)
     return out
@@ -27,7 +27,7 @@ def sum_sq_diff(x: Tensor, lists: Lists) -> Tensor:
 def sum_sq_diff_backward(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.sum_sq_diff_backward`."""
     grad, x = grad.contiguous(), x.contiguous()
-    out = torch.empty(x.shape, dtype=accumulation_dtype(grad.dtype), device=x.device)
+    out = allocate(x.shape, accumulation_dtype(grad.dtype), x.device)
     if not x.numel():
         return out.to(x.dtype)
     # where all edges go both ways, both halves come from one pass

@@ -1,0 +1,87 @@
+"""Activations on a device by launches that are recorded once; see `record.py`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphact.graph import Graph
+from graphact.kernels.graph_tensors import CSRLists
+from graphact.kernels.mixture import Gamma, Plan
+from graphact.kernels.triton.record import Recording, allocate, call, recording
+
+ALIGNMENT = 16  # bytes; kernels are compiled for pointers that are multiples of it, or for any
+
+
+def plan_for_small(_: Tensor, __: Graph) -> "type[RecordedPlan]":
+    """The plan for signals of any size: replaying costs a large one nothing."""
+    return RecordedPlan
+
+
+class RecordedPlan(Plan):
+    """The same steps as :class:`Plan`, which are recorded the first time they are taken."""
+
+    def __init__(self, graph: Graph, x: Tensor, op: str, closed: bool, shifted: bool) -> None:
+        super().__init__(graph, x, op, closed, shifted)
+        lists = (*CSRLists.of(graph.incoming), *CSRLists.of(graph.outgoing))
+        self.constant = [self.tensors.weight, self.tensors.weight_t, self.tensors.incoming_slot, *lists]
+        self.constant += [] if self.column is None else [self.column]
+        self.recordings: dict[Any, Recording | None] = {}
+
+    def forward(self, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma) -> tuple[Tensor, Sequence[Tensor]]:
+        def evaluate() -> list[Tensor]:
+            out, saved = super(RecordedPlan, self).forward(x, beta, weights, gamma)
+            return [out, *saved]
+
+        trained = (gamma,) if isinstance(gamma, Tensor) else ()
+        out, *saved = self._run(
+            ("forward", weights.dim(), None if trained else gamma), (x, beta, weights, *trained), evaluate
+        )
+        return out, saved
+
+    def backward(
+        self, grad: Tensor, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma, saved: Any, needs_x: bool
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        if isinstance(gamma, Tensor):
+            return super().backward(grad, x, beta, weights, gamma, saved, needs_x)
+
+        def evaluate() -> list[Tensor]:
+            of_x, of_beta, of_weights, _ = super(RecordedPlan, self).backward(
+                grad, x, beta, weights, gamma, saved, needs_x
+            )
+            return [of_x, of_beta, of_weights]
+
+        key, given = ("backward", weights.dim(), gamma, needs_x), (grad, x, beta, weights, *saved)
+        of_x, of_beta, of_weights = self._run(key, given, evaluate)
+        return of_x, of_beta, of_weights, None
+
+    def _run(self, key: Any, given: Sequence[Tensor], evaluate: Callable[[], list[Tensor]]) -> list[Tensor]:
+        """Replay what was recorded under ``key``, or evaluate and record; tensors lie as kernels expect, or do not."""
+        if not all(tensor.is_contiguous() and tensor.data_ptr() % ALIGNMENT == 0 for tensor in given):
+            return evaluate()
+        if key not in self.recordings:
+            with recording(given, self.constant) as made:
+                results = evaluate()
+            self.recordings[key] = made if made.finish(results) else None
+            return results
+        found = self.recordings[key]
+        if found is None:
+            return evaluate()
+        if found.device.type != "cuda" or found.device.index == torch.cuda.current_device():
+            return found.replay(given)
+        with torch.cuda.device(found.device):
+            return found.replay(given)
+
+    def _gaussian(self, sums: Tensor, gamma: Gamma) -> Tensor:
+        values = allocate(sums.shape, sums.dtype, sums.device)
+        call(write_gaussian, values, sums, gamma)
+        return values
+
+    def _in_place(self, function: Callable[..., Any], *tensors: Tensor) -> None:
+        call(function, *tensors)
+
+
+def write_gaussian(values: Tensor, sums: Tensor, gamma: Gamma) -> None:
+    """``values = exp(-sums / (2 gamma^2))``."""
+    torch.mul(sums, -0.5 / gamma**2, out=values).exp_()
