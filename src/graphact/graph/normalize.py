@@ -33,10 +33,8 @@ def spectral(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -
     return weight / radius, None if diagonal is None else diagonal / radius
 
 
-def symmetric(
-    incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None, is_undirected: bool = False
-) -> Weights:
-    """S divided by the square roots of its row and column sums of magnitudes, which undirected graphs have in common."""
+def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None, is_undirected: bool = False) -> Weights:
+    """S divided by the square roots of its row and column sums of magnitudes, which are equal if it is undirected."""
     rows = incoming.rows
     across = inverse_sums(rows, weight, diagonal, incoming.num_nodes).sqrt()
     down = across if is_undirected else inverse_sums(incoming.col, weight, diagonal, incoming.num_nodes).sqrt()
