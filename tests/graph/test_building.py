@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric import EdgeIndex
 
 from graphact import Graph
@@ -209,7 +210,9 @@ def test_many_edges_on_both_ways(monkeypatch):
     edge_index = torch.from_numpy(np.minimum(rng.integers(0, 500, (2, 20_000)), rng.integers(0, 500, (2, 20_000))))
     weight = torch.rand(20_000, dtype=torch.float64)
     graph = Graph.from_edge_index(edge_index, weight, 501)
-    dense = torch.zeros(501, 501, dtype=torch.float64).index_put((edge_index[1], edge_index[0]), weight, accumulate=True)
+    dense = torch.zeros(501, 501, dtype=torch.float64).index_put(
+        (edge_index[1], edge_index[0]), weight, accumulate=True
+    )
     torch.testing.assert_close(graph.to_dense(), dense, rtol=1e-12, atol=0)
     monkeypatch.setattr(build, "is_on_host", lambda _: False)
     assert as_python(Graph.from_edge_index(edge_index, weight, 501)) == as_python(graph)
@@ -271,16 +274,33 @@ def test_lists_held_twice_are_still_symmetric():
     assert not regular.normalize("random_walk").is_directed
 
 
-def test_no_repeated_reading_on_devices(monkeypatch):
-    """Everything that the host must know comes in one vector."""
-    monkeypatch.setattr(build, "is_on_host", lambda _: False)
+class Called(TorchDispatchMode):
+    """The names of all operators that ran."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+# what waits for a GPU: reading a number, or a result whose size the device finds
+WAITS = {"_local_scalar_dense", "equal", "nonzero", "unique", "_unique2", "unique_consecutive", "bincount", "item"}
+
+
+def test_one_read_back_on_devices(monkeypatch):
     edge_index = torch.randint(0, 50, (2, 300)).unique(dim=1)
-    reads = []
-    right = torch.Tensor.cpu
+    reads, right = [], torch.Tensor.cpu
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: reads.append(self.numel()) or right(self))
-
-    def run(edge_index, weight):
-        return list(Graph.from_edge_index(edge_index, weight, 50).incoming.rowptr)
-
-    run(edge_index, torch.ones(edge_index.size(1)))
-    assert len(reads) == 1
+    with Called() as called:  # which takes the devices' way
+        graph = Graph.from_edge_index(edge_index, torch.rand(edge_index.size(1)), 50)
+        built = len(called.names)
+        symmetric = Graph.from_edge_index(torch.cat([edge_index, edge_index.flip(0)], 1).unique(dim=1), None, 50)
+        union_begins = len(called.names)
+        Graph.union([graph, symmetric, graph])
+        Graph.union([symmetric, symmetric]).normalize("symmetric")
+    assert len(reads) == 2
+    assert "sort" in called.names[:built]
+    assert not WAITS & {*called.names[:built], *called.names[union_begins:]}

@@ -13,12 +13,19 @@ import torch
 from torch import Tensor
 
 from graphact.graph.eager import is_plain, outside_compiled_code
-from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by, sums_to_finite
+from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by, sum_of
 from graphact.graph.neighborhoods import Neighborhoods
 
 Array: TypeAlias = np.ndarray
 INT32 = 2**31
-GLANCE = 1024  # so many edges say already that a list is not sorted
+GLANCE = 8192  # edges looked at together, few enough for the cache
+
+
+class CSR(NamedTuple):
+    """The pattern of a sparse matrix; column indices ascend within each row."""
+
+    rowptr: Array
+    col: Array
 
 
 class Parts(NamedTuple):
@@ -36,16 +43,19 @@ class Parts(NamedTuple):
 @outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")
 def from_edges(edges: Edges, is_coalesced: bool) -> Parts:
     """The parts of the graph with these edges."""
-    (source, target), weight, num_nodes = edges
+    edge_index, weight, num_nodes = edges
+    edge_index = edge_index.contiguous()
+    source, target = edge_index
     if is_coalesced:
         if num_nodes is None:
             raise ValueError("num_nodes must be given with is_coalesced=True, got None")
         return from_entries(target, source, weight, num_nodes, is_coalesced=True)
-    bounds = edges.edge_index.aminmax() if edges.edge_index.numel() else None
-    on_host = is_on_host(edges.edge_index)
+    bounds = edge_index.aminmax() if edge_index.numel() else None
+    on_host = is_on_host(edge_index)
     if bounds is not None and (on_host or num_nodes is None):
-        num_nodes = check_bounds(*torch.stack(bounds).tolist(), num_nodes)
-    assert num_nodes is not None  # a graph without edges
+        lowest, highest = map(int, bounds) if on_host else torch.stack(bounds).tolist()
+        num_nodes = check_bounds(lowest, highest, num_nodes)
+    assert num_nodes is not None  # given for a graph without edges
     if on_host:
         return build_on_host(target, source, check_finite("edge_weight", weight), num_nodes)
     return build_on_device(target, source, weight, num_nodes, bounds=bounds)
@@ -65,9 +75,9 @@ def from_entries(
 
 def from_sorted(target: Tensor, source: Tensor, weight: Tensor, diagonal: Tensor | None, num_nodes: int) -> Parts:
     """The parts from entries on the CPU that are sorted by target and distinct; ``target == source`` is a neighbour."""
-    rowptr, col = pointers(target.numpy(), num_nodes, np.int64), source.numpy()
-    rowptr_t, col_t, edge_t = transpose(rowptr, col, num_nodes)
-    return parts_on_host((rowptr, col), (rowptr_t, col_t), edge_t, weight, diagonal)
+    rows = CSR(pointers(target.numpy(), num_nodes, np.int64), source.numpy())
+    rows_t, edge_t = transpose(rows)
+    return parts_on_host(rows, rows_t, all(map(np.array_equal, rows, rows_t)), edge_t, weight, diagonal)
 
 
 def is_on_host(index: Tensor) -> bool:
@@ -107,31 +117,44 @@ def build_on_host(
         loops, others = (torch.from_numpy(np.flatnonzero(mask)) for mask in (loop, ~loop))
         diagonal = sum_by(target[loops], weight.index_select(0, loops), num_nodes)
         row, col, weight = row[others.numpy()], col[others.numpy()], weight.index_select(0, others)
-    if is_coalesced or is_ascending(col, row, num_nodes):  # as PyG's coalesce leaves them
-        rowptr_t, col_t = pointers(col, num_nodes, narrow), row
-        rowptr, col, position = transpose(rowptr_t, col_t, num_nodes)
+    if is_coalesced or is_ascending(col, row, num_nodes):  # as PyG's coalesce leaves them: these are the outgoing lists
+        rows_t = CSR(pointers(col, num_nodes, narrow), row)
+        rows, position = transpose(rows_t)
         weight = weight.index_select(0, torch.from_numpy(position))
-        edge_t = np.empty_like(position)
-        edge_t[position] = np.arange(len(position), dtype=narrow)
+        is_symmetric = all(map(np.array_equal, rows, rows_t))
+        edge_t = position if is_symmetric else inverse(position)
     else:
         if is_ascending(row, col, num_nodes):
-            rowptr, weight = pointers(row, num_nodes, narrow), weight.clone()
+            rows, weight = CSR(pointers(row, num_nodes, narrow), col), weight.clone()
         else:
-            rowptr, col, weight = sort_and_merge(row, col, weight, num_nodes)
-        rowptr_t, col_t, edge_t = transpose(rowptr, col, num_nodes)
-    return parts_on_host((rowptr, col), (rowptr_t, col_t), edge_t, weight, diagonal)
+            rows, weight = sort_and_merge(row, col, weight, num_nodes)
+        rows_t, edge_t = transpose(rows)
+        is_symmetric = all(map(np.array_equal, rows, rows_t))
+    return parts_on_host(rows, rows_t, is_symmetric, edge_t, weight, diagonal)
 
 
 def parts_on_host(
-    rows: tuple[Array, Array], rows_t: tuple[Array, Array], edge_t: Array, weight: Tensor, diagonal: Tensor | None
+    rows: CSR,
+    rows_t: CSR,
+    is_symmetric: bool,
+    edge_t: Array,
+    weight: Tensor,
+    diagonal: Tensor | None,
 ) -> Parts:
-    """The parts from CSR and its transpose."""
-    is_symmetric = all(np.array_equal(*pair) for pair in zip(rows, rows_t, strict=True))
+    """The parts from CSR, its transpose, and where each entry of the latter stands in the former."""
     incoming = wide_lists(*rows)
     outgoing = incoming if is_symmetric else wide_lists(*rows_t)
-    slot = torch.from_numpy(edge_t - rows[0].take(rows_t[1])).int()
+    slot = rows.rowptr.take(rows_t.col)
+    np.subtract(edge_t, slot, out=slot)
     weight_t, is_directed = transposed_weights(weight, torch.from_numpy(edge_t), is_symmetric)
-    return Parts(incoming, outgoing, weight, weight_t, diagonal, is_directed, slot)
+    return Parts(incoming, outgoing, weight, weight_t, diagonal, is_directed, torch.from_numpy(slot).int())
+
+
+def inverse(permutation: Array) -> Array:
+    """Where each number stands."""
+    found = np.empty_like(permutation)
+    found[permutation] = np.arange(len(permutation), dtype=permutation.dtype)
+    return found
 
 
 def wide_lists(rowptr: Array, col: Array) -> Neighborhoods:
@@ -140,9 +163,9 @@ def wide_lists(rowptr: Array, col: Array) -> Neighborhoods:
 
 
 def is_ascending(major: Array, minor: Array, num_nodes: int) -> bool:
-    """Whether edges are sorted by one end, then by the other, without repetition."""
-    for count in (GLANCE, len(major)):
-        key = major[:count].astype(np.int64) * num_nodes + minor[:count]
+    """Whether edges are sorted by one end, then by the other, without repetition; a list that is not is soon found."""
+    for start in range(0, len(major), GLANCE - 1):
+        key = major[start : start + GLANCE].astype(np.int64) * num_nodes + minor[start : start + GLANCE]
         if not (key[1:] > key[:-1]).all():
             return False
     return True
@@ -155,35 +178,42 @@ def pointers(ascending: Array, num_nodes: int, dtype: type[np.integer[Any]]) -> 
     return rowptr
 
 
-def transpose(rowptr: Array, col: Array, num_nodes: int) -> tuple[Array, Array, Array]:
-    """CSR of the transposed matrix, and the position of each of its entries in the lists given."""
-    import scipy.sparse
+def transpose(rows: CSR, values: Array | None = None) -> tuple[CSR, Array]:
+    """CSR of the transposed matrix, and its values; by default the position of each entry in ``rows``."""
+    values = np.arange(len(rows.col), dtype=rows.col.dtype) if values is None else values
+    found, moved = CSR(*map(np.empty_like, rows)), np.empty_like(values)
+    num_nodes = len(rows.rowptr) - 1
+    counting().csr_tocsc(num_nodes, num_nodes, *rows, values, *found, moved)
+    return found, moved
 
-    position = np.arange(len(col), dtype=col.dtype)
-    found = scipy.sparse.csr_array((position, col, rowptr), shape=(num_nodes, num_nodes)).tocsc()
-    return found.indptr, found.indices, found.data
 
-
-def sort_and_merge(row: Array, col: Array, weight: Tensor, num_nodes: int) -> tuple[Array, Array, Tensor]:
+def sort_and_merge(row: Array, col: Array, weight: Tensor, num_nodes: int) -> tuple[CSR, Tensor]:
     """CSR with columns ascending and repeated edges summed in the order in which they came."""
-    import scipy.sparse
-
     edge = np.arange(len(row), dtype=row.dtype)
-    entries = scipy.sparse.coo_array((edge, (col, row)), shape=(num_nodes, num_nodes))
-    entries.has_canonical_format = True  # else the numbers of repeated edges would be summed
-    found = entries.tocsr().tocsc()  # sorted by column, then by row, and both times edges keep their order
-    rowptr, col, edge = found.indptr, found.indices, found.data
-    weight = weight.index_select(0, torch.from_numpy(edge))
+    by_col, moved = CSR(np.empty(num_nodes + 1, row.dtype), np.empty_like(row)), np.empty_like(edge)
+    counting().coo_tocsr(num_nodes, num_nodes, len(row), col, row, edge, *by_col, moved)
+    (rowptr, col), edge = transpose(by_col, moved)  # by row, then by column, then as they came
     again = np.flatnonzero(col[1:] == col[:-1]) + 1
     again = again[row[edge[again]] == row[edge[again - 1]]]
     if len(again) == 0:
-        return rowptr, col, weight
+        return CSR(rowptr, col), weight.index_select(0, torch.from_numpy(edge))
     first = np.ones(len(col), dtype=bool)
     first[again] = False
-    up_to = np.concatenate([[0], first.cumsum()])
-    weight = sum_by(torch.from_numpy(up_to[1:] - 1), weight, int(up_to[-1]))
+    firsts, others, place = (
+        torch.from_numpy(part) for part in (edge[first], edge[again], again - np.arange(1, len(again) + 1))
+    )
+    wide = weight.to(torch.promote_types(weight.dtype, torch.float32))
+    weight = wide.index_select(0, firsts).index_add(0, place, wide.index_select(0, others)).to(weight.dtype)
     check_finite("edge_weight summed over repeated edges", weight)
-    return up_to[rowptr].astype(rowptr.dtype), col[first], weight
+    fewer = np.searchsorted(again.astype(rowptr.dtype), rowptr)
+    return CSR((rowptr - fewer).astype(rowptr.dtype), col[first]), weight
+
+
+def counting() -> Any:
+    """SciPy's counting sorts, without the matrices around them, whose checks take longer than sorting 10,000 edges."""
+    from scipy.sparse import _sparsetools
+
+    return _sparsetools
 
 
 # On a device
@@ -233,7 +263,7 @@ def build_on_device(
         rowptr[0, -1],
         ((row != row_t) | (col != col_t)).any(),
         (known != known[edge_t]).any(),
-        *([] if bounds is None else [sums_to_finite(weight), *bounds]),
+        *([] if bounds is None else [sum_of(weight).isfinite(), *bounds]),
     ]
     read = torch.cat([torch.stack([fact.to(torch.int64) for fact in facts]), starts.flatten(), degrees.flatten()]).cpu()
     repetitions, kept, pattern_differs, weights_differ, *checks = read[: len(facts)].tolist()

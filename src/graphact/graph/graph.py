@@ -194,8 +194,7 @@ class Graph:
 
     @classmethod
     def _of(cls, parts: build.Parts) -> "Graph":
-        *others, incoming_slot = parts
-        return cls(*others, incoming_slot=incoming_slot)  # type: ignore[arg-type]
+        return cls(**parts._asdict())
 
     @property
     def _parts(self) -> build.Parts:

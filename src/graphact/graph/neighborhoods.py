@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,10 +37,7 @@ class Neighborhoods:
         """Build the lists from CSR, columns ascending within each row without repetition."""
         degree = rowptr.diff()
         if degree.device.type == "cpu":
-            order = torch.from_numpy(counting_argsort(degree.numpy()))
-            counts = degree.bincount()
-            present = counts.nonzero().squeeze(1)
-            sizes = torch.stack([present, counts[present]], dim=1)
+            order, sizes = group_by_degree(degree.numpy())
         else:
             ascending, order = torch.sort(degree, stable=True)
             sizes = torch.stack(torch.unique_consecutive(ascending, return_counts=True), dim=1).cpu()
@@ -109,8 +107,11 @@ def inverse_permutation(order: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(0, order, torch.arange(order.numel(), device=order.device))
 
 
-def counting_argsort(numbers: np.ndarray) -> np.ndarray:
-    """A stable ``argsort`` of integers from 0 on; NumPy sorts 16-bit integers by their digits, in linear time."""
-    if len(numbers) and numbers.max() < 1 << 16:
-        numbers = numbers.astype(np.uint16)
-    return np.argsort(numbers, kind="stable")
+def group_by_degree(degree: "np.ndarray[Any, Any]") -> tuple[Tensor, Tensor]:
+    """The nodes by ascending degree, then by number, and the degree and number of nodes of each group."""
+    counts = np.bincount(degree)
+    present = counts.nonzero()[0]
+    if len(counts) <= 1 << 16:
+        degree = degree.astype(np.uint16)  # which NumPy sorts by their digits, in linear time
+    order = degree.argsort(kind="stable")
+    return torch.from_numpy(order), torch.from_numpy(np.stack([present, counts[present]], axis=1))

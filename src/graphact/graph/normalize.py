@@ -34,7 +34,7 @@ def spectral(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -
 
 
 def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None, is_undirected: bool = False) -> Weights:
-    """S divided by the square roots of its row and column sums of magnitudes, which undirected graphs have in common."""
+    """S divided by the square roots of its row and column sums of magnitudes, which are equal if it is undirected."""
     rows = incoming.rows
     across = inverse_sums(rows, weight, diagonal, incoming.num_nodes).sqrt()
     down = across if is_undirected else inverse_sums(incoming.col, weight, diagonal, incoming.num_nodes).sqrt()

@@ -29,5 +29,5 @@ def hop_pattern(incoming: Neighborhoods, hops: int, closed: bool) -> Neighborhoo
             )
         reached = reached @ one_hop
     reached.sort_indices()
-    rowptr, col = (torch.from_numpy(part.astype(np.int64)) for part in (reached.indptr, reached.indices))
-    return Neighborhoods.from_rowptr(rowptr.to(incoming.col.device), col.to(incoming.col.device))
+    found = (torch.from_numpy(part.astype(np.int64)) for part in (reached.indptr, reached.indices))
+    return Neighborhoods.from_rowptr(*found).to(incoming.col.device)

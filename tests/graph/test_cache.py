@@ -1,0 +1,224 @@
+"""One build for many layers: what is shared, what is built anew, and that nothing is kept alive."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch_geometric import EdgeIndex
+
+from graphact import Graph, nn
+from graphact.graph.cache import BuildCache
+from graphact.nn import base
+
+
+@pytest.fixture(autouse=True)
+def _nothing_built_before():
+    base.BUILT.clear()
+    yield
+    base.BUILT.clear()
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    """How often a graph was built from an edge list."""
+    calls, right = [], Graph.from_edge_index
+
+    def counted(*arguments, **options):
+        calls.append(arguments)
+        return right(*arguments, **options)
+
+    monkeypatch.setattr(Graph, "from_edge_index", counted)
+    return calls
+
+
+@pytest.fixture
+def edges():
+    return torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+
+X = torch.randn(3, 2)
+
+
+def test_layers_share_one_graph(builds, edges):
+    edge_index, weight = edges
+    layers = [nn.GraphAdaptiveMax(hops=2), nn.GraphAdaptiveMedian(), nn.GraphFilter(2, 2, order=1)]
+    outputs = [layer(X, edge_index, weight) for layer in layers]
+    assert len(builds) == 1
+    graph = Graph.from_edge_index(edge_index, weight, 3)
+    for layer, output in zip(layers, outputs, strict=True):
+        assert torch.equal(layer(X, graph), output)
+    assert base.resolve_graph(X, edge_index, weight) is base.resolve_graph(X, edge_index, weight)
+
+
+def test_what_belongs_to_the_key(builds, edges):
+    edge_index, weight = edges
+    for x, *arguments in [
+        (X, edge_index, None),
+        (X, edge_index, weight),
+        (X, edge_index, weight.double()),
+        (X.double(), edge_index, None),
+        (torch.randn(4, 2), edge_index, None),
+        (X, edge_index.clone(), None),
+    ]:
+        before = len(builds)
+        graph = base.resolve_graph(x, *arguments)
+        assert len(builds) == before + 1
+        assert base.resolve_graph(x, *arguments) is graph
+        assert graph.num_nodes == x.size(-2)
+        assert graph.dtype == (x.dtype if arguments[1] is None else arguments[1].dtype)
+        assert len(builds) == before + 1
+    assert base.resolve_graph(X.half(), edge_index, None) is base.resolve_graph(X, edge_index, None)
+
+
+def test_a_change_in_place_is_noticed(builds, edges):
+    edge_index, weight = edges
+    base.resolve_graph(X, edge_index, weight)
+    weight[0] = 7.0
+    assert base.resolve_graph(X, edge_index, weight).to_dense()[1, 0] == 7.0
+    edge_index[:, 3] = torch.tensor([0, 2])
+    assert base.resolve_graph(X, edge_index, weight).to_dense()[2, 0] == 4.0
+    assert len(builds) == 3
+    weight.data = torch.zeros(4)
+    assert not base.resolve_graph(X, edge_index, weight).to_dense().any()
+    assert len(base.BUILT) == 1  # the older ones are gone
+
+
+def test_nothing_is_kept_alive(edges):
+    edge_index, weight = (tensor.clone() for tensor in edges)
+    graph = base.resolve_graph(X, edge_index, weight)
+    gone = [weakref.ref(thing) for thing in (edge_index, weight, graph)]
+    del edge_index, graph
+    gc.collect()
+    assert gone[0]() is None
+    assert gone[2]() is None
+    assert len(base.BUILT) == 0
+    assert gone[1]() is weight
+    other = edges[0].clone()
+    base.resolve_graph(X, other, weight)
+    del weight
+    gc.collect()
+    assert gone[1]() is None
+    assert len(base.BUILT) == 0
+
+
+def test_a_graph_does_not_hold_its_edges(edges):
+    for edge_index in (edges[0], edges[0].flip(0), edges[0].flip(1)):
+        given = [edge_index.clone(), edges[1].clone()]
+        gone = [weakref.ref(tensor) for tensor in given]
+        pointers = [tensor.untyped_storage().data_ptr() for tensor in given]
+        graph = Graph.from_edge_index(*given, 3)
+        held = {
+            part.untyped_storage().data_ptr()
+            for part in torch.utils._pytree.tree_leaves(graph)
+            if torch.is_tensor(part)
+        }
+        assert not held & set(pointers)
+        given.clear()
+        gc.collect()
+        assert [reference() for reference in gone] == [None, None]
+
+
+def test_only_the_last_few_are_kept(edges):
+    cache, given = BuildCache(most=3), [edges[0].clone() for _ in range(5)]
+    for number, tensor in enumerate(given):
+        assert cache.get((tensor,), None, lambda number=number: number) == number
+    assert len(cache) == 3
+    assert cache.get((given[2],), None, lambda: "again") == 2  # used lately: stays longer
+    cache.get((given[0],), None, lambda: "new")
+    assert cache.get((given[2],), None, lambda: "again") == 2
+    assert cache.get((given[3],), None, lambda: "again") == "again"
+
+
+def test_an_identity_that_is_used_again_is_not_mistaken():
+    """A new tensor may get the identity of one that is gone."""
+    cache = BuildCache()
+    for number in range(200):
+        tensor = torch.tensor([number])
+        assert cache.get((tensor,), None, lambda number=number: number) == number
+        del tensor
+
+
+def test_weights_that_want_gradients_are_not_shared(builds, edges):
+    edge_index, weight = edges[0], edges[1].requires_grad_()
+    for _ in range(2):
+        base.resolve_graph(X, edge_index, weight).weight.sum().backward()
+    assert weight.grad.tolist() == [2.0] * 4
+    assert len(builds) == 2
+    with torch.no_grad():
+        base.resolve_graph(X, edge_index, weight)
+    assert (len(builds), len(base.BUILT)) == (3, 0)
+
+
+def test_inference_mode(builds, edges):
+    edge_index, model = edges[0], nn.GraphAdaptiveMax()
+    with torch.inference_mode():
+        inferred = model(X, edge_index)
+        model(X, edge_index)
+        assert len(builds) == 1
+        made_inside = edge_index.clone()
+        model(X, made_inside)
+        model(X, made_inside)
+        assert len(builds) == 3  # such tensors have no version
+    out = model(X.clone().requires_grad_(), edge_index)  # a graph made in inference mode could not be trained with
+    out.sum().backward()
+    assert torch.equal(out, inferred)
+    assert len(builds) == 4
+
+
+def test_transforms_and_fake_tensors(builds, edges):
+    edge_index, model = edges[0], nn.GraphAdaptiveMax()
+    model(X, edge_index)
+    torch.func.grad(lambda x: model(x, edge_index).sum())(X)
+    torch.func.vmap(lambda x: model(x, edge_index))(X.expand(2, 3, 2))
+    assert len(builds) == 3
+    assert len(base.BUILT) == 1
+    cache = BuildCache()
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(edge_index)
+        assert cache.get((fake,), None, lambda: "fake") == "fake"
+    assert cache.get((edge_index.to("meta"),), None, lambda: "meta") == "meta"
+    assert len(cache) == 0
+
+
+def test_compiled_modules_share_it_outside_of_what_is_compiled(builds, edges):
+    torch.compiler.reset()
+    model = torch.compile(nn.GraphAdaptiveMax(), backend="eager")
+    out = model(X, edges[0])
+    model(X, edges[0])
+    assert len(builds) == 1
+    assert torch.equal(out, model(X, Graph.from_edge_index(edges[0], None, 3)))
+
+
+def test_an_edge_index_of_pyg_is_shared(builds, edges):
+    edge_index = EdgeIndex(edges[0], sparse_size=(3, 3))
+    model = nn.GraphAdaptiveMax()
+    assert torch.equal(model(X, edge_index), model(X, edges[0]))
+    assert len(builds) == 1
+
+
+def test_many_threads(edges):
+    cache, errors = BuildCache(most=2), []
+    shared = [edges[0].clone() for _ in range(4)]
+
+    def work(seed):
+        try:
+            for turn in range(200):
+                tensor = shared[(seed + turn) % 4] if turn % 3 else torch.tensor([turn])
+                expected = tensor.sum().item()
+                assert cache.get((tensor,), "sum", lambda tensor=tensor: tensor.sum().item()) == expected
+                if turn % 50 == 0:
+                    gc.collect()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not errors
+    assert not any(thread.is_alive() for thread in threads)
+    assert len(cache) <= 2
