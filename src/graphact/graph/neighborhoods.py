@@ -1,10 +1,12 @@
 """The neighbour lists of all nodes, laid out so that a forward pass only reads them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from graphact.graph.transfer import map_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +83,7 @@ class Neighborhoods:
 
     def to(self, device: torch.device | str) -> "Neighborhoods":
         """The same lists on another device."""
-        names = ("rowptr", "col", "order", "rank", "edge_order")
-        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+        return map_tensors(self, lambda part: part.to(device))
 
 
 def degree_groups(
