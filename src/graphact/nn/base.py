@@ -121,29 +121,29 @@ CURRENT = Current()
 
 def resolve_graph(x: Any, graph: GraphLike | Tensor | None, edge_weight: Tensor | None) -> GraphLike:
     """The graph of a module call: as given, built from an edge list or a sparse tensor, or that of the model's call."""
+    if graph is None:
+        if CURRENT.call is None:
+            raise TypeError(
+                "graph must be a graphact.Graph or an edge_index tensor, got NoneType: call the activation as "
+                "module(x, graph), or the model that calls it with x alone through graphact.nn.PassGraph(model)"
+            )
+        graph = CURRENT.call.graph
+    if not isinstance(graph, Tensor) and hasattr(graph, "one_hop"):
+        if edge_weight is not None:
+            raise TypeError("edge_weight goes with an edge_index; a Graph holds its own weights")
+        return graph
     if isinstance(x, (tuple, list)):
         raise TypeError(
             f"x must be one tensor on the nodes of one graph, got {len(x)} of them: the edges of a bipartite pair "
             "(source, target) lead from one set of nodes to another and are no shift operator"
         )
-    if graph is None:
-        if CURRENT.call is None:
-            raise TypeError(
-                "graph must be a graphact.Graph or an edge_index tensor, got NoneType: call the activation as module(x, graph), "
-                "or the model that calls it with x alone through graphact.nn.PassGraph(model)"
-            )
-        graph = CURRENT.call.graph
     if isinstance(graph, Tensor) and graph.layout == torch.strided:
         return _build_graph(check_tensor("x", x), graph, edge_weight)
-    if isinstance(graph, Tensor) or hasattr(graph, "sparse_sizes"):
-        if edge_weight is not None:
-            raise TypeError("edge_weight goes with an edge_index; a sparse tensor holds its own weights")
-        return _graph_of_sparse(graph)
-    if not hasattr(graph, "one_hop"):
+    if not isinstance(graph, Tensor) and not hasattr(graph, "sparse_sizes"):
         raise TypeError(f"graph must be a graphact.Graph or an edge_index tensor, got {type(graph).__name__}")
     if edge_weight is not None:
-        raise TypeError("edge_weight goes with an edge_index; a Graph holds its own weights")
-    return graph
+        raise TypeError("edge_weight goes with an edge_index; a sparse tensor holds its own weights")
+    return _graph_of_sparse(graph)
 
 
 def check_features(x: Tensor, name: str, features: int | None) -> Tensor:
