@@ -70,7 +70,8 @@ class AttachGraph(BaseTransform):
 
     The graph is built once a sample, in the workers of a ``DataLoader`` if it has any; a batch joins the graphs of its
     samples without sorting anything. The result is a :class:`GraphData`, or, from a class of your own, a subclass
-    of that class with the same abilities. Attach graphs last: later transforms that change edges or nodes do not change the graph.
+    of that class with the same abilities. Attach graphs last: later transforms that change edges or nodes do not change
+    the graph.
 
     Args:
         normalize: how the shift operator is normalised, as in :meth:`graphact.Graph.normalize`; None takes the weights
