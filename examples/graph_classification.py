@@ -2,9 +2,9 @@
 
     python examples/graph_classification.py --act max-ga --device cuda
 
-Does a sign at each node follow the two communities of its graph, or was it dealt at random? Counts of signs are the same,
-so a network must look at the graph. The data is drawn here, nothing is downloaded; `--act relu` trains the same network
-with a pointwise activation.
+Does the sign at each node follow the two communities of its graph, or was it dealt at random? The counts of signs are
+the same, so a network must look at the graph. The data is drawn here, nothing is downloaded; `--act relu` trains the
+same network with a pointwise activation.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import graphact
 
 
 class Communities(torch.utils.data.Dataset):
-    """Graphs of two communities whose nodes carry a sign: that of their community (class 1) or a random one (class 0)."""
+    """Graphs of two communities; the signs of the nodes are those of their communities (class 1) or dealt (class 0)."""
 
     def __init__(self, count: int, seed: int, transform=None) -> None:
         self.count, self.seed, self.transform = count, seed, transform
