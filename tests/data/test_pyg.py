@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -230,3 +232,13 @@ def test_other_data_is_refused_in_one_line(data, message):
 def test_unknown_normalisations_are_named():
     with pytest.raises(ValueError, match="normalize must be one of 'spectral', .* got 'sym'"):
         AttachGraph(normalize="sym")
+
+
+def test_pyg_is_imported_where_it_is_used():
+    code = """
+import sys, graphact.data, graphact.nn, graphact.graph
+assert graphact.nn.PassGraph and graphact.data.read_planetoid and graphact.Graph
+assert "torch_geometric" not in sys.modules
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

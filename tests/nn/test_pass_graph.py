@@ -5,6 +5,8 @@ import threading
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
+from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GAT, GCN, GIN, GCNConv, GraphSAGE, SAGEConv, Sequential, to_hetero
 from torch_geometric.utils import erdos_renyi_graph, k_hop_subgraph
@@ -68,6 +70,26 @@ def test_adj_t_is_taken_as_it_is(data):
     model = GraphSAGE(5, 8, num_layers=2, act=nn.GraphAdaptiveMax(hops=2))
     x = model.act(model.convs[0](data.x, adj_t), graph)
     assert torch.equal(nn.PassGraph(model)(data.x, adj_t), model.convs[1](x, adj_t))
+
+
+def test_an_edge_index_that_knows_its_order(data):
+    edge_index = EdgeIndex(data.edge_index, sparse_size=(20, 20)).sort_by("col").values
+    model = nn.PassGraph(GCN(5, 8, num_layers=2, act=nn.GraphAdaptiveMax()))
+    torch.testing.assert_close(model(data.x, edge_index), model(data.x, data.edge_index))
+
+
+def test_recomputation_outside_the_call_raises(data):
+    class Recomputed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.act = nn.GraphAdaptiveMax()
+
+        def forward(self, x, edge_index):
+            return checkpoint(self.act, x, use_reentrant=False)
+
+    out = nn.PassGraph(Recomputed())(data.x.requires_grad_(), data.edge_index)
+    with pytest.raises(TypeError, match="got NoneType"):
+        out.sum().backward()
 
 
 def test_the_graph_is_built_once_a_call(data, monkeypatch):
