@@ -10,7 +10,7 @@ import torch
 from graphact.data.datasets.download import VARIABLE
 from graphact.data.datasets.movielens import Ratings
 from support.imitation import write_molene
-from support.web import ARCHIVE, COORDINATES, RATINGS, TITLES, Server, publish, zip_of
+from support.web import ARCHIVE, CITATIONS, COORDINATES, RATINGS, TITLES, Server, publish, zip_of
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -63,6 +63,7 @@ def server(monkeypatch):
         "/ml-100k.zip": zip_of({"ml-100k/u.data": RATINGS, "ml-100k/u.item": TITLES, "../../evil": b"evil"}),
         "/RADOMEH.tar.gz": ARCHIVE,
         "/weather_stations.csv": COORDINATES,
+        "/ind.cora.graph": CITATIONS,
     }
     publish(monkeypatch, server.url)
     yield server

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from graphact.data import DATASETS, DataFile
 
 RATINGS, TITLES, ARCHIVE, COORDINATES = b"1\t1\t5\t0\n" * 9000, b"1|A film\n", b"tar" * 50000, b"number,name\n"
+CITATIONS = b"1 cites 2\n"
 
 
 def zip_of(files):
@@ -66,3 +67,5 @@ def publish(monkeypatch, url):
     weather = tuple(file(f"molene/{page}", content, page) for page, content in pages.items())
     monkeypatch.setitem(DATASETS, "ml-100k", films)
     monkeypatch.setitem(DATASETS, "molene", weather)
+    citations = (file("planetoid/ind.cora.graph", CITATIONS, "ind.cora.graph"),)
+    monkeypatch.setitem(DATASETS, "planetoid", citations)

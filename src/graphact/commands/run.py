@@ -179,7 +179,7 @@ def list_all(_: argparse.Namespace) -> int:
 
 @command(option("action", "download what is missing, or verify what is there", choices=("fetch", "check")), "--data")
 def data(options: argparse.Namespace) -> int:
-    """MovieLens 100K and Molène come from their official homes, once, and are checked by hash."""
+    """MovieLens 100K, Molène and Planetoid come from their official homes, once, and are checked by hash."""
     from graphact.data.datasets.download import DATASETS, check, fetch
     from graphact.progress import download_bar
 

@@ -8,15 +8,30 @@ if TYPE_CHECKING:
     from graphact.data.datasets.download import DATASETS, DataError, DataFile, FileStatus, check, fetch, locate
     from graphact.data.datasets.molene import Temperatures, read_molene
     from graphact.data.datasets.movielens import Ratings, read_movielens
+    from graphact.data.datasets.planetoid import Citations, read_planetoid
+    from graphact.data.pyg import AttachGraph, GraphData
     from graphact.data.task import Task, loss_of, metric_of
 
-__all__ = ["DATASETS", "DataError", "DataFile", "FileStatus", "Ratings", "Task", "Temperatures", "check", "fetch"]
-__all__ += ["locate", "loss_of", "metric_of", "read_molene", "read_movielens"]
+__all__ = [
+    "DATASETS",
+    "AttachGraph",
+    "Citations",
+    "DataError",
+    "DataFile",
+    "FileStatus",
+    "GraphData",
+    "Ratings",
+    "Task",
+]
+__all__ += ["Temperatures", "check", "fetch", "locate", "loss_of", "metric_of", "read_molene", "read_movielens"]
+__all__ += ["read_planetoid"]
 
 _HOMES = {
     "graphact.data.datasets.download": "DATASETS DataError DataFile FileStatus check fetch locate",
     "graphact.data.datasets.molene": "Temperatures read_molene",
     "graphact.data.datasets.movielens": "Ratings read_movielens",
+    "graphact.data.datasets.planetoid": "Citations read_planetoid",
+    "graphact.data.pyg": "AttachGraph GraphData",
     "graphact.data.task": "Task loss_of metric_of",
 }
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -57,3 +57,34 @@ def eighty_ten_ten(count: int, generator: torch.Generator) -> Split:
     """
     train, validation = round(0.8 * count), round(0.1 * count)
     return random_split(count, validation=validation, test=count - train - validation, generator=generator)
+
+
+def class_split(labels: Tensor, *, per_class: int, validation: int, test: int, generator: torch.Generator) -> Split:
+    """Deal ``per_class`` samples of each class for training, and of the rest some for validation and for testing.
+
+    Args:
+        labels: ``(N,)``, integers; samples with a label below 0 are left out.
+        per_class, validation, test: numbers of samples.
+        generator: source of randomness, on the CPU.
+
+    Example:
+        >>> import torch
+        >>> labels = torch.tensor([0, 1, 0, 1, 1, -1, 0])
+        >>> split = class_split(labels, per_class=2, validation=1, test=1, generator=torch.Generator().manual_seed(0))
+        >>> labels[split.train], len(split.validation), len(split.test)
+        (tensor([0, 0, 1, 1]), 1, 1)
+    """
+    order = torch.randperm(labels.numel(), generator=generator)
+    order = order[labels[order] >= 0]
+    dealt = labels[order]
+    first = [(dealt == label).nonzero().squeeze(1)[:per_class] for label in dealt.unique()]
+    if any(len(chosen) < per_class for chosen in first) or len(order) < len(first) * per_class + validation + test:
+        raise ValueError(
+            f"{per_class} samples of each class, {validation} for validation and {test} for testing were expected, "
+            f"got classes of {dealt.bincount().tolist()}"
+        )
+    training = torch.cat(first)
+    others = torch.ones(len(order), dtype=torch.bool)
+    others[training] = False
+    rest = order[others]
+    return Split(order[training], rest[:validation], rest[validation : validation + test])

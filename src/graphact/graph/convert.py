@@ -35,6 +35,27 @@ def entries_of_dense(matrix: Any) -> tuple[Tensor, Tensor, Tensor, int]:
     return target, source, matrix[target, source], num_nodes
 
 
+def edges_of_sparse(matrix: Any) -> tuple[Tensor, Tensor, int]:
+    """Edge list, weights and number of nodes of a sparse tensor; torch does not check its indices."""
+    if hasattr(matrix, "sparse_sizes") and hasattr(matrix, "coo"):  # torch_sparse.SparseTensor, or PyG's of that name
+        num_nodes = check_square(tuple(matrix.sparse_sizes()))
+        target, source, weight = matrix.coo()
+        weight = torch.ones(target.shape, device=target.device) if weight is None else weight
+    elif isinstance(matrix, Tensor) and matrix.layout != torch.strided:
+        num_nodes = check_square(tuple(matrix.shape))
+        entries = matrix if matrix.layout == torch.sparse_coo else matrix.to_sparse_coo()
+        entries = entries.coalesce()
+        (target, source), weight = entries.indices(), entries.values()
+    else:
+        kind = f"a dense tensor of shape {tuple(matrix.shape)}" if isinstance(matrix, Tensor) else type(matrix).__name__
+        raise TypeError(
+            f"matrix must be a sparse torch.Tensor, got {kind}; Graph.from_dense and .from_edge_index exist"
+        )
+    if weight.dim() != 1:
+        raise ValueError(f"matrix must have one number an entry, got entries of shape {tuple(weight.shape[1:])}")
+    return torch.stack([source, target]), check_weights("matrix", weight), num_nodes
+
+
 def entries_of_scipy(matrix: "scipy.sparse.sparray | scipy.sparse.spmatrix") -> tuple[Tensor, Tensor, Tensor, int]:
     """Target, source and weight of the stored entries, and the number of nodes."""
     if not hasattr(matrix, "tocoo"):
@@ -70,6 +91,8 @@ def edges_of_networkx(graph: "networkx.Graph", weight: str) -> tuple[Tensor, Ten
 def edges_of_pyg(data: Any) -> tuple[Tensor, Tensor | None, int]:
     """Edge list, weights (edge_weight, or an edge_attr of one real number an edge) and number of nodes."""
     edge_index = getattr(data, "edge_index", None)
+    if edge_index is None and getattr(data, "adj_t", None) is not None:
+        return edges_of_sparse(data.adj_t)
     if edge_index is None:
         raise TypeError(f"data must be a PyG Data object with an edge_index, got {type(data).__name__}")
     weight = getattr(data, "edge_weight", None)

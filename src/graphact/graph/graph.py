@@ -15,6 +15,7 @@ from graphact.graph import build, convert, edges, generators, normalize, union
 from graphact.graph.neighborhoods import Neighborhoods
 from graphact.graph.patterns import hop_pattern
 from graphact.graph.protocol import GraphLike, Pass, Walk
+from graphact.graph.transfer import map_tensors
 
 if TYPE_CHECKING:
     import networkx
@@ -33,8 +34,8 @@ class Graph:
     is zero is still an edge.
 
     All sorting, checking and transposing happens here, once. Use the constructors: :meth:`from_edge_index`,
-    :meth:`from_dense`, :meth:`from_scipy`, :meth:`from_networkx`, :meth:`from_pyg`, :meth:`stochastic_block_model`,
-    :meth:`nearest_neighbors`, :meth:`union`, :meth:`load`.
+    :meth:`from_dense`, :meth:`from_sparse`, :meth:`from_scipy`, :meth:`from_networkx`, :meth:`from_pyg`,
+    :meth:`stochastic_block_model`, :meth:`nearest_neighbors`, :meth:`union`, :meth:`load`.
 
     Attributes:
         incoming: for every node, the neighbours that it hears.
@@ -99,6 +100,22 @@ class Graph:
         return cls._from_entries(*convert.entries_of_dense(matrix))
 
     @classmethod
+    def from_sparse(cls, matrix: Any) -> "Graph":
+        """Build a graph from a sparse torch tensor (COO, CSR, CSC, BSR or BSC), or a ``torch_sparse.SparseTensor``.
+
+        The tensor is the shift operator: its entry ``[i, j]`` is the weight of the edge j -> i. That is PyG's ``adj_t``
+        (row: target, column: source). Stored entries are edges, zeros too; repeated ones are summed.
+
+        Example:
+            >>> import torch, graphact
+            >>> adj_t = torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse()  # the edge 1 -> 0
+            >>> graphact.Graph.from_sparse(adj_t).to_edge_index()
+            (tensor([[1],
+                    [0]]), tensor([2.]))
+        """
+        return cls.from_edge_index(*convert.edges_of_sparse(matrix))
+
+    @classmethod
     def from_scipy(cls, matrix: "scipy.sparse.sparray | scipy.sparse.spmatrix") -> "Graph":
         """Build a graph from a SciPy sparse shift operator; stored entries are edges, as in `scipy.sparse.csgraph`."""
         return cls._from_entries(*convert.entries_of_scipy(matrix))
@@ -114,7 +131,7 @@ class Graph:
 
     @classmethod
     def from_pyg(cls, data: Any) -> "Graph":
-        """Build a graph from a PyG ``Data`` or ``Batch``.
+        """Build a graph from a PyG ``Data`` or ``Batch`` with an ``edge_index`` or, without one, an ``adj_t``.
 
         Its edge_weight, or an edge_attr that holds one real number an edge, gives the weights; any other edge_attr
         (vectors, integer categories) is left aside and edges weigh one.
@@ -347,8 +364,16 @@ class Graph:
         keep = kept[link] | (target == source)
         return self._from_entries(target[keep], source[keep], weight[keep], self.num_nodes)
 
-    def to(self, device: torch.device | str | torch.dtype | None = None, dtype: torch.dtype | None = None) -> "Graph":
-        """The same graph on another device or with weights of another floating-point type; this one if both fit."""
+    def to(
+        self,
+        device: torch.device | str | int | torch.dtype | None = None,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+    ) -> "Graph":
+        """The same graph on another device or with weights of another floating-point type; this one if both fit.
+
+        With ``non_blocking=True`` copies from pinned memory (:meth:`pin_memory`) to a CUDA device are asynchronous.
+        """
         if isinstance(device, torch.dtype):
             device, dtype = None, device
         if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
@@ -357,17 +382,39 @@ class Graph:
         dtype = self.dtype if dtype is None else dtype
         if (device, dtype) == (self.device, self.dtype):
             return self
-        incoming = self.incoming.to(device)
-        outgoing = incoming if self.outgoing is self.incoming else self.outgoing.to(device)
-        weight = self.weight.to(device, dtype)
-        outgoing_weight = weight if self.outgoing_weight is self.weight else self.outgoing_weight.to(device, dtype)
-        diagonal = None if self.diagonal is None else self.diagonal.to(device, dtype)
+        moved = map_tensors(
+            self, lambda part: part.to(device, dtype if part.is_floating_point() else None, non_blocking=non_blocking)
+        )
         if dtype.itemsize < self.dtype.itemsize and device.type != "meta":
-            for entries in (weight, *([] if diagonal is None else [diagonal])):
+            for entries in (moved.weight, *([] if moved.diagonal is None else [moved.diagonal])):
                 edges.check_finite(f"weights in {dtype}", entries)
-        patterns = {key: pattern.to(device) for key, pattern in self._patterns.items()}
-        incoming_slot = self.incoming_slot.to(device)
-        return Graph(incoming, outgoing, weight, outgoing_weight, diagonal, self.is_directed, patterns, incoming_slot)
+        return moved
+
+    def cpu(self) -> "Graph":
+        """The same graph in the memory of the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: torch.device | str | int | None = None, non_blocking: bool = False) -> "Graph":
+        """The same graph on a CUDA device, the current one when none is named."""
+        return self.to("cuda" if device is None else device, non_blocking=non_blocking)
+
+    def pin_memory(self) -> "Graph":
+        """The same graph in page-locked memory, from which ``to(device, non_blocking=True)`` copies asynchronously."""
+        return map_tensors(self, Tensor.pin_memory)
+
+    def share_memory_(self) -> "Graph":
+        """Move the tensors to memory that processes share, in place; sent to another process, none is copied."""
+        map_tensors(self, Tensor.share_memory_)
+        return self
+
+    def record_stream(self, stream: torch.cuda.Stream) -> None:
+        """Keep the memory from reuse until the work queued on ``stream`` is done, as ``Tensor.record_stream`` does."""
+
+        def record(part: Tensor) -> Tensor:
+            part.record_stream(stream)
+            return part
+
+        map_tensors(self, record)
 
     def to_dense(self) -> Tensor:
         """The shift operator as a dense matrix, ``(N, N)``."""
@@ -380,6 +427,19 @@ class Graph:
         target, source, weight = self._entries()
         order = torch.argsort(target * self.num_nodes + source)
         return torch.stack([source[order], target[order]]), weight[order]
+
+    def to_pyg(self) -> Any:
+        """A PyG ``Data``: ``num_nodes``, and ``edge_index`` and ``edge_weight`` as :meth:`to_edge_index` gives them.
+
+        Example:
+            >>> import graphact
+            >>> graphact.Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=3).to_pyg()
+            Data(edge_index=[2, 2], edge_weight=[2], num_nodes=3)
+        """
+        from torch_geometric.data import Data
+
+        edge_index, edge_weight = self.to_edge_index()
+        return Data(edge_index=edge_index, edge_weight=edge_weight, num_nodes=self.num_nodes)
 
     def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
         """All entries of S, as target, source and weight: the edges, then the diagonal."""

@@ -1,12 +1,14 @@
 """The neighbour lists of all nodes, laid out so that a forward pass only reads them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from graphact.graph.transfer import map_tensors
 
 Groups = tuple[tuple[int, int], ...]
 
@@ -88,7 +90,7 @@ class Neighborhoods:
 
     def to(self, device: torch.device | str) -> "Neighborhoods":
         """The same lists on another device."""
-        return replace(self, **{name: getattr(self, name).to(device) for name in ("rowptr", "col", "order")})
+        return map_tensors(self, lambda part: part.to(device))
 
 
 def degree_groups(

@@ -14,6 +14,7 @@ from graphact.nn.base import GraphModule
 from graphact.nn.filter import GraphFilter
 from graphact.nn.gcnn import FIR, GCNN
 from graphact.nn.names import ACTIVATIONS, make_activation, register, unregister
+from graphact.nn.passing import PassGraph, PerLayer
 
 __all__ = [
     "ACTIVATIONS",
@@ -28,6 +29,8 @@ __all__ = [
     "Localized",
     "LocalizedMax",
     "LocalizedMedian",
+    "PassGraph",
+    "PerLayer",
     "ReLU",
     "make_activation",
     "register",

@@ -87,7 +87,7 @@ class HopMixture(GraphModule):
         for name in self.learned:
             nn.init.constant_(getattr(self, f"log_{name}"), math.log(self.initial[name]))
 
-    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
         parameters = {name: parameter_of_operation(self, name) for name in self.initial}
         return FUNCTIONS[self.reads](

@@ -1,6 +1,7 @@
 """What all modules share: how they are called, and how they describe themselves."""
 
 from collections.abc import Callable
+from threading import local
 from typing import Any, ClassVar
 
 import torch
@@ -17,6 +18,9 @@ from graphact.layers import Layer, Linear, Pointwise, UnsupportedModelError
 
 class GraphModule(nn.Module):
     """A module called as ``module(x, graph)`` or, as in PyG, ``module(x, edge_index, edge_weight)``.
+
+    A sparse tensor in the place of the edge_index is a shift operator (:meth:`Graph.from_sparse
+    <graphact.Graph.from_sparse>`).
 
     A :class:`~graphact.Graph` is sorted and checked once, when it is built. From an edge_index a graph is built on the
     first call, and again when its numbers have changed; modules that are called with the same tensors share it.
@@ -102,15 +106,48 @@ def original_class(module: nn.Module) -> type[nn.Module]:
     return kind.__mro__[1] if parametrize.is_parametrized(module) else kind
 
 
-def resolve_graph(x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None) -> GraphLike:
-    """The graph of a module call, built from an edge list where one was given."""
-    if isinstance(graph, Tensor):
+class ModelCall:
+    """One forward pass of a :class:`~graphact.nn.PassGraph`: its graph, and how often it used each ``PerLayer``."""
+
+    def __init__(self, graph: GraphLike) -> None:
+        self.graph = graph
+        self.uses: dict[int, int] = {}
+
+
+class Current(local):
+    """What runs now, in each thread apart; not a ContextVar, which torch.compile cannot trace."""
+
+    call: ModelCall | None = None
+
+
+CURRENT = Current()
+
+
+def resolve_graph(x: Any, graph: GraphLike | Tensor | None, edge_weight: Tensor | None) -> GraphLike:
+    """The graph of a module call: as given, built from an edge list or a sparse tensor, or that of the model's call."""
+    if graph is None:
+        if CURRENT.call is None:
+            raise TypeError(
+                "graph must be a graphact.Graph or an edge_index tensor, got NoneType: call the activation as "
+                "module(x, graph), or the model that calls it with x alone through graphact.nn.PassGraph(model)"
+            )
+        graph = CURRENT.call.graph
+    if not isinstance(graph, Tensor) and hasattr(graph, "one_hop"):
+        if edge_weight is not None:
+            raise TypeError("edge_weight goes with an edge_index; a Graph holds its own weights")
+        return graph
+    if isinstance(x, (tuple, list)):
+        raise TypeError(
+            f"x must be one tensor on the nodes of one graph, got {len(x)} of them: the edges of a bipartite pair "
+            "(source, target) lead from one set of nodes to another and are no shift operator"
+        )
+    if isinstance(graph, Tensor) and graph.layout == torch.strided:
         return _build_graph(check_tensor("x", x), graph, edge_weight)
-    if not hasattr(graph, "one_hop"):
+    if not isinstance(graph, Tensor) and not hasattr(graph, "sparse_sizes"):
         raise TypeError(f"graph must be a graphact.Graph or an edge_index tensor, got {type(graph).__name__}")
     if edge_weight is not None:
-        raise TypeError("edge_weight goes with an edge_index; a Graph holds its own weights")
-    return graph
+        raise TypeError("edge_weight goes with an edge_index; a sparse tensor holds its own weights")
+    return _graph_of_sparse(graph)
 
 
 def check_features(x: Tensor, name: str, features: int | None) -> Tensor:
@@ -135,3 +172,8 @@ def _build_graph(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> G
         return Graph.from_edge_index(edge_index, ones if edge_weight is None else edge_weight, num_nodes)
 
     return BUILT.get((plain_edge_index(edge_index)[0], edge_weight), (num_nodes, dtype), build)
+
+
+@outside_compiled_code("a sparse tensor is sorted in every call: build a graphact.Graph once and compile with it")
+def _graph_of_sparse(matrix: Any) -> Graph:
+    return Graph.from_sparse(matrix)

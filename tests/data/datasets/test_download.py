@@ -215,6 +215,7 @@ def test_check_tells_the_state_of_every_file(server, empty_cache, tmp_path):
         ("ml-100k", "ml-100k/u.item", "missing"),
         ("molene", "molene/RADOMEH.tar.gz", "ok"),
         ("molene", "molene/weather_stations.csv", "damaged"),
+        ("planetoid", "planetoid/ind.cora.graph", "missing"),
     ]
 
 
@@ -225,8 +226,13 @@ def test_a_file_that_cannot_be_read(server, tmp_path):
 
 
 def test_unknown_datasets_are_named():
-    with pytest.raises(ValueError, match="dataset must be one of 'ml-100k', 'molene', got 'cora'"):
+    with pytest.raises(ValueError, match="dataset must be one of 'ml-100k', 'molene', 'planetoid', got 'cora'"):
         locate("cora")
+
+
+def test_a_data_set_of_many_files_is_asked_for_in_a_short_line(tmp_path):
+    line = fails("ind.cora.allx is missing", "planetoid", tmp_path, act=locate)
+    assert line.endswith("a folder that holds planetoid/ind.cora.allx and planetoid/ind.cora.ally and 19 more")
 
 
 def test_the_real_files(real_data):

@@ -61,6 +61,8 @@ MOLENE = (
     "https://raw.githubusercontent.com/bgirault-usc/Molene-Dataset/2b3c9faa4aceb5d037a6e09fbb638362d9d67b48"
     "/Original_Data"
 )
+# Cora, CiteSeer and PubMed as Yang et al. (2016) published them, MIT licence.
+PLANETOID = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
 
 FILMS = {
     "ml-100k/u.data": "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
@@ -70,9 +72,35 @@ WEATHER = {
     "RADOMEH.tar.gz": "15755616c0de991571518eb3aa319dedbb668955058335e3abc461827b32c803",
     "weather_stations.csv": "0c17e597f87ff7c171c1cf3d150cc7c7cd449a774f425bde33094fffd595ae81",
 }
+CITATIONS = {
+    "ind.cora.allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
+    "ind.cora.ally": "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71",
+    "ind.cora.graph": "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
+    "ind.cora.test.index": "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
+    "ind.cora.tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
+    "ind.cora.ty": "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad",
+    "ind.cora.y": "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1",
+    "ind.citeseer.allx": "2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668",
+    "ind.citeseer.ally": "f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95",
+    "ind.citeseer.graph": "d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7",
+    "ind.citeseer.test.index": "2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4",
+    "ind.citeseer.tx": "539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21",
+    "ind.citeseer.ty": "55e5bd1ba1e733a04598753ad1a8d57957f4b8f89e74519f41f4f4938767e4ce",
+    "ind.citeseer.y": "8ba87e515d8e3ee3cf52f6d2c5b86aa73f11ecad825a808455209ec26cd54924",
+    "ind.pubmed.allx": "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e",
+    "ind.pubmed.ally": "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e",
+    "ind.pubmed.graph": "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9",
+    "ind.pubmed.test.index": "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5",
+    "ind.pubmed.tx": "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d",
+    "ind.pubmed.ty": "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd",
+    "ind.pubmed.y": "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3",
+}
 DATASETS: dict[str, tuple[DataFile, ...]] = {
     "ml-100k": tuple(DataFile(name, sha256, MOVIELENS, member=name) for name, sha256 in FILMS.items()),
     "molene": tuple(DataFile(f"molene/{name}", sha256, f"{MOLENE}/{name}") for name, sha256 in WEATHER.items()),
+    "planetoid": tuple(
+        DataFile(f"planetoid/{name}", sha256, f"{PLANETOID}/{name}") for name, sha256 in CITATIONS.items()
+    ),
 }
 
 
@@ -83,9 +111,9 @@ def locate(dataset: str, directory: PathLike | None = None, download: bool = Tru
     A directory that the user named is only read. Into the cache folder, what is missing is downloaded once.
 
     Args:
-        dataset: "ml-100k" or "molene".
+        dataset: "ml-100k", "molene" or "planetoid".
         directory: data directory, laid out as ``ml-100k/u.data``, ``ml-100k/u.item``, ``molene/RADOMEH.tar.gz``,
-            ``molene/weather_stations.csv``.
+            ``molene/weather_stations.csv``, ``planetoid/ind.cora.graph``, ...
         download: whether missing files may be downloaded to the cache folder.
 
     Raises:
@@ -163,7 +191,8 @@ def status_of(root: Path, file: DataFile) -> str:
 
 def advice(dataset: str) -> str:
     """What a user can do about missing data."""
-    layout = " and ".join(file.path for file in DATASETS[dataset])
+    paths = [file.path for file in DATASETS[dataset]]
+    layout = " and ".join(paths if len(paths) <= 3 else [*paths[:2], f"{len(paths) - 2} more"])
     return f"try again with a network, or set {VARIABLE} or --data to a folder that holds {layout}"
 
 

@@ -1,0 +1,170 @@
+"""Activations inside models that call them with the signal alone, as the models of PyG do."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphact._checks import check_choice, check_integer
+from graphact.graph.graph import Normalization
+from graphact.graph.normalize import KINDS
+from graphact.graph.protocol import GraphLike
+from graphact.nn.base import CURRENT, GraphModule, ModelCall, resolve_graph
+
+
+class PassGraph(nn.Module):
+    """A model whose activations of graphact are called with ``x`` alone: they all work on the graph of the call.
+
+    PyG's ready models (``GCN``, ``GraphSAGE``, ``GIN``, ``GAT``, ...) and whatever takes ``act=`` call it as
+    ``act(x)``. Around such a model, this module builds the graph once a forward pass, from the ``edge_index`` and
+    ``edge_weight`` that it hands on, and every activation inside that is called without a graph takes it. A ``Graph``
+    that exists already (:class:`graphact.data.AttachGraph`) is given as ``graph=`` and taken as it is. The graph is
+    known during the call only, to the thread that makes it; an activation outside raises.
+
+    PyG's resolver does not know our names: instead of ``act="max-ga"`` give the module,
+    ``act=graphact.nn.make_activation("max-ga", features=64)``. PyG's models use one ``act`` after every layer; for
+    parameters of its own in each, give :class:`PerLayer`.
+
+    Graphs of one kind of nodes only: bipartite inputs, ``to_hetero`` and trimmed layers are refused.
+
+    Args:
+        model: any module called as ``model(x, edge_index, ...)``.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` or a sparse tensor is never changed.
+
+    Shapes:
+        x: ``(N, F)``; edge_index: ``(2, E)``, or sparse ``(N, N)``; result: what the model gives.
+
+    Example:
+        >>> import torch, graphact
+        >>> from torch_geometric.nn import GCN
+        >>> act = graphact.nn.GraphAdaptiveMax(features=16)
+        >>> model = graphact.nn.PassGraph(GCN(3, 16, num_layers=3, out_channels=2, act=act))
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> model(torch.randn(3, 3), edge_index).shape
+        torch.Size([3, 2])
+    """
+
+    def __init__(self, model: nn.Module, *, normalize: Normalization | None = "symmetric") -> None:
+        super().__init__()
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+        self.model = model
+        self.normalize = None if normalize is None else check_choice("normalize", normalize, tuple(KINDS))
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Any,
+        edge_weight: Tensor | None = None,
+        *arguments: Any,
+        graph: GraphLike | None = None,
+        **options: Any,
+    ) -> Any:
+        check_inputs(x, edge_index, options)
+        if graph is None:
+            graph = self.graph_of(x, edge_index, edge_weight)
+        elif not hasattr(graph, "one_hop"):
+            raise TypeError(f"graph must be a graphact.Graph, got {type(graph).__name__}")
+        if arguments or edge_weight is not None:  # not every model takes one
+            arguments = (edge_weight, *arguments)
+        around, CURRENT.call = CURRENT.call, ModelCall(graph)
+        try:
+            return self.model(x, edge_index, *arguments, **options)
+        finally:
+            CURRENT.call = around
+
+    def graph_of(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> GraphLike:
+        """The graph that a call with these arguments passes to the activations."""
+        if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+            return resolve_graph(x, edge_index, edge_weight)  # a shift operator
+        graph: Any = resolve_graph(x, edge_index, edge_weight)
+        return graph if self.normalize is None else graph.normalize(self.normalize)
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters of the model anew, and those of its activations, which PyG's models leave out."""
+        draw_anew(self.model)
+        for module in self.model.modules():
+            if isinstance(module, GraphModule):
+                module.reset_parameters()
+
+    def extra_repr(self) -> str:
+        return f"normalize={self.normalize!r}"
+
+
+class PerLayer(nn.Module):
+    """An activation with parameters of its own in each layer of a model that calls one ``act`` after all of them.
+
+    Within one forward pass of the surrounding :class:`PassGraph`, call i uses copy i. PyG's models call ``act``
+    ``num_layers - 1`` times, and ``num_layers`` times with ``jk=...``; ``GIN`` also inside its layers.
+
+    Args:
+        activation: the first copy; the others draw parameters anew.
+        layers: the number of copies.
+
+    Example:
+        >>> import torch, graphact
+        >>> from torch_geometric.nn import GCN
+        >>> act = graphact.nn.PerLayer(graphact.nn.GraphAdaptiveMax(features=16), layers=2)
+        >>> model = graphact.nn.PassGraph(GCN(3, 16, num_layers=3, act=act))
+        >>> len(act)
+        2
+        >>> model(torch.randn(3, 3), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(self, activation: nn.Module, layers: int) -> None:
+        super().__init__()
+        others = [copy.deepcopy(activation) for _ in range(check_integer("layers", layers, minimum=1) - 1)]
+        for other in others:
+            draw_anew(other)
+        self.copies = nn.ModuleList([activation, *others])
+
+    def __len__(self) -> int:
+        return len(self.copies)
+
+    def __getitem__(self, layer: int) -> nn.Module:
+        return self.copies[layer]
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters of all copies anew."""
+        for activation in self.copies:
+            draw_anew(activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if CURRENT.call is None:
+            raise TypeError("PerLayer counts the layers of a call: call the model through graphact.nn.PassGraph(model)")
+        uses = CURRENT.call.uses
+        layer = uses.get(id(self), 0)
+        uses[id(self)] = layer + 1
+        if layer >= len(self.copies):
+            raise ValueError(f"layers must be at least the number of calls in one forward pass, got {len(self.copies)}")
+        return self.copies[layer](x)
+
+
+def draw_anew(module: nn.Module) -> None:
+    """Reset the parameters of a module that can do so."""
+    reset = getattr(module, "reset_parameters", None)
+    if callable(reset):
+        reset()
+
+
+def check_inputs(x: Any, edge_index: Any, options: dict[str, Any]) -> None:
+    """Raise if a call is not one on a single set of nodes."""
+    if isinstance(x, torch.fx.Proxy):
+        raise TypeError(
+            "PassGraph cannot be traced by torch.fx, which to_hetero does: each kind of node would need a shift "
+            "operator of its own; call the activations with a graph in a model of HeteroConv layers"
+        )
+    if isinstance(x, dict) or isinstance(edge_index, dict):
+        raise TypeError(
+            "x and edge_index must be tensors, got dictionaries: several kinds of nodes (HeteroData) have no single "
+            "shift operator"
+        )
+    if hasattr(edge_index, "one_hop"):
+        raise TypeError("edge_index must be what the model takes, got a Graph, which is given as graph=")
+    if options.get("num_sampled_nodes_per_hop") is not None:
+        raise ValueError(
+            "num_sampled_nodes_per_hop must be left out: layers that are trimmed to fewer nodes are other graphs"
+        )
