@@ -79,7 +79,9 @@ def composed(graph: Graph, op: str, gamma: float) -> Callable[[Tensor, Tensor, T
     nodes = graph.num_nodes
     between = source != target  # a loop takes part in the shift and is not a neighbour
     heard, hearer = (source, target) if bool(between.all()) else (source[between], target[between])
-    aggregate = {"max": nn.MaxAggregation, "median": nn.MedianAggregation}.get(op, nn.SumAggregation)()
+    aggregate = {"max": nn.MaxAggregation, "median": nn.MedianAggregation}.get(op, nn.SumAggregation)().to(
+        weight.device
+    )
 
     def activation(x: Tensor, beta: Tensor, weights: Tensor) -> Tensor:
         out = beta * torch.relu(x)

@@ -122,7 +122,7 @@ def test_recorded_launches_serve_other_signals(op, hops, loops):
     plan.backend = triton
     gamma = 0.9 if op == "kernel" else None
     for _ in range(3):
-        x, grad = torch.randn(2, nodes + 1, features)
+        x, grad = torch.randn(nodes + 1, features), torch.randn(nodes + 1, features)
         beta, weights = torch.randn(()), torch.randn(hops, features)
         out, saved = plan.forward(x, beta, weights, gamma)
         found = plan.backward(grad, x, beta, weights, gamma, saved, True)[:3]
