@@ -7,16 +7,17 @@ programs at work at one time read the same few columns, which fit in the cache.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 import triton.language as tl
 from torch import Tensor
 
+from graphact.graph import Neighborhoods
 from graphact.kernels.graph_tensors import Lists
 from graphact.kernels.triton import record
 
@@ -68,7 +69,8 @@ class Launch(NamedTuple):
 
 def limits(lists: Lists) -> tuple[int, ...]:
     """Where walks change: lists that a lane walks alone, that a program shares, and that more and more programs do."""
-    longest, bounds = int(lists.sizes[-1, 0]), [ALONE, PIECE]
+    longest = lists.groups[-1][0] if isinstance(lists, Neighborhoods) else int(lists.sizes[-1, 0])
+    bounds = [ALONE, PIECE]
     while bounds[-1] < longest:
         bounds.append(8 * bounds[-1])
     return tuple(bounds)
@@ -83,12 +85,24 @@ class Tile(NamedTuple):
     grid: tuple[int, int]
 
 
-def launches(lists: Lists, *limits: int) -> Iterator[Launch]:
+def launches(lists: Lists, *limits: int) -> Sequence[Launch]:
     """Split the rows where the degree exceeds each of the limits: group 0 up to the first, and so on, shortest first.
 
     The many short lists keep the device busy while the few launches for hubs are prepared. Read from the sizes on the
     CPU: nothing waits for the device.
     """
+    if not isinstance(lists, Neighborhoods):
+        return tuple(_split(lists, limits))
+    known = _launches_of.setdefault(lists, {})
+    if limits not in known:
+        known[limits] = tuple(_split(lists, limits))
+    return known[limits]
+
+
+_launches_of: WeakKeyDictionary[Neighborhoods, dict[tuple[int, ...], tuple[Launch, ...]]] = WeakKeyDictionary()
+
+
+def _split(lists: Lists, limits: tuple[int, ...]) -> Iterator[Launch]:
     degrees, counts = lists.sizes.numpy().T
     rows, longest = lists.order.numel(), int(degrees[-1])
     if longest <= limits[0] and longest * rows <= BALANCED * (lists.col.numel() + rows):
@@ -157,7 +171,9 @@ def on_its_device(function: Callable[Concatenate[Tensor, P], T]) -> Callable[Con
 
     @wraps(function)
     def launching(x: Tensor, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
+        if not x.is_cuda or x.device.index == torch.cuda.current_device():
+            return function(x, *args, **kwargs)
+        with torch.cuda.device(x.device):
             return function(x, *args, **kwargs)
 
     return launching

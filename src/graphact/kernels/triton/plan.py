@@ -9,9 +9,7 @@ from torch import Tensor
 from graphact.graph import Graph
 from graphact.kernels.graph_tensors import CSRLists
 from graphact.kernels.mixture import Gamma, Plan
-from graphact.kernels.triton.record import Recording, allocate, call, recording
-
-ALIGNMENT = 16  # bytes; kernels are compiled for pointers that are multiples of it, or for any
+from graphact.kernels.triton.record import ALIGNMENT, Recording, allocate, call, recording
 
 
 def plan_for_small(_: Tensor, __: Graph) -> "type[RecordedPlan]":
@@ -20,13 +18,14 @@ def plan_for_small(_: Tensor, __: Graph) -> "type[RecordedPlan]":
 
 
 class RecordedPlan(Plan):
-    """The same steps as :class:`Plan`, which are recorded the first time they are taken."""
+    """The same steps as :class:`Plan`, recorded when they are taken again."""
 
     def __init__(self, graph: Graph, x: Tensor, op: str, closed: bool, shifted: bool) -> None:
         super().__init__(graph, x, op, closed, shifted)
         lists = (*CSRLists.of(graph.incoming), *CSRLists.of(graph.outgoing))
         self.constant = [self.tensors.weight, self.tensors.weight_t, self.tensors.incoming_slot, *lists]
         self.constant += [] if self.column is None else [self.column]
+        self.known: set[Any] = set()
         self.recordings: dict[Any, Recording | None] = {}
 
     def forward(self, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma) -> tuple[Tensor, Sequence[Tensor]]:
@@ -57,10 +56,13 @@ class RecordedPlan(Plan):
         return of_x, of_beta, of_weights, None
 
     def _run(self, key: Any, given: Sequence[Tensor], evaluate: Callable[[], list[Tensor]]) -> list[Tensor]:
-        """Replay what was recorded under ``key``, or evaluate and record; tensors lie as kernels expect, or do not."""
+        """Evaluate, record the second time, and replay from then on; but not on tensors that lie in another way."""
         if not all(tensor.is_contiguous() and tensor.data_ptr() % ALIGNMENT == 0 for tensor in given):
             return evaluate()
         if key not in self.recordings:
+            if key not in self.known:  # many a graph is seen once
+                self.known.add(key)
+                return evaluate()
             with recording(given, self.constant) as made:
                 results = evaluate()
             self.recordings[key] = made if made.finish(results) else None

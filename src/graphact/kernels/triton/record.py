@@ -1,8 +1,9 @@
-"""The launches of an evaluation, prepared at its first run and started again on other tensors.
+"""Launches without what Triton does at each of them, which takes longer than a small graph keeps the device busy.
 
-Triton looks at every argument of every launch, which takes longer than a small graph keeps the device busy. Signals of
-one shape on one graph need the same launches every time, so the first run records which compiled kernels were started
-on which tensors: given ones, those of the graph, and those that it allocated.
+Triton looks at every argument of every launch to find the compiled kernel that fits. Here it is found by a short key.
+Signals of one shape on one graph even need the same launches every time: an evaluation can be recorded, that is which
+compiled kernels were started on which tensors (given ones, those of the graph, and those that it allocated), and
+replayed on others.
 """
 
 import threading
@@ -13,13 +14,58 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+ALIGNMENT = 16  # bytes; kernels are compiled for pointers and sizes that are multiples of it, or for any
+SMALL = 2**31
+APART = 512  # bytes, as torch lays tensors
+Grid = tuple[int, ...]
 
-class Launch(NamedTuple):
-    """A compiled kernel and its arguments; at some positions stands, run by run, a tensor of that number."""
 
-    start: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    tensors: tuple[tuple[int, int], ...]  # position and number
+def launch(kernel: Any, grid: Grid, *arguments: Any, **constants: Any) -> None:
+    """Start a kernel on the current device; recorded."""
+    key = (id(kernel), *constants.items(), *map(kind_of, arguments))
+    compiled = _compiled.get(key)
+    if compiled is None:
+        compiled = kernel[grid](*arguments, **constants)  # None if Triton interprets
+        if compiled is not None:
+            _compiled[key] = compiled
+    else:
+        start(compiled, grid, arguments, every_constant(kernel, arguments, constants))
+    if _active.recording is not None:
+        _active.recording.add_kernel(kernel, grid, compiled, arguments, constants)
+
+
+_compiled: dict[Any, Any] = {}
+
+
+def kind_of(argument: Any) -> Any:
+    """What a kernel is compiled for: the type of a tensor and whether it is aligned, and the kind of a number.
+
+    That is all that Triton asks, or more: a key that tells too much apart compiles nothing twice.
+    """
+    if isinstance(argument, Tensor):
+        return argument.dtype, argument.data_ptr() % ALIGNMENT == 0, argument.device.index
+    return argument if -2 < argument < 2 else (argument % ALIGNMENT == 0, -SMALL <= argument < SMALL)
+
+
+def every_constant(kernel: Any, arguments: Sequence[Any], constants: dict[str, Any]) -> list[Any]:
+    """The constants in the order in which a compiled kernel takes them, after its arguments."""
+    return [constants[name] for name in kernel.arg_names[len(arguments) :]]
+
+
+def start(compiled: Any, grid: Grid, arguments: Sequence[Any], constants: Sequence[Any]) -> None:
+    """Start a compiled kernel."""
+    x, y, z = (*grid, 1, 1)[:3]
+    stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
+    compiled.run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments, *constants)
+
+
+class Step(NamedTuple):
+    """A compiled kernel or a function and its arguments; at some positions stands, run by run, a tensor."""
+
+    function: Any
+    grid: Grid | None  # None: a function
+    arguments: list[Any]
+    tensors: tuple[tuple[int, int], ...]  # position, and the number of the tensor
 
 
 class Recording:
@@ -32,49 +78,91 @@ class Recording:
 
     def __init__(self, given: Sequence[Tensor], constant: Sequence[Tensor]) -> None:
         self.numbers: dict[int, int] = {}
+        self.given = len(given)
         self.alive = [*given, *constant]  # so that no other tensor takes an id
         self.constant = {id(tensor) for tensor in constant}
-        self.allocated: list[tuple[torch.Size, torch.dtype]] = []
-        self.launches: list[Launch] = []
+        self.allocated: list[
+            tuple[torch.Size, torch.dtype, int | None]
+        ] = []  # with the offset of what only kernels see
+        self.scratch = 0  # bytes of all those together
+        self.steps: list[Step] = []
         self.device = given[0].device
         self.is_complete = True
         self.results: list[int] = []
-        for tensor in given:
-            self.numbers[id(tensor)] = len(self.numbers)
+        for number, tensor in enumerate(given):
+            self.numbers[id(tensor)] = number
 
     def add_tensor(self, tensor: Tensor) -> None:
         """Note that a tensor was allocated."""
-        self.numbers[id(tensor)] = len(self.numbers)
+        self.numbers[id(tensor)] = self.given + len(self.allocated)
         self.alive.append(tensor)
-        self.allocated.append((tensor.shape, tensor.dtype))
+        self.allocated.append((tensor.shape, tensor.dtype, None))
 
-    def add_launch(self, start: Callable[..., Any], arguments: Sequence[Any]) -> None:
-        """Note that a function was called; it is called again with what stands for its tensors then."""
-        found = [(at, value) for at, value in enumerate(arguments) if isinstance(value, Tensor)]
-        numbered = [(at, self.numbers[id(value)]) for at, value in found if id(value) in self.numbers]
-        # any other tensor was made by something that is not recorded
-        self.is_complete &= all(id(value) in self.numbers or id(value) in self.constant for _, value in found)
-        kept = dict(numbered)
-        self.launches.append(Launch(start, tuple(None if at in kept else value for at, value in enumerate(arguments)),
-                                    tuple(numbered)))  # fmt: skip
+    def add_kernel(
+        self, kernel: Any, grid: Grid, compiled: Any, arguments: Sequence[Any], constants: dict[str, Any]
+    ) -> None:
+        """Note that a kernel was started."""
+        if compiled is None:
+            self.add_function(lambda *values: kernel[grid](*values, **constants), arguments)
+            return
+        every = [*arguments, *every_constant(kernel, arguments, constants)]
+        self._add(compiled, (*grid, 1, 1)[:3], every)
+
+    def add_function(self, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
+        """Note that a function was called."""
+        self._add(function, None, arguments)
+
+    def _add(self, function: Any, grid: Grid | None, arguments: Sequence[Any]) -> None:
+        kept, tensors = list(arguments), []
+        for at, value in enumerate(arguments):
+            if not isinstance(value, Tensor):
+                continue
+            if id(value) in self.numbers:
+                tensors.append((at, self.numbers[id(value)]))
+                kept[at] = None
+            elif id(value) not in self.constant:
+                self.is_complete = False  # made by something that is not recorded
+            elif grid is not None:
+                kept[at] = value.data_ptr()
+        self.steps.append(Step(function, grid, kept, tuple(tensors)))
 
     def finish(self, results: Sequence[Tensor]) -> bool:
         """Note which tensors are the results, and forget all others; return whether everything was recorded."""
         self.is_complete &= all(id(result) in self.numbers for result in results)
         self.results = [self.numbers.get(id(result), 0) for result in results]
         self.numbers, self.alive = {}, []
+        given = self.given
+        seen = {*self.results, *(number for step in self.steps if step.grid is None for _, number in step.tensors)}
+        for number, (shape, dtype, _) in enumerate(self.allocated, start=given):
+            if number not in seen:
+                self.allocated[number - given] = (shape, dtype, self.scratch)
+                self.scratch += -(-shape.numel() * dtype.itemsize // APART) * APART
         return self.is_complete
 
     def replay(self, given: Sequence[Tensor]) -> list[Tensor]:
-        """Do the same with other tensors, on the current device."""
-        tensors = [*given]
-        for shape, dtype in self.allocated:
-            tensors.append(torch.empty(shape, dtype=dtype, device=self.device))
-        for start, arguments, places in self.launches:
-            filled = list(arguments)
+        """Do the same with other tensors, on the current device. Kernels take addresses."""
+        tensors: list[Any] = [*given]
+        addresses, device = [tensor.data_ptr() for tensor in given], self.device
+        if self.scratch:
+            scratch = torch.empty(self.scratch, dtype=torch.uint8, device=device)
+            base = scratch.data_ptr()
+        for shape, dtype, offset in self.allocated:
+            if offset is None:
+                tensor = torch.empty(shape, dtype=dtype, device=device)
+                tensors.append(tensor)
+                addresses.append(tensor.data_ptr())
+            else:
+                tensors.append(None)
+                addresses.append(base + offset)
+        stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else None
+        for function, grid, arguments, places in self.steps:
+            filled, source = arguments.copy(), tensors if grid is None else addresses
             for at, number in places:
-                filled[at] = tensors[number]
-            start(*filled)
+                filled[at] = source[number]
+            if grid is None:
+                function(*filled)
+            else:
+                function.run(*grid, stream, function.function, function.packed_metadata, None, None, None, *filled)
         return [tensors[number] for number in self.results]
 
 
@@ -107,18 +195,4 @@ def call(function: Callable[..., Any], *arguments: Any) -> None:
     """Call a function that writes into its arguments, recorded."""
     function(*arguments)
     if _active.recording is not None:
-        _active.recording.add_launch(function, arguments)
-
-
-def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
-    """Start a kernel, recorded."""
-    compiled = kernel[grid](*arguments, **constants)
-    if _active.recording is not None:
-        every = dict(zip(kernel.arg_names, arguments, strict=False)) | constants
-        grid = (*grid, 1, 1)[:3]
-        if compiled is None:  # Triton interprets
-            options = {name: value for name, value in constants.items() if name not in kernel.arg_names}
-            start: Callable[..., Any] = lambda *values: kernel[grid](*values, **options)  # noqa: E731
-        else:
-            start = compiled[grid]
-        _active.recording.add_launch(start, [every[name] for name in kernel.arg_names])
+        _active.recording.add_function(function, arguments)
