@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphact._checks import HALF_PRECISION
 from graphact.graph.eager import is_plain, outside_compiled_code
 from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by, sum_of
 from graphact.graph.neighborhoods import Neighborhoods
 
 Array: TypeAlias = np.ndarray
 INT32 = 2**31
-GLANCE = 8192  # edges looked at together, few enough for the cache
+GLANCE, CHUNK = 64, 8192  # edges looked at first, and then together, few enough for the cache
 
 
 class CSR(NamedTuple):
@@ -111,23 +112,23 @@ def build_on_host(
 ) -> Parts:
     """Count, scatter, transpose: at most three passes that move edges, two or one where they come sorted."""
     narrow = np.int32 if max(num_nodes, target.numel()) < INT32 else np.int64
-    row, col = (np.ascontiguousarray(ends.numpy(), dtype=narrow) for ends in (target, source))
+    row, col = target.numpy(), source.numpy()
     loop, diagonal = row == col, None
     if loop.any():  # self-loops take part in the shift only
         loops, others = (torch.from_numpy(np.flatnonzero(mask)) for mask in (loop, ~loop))
         diagonal = sum_by(target[loops], weight.index_select(0, loops), num_nodes)
         row, col, weight = row[others.numpy()], col[others.numpy()], weight.index_select(0, others)
     if is_coalesced or is_ascending(col, row, num_nodes):  # as PyG's coalesce leaves them: these are the outgoing lists
-        rows_t = CSR(pointers(col, num_nodes, narrow), row)
+        rows_t = CSR(pointers(col, num_nodes, narrow), row.astype(narrow))
         rows, position = transpose(rows_t)
         weight = weight.index_select(0, torch.from_numpy(position))
         is_symmetric = all(map(np.array_equal, rows, rows_t))
         edge_t = position if is_symmetric else inverse(position)
     else:
         if is_ascending(row, col, num_nodes):
-            rows, weight = CSR(pointers(row, num_nodes, narrow), col), weight.clone()
+            rows, weight = CSR(pointers(row, num_nodes, narrow), col.astype(narrow)), weight.clone()
         else:
-            rows, weight = sort_and_merge(row, col, weight, num_nodes)
+            rows, weight = sort_and_merge(row.astype(narrow), col.astype(narrow), weight, num_nodes)
         rows_t, edge_t = transpose(rows)
         is_symmetric = all(map(np.array_equal, rows, rows_t))
     return parts_on_host(rows, rows_t, is_symmetric, edge_t, weight, diagonal)
@@ -163,9 +164,9 @@ def wide_lists(rowptr: Array, col: Array) -> Neighborhoods:
 
 
 def is_ascending(major: Array, minor: Array, num_nodes: int) -> bool:
-    """Whether edges are sorted by one end, then by the other, without repetition; a list that is not is soon found."""
-    for start in range(0, len(major), GLANCE - 1):
-        key = major[start : start + GLANCE].astype(np.int64) * num_nodes + minor[start : start + GLANCE]
+    """Whether edges are sorted by one end, then by the other, without repetition; one glance often says that not."""
+    for start, end in ((0, GLANCE), *((at, at + CHUNK) for at in range(0, len(major), CHUNK - 1))):
+        key = major[start:end] * num_nodes + minor[start:end]
         if not (key[1:] > key[:-1]).all():
             return False
     return True
@@ -194,19 +195,21 @@ def sort_and_merge(row: Array, col: Array, weight: Tensor, num_nodes: int) -> tu
     counting().coo_tocsr(num_nodes, num_nodes, len(row), col, row, edge, *by_col, moved)
     (rowptr, col), edge = transpose(by_col, moved)  # by row, then by column, then as they came
     again = np.flatnonzero(col[1:] == col[:-1]) + 1
-    again = again[row[edge[again]] == row[edge[again - 1]]]
+    rows = row[edge[again]]
+    repeated = rows == row[edge[again - 1]]
+    again, rows = again[repeated], rows[repeated]
     if len(again) == 0:
         return CSR(rowptr, col), weight.index_select(0, torch.from_numpy(edge))
     first = np.ones(len(col), dtype=bool)
     first[again] = False
-    firsts, others, place = (
-        torch.from_numpy(part) for part in (edge[first], edge[again], again - np.arange(1, len(again) + 1))
-    )
-    wide = weight.to(torch.promote_types(weight.dtype, torch.float32))
-    weight = wide.index_select(0, firsts).index_add(0, place, wide.index_select(0, others)).to(weight.dtype)
-    check_finite("edge_weight summed over repeated edges", weight)
-    fewer = np.searchsorted(again.astype(rowptr.dtype), rowptr)
-    return CSR((rowptr - fewer).astype(rowptr.dtype), col[first]), weight
+    kept, place = np.flatnonzero(first), again - np.arange(1, len(again) + 1)
+    wide = weight.float() if weight.dtype in HALF_PRECISION else weight
+    merged = wide.index_select(0, torch.from_numpy(edge.take(kept)))
+    merged = merged.index_add(0, torch.from_numpy(place), wide.index_select(0, torch.from_numpy(edge.take(again))))
+    weight = check_finite("edge_weight summed over repeated edges", merged.to(weight.dtype))
+    fewer = np.zeros_like(rowptr)
+    np.add.at(fewer, rows + 1, 1)
+    return CSR(rowptr - fewer.cumsum(dtype=rowptr.dtype), col.take(kept)), weight
 
 
 def counting() -> Any:
