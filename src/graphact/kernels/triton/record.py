@@ -143,9 +143,8 @@ class Recording:
         """Do the same with other tensors, on the current device. Kernels take addresses."""
         tensors: list[Any] = [*given]
         addresses, device = [tensor.data_ptr() for tensor in given], self.device
-        if self.scratch:
-            scratch = torch.empty(self.scratch, dtype=torch.uint8, device=device)
-            base = scratch.data_ptr()
+        scratch = torch.empty(self.scratch, dtype=torch.uint8, device=device)
+        base = scratch.data_ptr()
         for shape, dtype, offset in self.allocated:
             if offset is None:
                 tensor = torch.empty(shape, dtype=dtype, device=device)
