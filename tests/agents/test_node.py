@@ -147,6 +147,18 @@ def test_a_request_is_answered_with_the_same_bytes_but_not_at_once_again():
     assert (node.counters.resent, node.counters.unanswered) == (1, 101)
 
 
+def test_a_value_is_sent_again_after_half_the_waiting_time_of_a_request():
+    """Counted from the last time it went to the one that asks, whoever else asked since."""
+    node = Node(lone_node((1, 2)).links, MemoryLog(), Timing(slot=9.0, request_after=0.5), seed=0)
+    node.begin(0, talk(1.0), now=0.0)
+    node.take_outgoing()
+    asked = [(1, 0.249), (1, 0.25), (1, 0.499), (2, 0.25), (1, 0.5), (2, 0.499), (2, 0.5)]
+    for j, now in asked:
+        node.receive(said(node, j, kind=Kind.REQUEST), now=now)
+        assert [to for to, _ in node.take_outgoing()] == ([j] if now in (0.25, 0.5) else []), (j, now)
+    assert (node.counters.resent, node.counters.unanswered, node.counters.data_sent) == (4, 3, 6)
+
+
 def test_run_numbers_are_never_used_twice():
     node = lone_node()
     node.begin(5, talk(1.0), now=0.0)
