@@ -31,7 +31,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path("src/graphact")
-NODE_TESTS = "agreement exactness hostile link_loss memory_network messages node node_refusals replay".split()
+NODE_TESTS = ("node", "node_refusals", "agreement", "exactness", "hostile", "link_loss", "memory_network", "replay")
 AREAS = {  # what is mutated: the tests that shall notice
     "graph": ("tests/graph", "tests/functional", "src/graphact/graph"),
     "functional": ("tests/functional", "tests/graph/test_protocol.py", "tests/nn", "src/graphact/functional"),
