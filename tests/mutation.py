@@ -31,7 +31,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path("src/graphact")
-KERNEL_TESTS = ("mixing", "numba", "operators")
+KERNEL_TESTS = ("mixing", "numba", "operators", "reference")
 NODE_TESTS = ("node", "node_refusals", "agreement", "exactness", "hostile", "link_loss", "memory_network", "replay")
 AREAS = {  # what is mutated: the tests that shall notice
     "graph": ("tests/graph", "tests/functional", "src/graphact/graph"),
@@ -282,7 +282,7 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     began = time.monotonic()
     mutants, totals = draw(options.only, options.sample, options.seed, options.line)
-    for name in ("numpy", "pytest", "scipy.sparse", "torch"):  # for all forks
+    for name in ("numba", "pytest", "scipy.sparse", "torch", "torch_geometric.data"):  # once for all forks
         importlib.import_module(name)
 
     fates: dict[str, dict[str, int]] = {area: dict.fromkeys(("killed", "timeout", "survived"), 0) for area in AREAS}
