@@ -8,7 +8,7 @@ The faults are those of mutmut. Its runner copies functions behind a switch, whi
 and knows no sample; so here a mutant is a changed file in a copy of the repository, tested by a forked process that has
 torch already. Every test runs once unchanged, on the reference backend, to see which lines it reaches; a mutant meets
 the tests of its package that reach its statement, quick ones first, until one fails. Annotations, docstrings, imports,
-decorators and the wording of errors are not mutated.
+decorators, the wording of errors and statements about CUDA are not mutated.
 """
 
 import argparse
@@ -84,6 +84,8 @@ def mutants_of(area: str, file: Path) -> Iterator[Any]:
             return True
         if isinstance(node, cst.Assign) and code(node.targets[0].target) == "__all__":
             return True
+        if isinstance(node, (cst.BaseSmallStatement, cst.FunctionDef)):
+            return ("CUDAGraph" if isinstance(node, cst.FunctionDef) else "cuda") in code(node)
         if isinstance(node, cst.Call) and code(node.func) in NEVER_MUTATE_FUNCTION_CALLS:
             return True
         if isinstance(node, cst.Arg):  # the name of an argument in a message; an assertion on lengths
@@ -134,8 +136,10 @@ def mutants_of(area: str, file: Path) -> Iterator[Any]:
             # outside of functions, a name set to None is most often a type
             if isinstance(node, kind) and (operator is not operator_assignment or in_function(node)):
                 yield from (maker(node, new) for new in operator(node) if not drops_skipped(node, new))
+        on_cuda = isinstance(node, cst.If) and "cuda" in code(node.test)
         for child in node.children:
-            yield from walk(child)
+            if not on_cuda or child is node.orelse:
+                yield from walk(child)
 
     yield from walk(module)
 
