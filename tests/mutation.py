@@ -230,12 +230,14 @@ def put(path: Path, source: str) -> None:
 class Tests:
     """What every test reaches and how long it takes, without a mutant."""
 
-    def __init__(self, folder: Path, areas: list[str]) -> None:
-        tests = sorted({name for area in areas for name in AREAS[area]})
-        _, status = os.waitpid(fork(make_copy(folder), tests, report=folder / "report.json"), 0)
-        if not (folder / "report.json").exists():
-            sys.exit((folder / "output.txt").read_text() + f"\nthe tests cannot be run ({status})")
-        report = json.loads((folder / "report.json").read_text())
+    def __init__(self, folder: Path, areas: list[str], known: Path | None) -> None:
+        if known is None or not known.exists():
+            tests = sorted({name for area in areas for name in AREAS[area]})
+            known = (known or folder / "reach.json").absolute()
+            _, status = os.waitpid(fork(make_copy(folder), tests, report=known), 0)
+            if not known.exists():
+                sys.exit((folder / "output.txt").read_text() + f"\nthe tests cannot be run ({status})")
+        report = json.loads(known.read_text())
         self.seconds, self.failed, self.reach = report["seconds"], set(report["failed"]), report["reach"]
 
     def of(self, mutant: Mutant) -> dict[str, float]:
@@ -280,6 +282,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="decides the sample")
     parser.add_argument("--minutes", type=float, default=25, help="no mutant is begun later")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--reach", type=Path, help="file to keep what tests reach in: the next run is spared to look")
     parser.add_argument("--line", help="file:number, instead of a sample")
     parser.add_argument("--at-least", type=float, default=85, help="exit with 1 if the score of all is lower (percent)")
     options = parser.parse_args()
@@ -291,7 +294,7 @@ def main() -> None:
 
     fates: dict[str, dict[str, int]] = {area: dict.fromkeys(("killed", "timeout", "survived"), 0) for area in AREAS}
     with tempfile.TemporaryDirectory() as folder:
-        tests = Tests(Path(folder) / "unchanged", options.only)
+        tests = Tests(Path(folder) / "unchanged", options.only, options.reach)
         _say(f"{len(tests.seconds)} tests, {len(mutants)} of {sum(totals.values())} mutants")
         for name in sorted(tests.failed):
             _say(f"not used, it fails on the reference backend without a mutant: {name}")
