@@ -88,10 +88,12 @@ def mutants_of(area: str, file: Path) -> Iterator[Any]:
             return ("CUDAGraph" if isinstance(node, cst.FunctionDef) else "cuda") in code(node)
         if isinstance(node, cst.Call) and code(node.func) in NEVER_MUTATE_FUNCTION_CALLS:
             return True
-        if isinstance(node, cst.Arg):  # the name of an argument in a message; an assertion on lengths
+        if isinstance(
+            node, cst.Arg
+        ):  # the name of an argument in a message; an assertion on lengths; the CPU is enough
             call = code(parents[node].func).split(".")[-1] if isinstance(parents[node], cst.Call) else ""
             return (call.lstrip("_").startswith("check_") and isinstance(node.value, cst.SimpleString)) or (
-                node.keyword is not None and node.keyword.value == "strict"
+                node.keyword is not None and node.keyword.value in ("strict", "device")
             )
         return is_wording(node)
 

@@ -225,6 +225,17 @@ def test_models_do_not_influence_each_other():
     assert all(torch.equal(a, b) for a, b in zip(models[0].parameters(), twin[0].parameters(), strict=True))
 
 
+def test_a_fleet_computes_in_the_precision_it_is_told():
+    graph = Graph.from_dense(torch.rand(4, 4)).normalize("spectral")
+    inputs = torch.randn(20, 4, 1).to(torch.float32)
+    tasks = [tiny_task(graph, inputs=inputs, targets=inputs.clone())]
+    for dtype in (torch.float64, None):
+        fleet = Fleet([GCNN([1, 2])], tasks, dtype=dtype)
+        expected = dtype or torch.float32
+        assert (fleet.inputs.dtype, fleet.parameters[0].dtype) == (expected, expected)
+        assert fleet.losses(torch.arange(3).unsqueeze(0)).dtype == expected
+
+
 def test_link_loss_evaluation_uses_the_other_graphs():
     from graphact.training import StackedGraphs
 
