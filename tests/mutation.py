@@ -229,7 +229,7 @@ def put(path: Path, source: str) -> None:
     Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
 
 
-class Tests:
+class Reach:
     """What every test reaches and how long it takes, without a mutant."""
 
     def __init__(self, folder: Path, areas: list[str], known: Path | None) -> None:
@@ -296,7 +296,7 @@ def main() -> None:
 
     fates: dict[str, dict[str, int]] = {area: dict.fromkeys(("killed", "timeout", "survived"), 0) for area in AREAS}
     with tempfile.TemporaryDirectory() as folder:
-        tests = Tests(Path(folder) / "unchanged", options.only, options.reach)
+        tests = Reach(Path(folder) / "unchanged", options.only, options.reach)
         _say(f"{len(tests.seconds)} tests, {len(mutants)} of {sum(totals.values())} mutants")
         for name in sorted(tests.failed):
             _say(f"not used, it fails on the reference backend without a mutant: {name}")
