@@ -66,6 +66,15 @@ def test_a_deadline_closes_a_round_without_the_missing():
     assert node.deadline is None
 
 
+def test_a_result_tells_which_run_it_was_and_when():
+    node = lone_node()
+    node.begin(4, talk(1.0), now=10.5, start=10.0, kind=7)
+    node.receive(said(node, 1, run=4, program=7), now=10.75)
+    result = result_of(node)
+    assert (result.run, result.program, result.started, result.finished) == (4, 7, 10.0, 10.75)
+    assert node.take_results() == []
+
+
 def test_deadlines_count_from_the_start_of_the_run():
     node = lone_node((1,))
     node.begin(0, talk(1.0, rounds=3), now=10.5, start=10.0)
@@ -132,6 +141,27 @@ def test_jitter_differs_between_nodes():
     assert len(firsts) == 20
 
 
+def test_a_seed_decides_the_jitter():
+    deadlines = []
+    for seed in (3, 3, 4):
+        node = Node(lone_node().links, MemoryLog(), Timing(slot=1.0, request_after=0.1, jitter=0.5), seed=seed)
+        node.begin(0, talk(1.0), now=0.0)
+        deadlines.append(node.deadline)
+    assert deadlines[0] == deadlines[1] != deadlines[2]
+
+
+def test_greetings_and_requests_as_they_go_over_the_wire():
+    node = lone_node()
+    node.begin(3, talk(1.0), now=0.0, kind=2)
+    node.take_outgoing()
+    node.greet()
+    node.advance(0.25)
+    hello, request = (decode(datagram, to, 1, {0: node.links.keys[to]}) for to, datagram in node.take_outgoing())
+    assert (hello.kind, hello.sender, hello.run, hello.program, hello.payload.content) == (Kind.HELLO, 0, 4, 0, b"")
+    assert (request.kind, request.run, request.round, request.program) == (Kind.REQUEST, 3, 0, 2)
+    assert (node.counters.greetings_sent, node.counters.requests_sent) == (1, 1)
+
+
 def test_a_request_is_answered_with_the_same_bytes_but_not_at_once_again():
     node = lone_node()
     node.begin(0, talk(1.0, rounds=2), now=0.0)
@@ -145,6 +175,18 @@ def test_a_request_is_answered_with_the_same_bytes_but_not_at_once_again():
         node.receive(request, now=0.21)
     assert node.take_outgoing() == []
     assert (node.counters.resent, node.counters.unanswered) == (1, 101)
+
+
+def test_a_value_is_sent_again_after_half_the_waiting_time_of_a_request():
+    """Counted from the last time it went to the one that asks, whoever else asked since."""
+    node = Node(lone_node((1, 2)).links, MemoryLog(), Timing(slot=9.0, request_after=0.5), seed=0)
+    node.begin(0, talk(1.0), now=0.0)
+    node.take_outgoing()
+    asked = [(1, 0.249), (1, 0.25), (1, 0.499), (2, 0.25), (1, 0.5), (2, 0.499), (2, 0.5)]
+    for j, now in asked:
+        node.receive(said(node, j, kind=Kind.REQUEST), now=now)
+        assert [to for to, _ in node.take_outgoing()] == ([j] if now in (0.25, 0.5) else []), (j, now)
+    assert (node.counters.resent, node.counters.unanswered, node.counters.data_sent) == (4, 3, 6)
 
 
 def test_run_numbers_are_never_used_twice():

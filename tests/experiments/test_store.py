@@ -47,6 +47,13 @@ def test_packed_rows_are_the_same_rows(store):
     assert {file.name: file.read_bytes() for file in (store.directory / "rows").iterdir()} == first
 
 
+def test_packed_rows_do_not_depend_on_when_they_are_packed(store):
+    """Committed results change only if their rows do: the time in the header of gzip (bytes 4 to 8) is none."""
+    store.finish("a", [{"value": 1.0}])
+    store.pack()
+    assert (store.directory / "rows" / "a.json.gz").read_bytes()[4:8] == bytes(4)
+
+
 def test_checkpoints_are_not_packed_away(store):
     store.checkpoint("a").write_bytes(b"half")
     store.pack()

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from support import oracle
-from support.graphs import random_case
+from support.graphs import random_case, random_graph
 from support.tolerances import TOLERANCE, assert_near
 
 from graphact import functional
@@ -131,3 +131,14 @@ def test_lower_precision_stays_near_the_oracle(kind, op, dtype):
         )
         scale = max(1.0, float(np.abs(matrix).sum(1).max()) ** 2 * float(x.abs().max()))
         assert np.abs(actual.double().numpy() - expected).max() <= TOLERANCE[dtype] * scale
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_left_out(kind):
+    """Maxima over the neighbours alone, and kernels of the width 0.1."""
+    x = torch.randn(12, 3, dtype=torch.float64) / 10
+    arguments = x, random_graph(), 0.5, torch.tensor([1.0, 2.0], dtype=torch.float64)
+    assert torch.equal(KINDS[kind](*arguments), KINDS[kind](*arguments, "max", closed=False))
+    kernel = KINDS[kind](*arguments, "kernel")
+    assert torch.equal(kernel, KINDS[kind](*arguments, "kernel", gamma=0.1, closed=False))
+    assert not torch.allclose(kernel, KINDS[kind](*arguments, "kernel", gamma=0.2))

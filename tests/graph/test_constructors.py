@@ -162,6 +162,11 @@ def test_bad_edges(arguments, error, message):
         (lambda: Graph.from_scipy(scipy.sparse.csr_array((2, 3))), ValueError, r"got \(2, 3\)"),
         (lambda: Graph.from_networkx(networkx.Graph()), ValueError, "at least one node"),
         (lambda: Graph.from_networkx([1]), TypeError, "NetworkX graph, got list"),
+        (
+            lambda: Graph.from_networkx(Graph.from_dense(MATRIX)),
+            TypeError,
+            "NetworkX graph, got Graph",
+        ),  # has is_directed, too
         (lambda: Graph.from_pyg({"x": 1}), TypeError, "PyG Data object with an edge_index, got dict"),
         (lambda: Graph.stochastic_block_model([], 0.5, 0.1), ValueError, "sizes must name at least one community"),
         (lambda: Graph.stochastic_block_model([0], 0.5, 0.1), ValueError, "sizes must be at least 1, got 0"),

@@ -82,6 +82,9 @@ def test_repr_of_a_module_without_configuration():
         (lambda: nn.GraphAdaptive("mean"), ValueError, "op must be one of .* got 'mean'"),
         (lambda: nn.GraphFilter(1, 1, order=-1), ValueError, "order must be at least 0, got -1"),
         (lambda: nn.make_activation("elu"), ValueError, "activation must be one of .* got 'elu'"),
+        (lambda: nn.make_activation(3), TypeError, "activation must be a name, a module, or a function .* got 3$"),
+        (lambda: nn.make_activation(str), TypeError, "got <class 'str'>, which returned str"),
+        (lambda: nn.GraphAdaptiveMax(gamma=1.0), TypeError, "gamma is no parameter of .*'max', which has none"),
     ],
 )
 def test_bad_arguments(build, error, message):

@@ -1,5 +1,7 @@
 """Whole networks against the oracle, and the properties that the paper proves."""
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -113,6 +115,23 @@ def test_training_lowers_the_loss(name):
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
     assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_biases_of_filters_and_readout_are_trained_where_asked_for():
+    for bias, readout_bias in itertools.product((False, True), repeat=2):
+        model = nn.FIR([1, 2, 3], order=1, bias=bias, readout_bias=readout_bias)
+        shapes = sorted(tuple(p.shape) for name, p in model.named_parameters() if name.endswith("bias"))
+        assert shapes == [(1,)] * readout_bias + [(2,), (3,)] * bias
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_an_edge_index_in_half_precision(dtype):
+    """The weights of its graph are ones in float32."""
+    edge_index, x = torch.tensor([[0, 1, 1], [1, 0, 2]]), torch.tensor([[1.0], [2.0], [4.0]], dtype=dtype)
+    activation = nn.GraphAdaptiveMax(hops=1).to(dtype)
+    expected = activation(x, Graph.from_edge_index(edge_index))
+    assert torch.equal(activation(x, edge_index), expected)
+    assert expected.dtype == dtype
 
 
 def test_fir_is_linear_and_equals_the_filters():

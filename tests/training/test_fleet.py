@@ -172,6 +172,49 @@ def test_graphs_without_an_eigenbasis_and_large_ones(kind):
         torch.testing.assert_close(outputs[number], model(task.inputs, task.graph))
 
 
+SMALL_GRAPHS = {
+    "undirected": lambda rng, sizes=(4, 4): Graph.stochastic_block_model(
+        list(sizes), 0.6, 0.3, generator=rng
+    ).normalize("spectral"),
+    "with a diagonal": lambda rng: Graph.from_dense(
+        torch.eye(9) / 2 + SMALL_GRAPHS["undirected"](rng, [5, 4]).to_dense()
+    ),
+    "directed": lambda rng: Graph.from_dense(0.3 * torch.rand(7, 7, generator=rng).bernoulli(0.4, generator=rng)),
+    "large": lambda rng: Graph.stochastic_block_model([290], 0.02, 0.0, generator=rng).normalize("spectral"),
+}
+
+
+@pytest.mark.parametrize("features", [[1, 3, 2], [2, 1], [2, 3, 3]], ids=str)
+@pytest.mark.parametrize("at_a_node", [False, True], ids=["all nodes", "one node"])
+@pytest.mark.parametrize("kind", SMALL_GRAPHS)
+def test_two_epochs_of_a_small_fleet_are_those_of_its_models_alone(kind, at_a_node, features):
+    """Three models on two graphs. Adam enlarges rounding where a gradient is zero, so not to the last digit."""
+    rng = torch.Generator().manual_seed(1)
+    graphs, settings = [SMALL_GRAPHS[kind](rng) for _ in "ab"], TrainingSettings(2, 5, 0.01, weight_decay=0.1)
+    tasks = []
+    for number, graph in enumerate([graphs[0], graphs[1], graphs[0]]):
+        inputs = torch.randn(20, graph.num_nodes, features[0], generator=rng)
+        changes = {
+            "inputs": inputs,
+            "targets": inputs.mean((1, 2), keepdim=True).expand(-1, graph.num_nodes, 1).clone(),
+        }
+        if at_a_node:
+            changes |= {"targets": inputs.mean((1, 2)), "node": number + 1}
+        tasks.append(tiny_task(graph, **changes).to(dtype=torch.float64))
+    for activation, hops in (("max-ga", 2), ("median-l", 1), ("kernel-ga", 2), ("relu", 1)):
+        options = {"order": 3, "activation": activation, "hops": hops, "bias": kind != "directed", "gamma": 2.0}
+        torch.manual_seed(0)
+        models = [GCNN(features, **options, out_features=1, learn_gamma=True).double() for _ in tasks]
+        alone = [copy.deepcopy(model) for model in models]
+        result = Fleet(models, tasks, seeds=[5, 6, 7], way="stacked").train(settings)
+        for number, (model, other, task) in enumerate(zip(models, alone, tasks, strict=True)):
+            single = fit(other, task, settings, seed=5 + number)
+            actual = [result.test[number], result.validation[number], result.best_epoch[number]]
+            assert actual == pytest.approx([single.test, single.validation, single.best_epoch], rel=1e-6)
+            for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
+                torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
+
+
 def test_models_do_not_influence_each_other():
     tasks = tasks_with_few_samples(source_localization_tasks(graphs=1, splits=1, nodes=2, dtype=torch.float64))
     models = make_models(2)
@@ -180,6 +223,17 @@ def test_models_do_not_influence_each_other():
     second = Fleet(twin, tasks).train(TrainingSettings(epochs=2, batch_size=200))
     assert first.test[0] == second.test[0]
     assert all(torch.equal(a, b) for a, b in zip(models[0].parameters(), twin[0].parameters(), strict=True))
+
+
+def test_a_fleet_computes_in_the_precision_it_is_told():
+    graph = Graph.from_dense(torch.rand(4, 4)).normalize("spectral")
+    inputs = torch.randn(20, 4, 1).to(torch.float32)
+    tasks = [tiny_task(graph, inputs=inputs, targets=inputs.clone())]
+    for dtype in (torch.float64, None):
+        fleet = Fleet([GCNN([1, 2])], tasks, dtype=dtype)
+        expected = dtype or torch.float32
+        assert (fleet.inputs.dtype, fleet.parameters[0].dtype) == (expected, expected)
+        assert fleet.losses(torch.arange(3).unsqueeze(0)).dtype == expected
 
 
 def test_link_loss_evaluation_uses_the_other_graphs():

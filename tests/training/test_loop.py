@@ -31,6 +31,34 @@ def test_a_random_stream_depends_on_its_three_numbers_alone():
     assert torch.equal(*drawn)
 
 
+def test_each_of_the_three_numbers_makes_another_stream_and_the_generator_stays_as_it_was():
+    drawn, before = set(), torch.default_generator.get_state()
+    for numbers in ((1, 2, 3), (0, 2, 3), (1, 0, 3), (1, 2, 0), (12, 3, 3), (1, 23, 3)):
+        with random_stream(torch.device("cpu"), *numbers):
+            drawn.add(torch.rand(1).item())
+    assert len(drawn) == 6
+    assert torch.equal(torch.default_generator.get_state(), before)
+
+
+def splitmix(number):
+    """The output of SplitMix64 for a state, in Python's integers."""
+    number = (number * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) % 2**64
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    number = (number ^ number >> 27) * 0x94D049BB133111EB % 2**64
+    return number ^ number >> 31
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**62 + 1, -3])
+def test_orders_are_those_of_splitmix(seed):
+    """Results depend on them: another order of samples would be another training."""
+    for epoch in (1, 400):
+        stream = splitmix(splitmix(seed) + epoch)
+        keys = [splitmix(stream + sample) for sample in range(100)]
+        signed = [key - 2**64 if key >= 2**63 else key for key in keys]
+        expected = sorted(range(100), key=signed.__getitem__)
+        assert epoch_order(torch.tensor([seed]), epoch, 100)[0].tolist() == expected
+
+
 def test_orders_are_uniform():
     orders = epoch_order(torch.arange(20_000), 3, 6)
     counts = torch.stack([(orders[:, place, None] == torch.arange(6)).sum(0) for place in range(6)])

@@ -28,6 +28,15 @@ def test_the_optimizer_is_given_the_rate_of_the_epoch():
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.25)
 
 
+def test_a_rate_that_is_a_tensor_is_changed_in_place():
+    """A recorded step reads it from where it was when it was recorded."""
+    rate, settings = torch.tensor(1.0), TrainingSettings(epochs=10, learning_rate=0.5, schedule="cosine")
+    optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)], rate, capturable=False, foreach=False)
+    set_learning_rate(optimizer, settings, 6)
+    assert optimizer.param_groups[0]["lr"] is rate
+    assert rate.item() == pytest.approx(0.25)
+
+
 def test_weights_decay_and_biases_do_not():
     weight, bias = (torch.ones(3, requires_grad=True) for _ in range(2))
     settings = TrainingSettings(learning_rate=0.1, weight_decay=0.5)
