@@ -1,9 +1,8 @@
 """Graphs built on the device equal those of the CPU, wait for it once, and are joined without waiting."""
 
-import warnings
-
 import pytest
 import torch
+from support.waiting import waits, when_waiting
 
 from graphact import Graph, functional, nn
 
@@ -27,19 +26,6 @@ def assert_same(found, expected):
             torch.testing.assert_close(one.cpu(), other.cpu(), rtol=1e-14, atol=0)
         else:
             assert one == other
-
-
-def waits(function):
-    """How often a call waits for the device."""
-    function()
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            function()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    return sum("called a synchronizing" in str(warning.message) for warning in caught)
 
 
 @pytest.mark.parametrize("repeated", [False, True])
@@ -89,11 +75,8 @@ def test_joining_and_training_do_not_wait():
         model(functional.shift(x, graph), graph).sum().backward()
 
     step()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with when_waiting("error"):
         step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     assert_same(Graph.union(graphs), Graph.union([graph.to("cpu") for graph in graphs]))
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from support.waiting import when_waiting
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader, PrefetchLoader
 from torch_geometric.nn import GCN
@@ -62,12 +63,9 @@ def test_a_move_from_pinned_memory_and_a_step_do_not_synchronise():
     x = batch.to("cuda", non_blocking=True)
     model(x.x, x.edge_index, graph=x.graph).sum().backward()  # kernels are compiled here
     batch = Batch.from_data_list(data).pin_memory()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with when_waiting("error"):
         there = batch.to("cuda", non_blocking=True)
         model(there.x, there.edge_index, graph=there.graph).sum().backward()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_the_same_values_as_on_the_cpu():
