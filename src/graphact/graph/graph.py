@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from graphact._checks import HALF_PRECISION, check_choice, check_generator, check_probability
 from graphact.graph import build, convert, edges, generators, normalize, union
 from graphact.graph.neighborhoods import Neighborhoods
-from graphact.graph.patterns import HopPattern, hop_pattern
+from graphact.graph.patterns import hop_pattern
 from graphact.graph.protocol import GraphLike, Pass, Walk
 
 if TYPE_CHECKING:
@@ -400,6 +400,24 @@ class Graph:
         """Whether each edge goes both ways; copies made leaf by leaf hold equal lists twice."""
         one, other = self.incoming, self.outgoing
         return one is other or (torch.equal(one.rowptr, other.rowptr) and torch.equal(one.col, other.col))
+
+
+class HopPattern(NamedTuple):
+    """The k-hop neighbours of a graph in both directions, each found on first use."""
+
+    graph: Graph
+    hops: int
+    closed: bool
+
+    @property
+    def incoming(self) -> Neighborhoods:
+        """The nodes that each node reaches against the direction of the edges: those it hears over k hops."""
+        return self.graph.hop_pattern(self.hops, closed=self.closed)
+
+    @property
+    def outgoing(self) -> Neighborhoods:
+        """The nodes that hear each node over k hops."""
+        return self.graph.hop_pattern(self.hops, closed=self.closed, turned=True)
 
 
 def check_graph(name: str, value: Any) -> Graph:

@@ -1,34 +1,11 @@
 """The neighbours that walks of k edges lead to."""
 
-from typing import TYPE_CHECKING, NamedTuple
-
 import torch
 
 from graphact._checks import check_integer
 from graphact.graph.neighborhoods import Neighborhoods
 
-if TYPE_CHECKING:
-    from graphact.graph.graph import Graph
-
 MOST_WALKS = 500_000_000
-
-
-class HopPattern(NamedTuple):
-    """The k-hop neighbours of a graph in both directions, each found on first use."""
-
-    graph: "Graph"
-    hops: int
-    closed: bool
-
-    @property
-    def incoming(self) -> Neighborhoods:
-        """The nodes that each node reaches against the direction of the edges: those it hears over k hops."""
-        return self.graph.hop_pattern(self.hops, closed=self.closed)
-
-    @property
-    def outgoing(self) -> Neighborhoods:
-        """The nodes that hear each node over k hops."""
-        return self.graph.hop_pattern(self.hops, closed=self.closed, turned=True)
 
 
 def hop_pattern(incoming: Neighborhoods, hops: int, closed: bool) -> Neighborhoods:
