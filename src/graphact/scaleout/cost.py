@@ -207,7 +207,7 @@ def step_memory(
         >>> model = graphact.nn.GCNN([8, 16], order=2, activation="max-ga")
         >>> sizes = Sizes(nodes=1_000_000, near=10_000, edges=16_000_000, halo=5_000, sent=5_000)
         >>> round(step_memory(model, sizes).total / 2**30, 1)
-        1.6
+        1.4
     """
     n, near, number = sizes.nodes, sizes.near, samples * dtype.itemsize
     layers = list(_walk(model))
