@@ -161,8 +161,8 @@ def inverse(permutation: Array) -> Array:
 def wide_lists(rowptr: Array, col: Array) -> Neighborhoods:
     """Neighbour lists of a graph, which holds 64-bit integers of its own."""
     order, sizes = group_by_degree(rowptr[1:] - rowptr[:-1])
-    wide = (torch.from_numpy(array.astype(np.int64)) for array in (rowptr, col))
-    return Neighborhoods.from_sizes(*wide, order, sizes)
+    wide, wide_col = (torch.from_numpy(array.astype(np.int64)) for array in (rowptr, col))
+    return Neighborhoods.from_sizes(wide, wide_col, order, sizes)
 
 
 def same_pattern(one: CSR, other: CSR) -> bool:
