@@ -15,7 +15,7 @@ from torch import Tensor
 from graphact._checks import HALF_PRECISION
 from graphact.graph.eager import is_plain, outside_compiled_code
 from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by, sum_of
-from graphact.graph.neighborhoods import Neighborhoods
+from graphact.graph.neighborhoods import Neighborhoods, group_by_degree
 
 Array: TypeAlias = np.ndarray
 INT32 = 2**31
@@ -78,7 +78,7 @@ def from_sorted(target: Tensor, source: Tensor, weight: Tensor, diagonal: Tensor
     """The parts from entries on the CPU that are sorted by target and distinct; ``target == source`` is a neighbour."""
     rows = CSR(pointers(target.numpy(), num_nodes, np.int64), source.numpy())
     rows_t, edge_t = transpose(rows)
-    return parts_on_host(rows, rows_t, all(map(np.array_equal, rows, rows_t)), edge_t, weight, diagonal)
+    return parts_on_host(rows, rows_t, same_pattern(rows, rows_t), edge_t, weight, diagonal)
 
 
 def is_on_host(index: Tensor) -> bool:
@@ -122,7 +122,7 @@ def build_on_host(
         rows_t = CSR(pointers(col, num_nodes, narrow), row.astype(narrow))
         rows, position = transpose(rows_t)
         weight = weight.index_select(0, torch.from_numpy(position))
-        is_symmetric = all(map(np.array_equal, rows, rows_t))
+        is_symmetric = same_pattern(rows, rows_t)
         edge_t = position if is_symmetric else inverse(position)
     else:
         if is_ascending(row, col, num_nodes):
@@ -130,7 +130,7 @@ def build_on_host(
         else:
             rows, weight = sort_and_merge(row.astype(narrow), col.astype(narrow), weight, num_nodes)
         rows_t, edge_t = transpose(rows)
-        is_symmetric = all(map(np.array_equal, rows, rows_t))
+        is_symmetric = same_pattern(rows, rows_t)
     return parts_on_host(rows, rows_t, is_symmetric, edge_t, weight, diagonal)
 
 
@@ -160,7 +160,14 @@ def inverse(permutation: Array) -> Array:
 
 def wide_lists(rowptr: Array, col: Array) -> Neighborhoods:
     """Neighbour lists of a graph, which holds 64-bit integers of its own."""
-    return Neighborhoods.from_rowptr(*(torch.from_numpy(array.astype(np.int64)) for array in (rowptr, col)))
+    order, sizes = group_by_degree(rowptr[1:] - rowptr[:-1])
+    wide, wide_col = (torch.from_numpy(array.astype(np.int64)) for array in (rowptr, col))
+    return Neighborhoods.from_sizes(wide, wide_col, order, sizes)
+
+
+def same_pattern(one: CSR, other: CSR) -> bool:
+    """Whether two matrices have entries at the same places."""
+    return bool((one.rowptr == other.rowptr).all() and (one.col == other.col).all())
 
 
 def is_ascending(major: Array, minor: Array, num_nodes: int) -> bool:
@@ -208,7 +215,7 @@ def sort_and_merge(row: Array, col: Array, weight: Tensor, num_nodes: int) -> tu
     merged = merged.index_add(0, torch.from_numpy(place), wide.index_select(0, torch.from_numpy(edge.take(again))))
     weight = check_finite("edge_weight summed over repeated edges", merged.to(weight.dtype))
     fewer = np.zeros_like(rowptr)
-    np.add.at(fewer, rows + 1, 1)
+    np.add.at(fewer, rows + 1, fewer.dtype.type(1))
     return CSR(rowptr - fewer.cumsum(dtype=rowptr.dtype), col.take(kept)), weight
 
 

@@ -115,5 +115,6 @@ def group_by_degree(degree: "np.ndarray[Any, Any]") -> tuple[Tensor, Tensor]:
     present = counts.nonzero()[0]
     if len(counts) <= 1 << 16:
         degree = degree.astype(np.uint16)  # which NumPy sorts by their digits, in linear time
-    order = degree.argsort(kind="stable")
-    return torch.from_numpy(order), torch.from_numpy(np.stack([present, counts[present]], axis=1))
+    sizes = np.empty((len(present), 2), np.int64)
+    sizes[:, 0], sizes[:, 1] = present, counts[present]
+    return torch.from_numpy(degree.argsort(kind="stable")), torch.from_numpy(sizes)

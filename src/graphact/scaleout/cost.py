@@ -6,7 +6,7 @@ exchanges once, with all nodes within its reach. The gradient of each exchange i
 
 With n nodes held, B nodes that boundary rows refer to, E edges, s values sent and h received, and numbers of w bytes:
 
-- the graph takes (36 + 2 w) E + 64 (n + B) + 8 s bytes: both directions, their order by degree, places and weights;
+- the graph takes (20 + 2 w) E + 48 (n + B) + 8 s bytes: both directions, their order by degree, places and weights;
 - the file it came from stays mapped: (4 + w) E + 8 n + 12 (n + h) bytes;
 - a layer keeps for its gradient K + 1 shifts of its input (where it is the narrower side), the ReLU, and for each hop
   the function's value and which neighbour attained it (the kernel: the values it came from; a function of your own:
