@@ -134,6 +134,37 @@ def test_recorded_launches_serve_other_signals(op, hops, loops):
     assert len(plan.recordings) == 2
 
 
+@pytest.mark.parametrize("op", ["max", "kernel"])
+@pytest.mark.parametrize("loops", [False, True])
+def test_graphs_without_hubs_share_a_recording(op, loops, monkeypatch):
+    """What was recorded of one graph serves others, of another size and with other edges."""
+    import graphact
+    from graphact.kernels import triton
+    from graphact.kernels.triton import plan as plans
+
+    monkeypatch.setattr(plans, "_shared", {})
+    monkeypatch.setattr(plans, "FEWEST", 1)
+    torch.manual_seed(0)
+    features, gamma, shared = 2, 0.9 if op == "kernel" else None, []
+    for nodes in (258, 260, 301, 262):  # one lane or tile more or less, none of them a multiple of 16
+        edge_index = torch.randint(nodes, (2, 4 * nodes))
+        edge_index = edge_index if loops else edge_index[:, edge_index[0] != edge_index[1]]
+        graph = graphact.Graph.from_edge_index(edge_index, num_nodes=nodes).normalize("random_walk")
+        x, grad = torch.randn(nodes, features), torch.randn(nodes, features)
+        beta, weights = torch.randn(()), torch.randn(2, features)
+        plan = plans.RecordedPlan(graph, x, op, False, True)
+        plan.backend = triton
+        shared.append(plan.recordings)
+        out, saved = plan.forward(x, beta, weights, gamma)
+        found = plan.backward(grad, x, beta, weights, gamma, saved, True)[:3]
+        inputs = [tensor.clone().requires_grad_() for tensor in (x, beta, weights)]
+        with graphact.backend("reference"):
+            right = graphact.functional.graph_adaptive(inputs[0], graph, *inputs[1:], op, gamma=gamma or 0.1)
+        torch.testing.assert_close([out, *found], [right.detach(), *torch.autograd.grad(right, inputs, grad)])
+    assert any(len(recordings) == 2 and all(recordings.values()) for recordings in shared)
+    assert len({id(recordings) for recordings in shared}) < len(shared)
+
+
 def test_what_is_not_recorded_is_not_replayed():
     """A tensor that something else made cannot be made again, so such an evaluation is never replayed."""
     from graphact.kernels.triton.record import allocate, call, recording

@@ -109,7 +109,7 @@ def mix_backward(
     grid, rows, constants = _tiles(own, beta, weights)
     grad_own, *grad_values = (allocate(own.shape, own.dtype, own.device) for _ in range(len(values) + 1))
     features, terms = own.size(-1), len(values)
-    partial = allocate((beta.numel(), grid[0], terms + 1, features), own.dtype, own.device)
+    partial = allocate((beta.numel(), grid[0], terms + 1, features), own.dtype, own.device, constants["block_rows"])
     read = (grad, own, first, second, beta.contiguous(), weights.contiguous())
     written = (grad_own, grad_values[0], grad_values[-1], partial)
     launch(mix_backward_kernel, grid, *read, *written, rows, features, grid[0], **constants)
@@ -126,12 +126,14 @@ def mix_backward(
 def _tiles(own: Tensor, beta: Tensor, weights: Tensor) -> tuple[tuple[int, int], int, dict[str, Any]]:
     """The grid of programs, the rows of a replica, and the constants of a kernel."""
     replicas, features = beta.numel(), own.size(-1)
-    padded = padded_size(features)
     rows = own.numel() // (replicas * features) if own.numel() else 0
-    block_rows = max(1, TILE // padded)
+    tiles, block_rows, padded = mix_tiles(rows, features)
     constants = {"per_feature": weights.dim() == beta.dim() + 2, "terms": weights.size(beta.dim())}
-    return (
-        (ceil_div(rows, block_rows), replicas),
-        rows,
-        constants | {"block_rows": block_rows, "block_features": padded},
-    )
+    return (tiles, replicas), rows, constants | {"block_rows": block_rows, "block_features": padded}
+
+
+def mix_tiles(rows: int, features: int) -> tuple[int, int, int]:
+    """The number of tiles, the rows of one, and its features."""
+    padded = padded_size(features)
+    block_rows = max(1, TILE // padded)
+    return ceil_div(rows, block_rows), block_rows, padded

@@ -9,6 +9,9 @@ from torch import Tensor
 from graphact.graph import Graph
 from graphact.kernels.graph_tensors import CSRLists
 from graphact.kernels.mixture import Gamma, Plan
+from graphact.kernels.reference import slot_dtype
+from graphact.kernels.triton.launch import launches, limits
+from graphact.kernels.triton.mix import FEW_TILES, mix_tiles
 from graphact.kernels.triton.record import ALIGNMENT, Recording, allocate, call, recording
 
 
@@ -17,16 +20,31 @@ def plan_for_small(_: Tensor, __: Graph) -> "type[RecordedPlan]":
     return RecordedPlan
 
 
+FEWEST = 256  # nodes, from which on the tiles of launches do not depend on their number
+_shared: dict[Any, tuple[set[Any], dict[Any, Recording | None]]] = {}
+
+
 class RecordedPlan(Plan):
-    """The same steps as :class:`Plan`, recorded when they are taken again."""
+    """The same steps as :class:`Plan`, recorded when they are taken again.
+
+    Graphs without hubs, of any number of nodes, need the same launches; they share what was recorded of one of them.
+    """
 
     def __init__(self, graph: Graph, x: Tensor, op: str, closed: bool, shifted: bool) -> None:
         super().__init__(graph, x, op, closed, shifted)
         lists = (*CSRLists.of(graph.incoming), *CSRLists.of(graph.outgoing))
         self.constant = [self.tensors.weight, self.tensors.weight_t, self.tensors.incoming_slot, *lists]
         self.constant += [] if self.column is None else [self.column]
+        self.nodes: int | None = None
         self.known: set[Any] = set()
         self.recordings: dict[Any, Recording | None] = {}
+        if op != "median" and x.dim() == 2 and graph.num_nodes >= FEWEST and is_even(graph):
+            self.nodes = graph.num_nodes
+            kind = (x.device, x.dtype, x.size(-1), op, closed, shifted, slot_dtype(self.max_degree))
+            same = (graph.outgoing is graph.incoming, graph.outgoing_weight is graph.weight, self.column is None)
+            sizes = (self.nodes % ALIGNMENT == 0, mix_tiles(self.nodes, x.size(-1))[0] <= FEW_TILES)
+            aligned = (tensor.data_ptr() % ALIGNMENT == 0 for tensor in self.constant)
+            self.known, self.recordings = _shared.setdefault((kind, same, sizes, *aligned), (set(), {}))
 
     def forward(self, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma) -> tuple[Tensor, Sequence[Tensor]]:
         def evaluate() -> list[Tensor]:
@@ -35,7 +53,7 @@ class RecordedPlan(Plan):
 
         trained = (gamma,) if isinstance(gamma, Tensor) else ()
         out, *saved = self._run(
-            ("forward", weights.dim(), None if trained else gamma), (x, beta, weights, *trained), evaluate
+            ("forward", weights.shape, None if trained else gamma), (x, beta, weights, *trained), evaluate
         )
         return out, saved
 
@@ -51,7 +69,7 @@ class RecordedPlan(Plan):
             )
             return [of_x, of_beta, of_weights]
 
-        key, given = ("backward", weights.dim(), gamma, needs_x), (grad, x, beta, weights, *saved)
+        key, given = ("backward", weights.shape, gamma, needs_x), (grad, x, beta, weights, *saved)
         of_x, of_beta, of_weights = self._run(key, given, evaluate)
         return of_x, of_beta, of_weights, None
 
@@ -59,11 +77,13 @@ class RecordedPlan(Plan):
         """Evaluate, record the second time, and replay from then on; but not on tensors that lie in another way."""
         if not all(tensor.is_contiguous() and tensor.data_ptr() % ALIGNMENT == 0 for tensor in given):
             return evaluate()
+        if self.nodes is not None:
+            given = (*given, *self.constant)
         if key not in self.recordings:
             if key not in self.known:  # many a graph is seen once
                 self.known.add(key)
                 return evaluate()
-            with recording(given, self.constant) as made:
+            with recording(given, () if self.nodes else self.constant, self.nodes) as made:
                 results = evaluate()
             self.recordings[key] = made if made.finish(results) else None
             return results
@@ -71,9 +91,9 @@ class RecordedPlan(Plan):
         if found is None:
             return evaluate()
         if found.device.type != "cuda" or found.device.index == torch.cuda.current_device():
-            return found.replay(given)
+            return found.replay(given, self.nodes or 0)
         with torch.cuda.device(found.device):
-            return found.replay(given)
+            return found.replay(given, self.nodes or 0)
 
     def _gaussian(self, sums: Tensor, gamma: Gamma) -> Tensor:
         values = allocate(sums.shape, sums.dtype, sums.device)
@@ -87,3 +107,9 @@ class RecordedPlan(Plan):
 def write_gaussian(values: Tensor, sums: Tensor, gamma: Gamma) -> None:
     """``values = exp(-sums / (2 gamma^2))``."""
     torch.mul(sums, -0.5 / gamma**2, out=values).exp_()
+
+
+def is_even(graph: Graph) -> bool:
+    """Whether each pass over the neighbours is one launch, in which a lane walks each list, in both directions."""
+    found = [launches(lists, *limits(lists)) for lists in (graph.incoming, graph.outgoing)]
+    return all(len(split) == 1 and not split[0].ordered and not split[0].shared for split in found)
