@@ -15,6 +15,8 @@ from torch.autograd import forward_ad
 from graphact.kernels.backends import backend, requested
 
 PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
+# the host reads degrees to find the launches, so a CUDA graph that the compiler records would be of one graph only
+LAUNCHED_BY_THE_HOST = [torch.Tag.cudagraph_unsafe] if hasattr(torch.Tag, "cudagraph_unsafe") else []
 
 
 def is_traced(x: Tensor) -> bool:
@@ -71,7 +73,11 @@ class Operation:
         rules: Any = cls
         cls._rules = rules
         defined = torch.library.custom_op(
-            f"graphact::{name}", lambda *inputs: rules.run(*cls._bundled(inputs)), mutates_args=(), schema=cls.schema
+            f"graphact::{name}",
+            lambda *inputs: rules.run(*cls._bundled(inputs)),
+            mutates_args=(),
+            schema=cls.schema,
+            tags=LAUNCHED_BY_THE_HOST,
         )
         cls.operator = getattr(torch.ops.graphact, name)
         defined.register_fake(rules.fake)
