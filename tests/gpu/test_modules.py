@@ -6,7 +6,7 @@ import pytest
 import torch
 from support.graphs import random_graph
 
-from graphact import nn
+from graphact import functional, nn
 
 
 def gradients(model, x, graph):
@@ -41,3 +41,53 @@ def test_compile_on_the_device():
     model = nn.GCNN([1, 4, 4], activation="max-ga", hops=2).cuda()
     graph, x = random_graph(dtype=torch.float32).to("cuda"), torch.randn(3, 12, 1, device="cuda")
     torch.testing.assert_close(torch.compile(model, fullgraph=True)(x, graph), model(x, graph))
+
+
+class Layers(torch.nn.Module):
+    """Three times a linear map, a shift and an activation."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.linear = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(3))
+        self.activations = torch.nn.ModuleList(nn.make_activation(name, features=8) for _ in range(3))
+
+    def forward(self, x, graph):
+        for linear, activation in zip(self.linear, self.activations, strict=True):
+            x = activation(functional.shift(linear(x), graph), graph)
+        return x
+
+
+def gradients_after(run, model, x, times):
+    for _ in range(times):
+        model.zero_grad()
+        run(x).square().sum().backward()
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("name", ["max-ga", "median-ga", "kernel-ga"])
+def test_reduce_overhead(name):
+    torch.compiler.reset()
+    graph, model = random_graph(40, dtype=torch.float32).normalize("symmetric").to("cuda"), Layers(name).cuda()
+    x = torch.randn(40, 8, device="cuda")
+    compiled = torch.compile(model, mode="reduce-overhead")
+    expected = gradients_after(lambda x: model(x, graph), model, x, 1)
+    found = gradients_after(lambda x: compiled(x, graph), model, x, 4)  # the fourth is replayed
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["max-ga", "median-ga", "kernel-ga", "max-l"])
+def test_a_cuda_graph_of_a_model_with_its_graph(name):
+    graph, model = random_graph(40, dtype=torch.float32).normalize("symmetric").to("cuda"), Layers(name).cuda()
+    x = torch.randn(40, 8, device="cuda", requires_grad=True)
+    expected = gradients_after(lambda x: model(x, graph), model, x, 1)
+
+    class OnItsGraph(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, x):
+            return self.model(x, graph)
+
+    graphed = torch.cuda.make_graphed_callables(OnItsGraph(), (x,))
+    torch.testing.assert_close(gradients_after(graphed, model, x, 3), expected, rtol=1e-4, atol=1e-4)
