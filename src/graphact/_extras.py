@@ -9,6 +9,7 @@ EXTRAS = {
     "experiments": ("jinja2", "matplotlib", "pandas", "pooch", "rich"),
     "agents": ("zenoh",),
     "scaleout": ("pymetis",),
+    "onnx": ("onnx", "onnxruntime", "onnxscript"),
 }
 EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
 

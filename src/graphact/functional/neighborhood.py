@@ -223,7 +223,9 @@ def fused_neighbor_pass(
 
 
 def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Parameters, closed: bool = False) -> Tensor:
-    """``op`` over given neighbour lists, of one hop or of several."""
+    """``op`` over given neighbour lists, of one hop or of several; lists of a class of one's own may evaluate it."""
+    if hasattr(lists, "evaluate"):
+        return lists.evaluate(x, op, parameters, closed)
     if not op.is_built_in:
         return evaluate_function(x, lists.incoming, op, parameters, closed)
     if op.name == "kernel":
