@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from graphact import graph as graph
     from graphact import kernels as kernels
     from graphact import layers as layers
+    from graphact import onnx as onnx
     from graphact import operations as operations
     from graphact.files import load, save
     from graphact.graph import Graph
     from graphact.kernels.backends import backend
+    from graphact.onnx import export_onnx
 del TYPE_CHECKING
 
 __version__ = "0.1.0"
@@ -27,6 +29,7 @@ __all__ = [
     "backend",
     "data",
     "experiments",
+    "export_onnx",
     "functional",
     "load",
     "nn",
@@ -37,8 +40,8 @@ __all__ = [
 ]
 
 # where the names of __all__ are; a name that is not here is a module of its own
-_HOMES = {"Graph": "graph", "backend": "kernels.backends", "load": "files", "save": "files"}
-_FURTHER_MODULES = ("files", "graph", "kernels", "layers", "operations", "registry", "storage")
+_HOMES = {"Graph": "graph", "backend": "kernels.backends", "export_onnx": "onnx", "load": "files", "save": "files"}
+_FURTHER_MODULES = ("files", "graph", "kernels", "layers", "onnx", "operations", "registry", "storage")
 
 
 def __getattr__(name: str) -> object:

@@ -4,7 +4,6 @@ A time is reported only for a right result: each activation is first compared wi
 is measured against with it.
 """
 
-import importlib.util
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from graphact import functional
+from graphact._extras import is_installed
 from graphact.graph import Graph
 from graphact.kernels import autograd
 from graphact.kernels.backends import backend
@@ -67,7 +67,7 @@ def copy_bandwidth(device: str) -> float:
 
 def pyg_is_installed() -> bool:
     """Whether PyG can be measured beside."""
-    return importlib.util.find_spec("torch_geometric") is not None
+    return is_installed("torch_geometric")
 
 
 def composed(graph: Graph, op: str, gamma: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:

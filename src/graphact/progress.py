@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from graphact._extras import require
+
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
@@ -25,6 +27,7 @@ def live_bars(count: "ProgressColumn | None" = None, **options: Any) -> "Progres
 @contextmanager
 def progress_bar(epochs: int) -> Iterator[EpochProgress]:
     """Show a bar while the context lasts; yields what the training loop calls after every epoch."""
+    require("progress=True needs", "rich")
     with live_bars() as bars:
         task = bars.add_task("epoch", total=epochs, note="")
 

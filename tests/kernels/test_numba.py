@@ -229,4 +229,7 @@ def test_backend_is_the_default_and_refuses_what_it_cannot_do(monkeypatch):
         monkeypatch.setitem(backends._found, "numba", False)
         with pytest.raises(RuntimeError, match="needs the package numba"):
             backends.implementation(torch.zeros(2, 1))
-    assert backends.implementation(torch.zeros(2, 1)) is reference
+    backends._warn_of_fallback.cache_clear()
+    with pytest.warns(RuntimeWarning, match=r"numba is not installed.*pip install 'graphact\[cpu\]'"):
+        assert backends.implementation(torch.zeros(2, 1)) is reference
+    assert backends.implementation(torch.zeros(2, 1)) is reference  # and not a word more

@@ -1,5 +1,7 @@
 """The operators as torch sees them: schemas, shapes, autograd registration, and the reference behind them."""
 
+from functools import partial
+
 import pytest
 import torch
 from support.graphs import random_graph
@@ -130,14 +132,34 @@ def test_tensors_without_numbers():
 
 
 @pytest.mark.parametrize("op", ["max", "kernel"])
-def test_forward_mode_is_refused_and_tangents_are_not_lost(op):
-    x, terms = torch.randn(6, 3), [torch.randn(1, 6, 3)]
+def test_tangents_are_carried_through_single_passes(op):
+    x, tangent, terms = torch.randn(6, 3), torch.randn(6, 3), [torch.randn(1, 6, 3)]
     with forward_ad.dual_level():
-        dual = forward_ad.make_dual(x, torch.ones_like(x))
-        with pytest.raises(NotImplementedError, match="jvp"):
-            autograd.fused_neighbor_pass(dual, DIRECTED, op, False, True)
-        with pytest.raises(NotImplementedError, match="jvp"):
-            autograd.mix(dual.unsqueeze(0), terms, torch.ones(1), torch.ones(1, 1))
+        dual = forward_ad.make_dual(x, tangent)
+        shifted = autograd.fused_neighbor_pass(dual, DIRECTED, op, False, True)[1]
+        torch.testing.assert_close(forward_ad.unpack_dual(shifted).tangent, autograd.shift(tangent, DIRECTED))
+        mixed = autograd.mix(dual.unsqueeze(0), terms, torch.ones(1), torch.ones(1, 1))
+        assert torch.equal(forward_ad.unpack_dual(mixed).tangent, ((x > 0) * tangent).unsqueeze(0))
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_gradients_that_have_gradients_are_the_same_gradients(hops, backend):
+    """Also where the inputs of a mixing step depend on each other, as its terms depend on the signal."""
+    x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    graph = DIRECTED.to(dtype=torch.float64)
+
+    def loss(x, function, op):
+        weights = x[:1].tanh().expand(hops, -1)  # coefficients computed from the signal
+        return function(x, graph, x.mean(), weights, op, gamma=2.0).pow(2).sum()
+
+    for function in (functional.graph_adaptive, functional.localized):
+        for op in ("max", "median", "kernel"):
+            with graphact.backend(backend):
+                plain = torch.autograd.grad(loss(x, function, op), x)
+                again = torch.autograd.grad(loss(x, function, op), x, create_graph=True)
+            torch.testing.assert_close(again, plain)
+            assert torch.autograd.gradgradcheck(partial(loss, function=function, op=op), x)
 
 
 def test_backward_pass_runs_on_the_backend_of_the_forward_pass(monkeypatch):

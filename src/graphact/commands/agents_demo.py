@@ -1,7 +1,6 @@
 """graphact agents demo: sensors on this machine, one process each, denoise together, in a live view and a figure."""
 
 import argparse
-import importlib.util
 import math
 import signal
 import sys
@@ -18,6 +17,7 @@ import numpy as np
 
 from graphact import agents
 from graphact._checks import check_integer
+from graphact._extras import is_installed, require
 from graphact.agents.addresses import free_addresses
 from graphact.agents.messages import Array
 from graphact.agents.processes import Processes
@@ -55,6 +55,7 @@ def demo(options: argparse.Namespace) -> int:
     """
     check_integer("--sensors", options.sensors, minimum=8)
     check_integer("--runs", options.runs, minimum=12)
+    require("graphact agents demo needs", "matplotlib", *(["zenoh"] if options.transport == "zenoh" else []))
     progress(f"training a denoiser for {options.sensors} sensors ...")
     network = SensorNetwork.make(options.sensors, options.runs, options.seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -239,7 +240,7 @@ def train(model: "GCNN", graph: "Graph", clean: Array, rng: np.random.Generator)
 @contextmanager
 def open_view(network: SensorNetwork) -> "Iterator[Lines | Screen]":
     """A live view where there is a terminal and rich, lines of text otherwise."""
-    if importlib.util.find_spec("rich"):
+    if is_installed("rich"):
         from rich.console import Console
         from rich.live import Live
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphact._extras import require
 from graphact.commands.parser import command, option
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def certify(options: argparse.Namespace) -> int:
         check_positive("--radius", radius)
     if options.radius and options.signals is None:
         raise ValueError("--radius needs --signals: a radius is certified around signals")
+    require("graphact certify needs", "matplotlib")
     keep_freed_memory()
     model = graphact.load(options.model).double()
     graph = graphact.Graph.load(options.graph).to(dtype=torch.float64)

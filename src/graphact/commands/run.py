@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphact._extras import require
 from graphact.commands.parser import command, option
 from graphact.experiments.protocol import METHODS, jobs_of
 from graphact.experiments.registry import EXPERIMENTS, PRESETS, find_experiment, find_protocol
@@ -49,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
     from graphact._checks import check_integer
     from graphact.data.datasets.download import locate
+    from graphact.experiments.report import REPORT_PACKAGES
     from graphact.experiments.runner import check_settings, run_protocol
     from graphact.experiments.store import Store
     from graphact.progress import JobProgress, JobWatcher
@@ -58,6 +60,8 @@ def run(options: argparse.Namespace) -> int:
     check_integer("--jobs", options.jobs, minimum=1)
     check_integer("--seed", options.seed, minimum=0)
     device = pick_device(options.device)
+    if not options.worker:
+        require("graphact run needs", *REPORT_PACKAGES, "rich")
     store = Store(options.out or default_folder(options))
     if not options.worker:
         check_settings(protocol, store, options.seed)
@@ -184,6 +188,7 @@ def data(options: argparse.Namespace) -> int:
     from graphact.progress import download_bar
 
     if options.action == "fetch":
+        require("downloads need", "pooch", *(["rich"] if sys.stderr.isatty() else []))
         for dataset in DATASETS:
             with download_bar() as progress:
                 folder = fetch(dataset, options.data, progress)

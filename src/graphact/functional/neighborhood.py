@@ -13,6 +13,7 @@ from graphact.graph import Graph, Neighborhoods
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike, NeighborLists
 from graphact.kernels import autograd
+from graphact.kernels.ops import has_derivative
 from graphact.kernels.reference import gather_nodes
 from graphact.operations import Operation, as_operation
 
@@ -210,7 +211,7 @@ def fused_neighbor_pass(
     and where a diagonal joins a shift in half precision, which then takes place in float32.
     """
     halved = graph.diagonal is not None and x.dtype in HALF_PRECISION
-    if not op.is_built_in or graph.weight.requires_grad or (shifting and halved):
+    if not op.is_built_in or has_derivative(graph.weight) or (shifting and halved):
         value = evaluate(x, graph, op, parameters, closed)
         return (value, *shift_pass(x, graph)) if shifting else (value,)
     value, shifted = autograd.fused_neighbor_pass(x, graph, op.name, closed, shifting)
@@ -222,7 +223,9 @@ def fused_neighbor_pass(
 
 
 def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Parameters, closed: bool = False) -> Tensor:
-    """``op`` over given neighbour lists, of one hop or of several."""
+    """``op`` over given neighbour lists, of one hop or of several; lists of a class of one's own may evaluate it."""
+    if hasattr(lists, "evaluate"):
+        return lists.evaluate(x, op, parameters, closed)
     if not op.is_built_in:
         return evaluate_function(x, lists.incoming, op, parameters, closed)
     if op.name == "kernel":

@@ -1,6 +1,7 @@
 """What must run as it is written, with real numbers: building graphs, and remembering them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -18,6 +19,24 @@ def is_plain(*tensors: Tensor | None) -> bool:
         and not torch._C._are_functorch_transforms_active()
         and torch._C._len_torch_dispatch_stack() == 0
     )
+
+
+@contextmanager
+def outside_transforms(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Compute with numbers inside `torch.func.grad` and `jvp`, which do not matter to indices; yields the tensors."""
+    if not torch._C._are_functorch_transforms_active():
+        yield tensors
+        return
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    with temporarily_clear_interpreter_stack():
+        yield tuple(_unwrapped(tensor) for tensor in tensors)
+
+
+def _unwrapped(tensor: Tensor) -> Tensor:
+    while torch._C._functorch.is_gradtrackingtensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
 
 
 def outside_compiled_code(reason: str) -> Callable[[F], F]:

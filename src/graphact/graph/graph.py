@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION, check_choice, check_generator, check_probability
 from graphact.graph import build, convert, edges, generators, normalize, union
+from graphact.graph.eager import outside_transforms
 from graphact.graph.neighborhoods import Neighborhoods
 from graphact.graph.patterns import hop_pattern
 from graphact.graph.protocol import GraphLike, Pass, Walk
@@ -288,7 +289,9 @@ class Graph:
                     f"call graph.hop_pattern({hops}, closed={closed}, turned={turned}) once before torch.compile or "
                     "torch.export: the neighbours of several hops are found on first use, which cannot be compiled"
                 )
-            self._patterns[key] = hop_pattern(self.outgoing if turned else self.incoming, hops, closed)
+            lists = self.outgoing if turned else self.incoming
+            with outside_transforms(lists.rowptr, lists.col) as (rowptr, col):
+                self._patterns[key] = hop_pattern(rowptr, col, hops, closed)
         return self._patterns[key]
 
     # Transformations

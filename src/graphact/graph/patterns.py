@@ -1,6 +1,7 @@
 """The neighbours that walks of k edges lead to."""
 
 import torch
+from torch import Tensor
 
 from graphact._checks import check_integer
 from graphact.graph.neighborhoods import Neighborhoods
@@ -8,14 +9,14 @@ from graphact.graph.neighborhoods import Neighborhoods
 MOST_WALKS = 500_000_000
 
 
-def hop_pattern(incoming: Neighborhoods, hops: int, closed: bool) -> Neighborhoods:
+def hop_pattern(incoming_rowptr: Tensor, incoming_col: Tensor, hops: int, closed: bool) -> Neighborhoods:
     """The nonzero pattern of A^hops, where A is the pattern of the edges (plus the identity when closed)."""
     import numpy as np
     import scipy.sparse
 
     check_integer("hops", hops, minimum=1)
-    n = incoming.num_nodes
-    rowptr, col = incoming.rowptr.cpu().numpy(), incoming.col.cpu().numpy()
+    n = incoming_rowptr.numel() - 1
+    rowptr, col = incoming_rowptr.cpu().numpy(), incoming_col.cpu().numpy()
     one_hop = scipy.sparse.csr_array((np.ones(len(col), dtype=bool), col, rowptr), shape=(n, n))
     if closed:
         one_hop = one_hop + scipy.sparse.eye_array(n, dtype=bool, format="csr")
@@ -30,4 +31,4 @@ def hop_pattern(incoming: Neighborhoods, hops: int, closed: bool) -> Neighborhoo
         reached = reached @ one_hop
     reached.sort_indices()
     found = (torch.from_numpy(part.astype(np.int64)) for part in (reached.indptr, reached.indices))
-    return Neighborhoods.from_rowptr(*found).to(incoming.col.device)
+    return Neighborhoods.from_rowptr(*found).to(incoming_col.device)

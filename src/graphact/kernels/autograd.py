@@ -14,7 +14,7 @@ from graphact.graph import Graph, Neighborhoods
 from graphact.kernels import reference
 from graphact.kernels.backends import implementation
 from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists
-from graphact.kernels.ops import Operation, is_differentiated, is_traced
+from graphact.kernels.ops import Operation, is_differentiated, is_forward_mode, is_traced
 from graphact.kernels.reference import accumulation_dtype, gather_selected, nodes_at, slot_dtype
 
 Gradients = tuple[Tensor | None, ...]
@@ -26,7 +26,7 @@ class Shift(Operation, name="shift"):
     """The adjoint of a shift is the shift with the transposed operator."""
 
     schema = "(Tensor x, Tensor weight, Tensor weight_t, Tensor[] lists) -> Tensor"
-    signals, bundle = 1, (EdgeLists, 3)
+    signals, bundle, linear = 1, (EdgeLists, 3), ((0,), (1, 2))
 
     @staticmethod
     def run(x: Tensor, weight: Tensor, weight_t: Tensor, lists: EdgeLists) -> Tensor:
@@ -54,7 +54,7 @@ class ShiftWeightGrad(Operation, name="shift_weight_grad"):
     """The gradient of a shift with respect to the weights."""
 
     schema = "(Tensor grad, Tensor x, Tensor[] lists) -> Tensor"
-    signals, bundle = 2, (CSRLists, 2)
+    signals, bundle, linear = 2, (CSRLists, 2), ((0,), (1,))
 
     @staticmethod
     def run(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
@@ -112,12 +112,16 @@ class Select(Operation, name="select"):
         (selected,) = ctx.saved_tensors
         return (None if grad is None else ScatterSelected.apply(grad, selected),)
 
+    @staticmethod
+    def jvp(inputs: tuple[Any, ...], output: tuple[Tensor, Tensor], tangents: tuple[Any, ...]) -> Gradients:
+        return gather_selected(tangents[0], output[1], 0.0), None
+
 
 class ScatterSelected(Operation, name="scatter_selected"):
     """Its adjoint gathers."""
 
     schema = "(Tensor grad, Tensor selected) -> Tensor"
-    signals = 2
+    signals, linear = 2, ((0,),)
 
     @staticmethod
     def run(grad: Tensor, selected: Tensor) -> Tensor:
@@ -159,12 +163,16 @@ class SumSqDiff(Operation, name="sum_sq_diff"):
     def backward(ctx: Any, grad: Tensor) -> Gradients:
         return (2 * SumSqDiffBackward.apply(grad, *SumSqDiff.kept(ctx)),)
 
+    @staticmethod
+    def jvp(inputs: tuple[Any, ...], output: Tensor, tangents: tuple[Any, ...]) -> Tensor:
+        return 2 * sum_products(inputs[0], tangents[0], inputs[1])
+
 
 class SumSqDiffBackward(Operation, name="sum_sq_diff_backward"):
     """Bilinear in both signals; its own gradients are inner products of differences, and itself again."""
 
     schema = "(Tensor grad, Tensor x, Tensor[] lists) -> Tensor"
-    signals, bundle = 2, (EdgeLists, 2)
+    signals, bundle, linear = 2, (EdgeLists, 2), ((0,), (1,))
 
     @staticmethod
     def run(grad: Tensor, x: Tensor, lists: EdgeLists) -> Tensor:
@@ -181,12 +189,17 @@ class SumSqDiffBackward(Operation, name="sum_sq_diff_backward"):
     @staticmethod
     def backward(ctx: Any, direction: Tensor) -> Gradients:
         grad, x, lists = SumSqDiffBackward.kept(ctx)
-        # <a, b> = (|a + b|^2 - |a - b|^2) / 4, the direction made as large as x so that both keep their digits
-        sizes = x.detach().abs().mean(), direction.detach().abs().mean()
-        scale = torch.where((sizes[0] > 0) & (sizes[1] > 0), sizes[0] / sizes[1], 1.0)
-        plus = SumSqDiff.apply(scale * direction + x, lists)
-        minus = SumSqDiff.apply(scale * direction - x, lists)
-        return (plus - minus) / (4 * scale), SumSqDiffBackward.apply(grad, direction, lists)
+        return sum_products(x, direction, lists), SumSqDiffBackward.apply(grad, direction, lists)
+
+
+def sum_products(x: Tensor, direction: Tensor, lists: EdgeLists) -> Tensor:
+    """``out[i] = sum_j (x[i] - x[j]) (direction[i] - direction[j])`` over the neighbours j of i."""
+    # <a, b> = (|a + b|^2 - |a - b|^2) / 4, the direction made as large as x so that both keep their digits
+    sizes = x.detach().abs().mean(), direction.detach().abs().mean()
+    scale = torch.where((sizes[0] > 0) & (sizes[1] > 0), sizes[0] / sizes[1], 1.0)
+    plus = SumSqDiff.apply(scale * direction + x, lists)
+    minus = SumSqDiff.apply(scale * direction - x, lists)
+    return (plus - minus) / (4 * scale)
 
 
 class FusedNeighborPass(Operation, name="fused_neighbor_pass"):
@@ -233,12 +246,23 @@ class FusedNeighborPass(Operation, name="fused_neighbor_pass"):
         back = Shift.apply(grad_shifted, graph.weight_t, graph.weight, graph.lists.transposed)
         return (back if total is None else total + back,)
 
+    @staticmethod
+    def jvp(inputs: tuple[Any, ...], output: tuple[Tensor, ...], tangents: tuple[Any, ...]) -> Gradients:
+        (x, graph, op, closed, shifting, _), tangent = inputs, tangents[0]
+        if op == "kernel":
+            values = 2 * sum_products(x, tangent, graph.lists)
+        else:
+            values = gather_selected(tangent, nodes_at(output[1], graph.incoming, closed), 0.0)
+        if not shifting:  # torch refuses None for an output of numbers
+            return values, None, tangent.new_empty(0)
+        return values, None, Shift.apply(tangent, graph.weight, graph.weight_t, graph.lists)
+
 
 class HopBackward(Operation, name="hop_backward"):
     """Linear in both gradients: its adjoint takes the selected values and the shift of a direction."""
 
     schema = "(Tensor grad, Tensor selected_slot, Tensor? grad_shifted, Tensor[] graph, bool closed) -> Tensor"
-    signals, bundle = 3, (GraphTensors, 3)
+    signals, bundle, linear = 3, (GraphTensors, 3), ((0, 2),)
 
     @staticmethod
     def run(
@@ -307,13 +331,20 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
         weights: ``(R, K)`` or ``(R, K, F)``; ``(K,)`` or ``(K, F)``.
     """
     fits = own.dtype in FUSED_DTYPES and len(values) <= MOST_FUSED_TERMS and own.numel() > 0
-    if fits and not is_traced(own):
+    if fits and not is_traced(own) and not is_forward_mode():
         backend = implementation(own)
         if backend is not reference:
             if is_differentiated(own, beta, weights, *values):
                 return _Mix.apply(backend, own, beta, weights, *values)
             return backend.mix(own, values, beta, weights)
     return reference.mix(own, values, beta, weights)
+
+
+def aliases(inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """The same tensors as inputs of a computation of their own: where one was computed from another, its gradient ends
+    here, since autograd itself follows it further.
+    """
+    return tuple(x.view_as(x) if isinstance(x, Tensor) else x for x in inputs)
 
 
 class _Mix(torch.autograd.Function):
@@ -329,7 +360,7 @@ class _Mix(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         own, beta, weights, *values = ctx.saved_tensors
         if torch.is_grad_enabled():  # second derivatives are wanted
-            inputs = (own, beta, weights, *values)
+            own, beta, weights, *values = inputs = aliases(ctx.saved_tensors)
             mixed = reference.mix(own, values, beta, weights)
             wanted = [tensor for tensor in inputs if tensor.requires_grad]
             found = iter(torch.autograd.grad(mixed, wanted, grad, create_graph=True))

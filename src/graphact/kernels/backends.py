@@ -1,7 +1,7 @@
 """The one place that chooses which backend runs a pass over the neighbours."""
 
 import importlib
-import importlib.util
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from graphact._checks import check_choice
+from graphact._extras import install_command, is_installed
 
 # name of the backend: its module, the package it needs, the device it runs on (None: any)
 MODULES = {
@@ -55,12 +56,17 @@ def implementation(x: Tensor) -> Any:
     if name == "auto":
         name = FASTEST.get(x.device.type, "reference")
         package = MODULES[name][1]
-        if package is not None and (not _installed(package) or x.dtype not in _module(name).DTYPES):
+        if package is not None and not _installed(package):
+            _warn_of_fallback(package, x.device.type)
+            name = "reference"
+        elif package is not None and x.dtype not in _module(name).DTYPES:
             name = "reference"
         return _module(name)
     _, package, device = MODULES[name]
     if package is not None and not _installed(package):
-        raise RuntimeError(f'the backend "{name}" needs the package {package}, which is not installed')
+        raise RuntimeError(
+            f'the backend "{name}" needs the package {package}, which is not installed: {install_command(package)}'
+        )
     if device not in (None, x.device.type):
         raise ValueError(f'the backend "{name}" needs x on a {device} device, got {x.device}')
     if package is not None and x.dtype not in _module(name).DTYPES:
@@ -75,8 +81,19 @@ def _module(name: str) -> Any:
 
 def _installed(package: str) -> bool:
     if package not in _found:
-        _found[package] = importlib.util.find_spec(package) is not None
+        _found[package] = is_installed(package)
     return _found[package]
 
 
 _found: dict[str, bool] = {}
+
+
+@cache
+def _warn_of_fallback(package: str, device: str) -> None:
+    """Once in a process: the results are right, the speed is not what it could be."""
+    warnings.warn(
+        f"{package} is not installed, so graphact runs its plain torch reference on the {device} device, which is many "
+        f'times slower: {install_command(package)} (graphact.backend("reference") asks for it without this warning)',
+        RuntimeWarning,
+        stacklevel=2,
+    )

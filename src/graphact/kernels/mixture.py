@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphact.graph import Graph
 from graphact.kernels import reference
-from graphact.kernels.autograd import FUSED_DTYPES, MOST_FUSED_TERMS, tensors_of
+from graphact.kernels.autograd import FUSED_DTYPES, MOST_FUSED_TERMS, aliases, tensors_of
 from graphact.kernels.backends import implementation, requested
 from graphact.kernels.ops import is_differentiated, is_forward_mode, is_traced
 
@@ -179,7 +179,7 @@ class _HopMixture(torch.autograd.Function):
         x, beta, weights, gamma, _, _, _, *saved = ctx.saved_tensors
         gamma = ctx.gamma if gamma is None else gamma
         if torch.is_grad_enabled():  # second derivatives are wanted
-            inputs = (x, beta, weights, gamma)
+            inputs = aliases((x, beta, weights, gamma))
             wanted = [value for value, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]
             found = iter(torch.autograd.grad(ctx.composed(*inputs), wanted, grad, create_graph=True))
             return *(next(found) if needed else None for needed in ctx.needs_input_grad[:4]), None, None

@@ -2,8 +2,8 @@
 
 Torch needs three forms of one operation. Eager code takes the shortest way: the backend is called directly, inside a
 plain `torch.autograd.Function` if a gradient is wanted. `torch.compile`, `torch.export` and fake tensors need an
-operator that torch knows, one node of their graphs. `torch.func.grad` and `vmap` look into a function with a separate
-``setup_context`` around that operator. :class:`Operation` makes all three from one set of rules.
+operator that torch knows, one node of their graphs. `torch.func.grad`, `jvp` and `vmap` look into a function with a
+separate ``setup_context`` around that operator. :class:`Operation` makes all three from one set of rules.
 """
 
 from typing import Any, ClassVar
@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from graphact.kernels.backends import backend, requested
 
@@ -31,10 +32,7 @@ def is_traced(x: Tensor) -> bool:
 
 
 def is_differentiated(*inputs: Any) -> bool:
-    """Whether autograd must know of an operation on some inputs.
-
-    It always must in forward mode: torch then raises, because there is no rule, where tangents would be lost silently.
-    """
+    """Whether autograd must know of an operation on some inputs; in forward mode it always must."""
     wanted = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
     return wanted or is_forward_mode()
 
@@ -42,6 +40,11 @@ def is_differentiated(*inputs: Any) -> bool:
 def is_forward_mode() -> bool:
     """Whether tangents are carried along."""
     return forward_ad._current_level >= 0
+
+
+def has_derivative(x: Tensor) -> bool:
+    """Whether a gradient of ``x`` is wanted, or it carries a tangent."""
+    return x.requires_grad or (is_forward_mode() and forward_ad.unpack_dual(x).tangent is not None)
 
 
 class Operation:
@@ -54,16 +57,19 @@ class Operation:
     - ``fake(*inputs)``: an empty result, for its shape and type.
     - ``save(ctx, inputs, output)``: what ``backward`` needs; with :meth:`keep` for the bundle.
     - ``backward(ctx, *grads)``: the gradients of the first inputs; the others get none.
+    - ``jvp(inputs, output, tangents)``: the tangents of the outputs; not needed where ``linear`` is given.
 
     Attributes:
         schema: of the operator.
         signals: how many inputs, the first ones, may have a batch dimension under `torch.vmap`.
         bundle: the class of the bundle, and its position among the inputs.
+        linear: groups of inputs, by position; the result is linear in each group while the others stay.
     """
 
     schema: ClassVar[str]
     signals: ClassVar[int]
     bundle: ClassVar[tuple[Any, int] | None] = None
+    linear: ClassVar[tuple[tuple[int, ...], ...]] = ()
     operator: ClassVar[Any]
     _rules: ClassVar[Any]
     _eager: ClassVar[type[torch.autograd.Function]]
@@ -149,6 +155,36 @@ class Operation:
         ctx.backend = requested()
         cls._rules.save(ctx, inputs, output)
 
+        if is_forward_mode():  # torch forgets these as soon as the tangents are known
+            leaves, ctx.structure = tree_flatten((inputs, output))
+            ctx.save_for_forward(*(leaf if isinstance(leaf, Tensor) else None for leaf in leaves))
+            ctx.constants = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+
+    @classmethod
+    def _tangents(cls, ctx: Any, *tangents: Any) -> Any:
+        """The tangents of the outputs; tangents of a bundle are never there."""
+        saved = zip(ctx.saved_tensors, ctx.constants, strict=True)
+        leaves = [constant if tensor is None else tensor for tensor, constant in saved]
+        inputs, output = tree_unflatten(leaves, ctx.structure)
+        if any(isinstance(each, list) for each in inputs):  # as the operator takes them
+            inputs = cls._bundled(inputs)
+        return cls._rules.jvp(inputs, output, tangents)
+
+    @classmethod
+    def jvp(cls, inputs: tuple[Any, ...], _: Any, tangents: tuple[Any, ...]) -> Any:
+        """The product rule."""
+        total = None
+        for group in cls.linear:
+            if all(tangents[at] is None for at in group):
+                continue
+            varied = list(inputs)
+            for at in group:
+                if inputs[at] is not None:
+                    varied[at] = torch.zeros_like(inputs[at]) if tangents[at] is None else tangents[at]
+            term = cls.apply(*varied)
+            total = term if total is None else total + term
+        return total
+
     @classmethod
     def _gradients(cls, ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         """The gradients of all inputs, from the backend of the forward pass.
@@ -178,13 +214,16 @@ def _functions(
         return operation.operator(*inputs)
 
     # eager code has no setup_context of its own: torch would bind the inputs to the names of parameters at each call
-    backward: dict[str, Any] = {"backward": staticmethod(operation._gradients)}
-    eager = {"forward": staticmethod(run_and_save), **backward}
+    rules: dict[str, Any] = {
+        "backward": staticmethod(operation._gradients),
+        "jvp": staticmethod(operation._tangents),
+    }
+    eager = {"forward": staticmethod(run_and_save), **rules}
     transformed = {
         "forward": staticmethod(run_operator),
         "setup_context": staticmethod(operation._set_up),
         "generate_vmap_rule": True,
-        **backward,
+        **rules,
     }
     bases = (torch.autograd.Function,)
     return type(name, bases, eager), type(f"{name}_transformed", bases, transformed)

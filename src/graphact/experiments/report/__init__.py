@@ -4,12 +4,15 @@ A report needs jinja2, matplotlib and pandas, which are imported when one is wri
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["terminal_table", "write_report"]
+from graphact._extras import require
+
+__all__ = ["REPORT_PACKAGES", "terminal_table", "write_report"]
+
+REPORT_PACKAGES = ("jinja2", "matplotlib", "pandas")
 
 
 def write_report(
@@ -33,27 +36,15 @@ def write_report(
         TypeError: a value of a row has the wrong type.
         ModuleNotFoundError: jinja2, matplotlib or pandas is not installed.
     """
-    with naming_the_extra():
-        from graphact.experiments.report.write import write_files
+    require("reports need", *REPORT_PACKAGES)
+    from graphact.experiments.report.write import write_files
 
-        return write_files(rows, Path(directory), command)
+    return write_files(rows, Path(directory), command)
 
 
 def terminal_table(rows: Iterable[Mapping[str, Any]]) -> str:
     """The main table of each experiment, preset and protocol, aligned for a terminal; raises as a report does."""
-    with naming_the_extra():
-        from graphact.experiments.report.write import terminal_text
+    require("reports need", "jinja2", "pandas")
+    from graphact.experiments.report.write import terminal_text
 
-        return terminal_text(rows)
-
-
-@contextmanager
-def naming_the_extra() -> Iterator[None]:
-    """Turn a missing library into an error that says what to install."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in ("jinja2", "matplotlib", "pandas"):
-            raise
-        message = f"reports need the package {error.name}: pip install 'graphact[experiments]'"
-        raise ModuleNotFoundError(message, name=error.name) from error
+    return terminal_text(rows)

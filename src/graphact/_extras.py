@@ -1,0 +1,38 @@
+"""Optional packages, and the extra of graphact that installs each."""
+
+import importlib.util
+
+EXTRAS = {
+    "pyg": ("torch_geometric",),
+    "cpu": ("numba",),
+    "gpu": ("triton",),
+    "experiments": ("jinja2", "matplotlib", "pandas", "pooch", "rich"),
+    "agents": ("zenoh",),
+    "scaleout": ("pymetis",),
+    "onnx": ("onnx", "onnxruntime", "onnxscript"),
+}
+EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package can be imported; it is not."""
+    return importlib.util.find_spec(package) is not None
+
+
+def install_command(*packages: str) -> str:
+    """What to type to get some packages."""
+    extras = dict.fromkeys(EXTRA_OF[package] for package in packages)
+    return f"pip install 'graphact[{','.join(extras)}]'"
+
+
+def require(what: str, *packages: str) -> None:
+    """Raise before work starts if it could not be finished: ``what`` is in words, with its verb ("reports need").
+
+    Raises:
+        ModuleNotFoundError: a package is missing; the message, one line, says what to install.
+    """
+    missing = [package for package in packages if not is_installed(package)]
+    if missing:
+        noun = "package" if len(missing) == 1 else "packages"
+        message = f"{what} the {noun} {', '.join(missing)}: {install_command(*missing)}"
+        raise ModuleNotFoundError(message, name=missing[0])
