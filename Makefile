@@ -57,7 +57,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-bench: $(READY)  ## speed of activations and of fleets on the CPU
+bench: $(READY)  ## speed of activations, of building graphs and of fleets on the CPU
+	$(BIN)/python benchmarks/everyday.py --out out/bench/everyday.json
+	$(BIN)/python benchmarks/graph_building.py
 	$(BIN)/python benchmarks/activations.py --out out/bench
 	$(BIN)/python benchmarks/fleet.py
 
