@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphact.graph.eager import BUILT_OUTSIDE, is_plain
+from graphact.graph.eager import is_plain, outside_compiled_code
 from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by, sum_of
 from graphact.graph.neighborhoods import Neighborhoods
 
@@ -40,7 +40,7 @@ class Parts(NamedTuple):
     incoming_slot: Tensor
 
 
-@BUILT_OUTSIDE
+@outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")
 def from_edges(edges: Edges, is_coalesced: bool) -> Parts:
     """The parts of the graph with these edges."""
     edge_index, weight, num_nodes = edges
@@ -61,7 +61,7 @@ def from_edges(edges: Edges, is_coalesced: bool) -> Parts:
     return build_on_device(target, source, weight, num_nodes, bounds=bounds)
 
 
-@BUILT_OUTSIDE
+@outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")
 def from_entries(
     target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, *, is_coalesced: bool = False
 ) -> Parts:
