@@ -51,3 +51,6 @@ def outside_compiled_code(reason: str) -> Callable[[F], F]:
         return function
 
     return decorate
+
+
+BUILT_OUTSIDE = outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION, check_choice, check_generator, check_probability
 from graphact.graph import build, convert, edges, generators, normalize, union
-from graphact.graph.eager import outside_transforms
+from graphact.graph.eager import BUILT_OUTSIDE, outside_transforms
 from graphact.graph.neighborhoods import Neighborhoods
 from graphact.graph.patterns import hop_pattern
 from graphact.graph.protocol import GraphLike, Pass, Walk
@@ -96,11 +96,13 @@ class Graph:
         return cls._of(build.from_edges(edges.as_edges(edge_index, edge_weight, num_nodes), is_coalesced))
 
     @classmethod
+    @BUILT_OUTSIDE
     def from_dense(cls, matrix: Any) -> "Graph":
         """Build a graph from a dense shift operator of shape ``(N, N)``; entries that are not zero are edges."""
         return cls._from_entries(*convert.entries_of_dense(matrix))
 
     @classmethod
+    @BUILT_OUTSIDE
     def from_sparse(cls, matrix: Any) -> "Graph":
         """Build a graph from a sparse torch tensor (COO, CSR, CSC, BSR or BSC), or a ``torch_sparse.SparseTensor``.
 
@@ -117,11 +119,13 @@ class Graph:
         return cls.from_edge_index(*convert.edges_of_sparse(matrix))
 
     @classmethod
+    @BUILT_OUTSIDE
     def from_scipy(cls, matrix: "scipy.sparse.sparray | scipy.sparse.spmatrix") -> "Graph":
         """Build a graph from a SciPy sparse shift operator; stored entries are edges, as in `scipy.sparse.csgraph`."""
         return cls._from_entries(*convert.entries_of_scipy(matrix))
 
     @classmethod
+    @BUILT_OUTSIDE
     def from_networkx(cls, graph: "networkx.Graph", weight: str = "weight") -> "Graph":
         """Build a graph from a NetworkX graph, nodes in its order.
 
@@ -131,6 +135,7 @@ class Graph:
         return cls.from_edge_index(edge_index, edge_weight, num_nodes)
 
     @classmethod
+    @BUILT_OUTSIDE
     def from_pyg(cls, data: Any) -> "Graph":
         """Build a graph from a PyG ``Data`` or ``Batch`` with an ``edge_index`` or, without one, an ``adj_t``.
 
@@ -140,6 +145,7 @@ class Graph:
         return cls.from_edge_index(*convert.edges_of_pyg(data))
 
     @classmethod
+    @BUILT_OUTSIDE
     def stochastic_block_model(
         cls, sizes: Sequence[int], p: float, q: float, *, generator: torch.Generator | None = None
     ) -> "Graph":
@@ -155,6 +161,7 @@ class Graph:
         return cls.from_edge_index(edge_index, num_nodes=num_nodes)
 
     @classmethod
+    @BUILT_OUTSIDE
     def nearest_neighbors(cls, coordinates: Any, k: int, *, scale: float | None = None) -> "Graph":
         r"""Connect each point with its k nearest ones; weighted and symmetric.
 
@@ -169,6 +176,7 @@ class Graph:
         return cls.from_edge_index(*generators.nearest_neighbors(coordinates, k, scale))
 
     @classmethod
+    @BUILT_OUTSIDE
     def union(cls, graphs: Iterable["Graph"]) -> "Graph":
         """Put graphs side by side, without edges between them, nodes in the given order.
 
@@ -189,6 +197,7 @@ class Graph:
         return cls._of(union.join([graph._parts for graph in graphs]))
 
     @classmethod
+    @BUILT_OUTSIDE
     def load(cls, path: str | os.PathLike[str]) -> "Graph":
         """Read a graph from a file: SciPy's ``.npz``, which holds S, or a list of edges.
 
@@ -318,6 +327,7 @@ class Graph:
             return self._with_weights(*normalize.symmetric(*operator, stays_symmetric), stays_symmetric)
         return self._with_weights(*normalize.KINDS[kind](*operator), stays_symmetric)
 
+    @BUILT_OUTSIDE
     def permute(self, perm: Any) -> "Graph":
         """Renumber the nodes: node a of the result is node ``perm[a]`` of this graph."""
         perm = edges.as_integers("perm", perm).to(self.device)
@@ -329,6 +339,7 @@ class Graph:
         target, source, weight = self._entries()
         return self._from_entries(position[target], position[source], weight, self.num_nodes)
 
+    @BUILT_OUTSIDE
     def reorder(self) -> tuple["Graph", Tensor]:
         """Renumber the nodes so that neighbours stand near each other, where a pass finds them in the cache.
 
@@ -356,6 +367,7 @@ class Graph:
         order = torch.from_numpy(found.astype(np.int64)).to(self.device)
         return self.permute(order), order
 
+    @BUILT_OUTSIDE
     def drop_edges(self, p: float, *, generator: torch.Generator | None = None) -> "Graph":
         """Lose each link with probability ``p``, in both directions together; weights and diagonal stay as they are."""
         p = check_probability("p", p)

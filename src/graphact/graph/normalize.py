@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphact.graph.eager import outside_compiled_code
 from graphact.graph.edges import sum_by
 from graphact.graph.neighborhoods import Neighborhoods
 
@@ -20,6 +21,7 @@ KRYLOV_VECTORS = 64
 MOST_RESTARTS = 2000
 
 
+@outside_compiled_code("eigenvalues are found in every call: normalise the graphact.Graph once and compile with it")
 def spectral(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
     """S divided by its largest eigenvalue magnitude; the zero operator stays as it is."""
     if not weight.any() and (diagonal is None or not diagonal.any()):

@@ -1,0 +1,58 @@
+"""How many pieces torch.compile makes: building a graph is one break, and a batch may have any size."""
+
+import pytest
+import torch
+import torch._dynamo
+from support.graphs import random_graph
+from torch._dynamo.utils import counters
+
+from graphact import Graph, nn
+
+GRAPH = random_graph(dtype=torch.float32)
+DENSE, (EDGE_INDEX, WEIGHT) = GRAPH.to_dense(), GRAPH.to_edge_index()
+POINTS = torch.rand(12, 2, generator=torch.Generator().manual_seed(0))
+BUILDERS = {
+    "edge_index": lambda: Graph.from_edge_index(EDGE_INDEX, WEIGHT, 12),
+    "normalized": lambda: Graph.from_edge_index(EDGE_INDEX, WEIGHT, 12).normalize("symmetric"),
+    "spectral": lambda: GRAPH.normalize("spectral"),
+    "dense": lambda: Graph.from_dense(DENSE),
+    "sparse": lambda: Graph.from_sparse(DENSE.to_sparse()),
+    "neighbors": lambda: Graph.nearest_neighbors(POINTS, 3),
+    "permuted": lambda: GRAPH.permute(torch.arange(11, -1, -1)),
+    "union": lambda: Graph.union([Graph.from_dense(DENSE)]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUILDERS)
+def test_building_a_graph_is_one_break(name):
+    torch.compiler.reset()
+    model, build, x = nn.GCNN([1, 3, 3], order=2, activation="max-ga", hops=2), BUILDERS[name], torch.randn(3, 12, 1)
+
+    def run(x):
+        return model(2 * x, build()) + 1
+
+    found = torch._dynamo.explain(run)(x)
+    assert len({each.reason for each in found.break_reasons}) == 1  # each function on the way names it again
+    assert found.graph_count <= 4  # what comes before, what comes after, and the rest of each function on the way
+    compiled = torch.compile(run, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), run(x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+def test_batches_of_any_size_share_one_compilation(name, trained):
+    torch.compiler.reset()
+    counters.clear()
+    GRAPH.hop_pattern(2)
+    model = nn.GCNN([1, 3, 3], order=2, activation=name, hops=2, out_features=2)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    for size in range(3, 11):
+        x = torch.randn(size, 12, 1)
+        with torch.set_grad_enabled(trained):
+            out = compiled(x, GRAPH)
+        torch.testing.assert_close(out, model(x, GRAPH))
+        if trained:
+            out.sum().backward()
+    assert counters["stats"]["unique_graphs"] <= 2  # the first size, then all others
