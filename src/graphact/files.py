@@ -14,6 +14,7 @@ import torch
 
 from graphact import nn
 from graphact.layers import UnsupportedModelError, structure, to_json
+from graphact.nn.names import accepted
 from graphact.storage import check_tensors, digest, header_digest, load_tensors, save_tensors, write_atomically
 
 __all__ = ["digest", "header_digest", "load", "save", "write_atomically"]
@@ -119,6 +120,8 @@ def build(header: dict[str, Any], num_tensors: int, path: str | os.PathLike[str]
     features = config.get("features")
     if isinstance(features, list) and len(features) - 1 > num_tensors:
         raise ValueError(f"{path}: the configuration has {len(features) - 1} layers, the file {num_tensors} tensors")
+    if "normalize" in accepted(known[name]):  # a file of version 0.1 has no such setting, and meant raw weights
+        config = {"normalize": None, **config}
     try:
         return rebuild(known[name], config)
     except (TypeError, ValueError, RuntimeError, OverflowError, AttributeError) as error:
