@@ -23,6 +23,8 @@ NETWORKS: dict[str, type[nn.GraphModule]] = {
     module.__name__: module for module in (nn.GCNN, nn.FIR, nn.GraphFilter, nn.GraphAdaptive)
 }
 
+MEANT_BY_0_1 = {"normalize": None, "start": "uniform"}  # settings that its files do not have
+
 
 def modules() -> dict[str, type[nn.GraphModule]]:
     """The classes that a file can hold, by name: those of graphact and the registered activations."""
@@ -120,8 +122,8 @@ def build(header: dict[str, Any], num_tensors: int, path: str | os.PathLike[str]
     features = config.get("features")
     if isinstance(features, list) and len(features) - 1 > num_tensors:
         raise ValueError(f"{path}: the configuration has {len(features) - 1} layers, the file {num_tensors} tensors")
-    if "normalize" in accepted(known[name]):  # a file of version 0.1 has no such setting, and meant raw weights
-        config = {"normalize": None, **config}
+    taken = accepted(known[name])
+    config = {key: value for key, value in MEANT_BY_0_1.items() if key in taken} | config
     try:
         return rebuild(known[name], config)
     except (TypeError, ValueError, RuntimeError, OverflowError, AttributeError) as error:

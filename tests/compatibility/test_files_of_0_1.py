@@ -60,6 +60,7 @@ def test_models(name, tmp_path):
     assert torch.equal(again, answer)
     if "relu" not in name or "gcnn" in name:  # given an edge_index, version 0.1 took its weights as they are
         assert model.config()["normalize"] is None
+        assert model.config().get("start", "uniform") == "uniform"
     with torch.no_grad():
         edges = graph.to(dtype).to_edge_index()
         assert_close(model(torch.from_numpy(x).to(dtype), *edges), expected, BOUND[dtype])

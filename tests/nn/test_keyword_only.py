@@ -68,6 +68,7 @@ def test_options_of_the_operation_go_with_its_name():
         "features": None,
         "closed": False,
         "normalize": "symmetric",
+        "start": "zero",
         "gamma": 0.5,
         "learn_gamma": True,
     }

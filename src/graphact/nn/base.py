@@ -63,7 +63,7 @@ class GraphModule(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in config.items() if UNSHOWN.get(name, ...) != value)
 
 
-UNSHOWN = {"normalize": "symmetric"}  # settings that a repr leaves out where they are these
+UNSHOWN = {"normalize": "symmetric", "start": "zero"}  # settings that a repr leaves out where they are these
 TORCH_LAYERS: dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]] = {
     nn.Identity: lambda _: (),
     nn.Linear: lambda module: (Linear(module.weight, module.bias),),

@@ -6,11 +6,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from graphact._checks import check_integer, check_positive
+from graphact._checks import check_choice, check_integer, check_positive
 from graphact._deprecation import keyword_only_after
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.layers import Layer
+from graphact.nn.activation import STARTS, Start
 from graphact.nn.base import GraphModule, describe, resolve_graph
 from graphact.nn.filter import GraphFilter
 from graphact.nn.names import Activation, describe_activation, make_activation
@@ -40,6 +41,7 @@ class GCNN(GraphModule):
         closed: count a node among its neighbours in the activations.
         gamma: width of the kernel activation's Gaussian.
         learn_gamma: train gamma.
+        start: where the activations' weights start: ``"zero"`` (as ReLUs), ``"small"`` or ``"uniform"``.
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
 
@@ -69,6 +71,7 @@ class GCNN(GraphModule):
         closed: bool = False,
         gamma: float = 0.1,
         learn_gamma: bool = False,
+        start: Start = "zero",
         normalize: Normalization | None = "symmetric",
     ) -> None:
         super().__init__()
@@ -76,6 +79,7 @@ class GCNN(GraphModule):
         self.hops = check_integer("hops", hops, minimum=1)
         self.per_feature, self.closed = bool(per_feature), bool(closed)
         self.gamma, self.learn_gamma = check_positive("gamma", gamma), bool(learn_gamma)
+        self.start = check_choice("start", start, tuple(STARTS))
         banks = make_filters(features, order, bias, self.normalize)
         self.filters = nn.ModuleList(banks)
         self.activation = activation if isinstance(activation, str) else None
@@ -90,6 +94,7 @@ class GCNN(GraphModule):
                 closed=closed,
                 gamma=gamma,
                 learn_gamma=learn_gamma,
+                start=start,
                 normalize=self.normalize,
             )
             for one, bank in zip(each, banks, strict=True)
@@ -121,6 +126,7 @@ class GCNN(GraphModule):
             "closed": self.closed,
             "gamma": self.gamma,
             "learn_gamma": self.learn_gamma,
+            "start": self.start,
             "normalize": self.normalize,
         }
 
