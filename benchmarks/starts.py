@@ -7,7 +7,8 @@
 Node classification: the first example of the README, a GCN of two GCNConv layers of PyG, 64 wide, with the activation
 and dropout 0.5 between them; public split, Adam, rate 0.01, weight decay 5e-4, 200 epochs; test accuracy at the epoch
 with the best validation accuracy. A seed decides the convolutions' first weights and all dropout, for all activations
-alike. The activation is called with the edge_index, normalised by its default.
+alike. The activation is called with the edge_index, normalised by its default. `cora-deep` and `citeseer-deep` are the
+same with five layers.
 
 Source localization: the experiment's preset `quick`, with 6 graphs and seed 7, which no table uses; a line is 48
 networks, and its interval is over the means of the graphs.
@@ -16,6 +17,7 @@ Intervals are 95 % (Student's t). What is in the file of --out is not measured a
 """
 
 import argparse
+import itertools
 import json
 import math
 import statistics
@@ -40,7 +42,8 @@ from graphact.functional import graph_filter
 from graphact.nn import GCNN, make_activation
 from graphact.training import Fleet
 
-CITATIONS = ("cora", "citeseer", "pubmed")
+CITATIONS = ("cora", "citeseer", "pubmed", "cora-deep", "citeseer-deep")
+DEEP = 5  # layers
 EVERY = (*CITATIONS, "source-localization")
 WIDTH, DROPOUT, EPOCHS, RATE, DECAY = 64, 0.5, 200, 0.01, 5e-4
 DENSE_FROM = 0.05  # of the features not zero: a dense product is faster
@@ -61,6 +64,10 @@ CASES = {
         f"kernel-ga, {start}, {gamma}": ("kernel-ga", {"start": start, **options})
         for start in ("uniform", "zero")
         for gamma, options in GAMMAS.items()
+    },
+    **{
+        f"raw weights, max-ga, {start}": ("max-ga", {"start": start, "normalize": None})
+        for start in ("uniform", "zero")
     },
 }
 
@@ -94,29 +101,35 @@ def citation_data(name, folder):
     return data, sparse, to_torch_csr_tensor(edge_index.flip(0), weight, size=(nodes, nodes))
 
 
-def node_classification(data, sparse, operator, name, options, seed):
+def node_classification(data, sparse, operator, layers, name, options, seed):
     """Test accuracy of a GCN in percent, at the best validation epoch."""
     torch.manual_seed(seed)
-    first = GCNConv(data.x.size(1), WIDTH, normalize=False)  # as the operator is normalised already
-    last = GCNConv(WIDTH, data.num_classes, normalize=False)
-    first.lin = Features(first.lin.weight, sparse)
+    widths = [data.x.size(1), *[WIDTH] * (layers - 1), data.num_classes]
+    convs = nn.ModuleList(GCNConv(*pair, normalize=False) for pair in itertools.pairwise(widths))
+    convs[0].lin = Features(convs[0].lin.weight, sparse)
     if options.get("gamma", 1) is None:
         with torch.no_grad():
-            options = {**options, "gamma": distance(first(data.x, operator), data.edge_index)}
-    activation, dropout = make_activation(name, features=WIDTH, **options), nn.Dropout(DROPOUT)
+            options = {**options, "gamma": distance(convs[0](data.x, operator), data.edge_index)}
+    activations = nn.ModuleList(make_activation(name, features=WIDTH, **options) for _ in convs[1:])
     torch.manual_seed(seed)
-    model = nn.ModuleList([first, activation, last])
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE, weight_decay=DECAY)
+    optimizer = torch.optim.Adam([*convs.parameters(), *activations.parameters()], lr=RATE, weight_decay=DECAY)
     train, validation, test = data.split
     best, found = -1.0, math.nan
+
+    def scores(x, training):
+        """Of what the first activation gives."""
+        for conv, activation in zip(convs[1:-1], activations[1:], strict=True):
+            x = activation(conv(nn.functional.dropout(x, DROPOUT, training), operator), data.edge_index)
+        return convs[-1](nn.functional.dropout(x, DROPOUT, training), operator)
+
     for epoch in range(EPOCHS + 1):
-        hidden = activation(first(data.x, operator), data.edge_index)
+        hidden = activations[0](convs[0](data.x, operator), data.edge_index)
         with torch.no_grad():  # what the step before reached
-            right = (last(hidden, operator).argmax(1) == data.y).double()
+            right = (scores(hidden, training=False).argmax(1) == data.y).double()
         if epoch > 0 and (reached := right[validation].mean().item()) > best:
             best, found = reached, 100 * right[test].mean().item()
         if epoch < EPOCHS:
-            loss = nn.functional.cross_entropy(last(dropout(hidden), operator)[train], data.y[train])
+            loss = nn.functional.cross_entropy(scores(hidden, training=True)[train], data.y[train])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -146,7 +159,7 @@ def interval(values):
 
 def measure(task, cases, options, done, out):
     if task in CITATIONS:
-        prepared = citation_data(task, locate("planetoid", options.data))
+        prepared = (*citation_data(task.split("-")[0], locate("planetoid", options.data)), DEEP if "-" in task else 2)
     else:
         protocol = replace(find_protocol(task, "quick"), graphs=6)
         tasks = find_experiment(task).make_tasks(protocol, {}, SEED, None)
@@ -157,7 +170,9 @@ def measure(task, cases, options, done, out):
         begun = time.perf_counter()
         if task in CITATIONS:
             values = [node_classification(*prepared, name, settings, seed) for seed in range(options.seeds)]
-        elif settings.get("gamma", 1) is None:
+        elif (
+            settings.get("gamma", 1) is None or "normalize" in settings
+        ):  # one width for all networks; a Graph is given
             continue
         else:
             values = source_localization(tasks, protocol, name, settings)
