@@ -65,7 +65,7 @@ def molene(options):
     task = denoising(options.split, dtype=torch.float64)
     x, targets = task.inputs[task.train].numpy(), task.targets[task.train].numpy()
     torch.manual_seed(options.split)
-    first = nn.GCNN([1, 4], order=1, activation=options.activation, hops=1, out_features=1).double()
+    first = nn.GCNN([1, 4], order=1, activation=options.activation, hops=1, out_features=1, start="uniform").double()
 
     def error(model):
         with torch.no_grad():

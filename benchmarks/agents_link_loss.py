@@ -31,7 +31,7 @@ def train(name, task, options):
     model = (
         FIR(features, order=options.order)
         if name == "fir"
-        else GCNN(features, order=options.order, activation=name, hops=1)
+        else GCNN(features, order=options.order, activation=name, hops=1, start="uniform")
     ).double()
     fit(model, task, TrainingSettings(epochs=options.epochs, learning_rate=0.005))
     return model

@@ -29,7 +29,7 @@ def main():
     options = parser.parse_args()
     task = denoising(dtype=torch.float64)
     torch.manual_seed(0)
-    model = nn.GCNN([1, 8], order=3, activation="max-ga", hops=1, out_features=1).double()
+    model = nn.GCNN([1, 8], order=3, activation="max-ga", hops=1, out_features=1, start="uniform").double()
     fit(model, task, TrainingSettings(epochs=options.epochs, learning_rate=5e-3))
     hours, truth = task.inputs[task.test], task.targets[task.test]
     with torch.no_grad():

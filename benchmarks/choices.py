@@ -54,7 +54,12 @@ def accuracies(activation, hops, tasks, settings, device, choice):
         torch.manual_seed(seed)
         models.append(
             GCNN(
-                [1, FEATURES, FEATURES], activation=activation, hops=hops, out_features=tasks[0].out_features, **network
+                [1, FEATURES, FEATURES],
+                activation=activation,
+                hops=hops,
+                out_features=tasks[0].out_features,
+                start="uniform",
+                **network,
             )
         )
     if choice.get("last"):

@@ -40,7 +40,7 @@ from graphact.scaleout import (
 )
 
 GIB = 2**30
-MODEL = {"features": [8, 16, 16], "order": 2, "activation": "max-ga", "hops": 1}
+MODEL = {"features": [8, 16, 16], "order": 2, "activation": "max-ga", "hops": 1, "start": "uniform"}
 
 
 # Cuts

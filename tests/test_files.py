@@ -167,3 +167,32 @@ def test_a_failed_write_keeps_the_old_file(saved, monkeypatch):
         graphact.save(MODELS["fir"](), saved)
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+@pytest.mark.parametrize("normalize", ["symmetric", "gcn", None])
+@pytest.mark.parametrize("make", [nn.GCNN, nn.FIR, None], ids=["gcnn", "fir", "max-ga"])
+def test_the_normalisation_is_kept(make, normalize, tmp_path):
+    model = nn.GraphAdaptiveMax(normalize=normalize) if make is None else make([2, 3], normalize=normalize)
+    graphact.save(model, tmp_path / "model.safetensors")
+    loaded = graphact.load(tmp_path / "model.safetensors")
+    edge_index, x = torch.tensor([[0, 1, 1, 2, 0], [1, 0, 2, 1, 2]]), torch.randn(3, 2)
+    assert loaded.config()["normalize"] == normalize
+    assert torch.equal(loaded(x, edge_index), model(x, edge_index))
+
+
+def test_an_activation_whose_constructor_knows_no_normalisation(tmp_path):
+    @nn.register("double-max-ga")
+    class DoubleMax(nn.GraphAdaptiveMax):
+        def __init__(self, features=None, *, hops=2):
+            super().__init__(features=features, hops=hops)
+
+        def config(self):
+            return {key: value for key, value in super().config().items() if key != "closed"}
+
+    try:
+        model = nn.GCNN([2, 3], activation="double-max-ga", hops=2)
+        for part in (model, model.activations[0]):
+            graphact.save(part, tmp_path / "model.safetensors")
+            assert graphact.load(tmp_path / "model.safetensors").config() == part.config()
+    finally:
+        nn.unregister("double-max-ga")

@@ -24,8 +24,8 @@ def register(name: str) -> Callable[[ModuleT], ModuleT]:
     """Make a module known as an activation, as a decorator of its class.
 
     ``GCNN(activation=name)``, files, fleets, agents and ``graphact list`` then know it. The class takes ``hops``,
-    ``features`` and ``closed`` as keywords, as far as it has them; see :class:`~graphact.nn.GraphAdaptive` for one that
-    needs no more than its operation.
+    ``features``, ``closed``, ``normalize`` and ``start`` as keywords, as far as it has them; see
+    :class:`~graphact.nn.GraphAdaptive` for one that needs no more than its operation.
 
     Raises:
         ValueError: a class defined elsewhere has that name; one that is defined again replaces itself.

@@ -187,12 +187,12 @@ def why_not_allowed():
 
 def short_model():
     """A shift, then a look at the neighbours and another shift: 3 rounds."""
-    return nn.GCNN([1, 2], order=1, activation="max-ga", hops=1, out_features=1)
+    return nn.GCNN([1, 2], order=1, activation="max-ga", hops=1, out_features=1, start="uniform")
 
 
 def long_model():
     """So many rounds that one can hit a process in the middle of a run: 40 shifts, then 2 rounds."""
-    return nn.GCNN([1, 2], order=40, activation="median-ga", hops=1, out_features=1)
+    return nn.GCNN([1, 2], order=40, activation="median-ga", hops=1, out_features=1, start="uniform")
 
 
 def main():

@@ -78,7 +78,7 @@ def random_model(rng, seed):
         if name == "fir":
             return graphact.nn.FIR(features, order=order, out_features=out_features).double()
         hops = 1 if name.endswith("-l") else int(rng.integers(1, 4))
-        options = dict(bias=bool(rng.random() < 0.3), closed=bool(rng.random() < 0.3), gamma=1.0)
+        options = dict(bias=bool(rng.random() < 0.3), closed=bool(rng.random() < 0.3), gamma=1.0, start="uniform")
         options |= dict(per_feature=bool(rng.random() < 0.5), learn_gamma=bool(rng.random() < 0.5))
         return graphact.nn.GCNN(
             features, order=order, activation=name, hops=hops, out_features=out_features, **options

@@ -47,7 +47,7 @@ def test_layers_share_one_graph(builds, edges):
     layers = [nn.GraphAdaptiveMax(hops=2), nn.GraphAdaptiveMedian(), nn.GraphFilter(2, 2, order=1)]
     outputs = [layer(X, edge_index, weight) for layer in layers]
     assert len(builds) == 1
-    graph = Graph.from_edge_index(edge_index, weight, 3)
+    graph = Graph.from_edge_index(edge_index, weight, 3).normalize("symmetric")
     for layer, output in zip(layers, outputs, strict=True):
         assert torch.equal(layer(X, graph), output)
     assert base.resolve_graph(X, edge_index, weight) is base.resolve_graph(X, edge_index, weight)
@@ -62,6 +62,8 @@ def test_what_belongs_to_the_key(builds, edges):
         (X.double(), edge_index, None),
         (torch.randn(4, 2), edge_index, None),
         (X, edge_index.clone(), None),
+        (X, edge_index, None, "symmetric"),
+        (X, edge_index, weight, "gcn"),
     ]:
         before = len(builds)
         graph = base.resolve_graph(x, *arguments)
@@ -189,7 +191,7 @@ def test_compiled_modules_share_it_outside_of_what_is_compiled(builds, edges):
     out = model(X, edges[0])
     model(X, edges[0])
     assert len(builds) == 1
-    assert torch.equal(out, model(X, Graph.from_edge_index(edges[0], None, 3)))
+    assert torch.equal(out, model(X, Graph.from_edge_index(edges[0], None, 3).normalize("symmetric")))
 
 
 def test_an_edge_index_of_pyg_is_shared(builds, edges):

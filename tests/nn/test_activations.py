@@ -1,6 +1,7 @@
 """Activations as modules: parameters, names, descriptions."""
 
 import copy
+import math
 import pickle
 
 import pytest
@@ -37,10 +38,44 @@ def test_names():
         assert type(nn.make_activation(name)) is kind
 
 
-def test_new_activation_starts_near_relu():
-    activation = nn.GraphAdaptiveMax(hops=4, features=8)
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+def test_a_new_activation_is_the_relu_that_it_replaces(name, real_start):
+    graph, x = random_graph(), torch.randn(2, 12, 8, dtype=torch.float64)
+    state = torch.get_rng_state()
+    activation = nn.make_activation(name, hops=2, features=8).double()
+    assert torch.equal(activation(x, graph), torch.relu(x))
+    assert torch.equal(torch.get_rng_state(), state)  # nothing is drawn
+    if name != "relu":  # and training moves it away
+        activation(x, graph).square().sum().backward()
+        assert activation.weights.grad.abs().min() > 0
+        assert nn.GCNN([1, 2], activation=name).activations[0].weights.tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize(("start", "bound"), [("uniform", 0.5), ("small", 0.05)])
+def test_a_random_start(start, bound):
+    torch.manual_seed(5)
+    activation = nn.GraphAdaptiveMax(hops=4, features=8, start=start)
     assert activation.beta == 1
-    assert activation.weights.abs().max() <= 0.5
+    torch.manual_seed(5)
+    expected = torch.empty(4, 8).uniform_(-bound, bound)
+    assert torch.equal(activation.weights, expected)
+    assert activation.config()["start"] == start
+    assert f"start='{start}'" in repr(activation)
+    torch.manual_seed(5)
+    activation.reset_parameters()
+    assert torch.equal(activation.weights, expected)
+
+
+def test_the_start_of_version_0_1_draws_its_numbers_in_its_order():
+    torch.manual_seed(5)
+    model = nn.GCNN([1, 3, 2], order=1, activation="kernel-ga", hops=2, bias=True, start="uniform")
+    torch.manual_seed(5)
+    for bank, bound in zip(model.filters, (1 / math.sqrt(2), 1 / math.sqrt(6)), strict=True):
+        for parameter in (bank.taps, bank.bias):
+            assert torch.equal(parameter, torch.empty_like(parameter).uniform_(-bound, bound))
+    for activation in model.activations:
+        bound = 1 / math.sqrt(2)
+        assert torch.equal(activation.weights, torch.empty_like(activation.weights).uniform_(-bound, bound))
 
 
 def test_learned_gamma():
@@ -79,6 +114,8 @@ def test_repr_of_a_module_without_configuration():
         (lambda: nn.GraphAdaptiveMax(hops=1.5), TypeError, "hops must be an integer, got 1.5"),
         (lambda: nn.LocalizedMedian(features=0), ValueError, "features must be at least 1, got 0"),
         (lambda: nn.GraphAdaptiveKernel(gamma=-1.0), ValueError, "gamma must be a finite number above 0, got -1.0"),
+        (lambda: nn.GraphAdaptiveMax(start="one"), ValueError, "start must be one of .* got 'one'"),
+        (lambda: nn.GCNN([1, 2], start="one"), ValueError, "start must be one of .* got 'one'"),
         (lambda: nn.GraphAdaptive("mean"), ValueError, "op must be one of .* got 'mean'"),
         (lambda: nn.GraphFilter(1, 1, order=-1), ValueError, "order must be at least 0, got -1"),
         (lambda: nn.make_activation("elu"), ValueError, "activation must be one of .* got 'elu'"),

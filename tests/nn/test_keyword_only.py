@@ -67,6 +67,8 @@ def test_options_of_the_operation_go_with_its_name():
         "hops": 1,
         "features": None,
         "closed": False,
+        "normalize": "symmetric",
+        "start": "zero",
         "gamma": 0.5,
         "learn_gamma": True,
     }

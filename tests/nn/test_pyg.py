@@ -5,9 +5,11 @@ import torch
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import ChebConv, GATConv, GCNConv, Sequential, global_mean_pool
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import erdos_renyi_graph
 
 from graphact import Graph, nn
+from graphact.graph.normalize import KINDS
 
 
 def graphs(count=6, features=3):
@@ -88,10 +90,70 @@ def test_inside_sequential(name):
 
 
 @pytest.mark.parametrize("name", nn.ACTIVATIONS)
-def test_edge_index_and_graph_give_the_same(name):
+@pytest.mark.parametrize("normalize", ["default", *KINDS, None])
+def test_edge_index_and_graph_give_the_same(name, normalize):
     data = graphs()[4]
-    activation = nn.make_activation(name, hops=2)
-    by_graph = activation(data.x, Graph.from_pyg(data))
+    activation = nn.make_activation(name, hops=2, **({} if normalize == "default" else {"normalize": normalize}))
+    graph = Graph.from_pyg(data)
+    if normalize is not None:
+        graph = graph.normalize("symmetric" if normalize == "default" else normalize)
+    by_graph = activation(data.x, graph)
     assert torch.equal(activation(data.x, data.edge_index, data.edge_weight), by_graph)
     static = torch.stack([data.x, data.x + 1])
     assert torch.equal(activation(static, data.edge_index, data.edge_weight)[0], by_graph)
+
+
+MODULES = {
+    "filter": lambda **options: nn.GraphFilter(3, 2, order=2, **options),
+    "gcnn": lambda **options: nn.GCNN([3, 4, 2], activation="max-ga", hops=2, **options),
+    "fir": lambda **options: nn.FIR([3, 2], **options),
+    "own operation": lambda **options: nn.GraphAdaptive(lambda neighbors: neighbors.amin(-2), **options),
+}
+
+
+@pytest.mark.parametrize("make", MODULES.values(), ids=MODULES)
+def test_every_module_normalises_an_edge_index_and_never_a_graph(make):
+    data = graphs()[4]
+    raw, edges = Graph.from_pyg(data), (data.edge_index, data.edge_weight)
+    module = make()
+    assert torch.equal(module(data.x, *edges), module(data.x, raw.normalize("symmetric")))
+    assert not torch.allclose(module(data.x, *edges), module(data.x, raw))
+    module = make(normalize=None)
+    assert torch.equal(module(data.x, *edges), module(data.x, raw))
+    module = make(normalize="gcn")
+    assert torch.equal(module(data.x, *edges), module(data.x, raw.normalize("gcn")))
+    sparse = raw.to_dense().to_sparse_csr()
+    assert torch.equal(module(data.x, sparse), module(data.x, Graph.from_sparse(sparse)))
+    assert module.config()["normalize"] == "gcn"
+    with pytest.raises(ValueError, match="normalize must be one of .* got 'row'"):
+        make(normalize="row")
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("directed", [False, True])
+def test_gcn_is_the_operator_of_gcnconv(loops, weighted, directed):
+    torch.manual_seed(3)
+    edge_index = erdos_renyi_graph(9, 0.3, directed=directed)
+    if loops:
+        edge_index = torch.cat([edge_index, torch.tensor([[2, 5], [2, 5]])], 1)
+    weight = torch.rand(edge_index.size(1), dtype=torch.float64) if weighted else None
+    graph = Graph.from_edge_index(edge_index, weight, 10).to(torch.float64)  # node 9 is alone
+    expected_index, expected_weight = gcn_norm(edge_index, weight, 10, dtype=torch.float64)
+    expected = torch.zeros(10, 10, dtype=torch.float64)
+    expected[expected_index[1], expected_index[0]] = expected_weight
+    torch.testing.assert_close(graph.normalize("gcn").to_dense(), expected, rtol=1e-14, atol=1e-15)
+    x, conv = torch.randn(10, 3, dtype=torch.float64), GCNConv(3, 2, bias=False).double()
+    bank = nn.GraphFilter(3, 2, order=1, normalize="gcn").double()
+    with torch.no_grad():
+        bank.taps.copy_(torch.stack([torch.zeros(3, 2), conv.lin.weight.T]))
+    torch.testing.assert_close(bank(x, edge_index, weight), conv(x, edge_index, weight))
+
+
+def test_gradients_of_edge_weights_flow_through_the_normalisation():
+    data = graphs()[4]
+    module = nn.GraphAdaptiveMax(hops=2).double()
+    weight = data.edge_weight.double().requires_grad_()
+    for normalize in ("symmetric", "gcn", "random_walk"):
+        module.normalize = normalize
+        assert torch.autograd.gradcheck(lambda w: module(data.x.double(), data.edge_index, w), weight)

@@ -27,7 +27,7 @@ def run(rank, parts, out):
     graph = PartitionedGraph.load(parts)
     torch.manual_seed(0)
     x = torch.randn(graph.total_nodes, 1, dtype=graph.dtype)
-    model = graphact.nn.GCNN([1, 4, 4], order=2, activation="median-ga", hops=2).to(graph.dtype)
+    model = graphact.nn.GCNN([1, 4, 4], order=2, activation="median-ga", hops=2, start="uniform").to(graph.dtype)
     settings = ScaleoutSettings(epochs=25, learning_rate=0.01, checkpoint_every=5)
     local = x[graph.nodes]
     losses = train(

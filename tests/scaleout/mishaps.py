@@ -88,7 +88,7 @@ def order_of_events(graph):
 
 def model_and_signal(nodes):
     torch.manual_seed(0)
-    model = graphact.nn.GCNN([2, 4, 3], order=2, activation="max-ga", hops=2, out_features=2).double()
+    model = graphact.nn.GCNN([2, 4, 3], order=2, activation="max-ga", hops=2, out_features=2, start="uniform").double()
     return model, torch.randn(nodes, 2, dtype=torch.float64), torch.randint(2, (nodes,))
 
 

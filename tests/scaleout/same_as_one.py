@@ -47,9 +47,9 @@ def modules(features):
     """All six activations, near and far, with and without the node itself; a function of one's own; filters."""
     for name in ACTIVATIONS:
         for hops, closed in ((1, False), (3, False), (2, True)):
-            options = {"hops": hops, "features": features, "closed": closed, "gamma": 0.7}
+            options = {"hops": hops, "features": features, "closed": closed, "gamma": 0.7, "start": "uniform"}
             yield f"{name} {hops} {closed}", make_activation(name, **options)
-    yield "own function", GraphAdaptive(lambda own, neighbors: (own * neighbors).mean(-2), hops=2)
+    yield "own function", GraphAdaptive(lambda own, neighbors: (own * neighbors).mean(-2), hops=2, start="uniform")
     yield "filter that widens", GraphFilter(features, 5, order=2, bias=True)
     yield "filter that narrows", GraphFilter(features, 2, order=3)
     yield "FIR", FIR([features, 4, 2], order=2)
@@ -58,7 +58,7 @@ def modules(features):
 def networks(features):
     """Two layers, the first wider and the second narrower than its input, with each activation."""
     for name in ACTIVATIONS:
-        options = {"activation": name, "hops": 2, "gamma": 0.7, "learn_gamma": True}
+        options = {"activation": name, "hops": 2, "gamma": 0.7, "learn_gamma": True, "start": "uniform"}
         yield f"GCNN {name}", GCNN([features, 4, 2], order=[2, 1], **options)
 
 

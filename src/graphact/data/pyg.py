@@ -7,10 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from graphact._checks import HALF_PRECISION, check_choice
+from graphact._checks import HALF_PRECISION
 from graphact.graph import Graph
-from graphact.graph.graph import Normalization
-from graphact.graph.normalize import KINDS
+from graphact.graph.normalize import Normalization, check_normalize
 
 try:
     from torch_geometric.data import Batch, Data, HeteroData
@@ -91,7 +90,7 @@ class AttachGraph(BaseTransform):
     """
 
     def __init__(self, normalize: Normalization | None = "symmetric") -> None:
-        self.normalize: Any = None if normalize is None else check_choice("normalize", normalize, tuple(KINDS))
+        self.normalize = check_normalize(normalize)
 
     def forward(self, data: Any) -> Any:
         """The data with its graph; PyG calls this with a shallow copy."""

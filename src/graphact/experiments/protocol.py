@@ -42,6 +42,7 @@ class Protocol:
     loss_realizations: int = 0  # thinned graphs for each
     bias: bool = False  # constants in the filter banks
     per_feature: bool = True  # activation weights for each feature, rather than shared
+    start: str = "uniform"  # of the activations' weights, as in version 0.1, which published results began from
     preparation: str = "none"  # what nodes make of their signals before the network sees them: graphact.tasks.prepared
     task_options: Mapping[str, Any] = field(default_factory=dict)  # further arguments of the function that makes tasks
     later_order: int | None = None  # filter order of all layers but the first, where it is another
@@ -111,6 +112,7 @@ class TrainingJob:
             "loss_realizations": protocol.loss_realizations,
         }
         options = {
+            "start": (protocol.start, "uniform"),
             "later_order": (protocol.later_order, None),
             "schedule": (training.schedule, "constant"),
             "weight_decay": (training.weight_decay, 0.0),

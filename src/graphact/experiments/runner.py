@@ -26,6 +26,7 @@ from graphact.progress import JobWatcher
 from graphact.training import Fleet
 
 CHECKPOINT_SECONDS = 20.0
+GAMMA = 0.1  # of the kernel activation
 FITTED_ORDER = 35  # of the linear filter in closed form; lower orders come out alike
 
 
@@ -94,6 +95,7 @@ def make_models(job: TrainingJob, tasks: list[Task]) -> list[GraphModule]:
     order = [job.order, *[later] * (protocol.layers - 1)]
     shape: dict[str, Any] = {"order": order, "out_features": tasks[0].out_features, "bias": protocol.bias}
     activation: dict[str, Any] = {"activation": job.method, "hops": job.hops or 1, "per_feature": protocol.per_feature}
+    activation |= {"start": protocol.start, "gamma": GAMMA}
     models: list[GraphModule] = []
     with torch.random.fork_rng(devices=[]):
         for replica in range(len(tasks)):

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from graphact._checks import HALF_PRECISION, check_choice, check_generator, chec
 from graphact.graph import build, convert, edges, generators, normalize, union
 from graphact.graph.eager import BUILT_OUTSIDE, outside_transforms
 from graphact.graph.neighborhoods import Neighborhoods
+from graphact.graph.normalize import Normalization
 from graphact.graph.patterns import hop_pattern
 from graphact.graph.protocol import GraphLike, Pass, Walk
 from graphact.graph.transfer import map_tensors
@@ -21,8 +22,6 @@ from graphact.graph.transfer import map_tensors
 if TYPE_CHECKING:
     import networkx
     import scipy.sparse
-
-Normalization = Literal["spectral", "symmetric", "random_walk", "laplacian"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -310,6 +309,8 @@ class Graph:
 
         - ``"spectral"``: S divided by its largest eigenvalue magnitude.
         - ``"symmetric"``: :math:`R^{-1/2} S C^{-1/2}` with the row and column sums R and C of \|S\|.
+        - ``"gcn"``: :math:`D^{-1/2} (S + I) D^{-1/2}` with the row sums D of S + I: the operator of PyG's
+          ``GCNConv``. A node that has a self-loop keeps it, every other one gets one of weight 1.
         - ``"random_walk"``: each row divided by its sum of magnitudes.
         - ``"laplacian"``: :math:`\mathrm{diag}(S \mathbf{1}) - S`.
 

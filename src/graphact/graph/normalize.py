@@ -1,12 +1,13 @@
 """Rescaled shift operators. Every function maps (neighbour lists, weights, diagonal) to (weights, diagonal)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from graphact._checks import check_choice
 from graphact.graph.eager import outside_compiled_code
 from graphact.graph.edges import sum_by
 from graphact.graph.neighborhoods import Neighborhoods
@@ -14,6 +15,7 @@ from graphact.graph.neighborhoods import Neighborhoods
 if TYPE_CHECKING:
     import scipy.sparse
 
+Normalization = Literal["spectral", "symmetric", "gcn", "random_walk", "laplacian"]
 Weights = tuple[Tensor, Tensor | None]
 DENSE_UP_TO = 256
 EIGENVALUE_TOLERANCE = 1e-8
@@ -44,6 +46,16 @@ def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None, 
     return scaled.to(weight.dtype), None if diagonal is None else (diagonal * (across * down)).to(weight.dtype)
 
 
+def gcn(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
+    """S with self-loops of weight 1 where a node has none, divided by the square roots of its row sums at both ends."""
+    rows, dtype = incoming.rows, torch.promote_types(weight.dtype, torch.float32)
+    loops = weight.new_ones(incoming.num_nodes) if diagonal is None else torch.where(diagonal == 0, 1.0, diagonal)
+    sums = sum_by(rows, weight.to(dtype), incoming.num_nodes) + loops
+    across = torch.where(sums > 0, torch.where(sums > 0, sums, 1.0).rsqrt(), 0.0)
+    scaled = weight * (across[rows] * across[incoming.col])
+    return scaled.to(weight.dtype), (loops * across.square()).to(weight.dtype)
+
+
 def random_walk(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
     """S with each row divided by its sum of magnitudes."""
     rows = incoming.rows
@@ -61,9 +73,15 @@ def laplacian(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) 
 KINDS: dict[str, Callable[[Neighborhoods, Tensor, Tensor | None], Weights]] = {
     "spectral": spectral,
     "symmetric": symmetric,
+    "gcn": gcn,
     "random_walk": random_walk,
     "laplacian": laplacian,
 }
+
+
+def check_normalize(normalize: Any) -> Normalization | None:
+    """The kind by which a graph made from an edge_index is normalised, or None to take its weights as they are."""
+    return None if normalize is None else check_choice("normalize", normalize, tuple(KINDS))  # type: ignore[return-value]
 
 
 def inverse_sums(index: Tensor, weight: Tensor, diagonal: Tensor | None, num_nodes: int) -> Tensor:

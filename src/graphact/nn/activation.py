@@ -1,15 +1,17 @@
 """Activations as modules: pointwise, and mixtures over hops, graph-adaptive (the paper) or localized (Ruiz et al.)."""
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_integer, check_positive
+from graphact._checks import check_choice, check_integer, check_positive
 from graphact._deprecation import keyword_only_after
 from graphact.functional import graph_adaptive, localized
+from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.layers import HopMixture as HopMixtureLayer
 from graphact.layers import Layer, Pointwise, Reads
@@ -18,6 +20,8 @@ from graphact.operations import KERNEL, MAX, MEDIAN, OPERATIONS, Operation, as_o
 
 # no attribute of a class, which a subclass could change without changing the description
 FUNCTIONS: dict[Reads, Callable[..., Tensor]] = {"shifted": graph_adaptive, "hops": localized}
+Start = Literal["zero", "small", "uniform"]
+STARTS: dict[str, float] = {"zero": 0.0, "small": 0.1, "uniform": 1.0}  # the bound of h, as a part of 1 / sqrt(K)
 
 
 class ReLU(GraphModule):
@@ -36,8 +40,8 @@ class ReLU(GraphModule):
 class HopMixture(GraphModule):
     r"""An activation :math:`\beta\,\mathrm{ReLU}(x) + \sum_k h_k\,f_k(x)` with trained coefficients.
 
-    ``beta`` starts at 1, so that an activation that replaces a ReLU begins near it; the weights h start uniform within
-    :math:`\pm 1/\sqrt{K}`. A parameter of the operation, such as the kernel's ``gamma``, is a constant, or with
+    ``beta`` starts at 1 and the weights h at 0, so that an activation begins as the ReLU that it replaces, unless
+    ``start`` says otherwise. A parameter of the operation, such as the kernel's ``gamma``, is a constant, or with
     ``learn_gamma=True`` trained through its logarithm, so that it stays above 0.
 
     Args:
@@ -45,6 +49,10 @@ class HopMixture(GraphModule):
             it by keyword: until version 0.3 a first positional argument means ``hops``, as in 0.1, and warns.
         hops: number K of terms, k = 1..K.
         closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)), ``"uniform"`` within
+            1 / sqrt(K), as in version 0.1.
         options: for each parameter of the operation its value, and ``learn_NAME`` to train it.
 
     Shapes:
@@ -61,12 +69,20 @@ class HopMixture(GraphModule):
 
     @keyword_only_after(0, "hops", "features", "closed")
     def __init__(
-        self, features: int | None = None, *, hops: int = 1, closed: bool = False, **options: float | bool
+        self,
+        features: int | None = None,
+        *,
+        hops: int = 1,
+        closed: bool = False,
+        normalize: Normalization | None = "symmetric",
+        start: Start = "zero",
+        **options: float | bool,
     ) -> None:
         super().__init__()
         self.hops = check_integer("hops", hops, minimum=1)
         self.features = None if features is None else check_integer("features", features, minimum=1)
-        self.closed = bool(closed)
+        self.closed, self.normalize = bool(closed), check_normalize(normalize)
+        self.start = check_choice("start", start, tuple(STARTS))
         self.beta = nn.Parameter(torch.empty(()))
         shape = (self.hops,) if self.features is None else (self.hops, self.features)
         self.weights = nn.Parameter(torch.empty(shape))
@@ -80,15 +96,18 @@ class HopMixture(GraphModule):
         HopMixture.reset_parameters(self)
 
     def reset_parameters(self) -> None:
-        """Set beta to 1, draw new weights, and set trained parameters of the operation to where they started."""
-        bound = 1 / math.sqrt(self.hops)
+        """Set beta to 1, the weights as ``start`` says, and trained parameters of the operation as they were given."""
+        bound = STARTS[self.start] / math.sqrt(self.hops)
         nn.init.ones_(self.beta)
-        nn.init.uniform_(self.weights, -bound, bound)
+        if bound == 0:
+            nn.init.zeros_(self.weights)
+        else:
+            nn.init.uniform_(self.weights, -bound, bound)
         for name in self.learned:
             nn.init.constant_(getattr(self, f"log_{name}"), math.log(self.initial[name]))
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
+        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
         parameters = {name: parameter_of_operation(self, name) for name in self.initial}
         return FUNCTIONS[self.reads](
             x, graph, self.beta, self.weights, self.operation, closed=self.closed, parameters=parameters
@@ -100,7 +119,7 @@ class HopMixture(GraphModule):
         return (HopMixtureLayer(self.operation, self.reads, self.closed, constants, self.beta, self.weights, learned),)
 
     def config(self) -> dict[str, Any]:
-        options: dict[str, Any] = {}
+        options = {name: getattr(self, name) for name in ("normalize", "start") if takes(type(self), name)}
         for name, value in self.initial.items():
             options |= {name: value, f"learn_{name}": name in self.learned}
         return {"hops": self.hops, "features": self.features, "closed": self.closed, **options}
@@ -113,6 +132,12 @@ def check_options(operation: Operation, options: Mapping[str, Any]) -> dict[str,
             known = ", ".join(operation.parameters) or "none"
             raise TypeError(f"{name} is no parameter of the operation {operation.name!r}, which has {known}")
     return {name: check_positive(name, options.get(name, start)) for name, start in operation.parameters.items()}
+
+
+def takes(module: type[HopMixture], keyword: str) -> bool:
+    """Whether a class, which may be a user's with an ``__init__`` of its own, is constructed with a keyword."""
+    parameters = inspect.signature(module).parameters
+    return keyword in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def parameter_of_operation(activation: HopMixture, name: str) -> float | Tensor:
@@ -137,6 +162,10 @@ class GraphAdaptive(HopMixture):
         features: number F of features to give each its own weights; None shares them among all.
         hops: number K of shifts.
         closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)), ``"uniform"`` within
+            1 / sqrt(K), as in version 0.1.
         options: parameters of the operation, such as ``gamma=0.5, learn_gamma=True`` of the kernel.
 
     Shapes:
@@ -165,10 +194,12 @@ class GraphAdaptive(HopMixture):
         *,
         hops: int = 1,
         closed: bool = False,
+        normalize: Normalization | None = "symmetric",
+        start: Start = "zero",
         **options: float | bool,
     ) -> None:
         vars(self)["operation"] = as_operation(op)
-        super().__init__(features=features, hops=hops, closed=closed, **options)
+        super().__init__(features=features, hops=hops, closed=closed, normalize=normalize, start=start, **options)
 
     def config(self) -> dict[str, Any]:
         is_given = "operation" in vars(self)
@@ -194,6 +225,10 @@ class GraphAdaptiveKernel(GraphAdaptive):
         features: number F of features to give each its own weights; None shares them among all.
         hops: number K of shifts.
         closed: accepted like everywhere; a node does not differ from itself, so it changes nothing.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)), ``"uniform"`` within
+            1 / sqrt(K), as in version 0.1.
         gamma: width of the Gaussian, above 0.
         learn_gamma: train gamma, through its logarithm, so that it stays above 0.
 
@@ -210,10 +245,13 @@ class GraphAdaptiveKernel(GraphAdaptive):
         *,
         hops: int = 1,
         closed: bool = False,
+        normalize: Normalization | None = "symmetric",
+        start: Start = "zero",
         gamma: float = 0.1,
         learn_gamma: bool = False,
     ) -> None:
-        HopMixture.__init__(self, features=features, hops=hops, closed=closed, gamma=gamma, learn_gamma=learn_gamma)
+        options: dict[str, Any] = {"normalize": normalize, "start": start, "gamma": gamma, "learn_gamma": learn_gamma}
+        HopMixture.__init__(self, features=features, hops=hops, closed=closed, **options)
 
     @property
     def gamma(self) -> float | Tensor:

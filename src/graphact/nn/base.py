@@ -12,6 +12,7 @@ from graphact.graph import Graph
 from graphact.graph.cache import BuildCache
 from graphact.graph.eager import outside_compiled_code
 from graphact.graph.edges import plain_edge_index
+from graphact.graph.normalize import Normalization
 from graphact.graph.protocol import GraphLike
 from graphact.layers import Layer, Linear, Pointwise, UnsupportedModelError
 
@@ -23,12 +24,14 @@ class GraphModule(nn.Module):
     <graphact.Graph.from_sparse>`).
 
     A :class:`~graphact.Graph` is sorted and checked once, when it is built. From an edge_index a graph is built on the
-    first call, and again when its numbers have changed; modules that are called with the same tensors share it.
+    first call, and again when its numbers have changed; modules that are called with the same tensors share it. Its
+    weights are normalised as the module's ``normalize`` says; a ``Graph`` or a sparse tensor is taken as it is.
 
     A subclass describes what its ``forward`` computes by overriding ``describe``. A class that overrides ``forward``
     alone has no description, and whatever interprets descriptions (files, fleets, guarantees, agents) refuses it.
     """
 
+    normalize: Normalization | None = "symmetric"
     _described_forward: ClassVar[Callable[..., Tensor] | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -56,10 +59,11 @@ class GraphModule(nn.Module):
         raise TypeError(f"{type(self).__name__} has no configuration of its own")
 
     def extra_repr(self) -> str:
-        has_config = type(self).config is not GraphModule.config
-        return ", ".join(f"{name}={value!r}" for name, value in self.config().items()) if has_config else ""
+        config = {} if type(self).config is GraphModule.config else self.config()
+        return ", ".join(f"{name}={value!r}" for name, value in config.items() if UNSHOWN.get(name, ...) != value)
 
 
+UNSHOWN = {"normalize": "symmetric", "start": "zero"}  # settings that a repr leaves out where they are these
 TORCH_LAYERS: dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]] = {
     nn.Identity: lambda _: (),
     nn.Linear: lambda module: (Linear(module.weight, module.bias),),
@@ -123,8 +127,11 @@ class Current(local):
 CURRENT = Current()
 
 
-def resolve_graph(x: Any, graph: GraphLike | Tensor | None, edge_weight: Tensor | None) -> GraphLike:
-    """The graph of a module call: as given, built from an edge list or a sparse tensor, or that of the model's call."""
+def resolve_graph(
+    x: Any, graph: GraphLike | Tensor | None, edge_weight: Tensor | None, normalize: Normalization | None = None
+) -> GraphLike:
+    """The graph of a module call: as given, built from a sparse tensor, that of the model's call, or built from an edge
+    list and normalised."""
     if graph is None:
         if CURRENT.call is None:
             raise TypeError(
@@ -142,7 +149,7 @@ def resolve_graph(x: Any, graph: GraphLike | Tensor | None, edge_weight: Tensor 
             "(source, target) lead from one set of nodes to another and are no shift operator"
         )
     if isinstance(graph, Tensor) and graph.layout == torch.strided:
-        return _build_graph(check_tensor("x", x), graph, edge_weight)
+        return _build_graph(check_tensor("x", x), graph, edge_weight, normalize)
     if not isinstance(graph, Tensor) and not hasattr(graph, "sparse_sizes"):
         raise TypeError(f"graph must be a graphact.Graph or an edge_index tensor, got {type(graph).__name__}")
     if edge_weight is not None:
@@ -160,7 +167,7 @@ def check_features(x: Tensor, name: str, features: int | None) -> Tensor:
 
 
 @outside_compiled_code("an edge_index is sorted in every call: build a graphact.Graph once and compile with it")
-def _build_graph(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Graph:
+def _build_graph(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, normalize: Normalization | None) -> Graph:
     if x.dim() < 2:
         raise ValueError(f"x must have the shape (..., N, F), got {tuple(x.shape)}")
     num_nodes, dtype = x.size(-2), None
@@ -169,9 +176,10 @@ def _build_graph(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> G
 
     def build() -> Graph:
         ones = torch.ones(edge_index.shape[-1:], dtype=dtype, device=edge_index.device)
-        return Graph.from_edge_index(edge_index, ones if edge_weight is None else edge_weight, num_nodes)
+        graph = Graph.from_edge_index(edge_index, ones if edge_weight is None else edge_weight, num_nodes)
+        return graph if normalize is None else graph.normalize(normalize)
 
-    return BUILT.get((plain_edge_index(edge_index)[0], edge_weight), (num_nodes, dtype), build)
+    return BUILT.get((plain_edge_index(edge_index)[0], edge_weight), (num_nodes, dtype, normalize), build)
 
 
 @outside_compiled_code("a sparse tensor is sorted in every call: build a graphact.Graph once and compile with it")

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from graphact._checks import check_companion, check_integer
 from graphact._deprecation import keyword_only_after
 from graphact.functional import graph_filter
+from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.layers import Filter, Layer
 from graphact.nn.base import GraphModule, check_features, resolve_graph
@@ -25,6 +26,8 @@ class GraphFilter(GraphModule):
         out_features: features of the output.
         order: the order K; the filter has the K + 1 taps k = 0..K and reaches K hops.
         bias: add a trained constant to each output feature.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
 
     Shapes:
         x: ``(..., N, in_features)``; result: ``(..., N, out_features)``; ``taps``: ``(K + 1, in_features,
@@ -32,11 +35,20 @@ class GraphFilter(GraphModule):
     """
 
     @keyword_only_after(2, "order", "bias")
-    def __init__(self, in_features: int, out_features: int, *, order: int, bias: bool = False) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        order: int,
+        bias: bool = False,
+        normalize: Normalization | None = "symmetric",
+    ) -> None:
         super().__init__()
         self.in_features = check_integer("in_features", in_features, minimum=1)
         self.out_features = check_integer("out_features", out_features, minimum=1)
         self.order = check_integer("order", order, minimum=0)
+        self.normalize = check_normalize(normalize)
         self.taps = nn.Parameter(torch.empty(self.order + 1, self.in_features, self.out_features))
         self.bias = nn.Parameter(torch.empty(self.out_features)) if bias else None
         self.reset_parameters()
@@ -49,7 +61,7 @@ class GraphFilter(GraphModule):
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         x = check_features(x, "in_features", self.in_features)
-        filtered = graph_filter(x, resolve_graph(x, graph, edge_weight), self.taps)
+        filtered = graph_filter(x, resolve_graph(x, graph, edge_weight, self.normalize), self.taps)
         return filtered if self.bias is None else filtered + check_companion("bias", self.bias, filtered)
 
     def describe(self) -> tuple[Layer, ...]:
@@ -61,4 +73,5 @@ class GraphFilter(GraphModule):
             "out_features": self.out_features,
             "order": self.order,
             "bias": self.bias is not None,
+            "normalize": self.normalize,
         }

@@ -6,10 +6,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from graphact._checks import check_integer, check_positive
+from graphact._checks import check_choice, check_integer, check_positive
 from graphact._deprecation import keyword_only_after
+from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.layers import Layer
+from graphact.nn.activation import STARTS, Start
 from graphact.nn.base import GraphModule, describe, resolve_graph
 from graphact.nn.filter import GraphFilter
 from graphact.nn.names import Activation, describe_activation, make_activation
@@ -39,6 +41,9 @@ class GCNN(GraphModule):
         closed: count a node among its neighbours in the activations.
         gamma: width of the kernel activation's Gaussian.
         learn_gamma: train gamma.
+        start: where the activations' weights start: ``"zero"`` (as ReLUs), ``"small"`` or ``"uniform"``.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
 
     Shapes:
         x: ``(..., N, features[0])``; result: ``(..., N, out_features)``.
@@ -66,12 +71,16 @@ class GCNN(GraphModule):
         closed: bool = False,
         gamma: float = 0.1,
         learn_gamma: bool = False,
+        start: Start = "zero",
+        normalize: Normalization | None = "symmetric",
     ) -> None:
         super().__init__()
+        self.normalize = check_normalize(normalize)
         self.hops = check_integer("hops", hops, minimum=1)
         self.per_feature, self.closed = bool(per_feature), bool(closed)
         self.gamma, self.learn_gamma = check_positive("gamma", gamma), bool(learn_gamma)
-        banks = make_filters(features, order, bias)
+        self.start = check_choice("start", start, tuple(STARTS))
+        banks = make_filters(features, order, bias, self.normalize)
         self.filters = nn.ModuleList(banks)
         self.activation = activation if isinstance(activation, str) else None
         each = activation if isinstance(activation, (list, tuple)) else [activation] * len(banks)
@@ -85,6 +94,8 @@ class GCNN(GraphModule):
                 closed=closed,
                 gamma=gamma,
                 learn_gamma=learn_gamma,
+                start=start,
+                normalize=self.normalize,
             )
             for one, bank in zip(each, banks, strict=True)
         )
@@ -94,7 +105,7 @@ class GCNN(GraphModule):
         reset_children(self)
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(x, graph, edge_weight)
+        graph = resolve_graph(x, graph, edge_weight, self.normalize)
         for bank, activation in zip(self.filters, self.activations, strict=True):
             x = activation(bank(x, graph), graph)
         return self.readout(x)
@@ -115,6 +126,8 @@ class GCNN(GraphModule):
             "closed": self.closed,
             "gamma": self.gamma,
             "learn_gamma": self.learn_gamma,
+            "start": self.start,
+            "normalize": self.normalize,
         }
 
 
@@ -127,6 +140,8 @@ class FIR(GraphModule):
         out_features: features of the readout at each node; None leaves the readout out.
         bias: trained constants in the filter banks.
         readout_bias: a trained constant in the readout.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
 
     Shapes:
         x: ``(..., N, features[0])``; result: ``(..., N, out_features)``.
@@ -141,9 +156,11 @@ class FIR(GraphModule):
         out_features: int | None = 1,
         bias: bool = False,
         readout_bias: bool = True,
+        normalize: Normalization | None = "symmetric",
     ) -> None:
         super().__init__()
-        banks = make_filters(features, order, bias)
+        self.normalize = check_normalize(normalize)
+        banks = make_filters(features, order, bias, self.normalize)
         self.filters = nn.ModuleList(banks)
         self.readout = make_readout(banks[-1].out_features, out_features, readout_bias)
 
@@ -151,7 +168,7 @@ class FIR(GraphModule):
         reset_children(self)
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(x, graph, edge_weight)
+        graph = resolve_graph(x, graph, edge_weight, self.normalize)
         for bank in self.filters:
             x = bank(x, graph)
         return self.readout(x)
@@ -161,10 +178,12 @@ class FIR(GraphModule):
         return (*itertools.chain.from_iterable(banks), *describe(self.readout, "readout"))
 
     def config(self) -> dict[str, Any]:
-        return bank_config(self.filters, self.readout)
+        return {**bank_config(self.filters, self.readout), "normalize": self.normalize}
 
 
-def make_filters(features: Sequence[int], order: int | Sequence[int], bias: bool) -> list[GraphFilter]:
+def make_filters(
+    features: Sequence[int], order: int | Sequence[int], bias: bool, normalize: Normalization | None
+) -> list[GraphFilter]:
     """One filter bank for each pair of consecutive widths."""
     if not isinstance(features, (list, tuple)) or len(features) < 2:
         raise ValueError(f"features must list the input and at least one layer, such as [1, 8, 8], got {features!r}")
@@ -173,7 +192,8 @@ def make_filters(features: Sequence[int], order: int | Sequence[int], bias: bool
     if len(orders) != layers:
         raise ValueError(f"order must be one number or one for each of the {layers} layers, got {orders!r}")
     widths = itertools.pairwise(features)
-    return [GraphFilter(*pair, order=k, bias=bias) for pair, k in zip(widths, orders, strict=True)]
+    options: dict[str, Any] = {"bias": bias, "normalize": normalize}
+    return [GraphFilter(*pair, order=k, **options) for pair, k in zip(widths, orders, strict=True)]
 
 
 def make_readout(in_features: int, out_features: int | None, bias: bool) -> nn.Module:

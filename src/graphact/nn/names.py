@@ -51,7 +51,7 @@ def make_activation(
         hops: number of hops.
         features: number of features to give each its own weights; None shares them.
         closed: count a node among its neighbours.
-        options: parameters of its operation, such as ``gamma`` and ``learn_gamma`` of the kernel.
+        options: ``normalize``, ``start``, and parameters of its operation, such as the kernel's ``gamma``.
 
     Raises:
         TypeError: the function returns no module.

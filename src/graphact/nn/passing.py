@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_integer
-from graphact.graph.graph import Normalization
-from graphact.graph.normalize import KINDS
+from graphact._checks import check_integer
+from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.nn.base import CURRENT, GraphModule, ModelCall, resolve_graph
 
@@ -51,7 +50,7 @@ class PassGraph(nn.Module):
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
         self.model = model
-        self.normalize = None if normalize is None else check_choice("normalize", normalize, tuple(KINDS))
+        self.normalize = check_normalize(normalize)
 
     def forward(
         self,
@@ -77,10 +76,7 @@ class PassGraph(nn.Module):
 
     def graph_of(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> GraphLike:
         """The graph that a call with these arguments passes to the activations."""
-        if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
-            return resolve_graph(x, edge_index, edge_weight)  # a shift operator
-        graph: Any = resolve_graph(x, edge_index, edge_weight)
-        return graph if self.normalize is None else graph.normalize(self.normalize)
+        return resolve_graph(x, edge_index, edge_weight, self.normalize)
 
     def reset_parameters(self) -> None:
         """Draw the parameters of the model anew, and those of its activations, which PyG's models leave out."""
