@@ -79,3 +79,21 @@ def test_weights_that_are_not_finite(bad, dtype):
     index = torch.arange(6000).reshape(2, -1)
     with pytest.raises(ValueError, match=rf"edge_weight must be finite, got {bad} \(1 such"):
         Graph.from_edge_index(index, weight, 6000)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("needs_gradients", [False, True])
+def test_union(symmetric, dtype, needs_gradients, monkeypatch):
+    graphs = []
+    for nodes, edges in ((7, 20), (400, 2500), (1, 1), (30, 100)):
+        index, weight = some_edges(nodes, edges, symmetric)
+        graphs.append(Graph.from_edge_index(index, weight.to(dtype).requires_grad_(needs_gradients), nodes))
+    graphs.insert(2, Graph.from_edge_index(torch.empty(2, 0), torch.empty(0, dtype=dtype), 3))
+    joins, join = [], device_kernels.join
+    monkeypatch.setattr(device_kernels, "join", lambda *given: joins.append(given) or join(*given))
+    found = [as_python(Graph.union(graphs)), as_python(Graph.union(graphs[:1])), as_python(Graph.union(graphs[2:3]))]
+    assert len(joins) == 3
+    monkeypatch.setattr(device, "triton_kernels", lambda: None)
+    right = [as_python(Graph.union(graphs)), as_python(Graph.union(graphs[:1])), as_python(Graph.union(graphs[2:3]))]
+    assert found == right

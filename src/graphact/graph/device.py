@@ -5,6 +5,7 @@ launching so many operations takes longer than sorting 100,000 edges.
 """
 
 import math
+import os
 from functools import cache
 from types import ModuleType
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from graphact.graph.eager import is_plain
 from graphact.graph.edges import sum_of
 
 INT32 = 2**31
+DTYPES = {torch.int64, torch.float32, torch.float64, torch.bfloat16, torch.float16}  # those of the Triton kernels
 
 
 class Facts(NamedTuple):
@@ -79,9 +81,10 @@ def triton_kernels() -> ModuleType | None:
 
 def kernels_for(*tensors: Tensor) -> ModuleType | None:
     """The Triton kernels, if they can read these tensors, which lie on one device."""
-    if not is_plain(*tensors) or (kernels := triton_kernels()) is None:
+    is_there = tensors[0].is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
+    if not is_there or not is_plain(*tensors) or any(tensor.dtype not in DTYPES for tensor in tensors):
         return None
-    return kernels if kernels.runs_on(tensors[0].device) else None
+    return triton_kernels()
 
 
 def sort_edges(
@@ -98,7 +101,7 @@ def sort_edges(
         checks: whether the facts about bounds and weights are wanted. An index that is out of bounds does no harm.
     """
     kernels = kernels_for(target, source, weight)
-    if kernels is not None and kernels.fits(target, weight, num_nodes):
+    if kernels is not None and max(num_nodes, target.numel()) < kernels.MOST:
         return kernels.sort_edges(target, source, weight, num_nodes, is_coalesced, checks)
     return sort_with_torch(target, source, weight, num_nodes, is_coalesced, checks)
 
