@@ -5,7 +5,6 @@ must be known about them on the host (whether they are valid, how many are loops
 graph is undirected) is read back in one vector.
 """
 
-import math
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,12 +12,12 @@ import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
+from graphact.graph.device import INT32, sort_edges
 from graphact.graph.eager import is_plain, outside_compiled_code
-from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by, sum_of
+from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by
 from graphact.graph.neighborhoods import Neighborhoods, group_by_degree
 
 Array: TypeAlias = np.ndarray
-INT32 = 2**31
 GLANCE, CHUNK = 64, 8192  # edges looked at first, and then together, few enough for the cache
 
 
@@ -51,15 +50,15 @@ def from_edges(edges: Edges, is_coalesced: bool) -> Parts:
         if num_nodes is None:
             raise ValueError("num_nodes must be given with is_coalesced=True, got None")
         return from_entries(target, source, weight, num_nodes, is_coalesced=True)
-    bounds = edge_index.aminmax() if edge_index.numel() else None
     on_host = is_on_host(edge_index)
-    if bounds is not None and (on_host or num_nodes is None):
+    if edge_index.numel() and (on_host or num_nodes is None):
+        bounds = edge_index.aminmax()
         lowest, highest = map(int, bounds) if on_host else torch.stack(bounds).tolist()
         num_nodes = check_bounds(lowest, highest, num_nodes)
     assert num_nodes is not None  # given for a graph without edges
     if on_host:
         return build_on_host(target, source, check_finite("edge_weight", weight), num_nodes)
-    return build_on_device(target, source, weight, num_nodes, bounds=bounds)
+    return build_on_device(target, source, weight, num_nodes, checks=True)
 
 
 @outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")
@@ -230,73 +229,38 @@ def counting() -> Any:
 
 
 def build_on_device(
-    target: Tensor,
-    source: Tensor,
-    weight: Tensor,
-    num_nodes: int,
-    *,
-    is_coalesced: bool = False,
-    bounds: tuple[Tensor, Tensor] | None = None,
+    target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, *, is_coalesced: bool = False, checks: bool = False
 ) -> Parts:
-    """Sort by one key, then stably by source; with one read-back unless edges are repeated.
-
-    Args:
-        target: row of each entry.
-        source: column of each entry.
-        weight: value of each entry.
-        num_nodes: number of nodes.
-        is_coalesced: whether the entries are sorted by source, then by target, without repetition.
-        bounds: the lowest and the highest node index, if they and the weights are still to be checked. No operation
-            before the read-back minds an index that is out of bounds.
-    """
+    """See :func:`graphact.graph.device.sort_edges`; with one read-back unless edges are repeated."""
     if target.numel() == 0:
         return _without_edges(weight, num_nodes)
-    loop, nobody = target == source, num_nodes * num_nodes  # self-loops, set aside, sort last
-    narrow = torch.int32 if num_nodes < INT32 else torch.int64
-    if is_coalesced:
-        row, edge = torch.sort(torch.where(loop, num_nodes, target).to(narrow), stable=True)
-        col = torch.where(row < num_nodes, source[edge], num_nodes).to(narrow)
-        repeated = torch.zeros_like(row[0])
-    else:
-        key = torch.where(loop, nobody, target * num_nodes + source)
-        key, edge = torch.sort(key.int() if nobody < INT32 else key, stable=True)
-        row = key // num_nodes
-        row, col = row.to(narrow), torch.where(row < num_nodes, key - row * num_nodes, num_nodes).to(narrow)
-        repeated = ((key[1:] == key[:-1]) & (key[1:] < nobody)).sum()
-    row_t, edge_t = torch.sort(col, stable=True)  # the same edges seen from their sources
-    col_t = row[edge_t]
-    rowptr = _search(torch.stack([row, row_t]), num_nodes + 1)
-    order, starts, degrees = _group_by_degree(rowptr.diff(dim=1), target.numel())
-    known = weight.detach().index_select(0, edge)
-    facts = [
-        repeated,
-        rowptr[0, -1],
-        ((row != row_t) | (col != col_t)).any(),
-        (known != known[edge_t]).any(),
-        *([] if bounds is None else [sum_of(weight).isfinite(), *bounds]),
-    ]
-    read = torch.cat([torch.stack([fact.to(torch.int64) for fact in facts]), starts.flatten(), degrees.flatten()]).cpu()
-    repetitions, kept, pattern_differs, weights_differ, *checks = read[: len(facts)].tolist()
-    if bounds is not None:
-        is_finite, lowest, highest = checks
-        check_bounds(lowest, highest, num_nodes)
-        if not is_finite:
+    found = sort_edges(target, source, weight, num_nodes, is_coalesced=is_coalesced, checks=checks)
+    facts, diagonal = found.facts, None
+    if checks:
+        check_bounds(facts.lowest, facts.highest, num_nodes)
+        if facts.not_finite:
             check_finite("edge_weight", weight)
-    diagonal = None
-    if kept < target.numel():
-        loops = edge[kept:]
+    if facts.kept < target.numel():
+        loops = found.edge[facts.kept :]
         diagonal = sum_by(target[loops], weight.index_select(0, loops), num_nodes)
-    weight = weight.index_select(0, edge[:kept])
-    if repetitions:
-        return _merged(row[:kept], col[:kept], weight, num_nodes)._replace(diagonal=diagonal)
-    sizes = _sizes(read[len(facts) :], starts.size(1), num_nodes)
-    incoming, outgoing = (
-        Neighborhoods.from_sizes(rowptr[side], ends[:kept].long(), order[side], sizes[side])
-        for side, ends in ((0, col), (1, col_t))
+        found = found.without_loops()
+    if weight.requires_grad:
+        weight = weight.index_select(0, found.edge)
+        found = found._replace(weight=weight, weight_t=weight.index_select(0, found.edge_t))
+    if facts.repeated:
+        return _merged(found.row, found.col, found.weight, num_nodes)._replace(diagonal=diagonal)
+    sides = zip(found.rowptr, (found.col, found.col_t), found.order, found.sizes, strict=True)
+    incoming, outgoing = (Neighborhoods.from_sizes(*side) for side in sides)
+    is_directed = bool(facts.pattern_differs or facts.weights_differ)
+    return Parts(
+        incoming,
+        outgoing if facts.pattern_differs else incoming,
+        found.weight,
+        found.weight_t if is_directed or weight.requires_grad else found.weight,
+        diagonal,
+        is_directed,
+        found.slot,
     )
-    slot = (edge_t[:kept] - rowptr[0][outgoing.col]).int()
-    weight_t, is_directed = transposed_weights(weight, edge_t[:kept], not pattern_differs, not weights_differ)
-    return Parts(incoming, outgoing if pattern_differs else incoming, weight, weight_t, diagonal, is_directed, slot)
 
 
 def _without_edges(weight: Tensor, num_nodes: int) -> Parts:
@@ -306,35 +270,10 @@ def _without_edges(weight: Tensor, num_nodes: int) -> Parts:
     return Parts(lists, lists, weight, weight, None, False, nothing.int())
 
 
-def _search(ascending: Tensor, count: int) -> Tensor:
-    """In each row of ascending numbers, where 0..count-1 would be inserted."""
-    numbers = torch.arange(count, dtype=ascending.dtype, device=ascending.device)
-    return torch.searchsorted(ascending, numbers.repeat(len(ascending), 1))
-
-
-def _group_by_degree(degree: Tensor, num_edges: int) -> tuple[Tensor, Tensor, Tensor]:
-    """In each row, the nodes by ascending degree, where the groups of equal degree begin in them, and the degrees.
-
-    So many edges make at most so many distinct degrees, so the number of groups needs not be known.
-    """
-    ascending, order = torch.sort(degree, dim=1, stable=True)
-    most = min(degree.size(1), (1 + math.isqrt(1 + 8 * num_edges)) // 2)
-    group = torch.nn.functional.pad((ascending[:, 1:] != ascending[:, :-1]).cumsum(1), (1, 0))
-    starts = _search(group, most + 1)
-    return order, starts, ascending.gather(1, starts[:, :-1].clamp(max=degree.size(1) - 1))
-
-
-def _sizes(read: Tensor, columns: int, num_nodes: int) -> list[Tensor]:
-    """Degree and number of nodes of each group, for the rows that :func:`_group_by_degree` made."""
-    starts, degrees = read[: 2 * columns].view(2, columns), read[2 * columns :].view(2, columns - 1)
-    found = torch.stack([degrees, starts.diff(dim=1)], dim=2)
-    return [sizes[begin[:-1] < num_nodes] for sizes, begin in zip(found, starts, strict=True)]
-
-
 def _merged(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> Parts:
     """The parts from sorted edges without loops, repeated ones summed; waits for the device twice more."""
     first = torch.nn.functional.pad((row[1:] != row[:-1]) | (col[1:] != col[:-1]), (1, 0), value=True)
     position = first.cumsum(0) - 1
     kept = first.nonzero().squeeze(1)
     weight = check_finite("edge_weight summed over repeated edges", sum_by(position, weight, kept.numel()))
-    return build_on_device(row[kept].long(), col[kept].long(), weight, num_nodes)
+    return build_on_device(row[kept].long(), col[kept], weight, num_nodes)

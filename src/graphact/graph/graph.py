@@ -193,7 +193,7 @@ class Graph:
                     f"graphs must agree in dtype and device, got {first.dtype} on {first.device} "
                     f"and {graph.dtype} on {graph.device}"
                 )
-        return cls._of(union.join([graph._parts for graph in graphs]))
+        return cls._of(union.join(graphs))
 
     @classmethod
     @BUILT_OUTSIDE
@@ -221,10 +221,6 @@ class Graph:
     @classmethod
     def _of(cls, parts: build.Parts) -> "Graph":
         return cls(**parts._asdict())
-
-    @property
-    def _parts(self) -> build.Parts:
-        return build.Parts(*(getattr(self, name) for name in build.Parts._fields))
 
     # Facts
 

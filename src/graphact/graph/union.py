@@ -1,36 +1,89 @@
 """Graphs side by side: concatenation with offsets. Nothing is sorted by edge, and nothing waits for a device."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from graphact.graph.build import Parts
+from graphact.graph.device import kernels_for
 from graphact.graph.neighborhoods import Neighborhoods
 
+if TYPE_CHECKING:
+    from graphact.graph.graph import Graph
 
-def join(graphs: Sequence[Parts]) -> Parts:
+Columns = dict[str, list[Tensor]]
+
+
+def join(graphs: "Sequence[Graph]") -> Parts:
     """The parts of the graph that holds all nodes and edges of some graphs on one device, in their order."""
     same_lists = all(graph.outgoing is graph.incoming for graph in graphs)
     same_weights = same_lists and all(graph.outgoing_weight is graph.weight for graph in graphs)
-    lists = [[graph.incoming for graph in graphs]]
+    lists = {"": [graph.incoming for graph in graphs]}
+    weights = {"weight": [graph.weight for graph in graphs]}
     if not same_lists:
-        lists.append([graph.outgoing for graph in graphs])
-    incoming, *other = join_lists(lists)
-    weight = torch.cat([graph.weight for graph in graphs])
+        lists["_t"] = [graph.outgoing for graph in graphs]
+    if not same_weights:
+        weights["weight_t"] = [graph.outgoing_weight for graph in graphs]
+    columns: Columns = {"slot": [graph.incoming_slot for graph in graphs]}
+    for side, parts in lists.items():
+        columns["rowptr" + side] = [part.rowptr for part in parts]
+        columns["col" + side] = [part.col for part in parts]
+    nodes = [part.num_nodes for part in lists[""]]
+    edges = [weight.numel() for weight in weights["weight"]]
+    joined, orders = join_columns(columns, weights, nodes, edges)
+    incoming, *other = (
+        Neighborhoods.from_sizes(joined["rowptr" + side], joined["col" + side], order, join_sizes(parts))
+        for (side, parts), order in zip(lists.items(), orders, strict=True)
+    )
     return Parts(
         incoming,
         other[0] if other else incoming,
-        weight,
-        weight if same_weights else torch.cat([graph.outgoing_weight for graph in graphs]),
+        joined["weight"],
+        joined["weight" if same_weights else "weight_t"],
         join_diagonals(graphs),
         any(graph.is_directed for graph in graphs),
-        torch.cat([graph.incoming_slot for graph in graphs]),
+        joined["slot"],
     )
 
 
-def join_diagonals(graphs: Sequence[Parts]) -> Tensor | None:
+def join_columns(
+    columns: Columns, weights: Columns, nodes: list[int], edges: list[int]
+) -> tuple[dict[str, Tensor], Sequence[Tensor]]:
+    """The tensors of all graphs one behind the other, and the order of the nodes by degree in each direction."""
+    kernels = kernels_for(*weights["weight"])
+    needs_gradients = any(weight.requires_grad for parts in weights.values() for weight in parts)
+    together = columns if needs_gradients else columns | weights
+    if kernels is not None and all(part.is_contiguous() for parts in together.values() for part in parts):
+        joined, orders = kernels.join(weights["weight"][0], together, nodes, edges)
+    else:
+        joined, orders = join_with_torch(columns, nodes, edges)
+    missing = {name: torch.cat(parts) for name, parts in weights.items() if name not in joined}
+    return joined | missing, orders
+
+
+def join_with_torch(columns: Columns, nodes: list[int], edges: list[int]) -> tuple[dict[str, Tensor], Sequence[Tensor]]:
+    """See :func:`join_columns`; all integers that move by an offset are moved at once."""
+    first_node, first_edge = (list(accumulate(counts, initial=0)) for counts in (nodes, edges))
+    sides = ["", *(["_t"] if "col_t" in columns else [])]
+    parts, offsets, counts = [], [], []
+    for side in sides:
+        rowptrs = columns["rowptr" + side]
+        parts += [rowptrs[0][:1], *(rowptr[1:] for rowptr in rowptrs), *columns["col" + side]]
+        offsets += [0, *first_edge[:-1], *first_node[:-1]]
+        counts += [1, *nodes, *edges]
+    moved = torch.cat(parts)
+    moved += spread(offsets, counts, moved)
+    joined, orders = {"slot": torch.cat(columns["slot"])}, []
+    for side, integers in zip(sides, moved.view(len(sides), -1), strict=True):
+        joined["rowptr" + side], joined["col" + side] = integers.split([first_node[-1] + 1, first_edge[-1]])
+        orders.append(torch.sort(joined["rowptr" + side].diff(), stable=True).indices)
+    return joined, orders
+
+
+def join_diagonals(graphs: "Sequence[Graph]") -> Tensor | None:
     """The diagonals, zero where a graph has none; None if none of them has one."""
     if all(graph.diagonal is None for graph in graphs):
         return None
@@ -40,33 +93,6 @@ def join_diagonals(graphs: Sequence[Parts]) -> Tensor | None:
             for graph in graphs
         ]
     )
-
-
-def join_lists(lists: Sequence[Sequence[Neighborhoods]]) -> Iterator[Neighborhoods]:
-    """The lists of each direction; all integers that move by an offset are moved at once."""
-    nodes = [part.num_nodes for part in lists[0]]
-    edges = [part.col.numel() for part in lists[0]]
-    first_node, first_edge = (list(accumulate(counts, initial=0)) for counts in (nodes, edges))
-    parts, offsets, counts = [], [], []
-    for direction in lists:
-        parts.append(direction[0].rowptr[:1])
-        offsets.append(0)
-        counts.append(1)
-        for part, offset, count in zip(direction, first_edge, nodes, strict=False):
-            parts.append(part.rowptr[1:])
-            offsets.append(offset)
-            counts.append(count)
-        for part, offset, count in zip(direction, first_node, edges, strict=False):
-            parts.append(part.col)
-            offsets.append(offset)
-            counts.append(count)
-    joined = torch.cat(parts)
-    joined += spread(offsets, counts, joined)
-    num_nodes, num_edges = first_node[-1], first_edge[-1]
-    for direction, integers in zip(lists, joined.view(len(lists), -1), strict=True):
-        rowptr, col = integers.split([num_nodes + 1, num_edges])
-        order = torch.sort(rowptr.diff(), stable=True).indices
-        yield Neighborhoods.from_sizes(rowptr, col, order, join_sizes(direction))
 
 
 def spread(values: list[int], counts: list[int], like: Tensor) -> Tensor:

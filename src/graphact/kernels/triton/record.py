@@ -1,7 +1,6 @@
-"""Launches without what Triton does at each of them, which takes longer than a small graph keeps the device busy.
+"""Recorded launches, for graphs so small that preparing a launch takes longer than they keep the device busy.
 
-Triton looks at every argument of every launch to find the compiled kernel that fits. Here it is found by a short key.
-Signals of one shape on one graph even need the same launches every time: an evaluation can be recorded, that is which
+Signals of one shape on one graph need the same launches every time: an evaluation can be recorded, that is which
 compiled kernels were started on which tensors (given ones, those of the graph, and those that it allocated), and
 replayed on others.
 """
@@ -15,49 +14,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-ALIGNMENT = 16  # bytes; kernels are compiled for pointers and sizes that are multiples of it, or for any
-SMALL = 2**31
+from graphact import _triton
+from graphact._triton import ALIGNMENT, Grid, every_constant
+
+__all__ = ["ALIGNMENT", "Recording", "allocate", "call", "launch", "recording"]
+
 APART = 512  # bytes, as torch lays tensors
-Grid = tuple[int, ...]
 
 
 def launch(kernel: Any, grid: Grid, *arguments: Any, **constants: Any) -> None:
     """Start a kernel on the current device; recorded."""
-    key = (id(kernel), *constants.items(), *map(kind_of, arguments))
-    compiled = _compiled.get(key)
-    if compiled is None:
-        compiled = kernel[grid](*arguments, **constants)  # None if Triton interprets
-        if compiled is not None:
-            _compiled[key] = compiled
-    else:
-        start(compiled, grid, arguments, every_constant(kernel, arguments, constants))
+    compiled = _triton.launch(kernel, grid, *arguments, **constants)
     if _active.recording is not None:
         _active.recording.add_kernel(kernel, grid, compiled, arguments, constants)
-
-
-_compiled: dict[Any, Any] = {}
-
-
-def kind_of(argument: Any) -> Any:
-    """What a kernel is compiled for: the type of a tensor and whether it is aligned, and the kind of a number.
-
-    That is all that Triton asks, or more: a key that tells too much apart compiles nothing twice.
-    """
-    if isinstance(argument, Tensor):
-        return argument.dtype, argument.data_ptr() % ALIGNMENT == 0, argument.device.index
-    return argument if -2 < argument < 2 else (argument % ALIGNMENT == 0, -SMALL <= argument < SMALL)
-
-
-def every_constant(kernel: Any, arguments: Sequence[Any], constants: dict[str, Any]) -> list[Any]:
-    """The constants in the order in which a compiled kernel takes them, after its arguments."""
-    return [constants[name] for name in kernel.arg_names[len(arguments) :]]
-
-
-def start(compiled: Any, grid: Grid, arguments: Sequence[Any], constants: Sequence[Any]) -> None:
-    """Start a compiled kernel."""
-    x, y, z = (*grid, 1, 1)[:3]
-    stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
-    compiled.run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments, *constants)
 
 
 class Tiles(NamedTuple):

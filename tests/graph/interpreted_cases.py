@@ -1,0 +1,99 @@
+"""Graphs built by the Triton kernels on the CPU, in Triton's interpreter; started by `test_building_interpreted.py`."""
+
+import numpy as np
+import pytest
+import torch
+from support.building import as_python, check_coalesced, check_everything, check_gradients
+
+from graphact import Graph
+from graphact.graph import build, device, device_kernels
+
+
+@pytest.fixture(autouse=True)
+def by_kernels(monkeypatch):
+    """Let all graphs be built as on a GPU, and see that the kernels do it."""
+    calls, sort = [], device_kernels.sort_edges
+    monkeypatch.setattr(build, "is_on_host", lambda _: False)
+    monkeypatch.setattr(device_kernels, "sort_edges", lambda *given: calls.append(given) or sort(*given))
+    yield
+    assert calls, "set TRITON_INTERPRET=1"
+
+
+@pytest.mark.parametrize("check", [check_everything, check_gradients, check_coalesced])
+def test_any_edges(check):
+    check()
+
+
+def some_edges(nodes, edges, symmetric=False, distinct=True):
+    rng = np.random.default_rng(nodes)
+    index = torch.from_numpy(np.minimum(*rng.integers(0, nodes, (2, 2, edges))))
+    index = torch.cat([index, index.flip(0)], 1) if symmetric else index
+    index = index.unique(dim=1) if distinct else index
+    weight = (index[0] * index[1]).double() if symmetric else torch.rand(index.size(1), dtype=torch.float64)
+    return index, weight
+
+
+@pytest.mark.parametrize("is_coalesced", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(
+    ("nodes", "edges"), [(1, 1), (300, 5000), (50_000, 3000)]
+)  # of one block, of several, wide keys
+def test_as_with_torch(nodes, edges, symmetric, is_coalesced):
+    index, weight = some_edges(nodes, edges, symmetric)
+    given = (index[1], index[0], weight, nodes, is_coalesced, True)
+    found, expected = device_kernels.sort_edges(*given), device.sort_with_torch(*given)
+    facts = found.facts
+    assert facts[2:] == expected.facts[2:]
+    for one, other in zip(found.without_loops(), expected.without_loops(), strict=True):
+        for tensor, right in zip(one, other, strict=True) if isinstance(one, tuple) else [(one, other)]:
+            if torch.is_tensor(tensor):
+                torch.testing.assert_close(tensor, right, rtol=0, atol=0)
+
+
+def test_many_repeated_edges(monkeypatch):
+    index, weight = some_edges(400, 6000, distinct=False)
+    found = Graph.from_edge_index(index, weight, 401)
+    monkeypatch.undo()
+    assert as_python(found) == as_python(Graph.from_edge_index(index, weight, 401))
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ([[0, 2**62], [1, 1]], f"node indices from 0 to 2, got {2**62}"),
+        ([[-(2**63), 2**62], [1, 1]], f"node indices from 0 to 2, got {-(2**63)}"),
+        ([[0, 3], [1, 1]], "node indices from 0 to 2, got 3"),
+        ([[0, -1], [1, -1]], "node indices from 0 to 2, got -1"),
+    ],
+)
+def test_indices_out_of_bounds(index, message):
+    with pytest.raises(ValueError, match=message):
+        Graph.from_edge_index(index, num_nodes=3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
+def test_weights_that_are_not_finite(bad, dtype):
+    weight = torch.ones(3000, dtype=dtype)
+    weight[2500] = bad
+    index = torch.arange(6000).reshape(2, -1)
+    with pytest.raises(ValueError, match=rf"edge_weight must be finite, got {bad} \(1 such"):
+        Graph.from_edge_index(index, weight, 6000)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("needs_gradients", [False, True])
+def test_union(symmetric, dtype, needs_gradients, monkeypatch):
+    graphs = []
+    for nodes, edges in ((7, 20), (400, 2500), (1, 1), (30, 100)):
+        index, weight = some_edges(nodes, edges, symmetric)
+        graphs.append(Graph.from_edge_index(index, weight.to(dtype).requires_grad_(needs_gradients), nodes))
+    graphs.insert(2, Graph.from_edge_index(torch.empty(2, 0), torch.empty(0, dtype=dtype), 3))
+    joins, join = [], device_kernels.join
+    monkeypatch.setattr(device_kernels, "join", lambda *given: joins.append(given) or join(*given))
+    found = [as_python(Graph.union(graphs)), as_python(Graph.union(graphs[:1])), as_python(Graph.union(graphs[2:3]))]
+    assert len(joins) == 3
+    monkeypatch.setattr(device, "triton_kernels", lambda: None)
+    right = [as_python(Graph.union(graphs)), as_python(Graph.union(graphs[:1])), as_python(Graph.union(graphs[2:3]))]
+    assert found == right
