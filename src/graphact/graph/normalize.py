@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphact.graph import device
 from graphact.graph.edges import sum_by
 from graphact.graph.neighborhoods import Neighborhoods
 
@@ -40,6 +41,26 @@ def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None, 
     down = across if is_undirected else inverse_sums(incoming.col, weight, diagonal, incoming.num_nodes).sqrt()
     scaled = weight * (across[rows] * down[incoming.col])
     return scaled.to(weight.dtype), None if diagonal is None else (diagonal * (across * down)).to(weight.dtype)
+
+
+def symmetric_operator(
+    incoming: Neighborhoods,
+    outgoing: Neighborhoods,
+    weight: Tensor,
+    weight_t: Tensor,
+    diagonal: Tensor | None,
+    is_undirected: bool,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """As :func:`symmetric`, with the weights of the transpose in the middle where Triton kernels find them, too."""
+    constants = (weight, weight_t) if diagonal is None else (weight, weight_t, diagonal)
+    is_constant = not any(part.requires_grad or not part.is_contiguous() for part in constants)
+    if is_constant and device.has_kernels_for(*constants):
+        from graphact.graph import operator_kernels
+
+        known = None if is_undirected else weight_t
+        return operator_kernels.normalize_symmetric(weight, known, incoming, outgoing, diagonal)
+    scaled, scaled_diagonal = symmetric(incoming, weight, diagonal, is_undirected)
+    return scaled, None, scaled_diagonal
 
 
 def random_walk(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
