@@ -321,10 +321,7 @@ class Graph:
         stays_symmetric = not (self.is_directed or self.weight.requires_grad or kind == "random_walk")
         operator = self.incoming, self.weight, self.diagonal
         if kind == "symmetric":
-            weight, weight_t, diagonal = normalize.symmetric_operator(
-                self.incoming, self.outgoing, self.weight, self.outgoing_weight, self.diagonal, stays_symmetric
-            )
-            return self._with_weights(weight, diagonal, stays_symmetric, weight_t)
+            return self._with_weights(*normalize.symmetric(*operator, stays_symmetric), stays_symmetric)
         return self._with_weights(*normalize.KINDS[kind](*operator), stays_symmetric)
 
     @BUILT_OUTSIDE
@@ -465,17 +462,10 @@ class Graph:
         loops = everywhere if self.diagonal.requires_grad else self.diagonal.nonzero().squeeze(1)
         return torch.cat([rows, loops]), torch.cat([col, loops]), torch.cat([self.weight, self.diagonal[loops]])
 
-    def _with_weights(
-        self, weight: Tensor, diagonal: Tensor | None, is_symmetric: bool, weight_t: Tensor | None = None
-    ) -> "Graph":
+    def _with_weights(self, weight: Tensor, diagonal: Tensor | None, is_symmetric: bool) -> "Graph":
         """The same edges with other weights; ``is_symmetric`` if it is known that S stays symmetric."""
-        is_directed = False
-        if is_symmetric:
-            weight_t = weight
-        elif weight_t is not None:
-            is_directed = not (self._has_symmetric_pattern and torch.equal(weight_t, weight))
-            weight_t = weight_t if is_directed else weight
-        else:
+        weight_t, is_directed = weight, False
+        if not is_symmetric:
             edge_t = self.incoming.rowptr[self.outgoing.col] + self.incoming_slot
             weight_t, is_directed = build.transposed_weights(weight, edge_t, self._has_symmetric_pattern)
         return Graph(
@@ -486,9 +476,7 @@ class Graph:
     def _has_symmetric_pattern(self) -> bool:
         """Whether each edge goes both ways; copies made leaf by leaf hold equal lists twice."""
         one, other = self.incoming, self.outgoing
-        if one is other or one.groups != other.groups:
-            return one is other
-        return torch.equal(one.rowptr, other.rowptr) and torch.equal(one.col, other.col)
+        return one is other or (torch.equal(one.rowptr, other.rowptr) and torch.equal(one.col, other.col))
 
 
 class HopPattern(NamedTuple):
