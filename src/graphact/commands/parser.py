@@ -17,7 +17,7 @@ SHARED: dict[str, dict[str, Any]] = {
     "model": {"type": Path, "metavar": "MODEL", "help": "a model file that graphact.save has written"},
     "graph": {"type": Path, "metavar": "GRAPH", "help": "a graph file that Graph.load reads"},
     "--normalize": {
-        "choices": ("spectral", "symmetric", "random_walk", "laplacian"),
+        "choices": ("spectral", "symmetric", "gcn", "random_walk", "laplacian"),
         "help": "rescale the shift operator first, as Graph.normalize does",
     },
     "--signals": {"type": Path, "metavar": "FILE"},
