@@ -150,5 +150,6 @@ def test_a_partition_is_never_overwritten(tmp_path, capsys, left):
             file.unlink()
     content = (tmp_path / "parts" / left).read_bytes()
     assert partition(tmp_path, 2) == 2
-    assert f"{tmp_path / 'parts'} holds a partition already: delete it or choose another --out" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"{tmp_path / 'parts'} holds a partition already: delete it or choose another --out" in error
     assert {file.name: file.read_bytes() for file in (tmp_path / "parts").iterdir()} == {left: content}

@@ -19,6 +19,7 @@ from graphact.graph.neighborhoods import Neighborhoods, group_by_degree
 
 Array: TypeAlias = np.ndarray
 INT32 = 2**31
+SUMMED = "edge_weight summed over repeated edges"
 GLANCE, CHUNK = 64, 8192  # edges looked at first, and then together, few enough for the cache
 
 
@@ -117,6 +118,7 @@ def build_on_host(
     if loop.any():  # self-loops take part in the shift only
         loops, others = (torch.from_numpy(np.flatnonzero(mask)) for mask in (loop, ~loop))
         diagonal = sum_by(target[loops], weight.index_select(0, loops), num_nodes)
+        check_finite(SUMMED, diagonal)
         row, col, weight = row[others.numpy()], col[others.numpy()], weight.index_select(0, others)
     if is_coalesced or is_ascending(col, row, num_nodes):  # as PyG's coalesce leaves them: these are the outgoing lists
         rows_t = CSR(pointers(col, num_nodes, narrow), row.astype(narrow))
@@ -213,7 +215,7 @@ def sort_and_merge(row: Array, col: Array, weight: Tensor, num_nodes: int) -> tu
     wide = weight.float() if weight.dtype in HALF_PRECISION else weight
     merged = wide.index_select(0, torch.from_numpy(edge.take(kept)))
     merged = merged.index_add(0, torch.from_numpy(place), wide.index_select(0, torch.from_numpy(edge.take(again))))
-    weight = check_finite("edge_weight summed over repeated edges", merged.to(weight.dtype))
+    weight = check_finite(SUMMED, merged.to(weight.dtype))
     fewer = np.zeros_like(rowptr)
     np.add.at(fewer, rows + 1, fewer.dtype.type(1))
     return CSR(rowptr - fewer.cumsum(dtype=rowptr.dtype), col.take(kept)), weight
@@ -273,10 +275,11 @@ def build_on_device(
         rowptr[0, -1],
         ((row != row_t) | (col != col_t)).any(),
         (known != known[edge_t]).any(),
+        torch.where(loop, weight.detach(), 0).abs().sum(dtype=torch.float64) <= torch.finfo(weight.dtype).max,
         *([] if bounds is None else [sum_of(weight).isfinite(), *bounds]),
     ]
     read = torch.cat([torch.stack([fact.to(torch.int64) for fact in facts]), starts.flatten(), degrees.flatten()]).cpu()
-    repetitions, kept, pattern_differs, weights_differ, *checks = read[: len(facts)].tolist()
+    repetitions, kept, pattern_differs, weights_differ, loops_are_small, *checks = read[: len(facts)].tolist()
     if bounds is not None:
         is_finite, lowest, highest = checks
         check_bounds(lowest, highest, num_nodes)
@@ -286,6 +289,8 @@ def build_on_device(
     if kept < target.numel():
         loops = edge[kept:]
         diagonal = sum_by(target[loops], weight.index_select(0, loops), num_nodes)
+        if not loops_are_small:
+            check_finite(SUMMED, diagonal)
     weight = weight.index_select(0, edge[:kept])
     if repetitions:
         return _merged(row[:kept], col[:kept], weight, num_nodes)._replace(diagonal=diagonal)
@@ -336,5 +341,5 @@ def _merged(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> Parts:
     first = torch.nn.functional.pad((row[1:] != row[:-1]) | (col[1:] != col[:-1]), (1, 0), value=True)
     position = first.cumsum(0) - 1
     kept = first.nonzero().squeeze(1)
-    weight = check_finite("edge_weight summed over repeated edges", sum_by(position, weight, kept.numel()))
+    weight = check_finite(SUMMED, sum_by(position, weight, kept.numel()))
     return build_on_device(row[kept].long(), col[kept].long(), weight, num_nodes)

@@ -24,9 +24,10 @@ ADVICE = (
     "start torchrun with the environment variable TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"
 )
 NETWORK_WORDS = ("gloo", "Connection", "NCCL", "Timed out", "timed out", "Broken pipe")
-MIXES_NODES = tuple(
-    f"torch.nn.modules.{name}" for name in ("batchnorm", "instancenorm", "conv", "pooling", "rnn", "transformer")
-) + ("torch_geometric.nn.norm", "torch_geometric.nn.aggr", "torch_geometric.nn.pool")
+MIXES_NODES = (
+    *(f"torch.nn.modules.{name}" for name in ("batchnorm", "instancenorm", "conv", "pooling", "rnn", "transformer")),
+    *(f"torch_geometric.nn.{name}" for name in ("norm", "aggr", "pool")),
+)
 MIXING_CLASSES = (nn.GroupNorm, nn.LocalResponseNorm, nn.MultiheadAttention)
 
 
@@ -88,8 +89,8 @@ def network_in_plain_words(rank: int) -> Iterator[None]:
         if not is_of_network(error):
             raise
         raise ConnectionError(
-            f"process {rank} lost contact with another process, which failed, was stopped, or waits for something else: "
-            "its own output tells why"
+            f"process {rank} lost contact with another process, which failed, was stopped, or waits for something "
+            "else: its own output tells why"
         ) from error
 
 
