@@ -29,9 +29,13 @@ def test_rmse_over_all_nodes():
     assert metric_of("rmse", outputs, targets).item() == pytest.approx(math.sqrt(3))
 
 
-def test_an_answer_with_nan_is_never_accurate():
-    logits = torch.tensor([[float("nan"), 0.0], [1.0, float("nan")], [1.0, 0.0]])
-    assert metric_of("accuracy", logits, torch.zeros(3, dtype=torch.int64)).item() == pytest.approx(100 / 3)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_the_accuracy_of_answers_that_are_not_finite_is_nan(value):
+    """A model that has diverged is not one that is 0 % accurate, or 33 %."""
+    logits = torch.tensor([[[value, 0.0], [1.0, value], [1.0, 0.0]], [[3.0, 0.0], [1.0, 2.0], [1.0, 0.0]]])
+    found = metric_of("accuracy", logits, torch.zeros(2, 3, dtype=torch.int64), leading=1)
+    assert found[0].isnan()
+    assert found[1].item() == pytest.approx(200 / 3)  # the model beside it
 
 
 def test_a_diverged_regression_has_no_rmse():

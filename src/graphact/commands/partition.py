@@ -10,7 +10,7 @@ from graphact.commands.parser import command, option
 @command(
     "graph",
     option("--parts", "number of processes", type=int, required=True, metavar="P"),
-    option("--out", "folder for the files", required=True),
+    option("--out", "folder for the files; one that holds a partition is refused", required=True),
     option(
         "--method",
         "metis: few links between parts; blocks: consecutive nodes (default: metis where it is installed)",
@@ -26,9 +26,16 @@ def partition(options: argparse.Namespace) -> int:
     from graphact._checks import check_integer
     from graphact.graph import Graph
     from graphact.scaleout import assign_nodes, divide, write_partition
+    from graphact.scaleout.partition import MANIFEST, PART_FILES
 
     check_integer("--parts", options.parts, minimum=1)
     graph = Graph.load(options.graph)
+    if any(any(options.out.glob(name)) for name in (MANIFEST, PART_FILES)):
+        raise FileExistsError(f"{options.out} holds a partition already: delete it or choose another --out")
+    if options.parts > graph.num_nodes:
+        raise ValueError(
+            f"--parts must be at most {graph.num_nodes}, the number of nodes of the graph, got {options.parts}"
+        )
     if options.normalize:
         graph = graph.normalize(options.normalize)
     owner, method = assign_nodes(graph, options.parts, options.method)

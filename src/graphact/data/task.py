@@ -47,8 +47,9 @@ def loss_of(name: str, outputs: Tensor, targets: Tensor, *, leading: int = 0) ->
 def metric_of(name: str, outputs: Tensor, targets: Tensor, *, leading: int = 0) -> Tensor:
     """The metric of each model: "accuracy" in percent (higher is better) or "rmse" (lower is better).
 
-    Arguments and shapes are those of :func:`loss_of`. An answer that holds NaN is never accurate. Without samples
-    the result is NaN. The metric of several batches is not the mean of their metrics: give all samples at once.
+    Arguments and shapes are those of :func:`loss_of`. Where an answer holds NaN or infinity, as those of a model
+    that has diverged do, and without samples, the result is NaN. The metric of several batches is not the mean of their
+    metrics: give all samples at once.
 
     Example:
         >>> import torch
@@ -81,10 +82,10 @@ def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def is_right(outputs: Tensor, targets: Tensor) -> Tensor:
-    """One for each sample whose largest output is that of its class, zero for others."""
+    """One for each sample whose largest output is that of its class, zero for others, NaN where one is not finite."""
     check_classes(outputs, targets)
-    right = (outputs.argmax(-1) == targets) & ~outputs.isnan().any(-1)
-    return right.to(outputs.dtype)
+    right = (outputs.argmax(-1) == targets).to(outputs.dtype)
+    return right.masked_fill(~outputs.isfinite().all(-1), torch.nan)
 
 
 def check_classes(outputs: Tensor, targets: Tensor) -> None:

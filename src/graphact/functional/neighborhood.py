@@ -194,7 +194,15 @@ def shift_pass(x: Tensor, graph: Graph) -> tuple[Tensor]:
     if graph.diagonal is None:
         return (autograd.shift(x, graph),)
     wide = x.float() if x.dtype in HALF_PRECISION else x
-    return ((autograd.shift(wide, graph) + graph.diagonal.to(wide.dtype).unsqueeze(-1) * wide).to(x.dtype),)
+    return (add_diagonal(autograd.shift(wide, graph), graph.diagonal.to(wide.dtype), wide).to(x.dtype),)
+
+
+def add_diagonal(shifted: Tensor, diagonal: Tensor, x: Tensor) -> Tensor:
+    """``shifted + diagonal * x``; where a node has no diagonal, its value takes no part, whatever it is."""
+    column = diagonal.unsqueeze(-1)
+    if diagonal.requires_grad:  # a self-loop that is zero wants its gradient
+        return shifted + column * x.masked_fill((column == 0) & ~x.isfinite(), 0.0)
+    return torch.where(column == 0, shifted, shifted + column * x)
 
 
 def neighborhood_pass(x: Tensor, graph: Graph, op: Operation, parameters: Parameters, closed: bool) -> tuple[Tensor]:
@@ -219,7 +227,7 @@ def fused_neighbor_pass(
         value = gaussian(value, parameters["gamma"], x)
     if not shifting:
         return (value,)
-    return value, shifted if graph.diagonal is None else shifted + graph.diagonal.unsqueeze(-1) * x
+    return value, shifted if graph.diagonal is None else add_diagonal(shifted, graph.diagonal, x)
 
 
 def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Parameters, closed: bool = False) -> Tensor:

@@ -18,6 +18,7 @@ from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by
 from graphact.graph.neighborhoods import Neighborhoods, group_by_degree
 
 Array: TypeAlias = np.ndarray
+SUMMED = "edge_weight summed over repeated edges"
 GLANCE, CHUNK = 64, 8192  # edges looked at first, and then together, few enough for the cache
 
 
@@ -116,6 +117,7 @@ def build_on_host(
     if loop.any():  # self-loops take part in the shift only
         loops, others = (torch.from_numpy(np.flatnonzero(mask)) for mask in (loop, ~loop))
         diagonal = sum_by(target[loops], weight.index_select(0, loops), num_nodes)
+        check_finite(SUMMED, diagonal)
         row, col, weight = row[others.numpy()], col[others.numpy()], weight.index_select(0, others)
     if is_coalesced or is_ascending(col, row, num_nodes):  # as PyG's coalesce leaves them: these are the outgoing lists
         rows_t = CSR(pointers(col, num_nodes, narrow), row.astype(narrow))
@@ -212,7 +214,7 @@ def sort_and_merge(row: Array, col: Array, weight: Tensor, num_nodes: int) -> tu
     wide = weight.float() if weight.dtype in HALF_PRECISION else weight
     merged = wide.index_select(0, torch.from_numpy(edge.take(kept)))
     merged = merged.index_add(0, torch.from_numpy(place), wide.index_select(0, torch.from_numpy(edge.take(again))))
-    weight = check_finite("edge_weight summed over repeated edges", merged.to(weight.dtype))
+    weight = check_finite(SUMMED, merged.to(weight.dtype))
     fewer = np.zeros_like(rowptr)
     np.add.at(fewer, rows + 1, fewer.dtype.type(1))
     return CSR(rowptr - fewer.cumsum(dtype=rowptr.dtype), col.take(kept)), weight
@@ -243,6 +245,8 @@ def build_on_device(
     if facts.kept < target.numel():
         loops = found.edge[facts.kept :]
         diagonal = sum_by(target[loops], weight.index_select(0, loops), num_nodes)
+        if facts.not_finite:  # so it is if the weights of loops sum to more than a number holds
+            check_finite(SUMMED, diagonal)
         found = found.without_loops()
     if weight.requires_grad:
         weight = weight.index_select(0, found.edge)
@@ -275,5 +279,5 @@ def _merged(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> Parts:
     first = torch.nn.functional.pad((row[1:] != row[:-1]) | (col[1:] != col[:-1]), (1, 0), value=True)
     position = first.cumsum(0) - 1
     kept = first.nonzero().squeeze(1)
-    weight = check_finite("edge_weight summed over repeated edges", sum_by(position, weight, kept.numel()))
+    weight = check_finite(SUMMED, sum_by(position, weight, kept.numel()))
     return build_on_device(row[kept].long(), col[kept], weight, num_nodes)

@@ -1,15 +1,20 @@
-"""Rescaled shift operators. Every function maps (neighbour lists, weights, diagonal) to (weights, diagonal)."""
+"""Rescaled shift operators. Every function maps (neighbour lists, weights, diagonal) to (weights, diagonal).
 
+Sums and eigenvalues of weights near the ends of the floating-point range leave it. Then weights are first multiplied by
+powers of two, which changes no digit of the result.
+"""
+
+import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphact._checks import check_choice
-from graphact.graph.eager import outside_compiled_code
-from graphact.graph.edges import sum_by
+from graphact.graph.eager import is_plain, outside_compiled_code
+from graphact.graph.edges import check_finite, sum_by
 from graphact.graph.neighborhoods import Neighborhoods
 
 if TYPE_CHECKING:
@@ -21,6 +26,8 @@ DENSE_UP_TO = 256
 EIGENVALUE_TOLERANCE = 1e-8
 KRYLOV_VECTORS = 64
 MOST_RESTARTS = 2000
+SAFE_EXPONENT = {torch.float32: 100, torch.float64: 900}  # sums between 2^-e and 2^e, and what follows, are in range
+POWERS = torch.tensor([2.0**power for power in range(-1022, 1023)], dtype=torch.float64)
 
 
 @outside_compiled_code("eigenvalues are found in every call: normalise the graphact.Graph once and compile with it")
@@ -28,13 +35,14 @@ def spectral(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -
     """S divided by its largest eigenvalue magnitude; the zero operator stays as it is."""
     if not weight.any() and (diagonal is None or not diagonal.any()):
         return weight, diagonal
-    radius = spectral_radius(incoming, weight, diagonal)
+    radius, exponent = spectral_radius(incoming, weight, diagonal)
     if radius == 0:
         raise ValueError(
             'kind "spectral" needs an eigenvalue that is not zero, and this operator has none (graphs without cycles '
             "are such)"
         )
-    return weight / radius, None if diagonal is None else diagonal / radius
+    parts = (None if part is None else power_of_two(part, -exponent) / radius for part in (weight, diagonal))
+    return next(parts), next(parts)  # type: ignore[return-value]
 
 
 def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None, is_undirected: bool = False) -> Weights:
@@ -42,8 +50,8 @@ def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None, 
     rows = incoming.rows
     across = inverse_sums(rows, weight, diagonal, incoming.num_nodes).sqrt()
     down = across if is_undirected else inverse_sums(incoming.col, weight, diagonal, incoming.num_nodes).sqrt()
-    scaled = weight * (across[rows] * down[incoming.col])
-    return scaled.to(weight.dtype), None if diagonal is None else (diagonal * (across * down)).to(weight.dtype)
+    scaled = across.at(rows).times(down.at(incoming.col)).multiply(weight)
+    return scaled, None if diagonal is None else across.times(down).multiply(diagonal)
 
 
 def gcn(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
@@ -60,14 +68,14 @@ def random_walk(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None
     """S with each row divided by its sum of magnitudes."""
     rows = incoming.rows
     across = inverse_sums(rows, weight, diagonal, incoming.num_nodes)
-    scaled = weight * across[rows]
-    return scaled.to(weight.dtype), None if diagonal is None else (diagonal * across).to(weight.dtype)
+    return across.at(rows).multiply(weight), None if diagonal is None else across.multiply(diagonal)
 
 
 def laplacian(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
     """The row sums on the diagonal minus S; self-loops cancel."""
     del diagonal
-    return -weight, sum_by(incoming.rows, weight, incoming.num_nodes)
+    sums = sum_by(incoming.rows, weight, incoming.num_nodes)
+    return -weight, check_finite('row sums of kind "laplacian"', sums) if is_plain(sums) else sums
 
 
 KINDS: dict[str, Callable[[Neighborhoods, Tensor, Tensor | None], Weights]] = {
@@ -84,16 +92,69 @@ def check_normalize(normalize: Any) -> Normalization | None:
     return None if normalize is None else check_choice("normalize", normalize, tuple(KINDS))  # type: ignore[return-value]
 
 
-def inverse_sums(index: Tensor, weight: Tensor, diagonal: Tensor | None, num_nodes: int) -> Tensor:
+class Factors(NamedTuple):
+    """Numbers ``value * 2^exponent``; without exponents, where ``value`` alone stays in the floating-point range."""
+
+    value: Tensor
+    exponent: Tensor | None = None
+
+    def sqrt(self) -> "Factors":
+        """Exponents are even."""
+        return Factors(self.value.sqrt(), None if self.exponent is None else self.exponent // 2)
+
+    def at(self, index: Tensor) -> "Factors":
+        return Factors(self.value[index], None if self.exponent is None else self.exponent[index])
+
+    def times(self, other: "Factors") -> "Factors":
+        exponents = [each for each in (self.exponent, other.exponent) if each is not None]
+        return Factors(self.value * other.value, sum(exponents[1:], exponents[0]) if exponents else None)
+
+    def multiply(self, weight: Tensor) -> Tensor:
+        """The weights times these numbers."""
+        if self.exponent is None:
+            return (weight * self.value).to(weight.dtype)
+        return (power_of_two(weight.to(self.value.dtype), self.exponent) * self.value).to(weight.dtype)
+
+
+def inverse_sums(index: Tensor, weight: Tensor, diagonal: Tensor | None, num_nodes: int) -> Factors:
     """1 over the sum of |S| over the entries that share an index, and 0 where a node has no weight at all."""
-    sums = sum_by(index, weight.abs().to(torch.promote_types(weight.dtype, torch.float32)), num_nodes)
-    sums = sums if diagonal is None else sums + diagonal.abs()
-    empty = sums == 0
-    return torch.where(empty, 0.0, 1.0 / torch.where(empty, 1.0, sums))
+    dtype = torch.promote_types(weight.dtype, torch.float32)
+    is_wide = weight.is_cuda and dtype == torch.float32
+    if is_wide:
+        dtype = torch.float64  # whose range no sum leaves, so that nothing waits for the device
+    weight, diagonal = weight.abs().to(dtype), None if diagonal is None else diagonal.abs()
+    sums = sum_by(index, weight, num_nodes)
+    sums = sums if diagonal is None else sums + diagonal
+    empty, exponent = sums == 0, None
+    if not is_wide and is_out_of_range(sums):
+        largest = weight.detach().new_zeros(num_nodes).scatter_reduce(0, index, weight.detach(), "amax")
+        largest = largest if diagonal is None else torch.maximum(largest, diagonal.detach())
+        exponent = -(torch.frexp(largest).exponent + 1) // 2 * 2  # even, and no sum of magnitudes overflows
+        sums = sum_by(index, power_of_two(weight, exponent[index]), num_nodes)
+        sums = sums if diagonal is None else sums + power_of_two(diagonal.to(dtype), exponent)
+    return Factors(torch.where(empty, 0.0, 1.0 / torch.where(empty, 1.0, sums)), exponent)
 
 
-def spectral_radius(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> float:
-    """The largest eigenvalue magnitude of S.
+def is_out_of_range(sums: Tensor) -> bool:
+    """Whether sums of magnitudes, or what is computed from them, leave the floating-point range."""
+    if not is_plain(sums) or sums.numel() == 0:
+        return False
+    bound = 2.0 ** SAFE_EXPONENT[sums.dtype]
+    known = sums.detach()
+    return not bool((known.max() < bound) & (torch.where(known == 0, 1.0, known).min() > 1 / bound))
+
+
+def power_of_two(values: Tensor, exponent: "Tensor | int") -> Tensor:
+    """``values * 2^exponent`` in two steps: one factor alone may leave the range where the product does not."""
+    if isinstance(exponent, int):
+        return values if exponent == 0 else values * 2.0 ** (exponent // 2) * 2.0 ** (exponent - exponent // 2)
+    powers = POWERS.to(values.device)
+    first = exponent // 2
+    return values * powers[first + 1022].to(values.dtype) * powers[exponent - first + 1022].to(values.dtype)
+
+
+def spectral_radius(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> tuple[float, int]:
+    """The largest eigenvalue magnitude of S, as a number and the power of two that it is still to be multiplied with.
 
     Edges between strongly connected components change no eigenvalue of S. They are left out, so that the eigenvalues
     of acyclic parts are exactly zero instead of the roots of rounding errors.
@@ -110,10 +171,13 @@ def spectral_radius(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | 
     if diagonal is not None:
         matrix = matrix + scipy.sparse.diags_array(diagonal.detach().cpu().double().numpy(), format="csr")
     if matrix.nnz == 0:
-        return 0.0
+        return 0.0, 0
+    _, exponent = math.frexp(abs(matrix).max())
+    exponent = exponent if abs(exponent) > SAFE_EXPONENT[torch.float32] else 0
+    matrix.data = np.ldexp(matrix.data, -exponent)
     radius = largest_eigenvalue_magnitude(matrix)
     rounding = n * np.finfo(np.float64).eps * float(abs(matrix).sum(1).max())
-    return radius if radius > rounding else 0.0
+    return (radius if radius > rounding else 0.0), exponent
 
 
 def largest_eigenvalue_magnitude(matrix: "scipy.sparse.csr_array") -> float:

@@ -107,8 +107,8 @@ class Plan:
 
 
 def add_product(total: Tensor, factor: Tensor, signal: Tensor) -> None:
-    """``total += factor * signal``, rounded twice, as torch does where it is traced."""
-    total += factor * signal
+    """``total += factor * signal``, rounded twice, as torch does where it is traced; 0 times infinity is left out."""
+    total += torch.where(factor == 0, 0.0, factor * signal)
 
 
 def gaussian_backward(grad: Tensor, values: Tensor, gamma: Gamma) -> None:

@@ -20,7 +20,7 @@ from graphact.graph.build import from_sorted
 from graphact.graph.patterns import MOST_WALKS
 from graphact.graph.protocol import Pass
 from graphact.scaleout.partition import Array, LocalRows, Part
-from graphact.scaleout.processes import all_gather
+from graphact.scaleout.processes import all_gather, network_in_plain_words
 
 
 @dataclass
@@ -89,7 +89,9 @@ class _Ticket:
         # bytes, because not every transport knows every precision
         sent, received = outgoing.view(-1).view(torch.uint8), incoming.view(-1).view(torch.uint8)
         receive_bytes, send_bytes = ([n * row for n in counts] for counts in (self.receive_counts, self.send_counts))
-        work = dist.all_to_all_single(received, sent, receive_bytes, send_bytes, group=self.plan.group, async_op=True)
+        group = self.plan.group
+        with network_in_plain_words(dist.get_rank(group)):
+            work = dist.all_to_all_single(received, sent, receive_bytes, send_bytes, group=group, async_op=True)
         self.pending = work, incoming, outgoing  # alive until the values have arrived
         traffic = self.plan.traffic
         traffic.exchanges += 1
@@ -98,7 +100,8 @@ class _Ticket:
 
     def finish(self) -> Tensor:
         (work, incoming, _), self.pending = self.pending, None
-        work.wait()
+        with network_in_plain_words(dist.get_rank(self.plan.group)):
+            work.wait()
         return incoming
 
 

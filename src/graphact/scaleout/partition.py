@@ -26,6 +26,7 @@ METHODS = ("auto", "metis", "blocks")
 FORMAT = "graphact partition"
 VERSION = 1
 MANIFEST = "manifest.json"
+PART_FILES = "part-*-of-*.safetensors"
 ARRAYS = ("known", "owner", "pointers", "members", "weight", "diagonal", "send", "send_counts")  # in a file
 
 
@@ -185,7 +186,7 @@ def write_partition(parts: Iterable[Part], directory: str | os.PathLike[str], *,
 
     directory = Path(directory)
     (directory / MANIFEST).unlink(missing_ok=True)
-    for old in directory.glob("part-*-of-*.safetensors"):
+    for old in directory.glob(PART_FILES):
         old.unlink()
     manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, "method": method, "files": []}
     for part in parts:

@@ -5,7 +5,8 @@ import functools
 import gc
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -15,12 +16,19 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from graphact._checks import check_positive
+from graphact.layers import UnsupportedModelError
 
 Result = TypeVar("Result")
 ADVICE = (
     "torchrun shares its own store with the processes, and with gloo a restart after a failure then often hangs: "
     "start torchrun with the environment variable TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"
 )
+NETWORK_WORDS = ("gloo", "Connection", "NCCL", "Timed out", "timed out", "Broken pipe")
+MIXES_NODES = (
+    *(f"torch.nn.modules.{name}" for name in ("batchnorm", "instancenorm", "conv", "pooling", "rnn", "transformer")),
+    *(f"torch_geometric.nn.{name}" for name in ("norm", "aggr", "pool")),
+)
+MIXING_CLASSES = (nn.GroupNorm, nn.LocalResponseNorm, nn.MultiheadAttention)
 
 
 class PartitionError(ValueError):
@@ -72,19 +80,42 @@ def size_and_rank(group: dist.ProcessGroup | None) -> tuple[int, int]:
     return dist.get_world_size(group), dist.get_rank(group)
 
 
+@contextmanager
+def network_in_plain_words(rank: int) -> Iterator[None]:
+    """Raise a ConnectionError that says what it means where the network reports that another process is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_of_network(error):
+            raise
+        raise ConnectionError(
+            f"process {rank} lost contact with another process, which failed, was stopped, or waits for something "
+            "else: its own output tells why"
+        ) from error
+
+
+def is_of_network(error: BaseException) -> bool:
+    """Whether an error may tell of other processes rather than of this one."""
+    words = isinstance(error, RuntimeError) and any(word in str(error) for word in NETWORK_WORDS)
+    return words or isinstance(error, dist.DistError | ConnectionError)
+
+
 def all_gather(value: Any, group: dist.ProcessGroup | None) -> list[Any]:
     """The value of each process, any object that pickle knows."""
-    values: list[Any] = [value] * size_and_rank(group)[0]
-    if len(values) > 1:
-        dist.all_gather_object(values, value, group=group)
+    parts, rank = size_and_rank(group)
+    values: list[Any] = [value] * parts
+    if parts > 1:
+        with network_in_plain_words(rank):
+            dist.all_gather_object(values, value, group=group)
     return values
 
 
 def broadcast(value: Any, group: dist.ProcessGroup | None) -> Any:
     """The value of the first process, any object that pickle knows."""
-    values = [value]
-    if size_and_rank(group)[0] > 1:
-        dist.broadcast_object_list(values, group=group, group_src=0)
+    (parts, rank), values = size_and_rank(group), [value]
+    if parts > 1:
+        with network_in_plain_words(rank):
+            dist.broadcast_object_list(values, group=group, group_src=0)
     return values[0]
 
 
@@ -121,12 +152,42 @@ def replicate(model: nn.Module, group: dist.ProcessGroup | None = None) -> nn.Mo
 
     Returns:
         The module to call in training. With a single process it is ``model`` itself.
+
+    Raises:
+        UnsupportedModelError: a part of the model mixes nodes without the graph, as batch normalisation does.
     """
+    check_mixes_no_nodes(model)
     if size_and_rank(group)[0] == 1:
         return model
     replicated = DistributedDataParallel(model, process_group=group)
     replicated.register_comm_hook(group, _sum_in_order)
     return replicated
+
+
+def check_mixes_no_nodes(model: nn.Module) -> None:
+    """Raise if a part of a model is known to mix nodes other than through the graph.
+
+    Each process would mix the nodes that it holds, and the result would depend on how the graph was cut.
+    """
+    for name, part in model.named_modules():
+        if mixes_nodes(part):
+            reason = f"a {type(part).__name__} mixes nodes without the graph, and each process would mix its own alone"
+            raise UnsupportedModelError(name, f"{reason}; normalise each node instead (torch.nn.LayerNorm(features))")
+
+
+def mixes_nodes(part: nn.Module) -> bool:
+    """Whether a module is known to let the value at one node depend on others; its own class decides."""
+    if isinstance(part, nn.LayerNorm | nn.RMSNorm):
+        return len(part.normalized_shape) > 1
+    if isinstance(part, nn.Softmax | nn.LogSoftmax | nn.Softmin):
+        return part.dim != -1
+    if isinstance(part, nn.modules.batchnorm._NormBase):  # in use, with the statistics that it has, it mixes nothing
+        return part.training or part.running_mean is None
+    if type(part).__module__.startswith("torch_geometric.nn.norm"):
+        inner = getattr(part, "module", None)  # a batch norm of PyG holds one of torch
+        return not (getattr(part, "mode", "") == "node" or (isinstance(inner, nn.Module) and not mixes_nodes(inner)))
+    known = (base.__module__.startswith(MIXES_NODES) for base in type(part).__mro__)
+    return isinstance(part, MIXING_CLASSES) or any(known)
 
 
 def _sum_in_order(

@@ -18,16 +18,24 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_integer, check_positive
+from graphact._checks import check_choice, check_integer, check_positive, check_tensor
+from graphact.data.task import check_classes, check_finite
 from graphact.scaleout.partitioned import PartitionedGraph
-from graphact.scaleout.processes import PartitionError, all_gather, broadcast, raise_on_all_ranks, replicate
+from graphact.scaleout.processes import (
+    PartitionError,
+    all_gather,
+    broadcast,
+    check_mixes_no_nodes,
+    is_of_network,
+    raise_on_all_ranks,
+    replicate,
+)
 from graphact.storage import write_atomically
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")
 DIGEST = "sha256"
 TRAINING, LOST, STOPPED, FAILED = "training", "lost contact", "stopped", "failed"
-NETWORK_WORDS = ("gloo", "Connection", "NCCL", "Timed out", "timed out", "Broken pipe")
 LOSSES: dict[str, Loss] = {
     "mse": lambda outputs, targets: F.mse_loss(outputs, targets, reduction="sum"),
     "smooth_l1": lambda outputs, targets: F.smooth_l1_loss(outputs, targets, reduction="sum"),
@@ -84,7 +92,8 @@ def train(
         model: any module called as ``model(x, graph)``; the same on every process.
         graph: the part of this process.
         inputs: signals of the nodes held here, ``(..., n, F)``.
-        targets: what the model should say at the training nodes: ``(..., t, F_out)``, or classes ``(..., t)``.
+        targets: what the model should say at the training nodes: ``(..., t, F_out)``, as the model answers, or for
+            ``"cross_entropy"`` classes ``(..., t)``, integers from 0.
         loss: ``"mse"``, ``"smooth_l1"``, ``"cross_entropy"``, or a function of (outputs, targets) that gives the *sum*
             over its nodes; it is divided by the number of targets of all processes.
         train_nodes: positions of the training nodes among the nodes held here; all of them when left out.
@@ -97,16 +106,20 @@ def train(
         The loss before each step.
 
     Raises:
-        PartitionError: arguments or the checkpoint are wrong on some process.
+        PartitionError: arguments or the checkpoint are wrong on some process, or differ between them: inputs or
+            targets that are not finite, targets of another shape than the outputs, a part of the model that mixes nodes
+            without the graph, as batch normalisation does.
         ValueError: the loss is not finite.
+        ConnectionError: another process has ended.
 
     Example:
         >>> import torch, graphact
         >>> from graphact.scaleout import PartitionedGraph, ScaleoutSettings, train
         >>> graph = graphact.Graph.stochastic_block_model([10, 10], 0.8, 0.1).normalize("spectral")
         >>> part, x = PartitionedGraph.from_graph(graph), torch.randn(20, 1)
+        >>> y = x.abs()  # (20, 1), as the outputs of the model
         >>> model = graphact.nn.GCNN([1, 4], order=2, activation="max-ga")
-        >>> losses = train(model, part, x[part.nodes], x[part.nodes].abs(), settings=ScaleoutSettings(epochs=5))
+        >>> losses = train(model, part, x[part.nodes], y[part.nodes], settings=ScaleoutSettings(epochs=5))
         >>> len(losses)
         5
     """
@@ -118,8 +131,11 @@ def train(
             raise ValueError(f"model must have parameters to train, got {type(model).__name__} with none")
         count = graph.num_nodes if train_nodes is None else train_nodes.numel()
         batch = inputs.dim() - 2
-        if targets.dim() <= batch or targets.size(batch) != count:
+        if check_tensor("targets", targets).dim() <= batch or targets.size(batch) != count:
             raise ValueError(f"targets must be given for {count} nodes, got the shape {tuple(targets.shape)}")
+        check_finite("inputs", inputs)
+        check_finite("targets", targets)
+        check_mixes_no_nodes(model)
         return LOSSES[check_choice("loss", loss, tuple(LOSSES))] if isinstance(loss, str) else loss
 
     def sum_over_processes(value: Tensor) -> float:
@@ -127,23 +143,26 @@ def train(
             dist.all_reduce(value, group=graph.group)
         return value.item()
 
-    def step() -> float:
+    def step(is_first: bool) -> float:
         optimizer.zero_grad()
         outputs = replicated(inputs, graph)
         if train_nodes is not None:
             outputs = outputs.index_select(-2, train_nodes)
+        if is_first and isinstance(loss, str):
+            raise_on_all_ranks(lambda: check_targets(loss, outputs, targets), graph.group)
         value = summed_loss(outputs, targets) / total
         value.backward()
         optimizer.step()
         return sum_over_processes(value.detach().double())
 
     summed_loss = raise_on_all_ranks(check, graph.group)
+    check_alike({**vars(settings), "loss": loss if isinstance(loss, str) else "a function"}, graph)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, betas=settings.betas)
     total = sum_over_processes(torch.tensor(float(targets.numel()), dtype=torch.float64, device=inputs.device))
     if total == 0:
         raise ValueError("targets must be given for at least one node of some process, got none")
     path = None if checkpoint is None else Path(checkpoint)
-    status = RankStatus(path, graph.rank)
+    status = RankStatus(path, graph.rank, graph.parts, settings.epochs)
     statuses = all_gather(status.previous_status(), graph.group)
     mine = path.read_bytes() if path is not None and graph.rank == 0 and path.is_file() else None
     content = broadcast(mine, graph.group)
@@ -153,9 +172,10 @@ def train(
     if restart and graph.rank == 0:
         say(restart)
     with status.recorded():
-        for epoch in range(len(losses) + 1, settings.epochs + 1):
+        done = len(losses)
+        for epoch in range(done + 1, settings.epochs + 1):
             status.begin_epoch(epoch)
-            losses.append(step())
+            losses.append(step(epoch == done + 1))
             if not math.isfinite(losses[-1]):
                 raise ValueError(f"the loss is {losses[-1]} in epoch {epoch}: try a smaller learning_rate")
             if graph.rank == 0:
@@ -164,6 +184,31 @@ def train(
                 if progress is not None:
                     progress(epoch, settings.epochs, losses[-1])
     return losses
+
+
+def check_targets(loss: str, outputs: Tensor, targets: Tensor) -> None:
+    """Raise if the targets do not fit the outputs: torch would broadcast them, and something else would be learned."""
+    if loss != "cross_entropy":
+        if outputs.shape != targets.shape:
+            shapes = f"{tuple(outputs.shape)} of the outputs, got {tuple(targets.shape)}"
+            raise ValueError(f"targets must have the shape {shapes}")
+        return
+    check_classes(outputs, targets)
+    wrong = targets[(targets < 0) | (targets >= outputs.size(-1))]
+    if wrong.numel():
+        raise ValueError(f"targets must hold classes from 0 to {outputs.size(-1) - 1}, got {wrong[0].item()}")
+
+
+def check_alike(settings: dict[str, Any], graph: PartitionedGraph) -> None:
+    """Raise if processes were given other settings: some would end, and the others wait for them."""
+    given = all_gather(settings, graph.group)
+    for rank, other in enumerate(given):
+        for name, value in given[0].items():
+            if other[name] != value:
+                raise PartitionError(
+                    f"settings must be the same on every process, got {name}={value} on process 0 and "
+                    f"{name}={other[name]} on process {rank}"
+                )
 
 
 def write_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, losses: list[float]) -> None:
@@ -217,14 +262,18 @@ def _digest(tensors: dict[str, Tensor]) -> Tensor:
 class RankStatus:
     """Records in a small file how far this process has come and how it ends; one that is killed records no end."""
 
-    def __init__(self, checkpoint: Path | None, rank: int) -> None:
-        self.path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.process-{rank}.json")
-        self.epoch = 0
+    def __init__(self, checkpoint: Path | None, rank: int, parts: int, epochs: int) -> None:
+        self.checkpoint, self.rank, self.parts, self.epochs = checkpoint, rank, parts, epochs
+        self.path, self.epoch = self.path_of(rank), 0
 
-    def previous_status(self) -> dict[str, Any] | None:
-        """What the previous run of this process recorded last, if it did not come to its end."""
+    def path_of(self, rank: int) -> Path | None:
+        return self.checkpoint and self.checkpoint.with_name(f"{self.checkpoint.name}.process-{rank}.json")
+
+    def previous_status(self, rank: int | None = None) -> dict[str, Any] | None:
+        """What this process, or another one, recorded last, if it did not come to its end."""
+        path = self.path if rank is None else self.path_of(rank)
         try:
-            status = None if self.path is None else json.loads(self.path.read_bytes())
+            status = None if path is None else json.loads(path.read_bytes())
         except (OSError, ValueError):
             return None
         return status if isinstance(status, dict) and {"state", "epoch"} <= status.keys() else None
@@ -248,15 +297,27 @@ class RankStatus:
             self._record(STOPPED)
             raise
         except BaseException as error:
-            # an error may tell of other processes rather than of this one
-            of_network = isinstance(error, RuntimeError) and any(word in str(error) for word in NETWORK_WORDS)
-            self._record(*((LOST,) if of_network or isinstance(error, dist.DistError) else (FAILED, str(error))))
-            raise
+            if not is_of_network(error):
+                self._record(FAILED, str(error))
+                raise
+            self._record(LOST)
+            raise ConnectionError(self.describe_loss()) from error
         finally:
             if previous is not None:
                 signal.signal(signal.SIGTERM, previous)
         if self.path is not None:
             self.path.unlink(missing_ok=True)
+
+    def describe_loss(self) -> str:
+        """What it means that another process is gone, and what that one recorded of it, if it is known."""
+        lost = f"process {self.rank} lost contact with another process in epoch {self.epoch} of {self.epochs}"
+        failed = [
+            f"process {rank} failed in epoch {status['epoch']} of {self.epochs}: {status.get('reason', '')}"
+            for rank in range(self.parts)
+            if (status := self.previous_status(rank)) is not None and status["state"] == FAILED
+        ]
+        unknown = "it failed, was stopped or killed, and its own output tells why"
+        return f"{lost}: {'; '.join(failed) or unknown}"
 
     def _record(self, state: str, reason: str = "") -> None:
         if self.path is None:

@@ -99,7 +99,8 @@ class StackedGraphs:
         shifted = autograd.shift(x.flatten(0, 1).flatten(1), self.union).view(x.shape)
         if self.union.diagonal is None:
             return shifted
-        return shifted + self.union.diagonal.view(*x.shape[:2], 1, 1) * x
+        diagonal = self.union.diagonal.view(*x.shape[:2], 1, 1)
+        return torch.where(diagonal == 0, shifted, shifted + diagonal * x)
 
 
 def all_shifts(x: Tensor, graphs: StackedGraphs, count: int) -> Tensor:

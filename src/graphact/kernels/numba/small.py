@@ -128,8 +128,9 @@ def add_diagonal(diagonal: Array, signal: Array, shifted: Array) -> None:
     nodes = np.uint64(diagonal.size)
     columns = np.uint64(signal.size) // max(nodes, ONE)
     for i in range(ZERO, nodes):
-        for at in range(i * columns, (i + ONE) * columns):
-            shifted[at] += diagonal[i] * signal[at]
+        if diagonal[i] != 0:  # which times infinity would be NaN
+            for at in range(i * columns, (i + ONE) * columns):
+                shifted[at] += diagonal[i] * signal[at]
 
 
 @kernel
