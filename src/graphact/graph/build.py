@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
 from graphact.graph.device import INT32, sort_edges
-from graphact.graph.eager import is_plain, outside_compiled_code
+from graphact.graph.eager import is_plain, may_have_derivative, outside_compiled_code
 from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by
 from graphact.graph.neighborhoods import Neighborhoods, group_by_degree
 
@@ -96,12 +96,13 @@ def transposed_weights(
     """
     if not pattern_is_symmetric:
         return weight.index_select(0, edge_t), True
-    if weights_are_symmetric and not weight.requires_grad:
+    is_shared = not may_have_derivative(weight)
+    if weights_are_symmetric and is_shared:
         return weight, False
     weight_t = weight.index_select(0, edge_t)
     if weights_are_symmetric is None:
         weights_are_symmetric = torch.equal(weight_t, weight)
-    return weight if weights_are_symmetric and not weight.requires_grad else weight_t, not weights_are_symmetric
+    return weight if weights_are_symmetric and is_shared else weight_t, not weights_are_symmetric
 
 
 # On the CPU
@@ -248,7 +249,8 @@ def build_on_device(
         if facts.not_finite:  # so it is if the weights of loops sum to more than a number holds
             check_finite(SUMMED, diagonal)
         found = found.without_loops()
-    if weight.requires_grad:
+    has_derivative = may_have_derivative(weight)
+    if has_derivative:
         weight = weight.index_select(0, found.edge)
         found = found._replace(weight=weight, weight_t=weight.index_select(0, found.edge_t))
     if facts.repeated:
@@ -260,7 +262,7 @@ def build_on_device(
         incoming,
         outgoing if facts.pattern_differs else incoming,
         found.weight,
-        found.weight_t if is_directed or weight.requires_grad else found.weight,
+        found.weight_t if is_directed or has_derivative else found.weight,
         diagonal,
         is_directed,
         found.slot,

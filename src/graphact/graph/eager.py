@@ -6,9 +6,15 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 F = TypeVar("F", bound=Callable[..., Any])
 PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
+
+
+def may_have_derivative(weight: Tensor) -> bool:
+    """Whether a gradient of ``weight`` is wanted, or it may carry a tangent: then each edge keeps its own."""
+    return weight.requires_grad or forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
 
 
 def is_plain(*tensors: Tensor | None) -> bool:

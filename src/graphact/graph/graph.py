@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION, check_choice, check_generator, check_probability
 from graphact.graph import build, convert, edges, generators, normalize, union
-from graphact.graph.eager import BUILT_OUTSIDE, outside_transforms
+from graphact.graph.eager import BUILT_OUTSIDE, may_have_derivative, outside_transforms
 from graphact.graph.neighborhoods import Neighborhoods
 from graphact.graph.normalize import Normalization
 from graphact.graph.patterns import hop_pattern
@@ -318,7 +318,7 @@ class Graph:
         """
         check_choice("kind", kind, tuple(normalize.KINDS))
         # weights that need gradients are equal by chance, and row sums make even a symmetric S directed
-        stays_symmetric = not (self.is_directed or self.weight.requires_grad or kind == "random_walk")
+        stays_symmetric = not (self.is_directed or may_have_derivative(self.weight) or kind == "random_walk")
         operator = self.incoming, self.weight, self.diagonal
         if kind == "symmetric":
             return self._with_weights(*normalize.symmetric(*operator, stays_symmetric), stays_symmetric)

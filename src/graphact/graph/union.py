@@ -9,6 +9,7 @@ from torch import Tensor
 
 from graphact.graph.build import Parts
 from graphact.graph.device import kernels_for
+from graphact.graph.eager import may_have_derivative
 from graphact.graph.neighborhoods import Neighborhoods
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def join_columns(
 ) -> tuple[dict[str, Tensor], Sequence[Tensor]]:
     """The tensors of all graphs one behind the other, and the order of the nodes by degree in each direction."""
     kernels = kernels_for(*weights["weight"])
-    needs_gradients = any(weight.requires_grad for parts in weights.values() for weight in parts)
+    needs_gradients = any(may_have_derivative(weight) for parts in weights.values() for weight in parts)
     together = columns if needs_gradients else columns | weights
     if kernels is not None and all(part.is_contiguous() for parts in together.values() for part in parts):
         joined, orders = kernels.join(weights["weight"][0], together, nodes, edges)
