@@ -217,7 +217,7 @@ class EdgeGraph:
         return [term(x, Walks(self, k, closed)) for k in range(1, hops + 1)]
 
     def shift(self, x: Tensor) -> Tensor:
-        """``S x``; as in a :class:`~graphact.Graph`, every node has a loop, if of weight 0, where any node has one."""
+        """``S x``; as in a :class:`~graphact.Graph`, where a node has no loop its own value takes no part."""
         source, target = self.edge_index
         is_loop = source == target
         weight = torch.cat([self.edge_weight, self.edge_weight.new_zeros(1)]).to(x.dtype).unsqueeze(-1)
@@ -225,7 +225,7 @@ class EdgeGraph:
         shifted = scattered(weight * x.index_select(-2, source), hearer, self.num_nodes, "sum")
         of_loops = torch.where(is_loop, self.edge_weight, 0.0).to(x.dtype).unsqueeze(-1)
         diagonal = scattered(of_loops, target, self.num_nodes, "sum")
-        return shifted + torch.where(is_loop.any(), diagonal * x, 0.0)
+        return shifted + torch.where(diagonal == 0, 0.0, diagonal * x)
 
     def neighbors(self, closed: bool) -> tuple[Tensor, Tensor]:
         """The edges between a node and its neighbours."""

@@ -14,7 +14,9 @@ PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 
 def may_have_derivative(weight: Tensor) -> bool:
     """Whether a gradient of ``weight`` is wanted, or it may carry a tangent: then each edge keeps its own."""
-    return weight.requires_grad or forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
+    if weight.requires_grad or torch.compiler.is_compiling():
+        return weight.requires_grad
+    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
 
 
 def is_plain(*tensors: Tensor | None) -> bool:
