@@ -1,4 +1,4 @@
-"""Pickled graphs: without what is found again on first use, readable by torch's safe loader, and never out of bounds."""
+"""Pickled graphs: without what is found again on first use, read by torch's safe loader, never out of bounds."""
 
 import copy
 import io

@@ -56,7 +56,6 @@ def run(options: argparse.Namespace) -> int:
 
     protocol = find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation))
     check_integer("--jobs", options.jobs, minimum=1)
-    check_integer("--seed", options.seed, minimum=0)
     device = pick_device(options.device)
     store = Store(options.out or default_folder(options))
     if not options.worker:
