@@ -47,7 +47,7 @@ def certify(options: argparse.Namespace) -> int:
 
     import graphact
     from graphact._checks import check_integer, check_positive
-    from graphact.files import write_atomically
+    from graphact.storage import check_writable, write_atomically
     from graphact.training.memory import keep_freed_memory
 
     check_integer("--most", options.most, minimum=1)
@@ -55,13 +55,14 @@ def certify(options: argparse.Namespace) -> int:
         check_positive("--radius", radius)
     if options.radius and options.signals is None:
         raise ValueError("--radius needs --signals: a radius is certified around signals")
+    directory = options.out or Path("out") / f"certify-{options.model.stem}"
+    check_writable(directory)
     keep_freed_memory()
     model = graphact.load(options.model).double()
     graph = graphact.Graph.load(options.graph).to(dtype=torch.float64)
     graph = graph if options.normalize is None else graph.normalize(options.normalize)
     signals = None if options.signals is None else read_signals(options.signals, graph.num_nodes, options.most)
     verdict, findings = find(model, graph, signals, options.radius, options.seed)
-    directory = options.out or Path("out") / f"certify-{options.model.stem}"
     sys.stdout.write(table(verdict, findings))
     write_atomically(directory / "certificate.json", json.dumps(findings, indent=1).encode())
     png, svg = draw(findings)
