@@ -11,7 +11,18 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc").is_dir(), reason="children are found in /proc")]
 
-COMMAND = ["run", "source-localization", "--preset", "paper", "--activation", "max-ga", "--device", "cpu", "--jobs", "3"]
+COMMAND = [
+    "run",
+    "source-localization",
+    "--preset",
+    "paper",
+    "--activation",
+    "max-ga",
+    "--device",
+    "cpu",
+    "--jobs",
+    "3",
+]
 STARTING = 120  # seconds that a process may take to begin, on a machine that is busy
 
 

@@ -40,7 +40,9 @@ def test_seeds_that_are_some(seed):
 
 
 @pytest.mark.parametrize("seed", ["-1", str(2**63), "1.5"])
-@pytest.mark.parametrize("words", [["run", "consensus"], ["certify", "model", "--graph", "graph.npz"], ["agents", "demo"]])
+@pytest.mark.parametrize(
+    "words", [["run", "consensus"], ["certify", "model", "--graph", "graph.npz"], ["agents", "demo"]]
+)
 def test_every_command(seed, words, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:
