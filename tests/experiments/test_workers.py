@@ -50,7 +50,7 @@ def wait_for(condition, seconds):
 def holds_a_cell(pid):
     """Whether a process works on a cell, which it holds by a lock."""
     try:
-        return any(os.readlink(handle).endswith(".lock") for handle in Path(f"/proc/{pid}/fd").iterdir())
+        return any(handle.readlink().suffix == ".lock" for handle in Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return False
 

@@ -150,7 +150,7 @@ def fetch(dataset: str, directory: PathLike | None = None, progress: Progress | 
         if wanted:
             check_writable(folder)
     except OSError as error:
-        raise DataError(str(error)) from error
+        raise DataError(f"{one_line(error)}; {advice(dataset)}") from error
     for url, group in groupby(wanted, key=lambda file: file.url):
         try:
             fetch_from(url, list(group), folder.parent, progress)
