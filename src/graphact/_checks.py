@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
+LARGEST_SEED = 2**63 - 1
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -30,6 +32,13 @@ def check_integer(name: str, value: Any, *, minimum: int) -> int:
         raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
     if value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    return int(value)
+
+
+def check_seed(name: str, value: Any) -> int:
+    """Return ``value`` as an int that every generator of random numbers takes as a seed."""
+    if check_integer(name, value, minimum=0) > LARGEST_SEED:
+        raise ValueError(f"{name} must be at most {LARGEST_SEED}, got {value}")
     return int(value)
 
 

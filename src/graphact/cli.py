@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from graphact import __version__
+from graphact._checks import check_seed
 from graphact.commands.parser import CommandParser
 
 DESCRIPTION = """\
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake is one line on standard error and exit code 2."""
     try:
         options = make_parser().parse_args(arguments)
+        check_seed("--seed", getattr(options, "seed", 0))
         return int(options.command(options))
     except KeyboardInterrupt:
         sys.stderr.write("\ngraphact: stopped; finished cells are kept, run the same command again to go on\n")

@@ -213,7 +213,12 @@ def to_json(layers: Sequence[Layer], names: Mapping[int, str]) -> list[dict[str,
             raise UnsupportedModelError(f"layer {number}", reason)
         for name, array in layer.arrays().items():
             if id(array) not in names:
-                raise UnsupportedModelError(f"layer {number}", f"its {name} is computed from other parameters")
+                reason = (
+                    f"its {name} is computed from other parameters; make it an ordinary one first: "
+                    "graphact.analysis.release(model) for a limit of the Lipschitz constant, "
+                    "torch.nn.utils.parametrize.remove_parametrizations for other parametrizations"
+                )
+                raise UnsupportedModelError(f"layer {number}", reason)
         arrays = {name: names[id(array)] for name, array in layer.arrays().items()}
         described.append({"kind": layer.kind, **layer.settings(), "arrays": arrays})
     return described

@@ -4,12 +4,15 @@ A tensor file is a safetensors file whose metadata hold one JSON object: format,
 of the header itself, and whatever the writer adds. Nothing in a file is ever executed.
 """
 
+import errno
 import hashlib
 import importlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,21 +22,56 @@ Array = Any
 Framework = Literal["pt", "np"]
 FORMAT = "graphact"
 VERSION = 1
+NEEDED = 1 << 16  # bytes that a folder must take to be called writable
+ADVICE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space or choose another folder"),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a folder that you may write to"),
+}
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write to a neighbouring temporary file, flush it to disk, then rename it into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
+    with naming_folder(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def check_writable(folder: Path) -> None:
+    """Raise an OSError that says what to do if no file can be written to a folder, there or still to be made.
+
+    For the beginning of long work; nothing is left behind.
+    """
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    with naming_folder(folder):
+        if not existing.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{existing} is a file", str(existing))
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(bytes(NEEDED))
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+
+
+@contextmanager
+def naming_folder(folder: Path) -> Iterator[None]:
+    """Let errors of the operating system name the folder that is written to, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise type(error)(f"cannot write to {folder}: {reason_of(error)}") from error
+
+
+def reason_of(error: OSError) -> str:
+    """Why a folder cannot be written to, and what to do."""
+    return "; ".join(filter(None, (error.strerror or str(error), ADVICE.get(error.errno or 0, ""))))
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Array], header: Mapping[str, Any]) -> None:

@@ -104,3 +104,41 @@ def test_mistakes():
         lipschitz_constrained(ReLU(), GRAPH, 1.0)
     with pytest.raises(ValueError, match="limit must be a finite number above 0, got 0"):
         lipschitz_constrained(GraphFilter(1, 1, order=1), GRAPH, 0)
+
+
+HALF = {torch.float16: 2e-3, torch.bfloat16: 2e-2}  # how far below the limit rounding may leave a module
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("kind", KINDS)
+def test_limits_hold_in_half_precision(kind, dtype):
+    """Coefficients are rounded after they are rescaled."""
+    for seed in range(8):
+        torch.manual_seed(seed)
+        free = KINDS[kind]().to(dtype)
+        limit = lipschitz_bound(free, GRAPH).value / 3.3
+        tight = lipschitz_constrained(free, GRAPH, limit)
+        assert lipschitz_bound(tight, GRAPH).value <= limit
+        assert lipschitz_bound(release(tight), GRAPH).value <= limit
+
+
+def test_half_precision_stays_near_the_limit():
+    for dtype, loss in HALF.items():
+        tight = lipschitz_constrained(GraphAdaptiveMax(hops=2, features=3).to(dtype), GRAPH, 0.1)
+        assert (1 - loss) * 0.1 <= lipschitz_bound(tight, GRAPH).value <= 0.1
+
+
+def test_save_says_what_to_do(tmp_path):
+    model = lipschitz_constrained(GCNN([1, 3]).double(), GRAPH, 0.5)
+    for save in (graphact.save, lambda model, path: graphact.agents.split(model, GRAPH, path)):
+        with pytest.raises(TypeError, match=r"graphact\.analysis\.release\(model\)"):
+            save(model, tmp_path / "model.safetensors")
+    graphact.save(release(model), tmp_path / "model.safetensors")
+    assert lipschitz_bound(graphact.load(tmp_path / "model.safetensors"), GRAPH).value <= 0.5
+
+
+def test_save_of_other_parametrizations_says_what_to_do(tmp_path):
+    model = GCNN([1, 3])
+    torch.nn.utils.parametrizations.weight_norm(model.readout)
+    with pytest.raises(TypeError, match=r"torch\.nn\.utils\.parametrize\.remove_parametrizations"):
+        graphact.save(model, tmp_path / "model.safetensors")

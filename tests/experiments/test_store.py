@@ -132,3 +132,23 @@ def test_cells_can_be_claimed_after_packing(store):
     assert not (store.directory / "checkpoints").exists()
     with store.claim("other") as mine:
         assert mine
+
+
+def test_processes_that_share_a_folder_lose_no_command(store):
+    """Each notes commands of its own at the same time; reading and writing must be one step."""
+    begin, wait = os.pipe(), []
+    for process in range(6):
+        child = os.fork()
+        if child == 0:
+            os.close(begin[1])
+            os.read(begin[0], 1)  # until all have been started
+            for number in range(12):
+                Store(store.directory).create(f"command {process} {number}")
+            os._exit(0)
+        wait.append(child)
+    os.close(begin[1])
+    os.close(begin[0])
+    assert [os.waitpid(child, 0)[1] for child in wait] == [0] * 6
+    noted = [command for command in store.commands() if command.startswith("command")]
+    assert sorted(noted) == sorted(f"command {process} {number}" for process in range(6) for number in range(12))
+    assert sorted(path.name for path in store.directory.iterdir()) == ["checkpoints", "rows", "run.json"]

@@ -197,3 +197,12 @@ def test_nan_is_refused_before_training(name):
     compare(model, before, "loop")
     with pytest.raises(ValueError, match=rf"{name} must be finite numbers, got nan at {name}\[25, 3, 0\]"):
         replace(tasks[1], validation=torch.arange(26, 30))
+
+
+@pytest.mark.parametrize("name", ["inputs", "targets"])
+def test_numbers_that_overflow_in_the_precision_of_training_are_refused(name):
+    (task,) = make_tasks(1, at_node=False, dtype=torch.float64)
+    getattr(task, name)[25, 3, 0] = 1e300
+    with pytest.raises(ValueError, match=rf"{name} in torch.float32 must be finite numbers, got inf"):
+        Fleet([GCNN([2, 3])], [task], dtype=torch.float32)
+    assert Fleet([GCNN([2, 3])], [task]).inputs.dtype == torch.float64

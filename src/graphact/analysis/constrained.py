@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from graphact._checks import check_positive
+from graphact._checks import HALF_PRECISION, check_positive
 from graphact.analysis.description import part_names, read_layers
 from graphact.analysis.lipschitz import certified_norms
 from graphact.graph import Graph
@@ -61,6 +61,7 @@ def lipschitz_constrained(module: GraphModule, graph: Graph, limit: float) -> Gr
     shared = Limit(module, graph, limit)
     for part, name in last_coefficients(module):
         parametrize.register_parametrization(part, name, Rescaled(shared))
+    shared.trial = None
     return module
 
 
@@ -111,19 +112,37 @@ class Limit:
 
     def __init__(self, module: nn.Module, graph: Graph, limit: float) -> None:
         self.module, self.graph, self.limit = module, graph, limit
-        self.measuring = False
+        # while the constant is measured, the factor to measure it with; nothing is rescaled before all parts are
+        self.trial: Tensor | None = torch.ones(())
 
     def rescale(self, original: Tensor) -> Tensor:
         """The tensor times what brings the module within its limit."""
-        if self.measuring:  # in the meantime the tensors are what they are without a limit
-            return original
-        self.measuring = True
+        if self.trial is not None:
+            return original * self.trial.to(original)
+        constant, limit = self.constant_with(torch.ones(())), self.limit * (1 - ROUNDING)
+        factor = torch.where(constant > limit, limit / constant, 1.0)
+        if original.dtype in HALF_PRECISION:  # where rounding each coefficient may change the constant by percents
+            factor = self.with_room_for_rounding(factor, original.dtype)
+        return original * factor.to(original)
+
+    def with_room_for_rounding(self, factor: Tensor, dtype: torch.dtype) -> Tensor:
+        """The factor, made smaller until the rounded coefficients keep the limit."""
+        step = torch.finfo(dtype).eps
+        while True:
+            with torch.no_grad():
+                excess = self.constant_with(factor).item() / self.limit
+            if not excess > 1:
+                return factor
+            factor = factor * ((1 - step / 4) / excess)
+            step = min(2 * step, 1.0)  # small coefficients are rounded coarsely; at the latest all are zero
+
+    def constant_with(self, factor: Tensor) -> Tensor:
+        """The certified constant of the module with coefficients that are multiplied by a factor."""
+        self.trial = factor
         try:
-            constant = certified_norms(*read_layers(self.module), self.graph, thorough=False).max()
+            return certified_norms(*read_layers(self.module), self.graph, thorough=False).max()
         finally:
-            self.measuring = False
-        limit = self.limit * (1 - ROUNDING)
-        return original * torch.where(constant > limit, limit / constant, 1.0).to(original)
+            self.trial = None
 
 
 class Rescaled(nn.Module):

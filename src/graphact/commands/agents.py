@@ -45,7 +45,9 @@ def split(options: argparse.Namespace) -> int:
     from graphact import Graph, agents, load
     from graphact.agents.addresses import consecutive_addresses, read_addresses
     from graphact.agents.split import plain_model
+    from graphact.storage import check_writable
 
+    check_writable(options.out)
     model, graph = load(options.model), Graph.load(options.graph)
     cost = agents.cost_of_inference(plain_model(model), graph.num_edges)
     if options.addresses is None:

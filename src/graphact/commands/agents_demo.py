@@ -22,6 +22,7 @@ from graphact.agents.addresses import free_addresses
 from graphact.agents.messages import Array
 from graphact.agents.processes import Processes
 from graphact.commands.parser import command, option
+from graphact.storage import check_writable
 
 if TYPE_CHECKING:
     from graphact import Graph
@@ -56,6 +57,7 @@ def demo(options: argparse.Namespace) -> int:
     check_integer("--sensors", options.sensors, minimum=8)
     check_integer("--runs", options.runs, minimum=12)
     require("graphact agents demo needs", "matplotlib", *(["zenoh"] if options.transport == "zenoh" else []))
+    check_writable(options.out)
     progress(f"training a denoiser for {options.sensors} sensors ...")
     network = SensorNetwork.make(options.sensors, options.runs, options.seed)
     with tempfile.TemporaryDirectory() as folder:

@@ -24,6 +24,7 @@ from graphact.agents.replay import replay_inference
 from graphact.agents.runs import Counters
 from graphact.agents.simulation import Outcome
 from graphact.commands.parser import Option, command, option
+from graphact.storage import check_writable
 
 if TYPE_CHECKING:
     from graphact import Graph
@@ -197,6 +198,9 @@ def train(options: argparse.Namespace) -> int:
     """Let simulated agents train a model together: each knows its own signals and targets and talks to its neighbours
     alone. Gradients go back over the links that signals came by; then neighbours mix their parameters.
     """
+    for file in (options.out, options.checkpoint):
+        if file is not None:
+            check_writable(file.parent)
     _, _, nodes, network = load_network(options)
     check_connected(nodes)
     plain = nodes[0].model

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 RADII = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 1e-1)  # in units of the largest value of the signals
 DECISIONS, OUTPUTS = "share of decisions", "half width of outputs"
 BLUE, ORANGE, FAINT, PANEL = "#0072b2", "#d55e00", "#d5d9de", 2.3
+GAP = 4.0  # pixels between labels
+LEAST_RATIO = 10.0  # of the largest to the smallest value, for a logarithmic scale
 
 
 @command(
@@ -48,7 +50,7 @@ def certify(options: argparse.Namespace) -> int:
 
     import graphact
     from graphact._checks import check_integer, check_positive
-    from graphact.files import write_atomically
+    from graphact.storage import check_writable, write_atomically
     from graphact.training.memory import keep_freed_memory
 
     check_integer("--most", options.most, minimum=1)
@@ -57,13 +59,14 @@ def certify(options: argparse.Namespace) -> int:
     if options.radius and options.signals is None:
         raise ValueError("--radius needs --signals: a radius is certified around signals")
     require("graphact certify needs", "matplotlib")
+    directory = options.out or Path("out") / f"certify-{options.model.stem}"
+    check_writable(directory)
     keep_freed_memory()
     model = graphact.load(options.model).double()
     graph = graphact.Graph.load(options.graph).to(dtype=torch.float64)
     graph = graph if options.normalize is None else graph.normalize(options.normalize)
     signals = None if options.signals is None else read_signals(options.signals, graph.num_nodes, options.most)
     verdict, findings = find(model, graph, signals, options.radius, options.seed)
-    directory = options.out or Path("out") / f"certify-{options.model.stem}"
     sys.stdout.write(table(verdict, findings))
     write_atomically(directory / "certificate.json", json.dumps(findings, indent=1).encode())
     png, svg = draw(findings)
@@ -186,11 +189,15 @@ def draw(findings: dict[str, Any]) -> tuple[bytes, str]:
             axes.grid(axis="y")
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, **spacing)
         settle(sheet)
+        if findings["radii"]:
+            hide_overlapping(sheet.axes[1])
         return to_png(sheet), to_svg(sheet)
 
 
 def draw_nodes(axes: Any, findings: dict[str, Any]) -> None:
     """Certified and found constants, from the most sensitive node to the least."""
+    from matplotlib.ticker import MaxNLocator
+
     pairs = zip(findings["certified_per_node"], findings["found_per_node"], strict=True)
     certified, found = zip(*sorted(pairs, key=lambda pair: -pair[0]), strict=True)
     places = range(1, len(certified) + 1)
@@ -198,6 +205,9 @@ def draw_nodes(axes: Any, findings: dict[str, Any]) -> None:
     axes.plot(places, certified, "o", color=BLUE, markersize=3, markeredgewidth=0, label="certified, at most")
     axes.plot(places, found, "^", color=ORANGE, markersize=3, markeredgewidth=0, label="found, at least")
     logarithmic(axes, certified, found)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    margin = 0.5 + 0.04 * (len(certified) - 1)
+    axes.set_xlim(max(1 - margin, 0.1), len(certified) + margin)  # there is no node 0
     axes.set(xlabel="Nodes, the most sensitive first", ylabel="Lipschitz constant")
 
 
@@ -212,7 +222,8 @@ def draw_radii(axes: Any, findings: dict[str, Any]) -> None:
     axes.plot(radii, certified, "o-", color=BLUE, markersize=3.5, linewidth=1.4, label=names[0])
     axes.plot(radii, found, "^-", color=ORANGE, markersize=3.5, linewidth=1.4, label=names[1])
     axes.set_xscale("log")
-    axes.set_xticks(radii, [f"{radius:.3g}" for radius in radii])
+    digits = next(digits for digits in range(2, 18) if len({f"{radius:.{digits}g}" for radius in radii}) == len(radii))
+    axes.set_xticks(radii, [f"{radius:.{digits}g}" for radius in radii])
     axes.set_xticks([], minor=True)
     axes.set_xlabel("Largest change of any input")
     if decisions:
@@ -222,14 +233,27 @@ def draw_radii(axes: Any, findings: dict[str, Any]) -> None:
         logarithmic(axes, certified, found)
 
 
+def hide_overlapping(axes: Any) -> None:
+    """Leave out labels of the horizontal axis that would lie on others; those at its ends stay."""
+    labels = axes.get_xticklabels()
+    boxes = [label.get_window_extent() for label in labels]
+    reached, end = boxes[0].x1 + GAP, boxes[-1].x0 - GAP
+    for label, box in zip(labels[1:-1], boxes[1:-1], strict=True):
+        if reached < box.x0 and box.x1 < end:
+            reached = box.x1 + GAP
+        else:
+            label.set_visible(False)
+
+
 def logarithmic(axes: Any, certified: Sequence[float], found: Sequence[float]) -> None:
-    """A logarithmic scale with plain numbers at its ticks, where no value is 0."""
+    """A logarithmic scale with plain numbers at its ticks, where no value is 0 and they are not all alike."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    if not min(*certified, *found) > 0:
+    least, most = min(*certified, *found), max(*certified, *found)
+    if not 0 < LEAST_RATIO * least < most:
         return
     axes.set_yscale("log")
-    steps = (1.0, 2.0, 5.0) if max(certified) < 100 * min(found) else (1.0,)
+    steps = (1.0, 2.0, 5.0) if most < 100 * least else (1.0,)
     axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=12))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1000 else f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())

@@ -27,6 +27,7 @@ def partition(options: argparse.Namespace) -> int:
     from graphact.graph import Graph
     from graphact.scaleout import assign_nodes, divide, write_partition
     from graphact.scaleout.partition import MANIFEST, PART_FILES
+    from graphact.storage import check_writable
 
     check_integer("--parts", options.parts, minimum=1)
     graph = Graph.load(options.graph)
@@ -36,6 +37,7 @@ def partition(options: argparse.Namespace) -> int:
         raise ValueError(
             f"--parts must be at most {graph.num_nodes}, the number of nodes of the graph, got {options.parts}"
         )
+    check_writable(options.out)
     if options.normalize:
         graph = graph.normalize(options.normalize)
     owner, method = assign_nodes(graph, options.parts, options.method)

@@ -1,10 +1,12 @@
 """graphact run, report, list and data: the experiments, from data to report."""
 
 import argparse
+import os
 import shlex
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,8 @@ from graphact.registry import names
 
 if TYPE_CHECKING:
     from graphact.experiments.store import Store
+
+STANDARD_INPUT = 0
 
 
 @command(
@@ -58,7 +62,6 @@ def run(options: argparse.Namespace) -> int:
 
     protocol = find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation))
     check_integer("--jobs", options.jobs, minimum=1)
-    check_integer("--seed", options.seed, minimum=0)
     device = pick_device(options.device)
     if not options.worker:
         require("graphact run needs", *REPORT_PACKAGES, "rich")
@@ -73,6 +76,8 @@ def run(options: argparse.Namespace) -> int:
     if options.jobs > 1:  # more threads than cores wait for each other most of the time
         torch.set_num_threads(max(1, torch.get_num_threads() // options.jobs))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that workers end, too
+    if options.worker:
+        threading.Thread(target=stop_with_parent, daemon=True).start()
     workers = [] if options.worker else [start_worker(options, store.directory) for _ in range(options.jobs - 1)]
     try:
         with JobWatcher() if options.worker else JobProgress() as watcher:
@@ -147,7 +152,14 @@ def start_worker(options: argparse.Namespace, directory: Path) -> "subprocess.Po
     words = [*shlex.split(command_line(options))[1:], "--out", str(directory), "--jobs", str(options.jobs), "--worker"]
     if options.data is not None:
         words += ["--data", str(options.data)]
-    return subprocess.Popen([sys.executable, "-m", "graphact.cli", *words])
+    return subprocess.Popen([sys.executable, "-m", "graphact.cli", *words], stdin=subprocess.PIPE)
+
+
+def stop_with_parent() -> None:
+    """Stop this process when the one that started it is gone, whatever ended that: a pipe from it is then closed."""
+    while os.read(STANDARD_INPUT, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @command(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphact._checks import check_integer
+from graphact._checks import check_seed
 
 
 def data_generator(purpose: str, seed: int, *numbers: int) -> torch.Generator:
@@ -20,7 +20,7 @@ def data_generator(purpose: str, seed: int, *numbers: int) -> torch.Generator:
         >>> draws[0] == draws[2], draws[0] == draws[1]
         (tensor([True]), tensor([False]))
     """
-    numbers = tuple(check_integer("seed", number, minimum=0) for number in (seed, *numbers))
+    numbers = tuple(check_seed("seed", number) for number in (seed, *numbers))
     key = "/".join([purpose, *map(str, numbers)])
     return torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big"))
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from graphact.storage import write_atomically
+from graphact.storage import check_writable, reason_of, write_atomically
 
 Row = dict[str, Any]
 
@@ -33,13 +33,15 @@ class Store:
     def create(self, command: str) -> None:
         """Make the folder and note the command; a folder that several commands filled knows them all."""
         try:
+            check_writable(self.directory)
             for name in ("rows", "checkpoints"):
                 (self.directory / name).mkdir(parents=True, exist_ok=True)
-            commands = self.commands() if self.run_file.exists() else []
-            if command not in commands:
-                write_atomically(self.run_file, json.dumps({"commands": [*commands, command]}, indent=2).encode())
+            with self._held():
+                commands = self.commands() if self.run_file.exists() else []
+                if command not in commands:
+                    write_atomically(self.run_file, json.dumps({"commands": [*commands, command]}, indent=2).encode())
         except OSError as error:
-            raise StoreError(f"cannot write results to {self.directory}: {error.strerror or error}") from error
+            raise StoreError(reason_of(error).replace("cannot write", "cannot write results", 1)) from error
 
     @property
     def run_file(self) -> Path:
@@ -103,6 +105,16 @@ class Store:
                 return
             yield True
             path.unlink(missing_ok=True)
+        finally:
+            os.close(handle)
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the folder itself, waiting for others who do: what is read and then written must not change between."""
+        handle = os.open(self.directory, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
         finally:
             os.close(handle)
 

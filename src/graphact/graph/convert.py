@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphact.graph.edges import check_weights
+from graphact.storage import naming_folder
 
 if TYPE_CHECKING:
     import networkx
@@ -152,16 +153,17 @@ def write_entries(path: Path, target: Tensor, source: Tensor, weight: Tensor, nu
     """Write a graph; the file is complete or, if writing was interrupted, not there."""
     suffix, weight = check_suffix(path), weight.detach()
     partial = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{suffix}")
-    try:
-        if suffix == ".npz":
-            import scipy.sparse
+    with naming_folder(path.parent):
+        try:
+            if suffix == ".npz":
+                import scipy.sparse
 
-            entries: Any = (weight.cpu().numpy(), (target.cpu().numpy(), source.cpu().numpy()))
-            scipy.sparse.save_npz(partial, scipy.sparse.coo_array(entries, shape=(num_nodes, num_nodes)).tocsr())
-        else:
-            rows = zip(source.tolist(), target.tolist(), weight.tolist(), strict=True)
-            lines = [f"# nodes {num_nodes}", *(f"{j} {i} {w!r}" for j, i, w in rows)]
-            partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+                entries: Any = (weight.cpu().numpy(), (target.cpu().numpy(), source.cpu().numpy()))
+                scipy.sparse.save_npz(partial, scipy.sparse.coo_array(entries, shape=(num_nodes, num_nodes)).tocsr())
+            else:
+                rows = zip(source.tolist(), target.tolist(), weight.tolist(), strict=True)
+                lines = [f"# nodes {num_nodes}", *(f"{j} {i} {w!r}" for j, i, w in rows)]
+                partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)

@@ -69,6 +69,16 @@ class Graph:
             edge_t = torch.argsort(self.incoming.col, stable=True)  # type: ignore[unreachable]
             object.__setattr__(self, "incoming_slot", (edge_t - self.incoming.rowptr[self.outgoing.col]).int())
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the hop patterns, which are found again on first use."""
+        return {**self.__dict__, "_patterns": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickle, which ``torch.load(weights_only=True)`` reads; its indices are checked as others are."""
+        if not fits_together(state):
+            raise ValueError("the pickle does not hold a graph: sizes or indices do not fit together")
+        self.__dict__.update(state)
+
     # Constructors
 
     @classmethod
@@ -479,6 +489,22 @@ class Graph:
         return one is other or (torch.equal(one.rowptr, other.rowptr) and torch.equal(one.col, other.col))
 
 
+def fits_together(state: dict[str, Any]) -> bool:
+    """Whether the attributes of a graph have the right types and sizes and no index points outside."""
+    names = ("incoming", "outgoing", "weight", "outgoing_weight", "incoming_slot", "diagonal")
+    parts: Any = (state.get(name) for name in names)
+    incoming, outgoing, weight, weight_t, slot, diagonal = parts
+    entries = (slot, weight, weight_t)
+    if not all(isinstance(part, Tensor) and part.dim() == 1 and part.shape == slot.shape for part in entries):
+        return False
+    if not all(isinstance(side, Neighborhoods) and side.is_sound(slot.numel()) for side in (incoming, outgoing)):
+        return False
+    nodes = incoming.num_nodes
+    if outgoing.num_nodes != nodes or not (diagonal is None or diagonal.shape == (nodes,)):
+        return False
+    return slot.is_meta or bool(((slot >= 0) & (slot < incoming.degree[outgoing.col])).all())
+
+
 class HopPattern(NamedTuple):
     """The k-hop neighbours of a graph in both directions, each found on first use."""
 
@@ -532,3 +558,4 @@ def check_values(x: Any, graph: GraphLike) -> Tensor:
 
 torch.export.register_dataclass(Neighborhoods, serialized_type_name="graphact.Neighborhoods")
 torch.export.register_dataclass(Graph, serialized_type_name="graphact.Graph")
+torch.serialization.add_safe_globals([Graph, Neighborhoods])

@@ -83,6 +83,27 @@ class Neighborhoods:
         nodes = torch.arange(self.num_nodes, device=self.rowptr.device)
         return nodes.repeat_interleave(self.degree, output_size=self.col.numel())
 
+    def is_sound(self, num_entries: int) -> bool:
+        """Whether the lists have so many entries and no index in them points outside; compiled code trusts them."""
+        tensors = (self.rowptr, self.col, self.order, self.sizes)
+        if not all(isinstance(part, Tensor) and part.dtype == torch.int64 for part in tensors):
+            return False
+        if self.col.is_meta:
+            return True
+        nodes, degree = self.order.numel(), self.rowptr.diff()
+        return bool(
+            self.rowptr.shape == (nodes + 1,)
+            and nodes > 0
+            and self.col.shape == (num_entries,)
+            and self.rowptr[0] == 0
+            and self.rowptr[-1] == num_entries
+            and (degree >= 0).all()
+            and ((self.col >= 0) & (self.col < nodes)).all()
+            and ((self.order >= 0) & (self.order < nodes)).all()
+            and self.groups == tuple(map(tuple, self.sizes.tolist()))
+            and torch.equal(degree[self.order].cpu(), self.sizes[:, 0].repeat_interleave(self.sizes[:, 1]))
+        )
+
     def tables(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the nodes ``(n,)`` and the neighbour table ``(n, d)`` of each group, by ascending degree d."""
         for nodes, edges in degree_groups(self.rowptr, self.order, self.groups):

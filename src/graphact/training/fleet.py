@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_choice
+from graphact._checks import check_choice, check_seed
 from graphact.data import Task, metric_of
 from graphact.layers import UnsupportedModelError
 from graphact.progress import EpochProgress
@@ -97,6 +97,8 @@ class Fleet:
             )
         if seeds is not None and len(seeds) != len(models):
             raise ValueError(f"seeds must have one number for each of the {len(models)} models, got {len(seeds)}")
+        for number, seed in enumerate([] if seeds is None else seeds):
+            check_seed(f"seeds[{number}]", seed)
         if way is not None:
             check_choice("way", way, WAYS)
         check_models(models)

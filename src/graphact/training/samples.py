@@ -35,6 +35,9 @@ class StackedTasks:
         self.inputs = stack(distinct.values(), device, dtype)
         self.owner = torch.tensor([place[id(task.inputs), id(task.graph)] for task in tasks], device=device)
         self.targets = stack([task.targets for task in tasks], device, dtype)  # (R, S) or (R, S, N, 1)
+        if dtype.itemsize < tasks[0].inputs.dtype.itemsize:
+            check_finite(f"inputs in {dtype}", self.inputs)
+            check_finite(f"targets in {dtype}", self.targets)
         self.splits = {name: torch.stack([getattr(task, name) for task in tasks]).to(device) for name in SPLITS}
         self.nodes = None if tasks[0].node is None else torch.tensor([task.node for task in tasks], device=device)
         self.replicas = torch.arange(len(tasks), device=device)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from graphact._checks import check_seed
 from graphact.data import Task, loss_of, metric_of
 from graphact.graph import Graph
 from graphact.progress import EpochProgress, progress_bar
@@ -59,7 +60,7 @@ def fit(
             with the epoch, the number of epochs and the training loss.
 
     Raises:
-        ValueError: nothing in the model is to be trained, or the task holds NaN.
+        ValueError: nothing in the model is to be trained, the task holds NaN, or the seed is none.
 
     Example:
         >>> import torch
@@ -72,6 +73,7 @@ def fit(
         True
     """
     check_samples([task])
+    check_seed("seed", seed)
     settings = settings or TrainingSettings()
     batch = SeparateModels([model], [task], [seed])
     with batch.own_modes(), progress_bar(settings.epochs) if progress is True else nullcontext(progress or None) as bar:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from graphact._checks import check_choice
 from graphact.progress import DownloadProgress, download_bar
-from graphact.storage import write_atomically
+from graphact.storage import check_writable, write_atomically
 
 VARIABLE = "GRAPHACT_DATA"
 TIMEOUT_SECONDS = 30
@@ -146,6 +146,11 @@ def fetch(dataset: str, directory: PathLike | None = None, progress: Progress | 
         DataError: no network, a damaged download, or a folder that cannot be written.
     """
     folder, wanted = folder_of(dataset, directory)
+    try:
+        if wanted:
+            check_writable(folder)
+    except OSError as error:
+        raise DataError(f"{one_line(error)}; {advice(dataset)}") from error
     for url, group in groupby(wanted, key=lambda file: file.url):
         try:
             fetch_from(url, list(group), folder.parent, progress)
