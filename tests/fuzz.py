@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from support import api_cases, file_cases
-from support.drawing import Draw, as_settings, outcome, shrink
+from support.drawing import Draw, as_settings, kind_of, outcome, shrink
 
 SCENARIOS = {**api_cases.SCENARIOS, **file_cases.SCENARIOS}
 SHARES = {**api_cases.SHARES, **file_cases.SHARES}
@@ -35,7 +35,7 @@ class Hanging(Exception):  # noqa: N818, not raised by anything that is tested
     """A case has not ended in time."""
 
 
-def run(minutes, seed, only, note=None, log=print):
+def run(minutes, seed, only, note=None, log=lambda text: sys.stdout.write(f"{text}\n")):
     """Run cases until the time is over; counts of cases and checks, and the findings as text."""
     end, last, counts, findings = time.monotonic() + 60 * minutes, time.monotonic(), Counter(), {}
     names = only or list(SCENARIOS)
@@ -50,7 +50,7 @@ def run(minutes, seed, only, note=None, log=print):
         counts[f"cases of {name}"] += 1
         counts.update({f"{kind}": count for kind, count in draw.counts.items()})
         if error is not None:
-            key = name, type(error).__name__, str(error)[:40]
+            key = kind_of(error), draw.chosen.get("reader")
             if key not in findings:
                 findings[key] = describe(name, number)
                 log(findings[key])
@@ -96,15 +96,20 @@ def supervise(options):
         arguments += ["--seed", str(options.seed), *(word for name in options.only for word in ("--only", name))]
         code = subprocess.run(arguments, check=False).returncode
         if code not in (0, 1):
-            print(f"FINDING {note.read_text() if note.exists() else 'before the first case'}: ended with {code}")
+            say(f"FINDING {note.read_text() if note.exists() else 'before the first case'}: ended with {code}")
     return 0 if code == 0 else 1
+
+
+def say(text):
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def report(counts, findings):
     for kind, count in sorted(counts.items()):
-        print(f"{count:9d}  {kind}")
+        say(f"{count:9d}  {kind}")
     checks = sum(count for kind, count in counts.items() if not kind.startswith("cases"))
-    print(f"{sum(counts.values()) - checks} cases, {checks} checks, {len(findings)} findings")
+    say(f"{sum(counts.values()) - checks} cases, {checks} checks, {len(findings)} findings")
 
 
 def main():
@@ -120,22 +125,20 @@ def main():
     warnings.simplefilter("ignore")
     if options.list:
         for name, scenario in SCENARIOS.items():
-            print(f"{name:20s}{(scenario.__doc__ or '').splitlines()[0]}")
+            say(f"{name:20s}{(scenario.__doc__ or '').splitlines()[0]}")
         return 0
     if options.case:
         name, _, number = options.case.rpartition(":")
         fixed = {key: int(value) for key, _, value in (text.rpartition("=") for text in options.set)}
         draw = Draw(int(number), fixed)
         SCENARIOS[name](draw)
-        print(f"nothing found, {sum(draw.counts.values())} checks")
+        say(f"nothing found, {sum(draw.counts.values())} checks")
         return 0
     if options.worker is None:
         return supervise(options)
     faulthandler.enable()
     torch.set_num_threads(1)
-    counts, findings = run(
-        options.minutes, options.seed, options.only, options.worker, lambda text: print(text, flush=True)
-    )
+    counts, findings = run(options.minutes, options.seed, options.only, options.worker, say)
     report(counts, findings)
     return 1 if findings else 0
 

@@ -107,6 +107,8 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> nn
         raise ValueError(f"{path}: tensors should have one dtype, got {sorted(dtypes)}")
     model.load_state_dict(tensors, assign=True)
     frozen = header.get("frozen", [])
+    if not isinstance(frozen, list) or not all(name in list(expected) for name in frozen):
+        raise ValueError(f"{path}: frozen must list names of parameters, got {frozen!r:.60}")
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in frozen)
     return model.to(device)

@@ -9,6 +9,10 @@ import importlib
 import json
 import os
 import secrets
+import struct
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +23,22 @@ Array = Any
 Framework = Literal["pt", "np"]
 FORMAT = "graphact"
 VERSION = 1
+DAMAGES = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RuntimeError,  # RecursionError and NotImplementedError are such
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What NumPy, SciPy, zipfile and their kin raise for a damaged file; one that promises more than memory holds, too."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -84,6 +104,26 @@ def check_tensors(path: Path, header: Mapping[str, Any], tensors: Mapping[str, A
     for name, tensor in tensors.items():
         if header["sha256"].get(name) != digest(tensor):
             raise ValueError(f"{path}: tensor {name!r} is damaged: its SHA-256 differs from the one recorded")
+
+
+def read_array(path: Path) -> np.ndarray[Any, Any]:
+    """The array of an ``.npy`` file; a file that is damaged or of another kind raises a ValueError that says so."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        with path.open("rb") as stream:  # which NumPy leaves open where it takes a damaged file for an archive
+            array = np.load(stream, allow_pickle=False)
+    except DAMAGES as error:
+        raise ValueError(f"{path} is not a NumPy file of numbers, or is damaged: {one_line(error)}") from error
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path} must hold one array, got an archive")
+    return array
+
+
+def one_line(reason: object) -> str:
+    """The text of an error without line breaks, cut where it is long."""
+    text = " ".join(str(reason).split())
+    return text if len(text) <= 500 else f"{text[:500]}..."
 
 
 def header_digest(header: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ order, the simplest first: a finding is made smaller by trying earlier options a
 """
 
 import time
+import traceback
 import zlib
 from collections import Counter
 
@@ -50,15 +51,21 @@ def outcome(scenario, seed, fixed=None):
     draw = Draw(seed, fixed)
     try:
         scenario(draw)
-    except Exception as error:  # noqa: BLE001, whatever was not expected is a finding
+    except Exception as error:
         return draw, error
     return draw, None
+
+
+def kind_of(error):
+    """What tells one finding from another: the error, and the lines that led to it."""
+    frames = () if error is None else traceback.extract_tb(error.__traceback__)[-2:]
+    return type(error), tuple((frame.filename, frame.lineno) for frame in frames)
 
 
 def shrink(scenario, seed, fixed=None, seconds=60.0):
     """The same kind of error with the simplest options that still lead to it; the draw and the error."""
     draw, error = outcome(scenario, seed, fixed)
-    kind, until, changed = type(error), time.monotonic() + seconds, True
+    kind, until, changed = kind_of(error), time.monotonic() + seconds, True
     fixed = {name: number for name, (number, _) in draw.chosen.items()}
     while changed:
         changed = False
@@ -68,7 +75,7 @@ def shrink(scenario, seed, fixed=None, seconds=60.0):
                 if not 0 <= simpler < number or time.monotonic() > until:
                     continue
                 tried, found = outcome(scenario, seed, {**fixed, name: simpler})
-                if type(found) is kind:
+                if kind_of(found) == kind:
                     fixed, draw, error, changed = {**fixed, name: simpler}, tried, found, True
                     fixed = {known: number for known, (number, _) in draw.chosen.items()}
                     break

@@ -19,8 +19,8 @@ SOURCES = (
     "scipy coo", "scipy csr", "networkx", "pyg", "coalesced", "file npz", "file txt",
 )  # fmt: skip
 STEPS = (
-    "none", "permute", "union", "drop", "symmetric", "random_walk", "laplacian", "spectral", "gcn", "pickle", "deepcopy",
-    "save npz", "save txt", "dtype", "reorder", "edge_index", "pyg", "shared",
+    "none", "permute", "union", "drop", "symmetric", "random_walk", "laplacian", "spectral", "gcn", "pickle",
+    "deepcopy", "save npz", "save txt", "dtype", "reorder", "edge_index", "pyg", "shared",
 )  # fmt: skip
 
 
@@ -294,7 +294,8 @@ def normalized(matrix, kind):
     if kind == "random_walk":
         return matrix * inverse(rows)[:, None]
     if kind == "laplacian":
-        return torch.diag(matrix.sum(1)) - matrix
+        others = matrix - torch.diag(matrix.diagonal())
+        return torch.diag(others.sum(1)) - others  # self-loops cancel
     if kind == "gcn":
         loops = matrix.diagonal()
         matrix = matrix + torch.diag(torch.where(loops == 0, 1.0, 0.0).double())

@@ -225,7 +225,7 @@ class RankStatus:
         """What the previous run of this process recorded last, if it did not come to its end."""
         try:
             status = None if self.path is None else json.loads(self.path.read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return status if isinstance(status, dict) and {"state", "epoch"} <= status.keys() else None
 
