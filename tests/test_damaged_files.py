@@ -174,6 +174,16 @@ class TestModels:
         with pytest.raises(ValueError, match="frozen must list names of parameters"):
             graphact.load(path)
 
+    @pytest.mark.parametrize("changed", [{"module": "1" * 5000}, {"config": {"1" * 5000: 1}}, {"version": "1" * 5000}])
+    def test_long_values_are_cut(self, tmp_path, changed):
+        path = tmp_path / "model.safetensors"
+        graphact.save(nn.GraphFilter(1, 2, order=1), path)
+        header, tensors = load_tensors(path, "pt")
+        save_tensors(path, tensors, {key: value for key, value in header.items() if "sha256" not in key} | changed)
+        with pytest.raises(ValueError, match=r"model\.safetensors") as caught:
+            graphact.load(path)
+        assert len(str(caught.value)) < 1000
+
 
 class TestPartitions:
     @pytest.mark.parametrize(

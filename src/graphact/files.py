@@ -15,7 +15,15 @@ import torch
 from graphact import nn
 from graphact.layers import UnsupportedModelError, structure, to_json
 from graphact.nn.names import accepted
-from graphact.storage import check_tensors, digest, header_digest, load_tensors, save_tensors, write_atomically
+from graphact.storage import (
+    check_tensors,
+    digest,
+    header_digest,
+    load_tensors,
+    one_line,
+    save_tensors,
+    write_atomically,
+)
 
 __all__ = ["digest", "header_digest", "load", "save", "write_atomically"]
 
@@ -118,7 +126,7 @@ def build(header: dict[str, Any], num_tensors: int, path: str | os.PathLike[str]
     """The module a header describes, on the meta device."""
     name, config, known = header.get("module"), header.get("config"), modules()
     if not isinstance(name, str) or name not in known:
-        raise ValueError(f"{path}: module must be one of {', '.join(known)}, got {name!r}")
+        raise ValueError(f"{path}: module must be one of {', '.join(known)}, got {name!r:.60}")
     if not isinstance(config, dict):
         raise ValueError(f"{path}: config must be a JSON object, got {type(config).__name__}")
     features = config.get("features")
@@ -129,4 +137,4 @@ def build(header: dict[str, Any], num_tensors: int, path: str | os.PathLike[str]
     try:
         return rebuild(known[name], config)
     except (TypeError, ValueError, RuntimeError, OverflowError, AttributeError) as error:
-        raise ValueError(f"{path}: the configuration of {name} is not valid: {error}") from error
+        raise ValueError(f"{path}: the configuration of {name} is not valid: {one_line(error)}") from error

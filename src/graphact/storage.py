@@ -93,7 +93,7 @@ def load_tensors(path: Path, framework: Framework) -> tuple[dict[str, Any], dict
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"{path}: a safetensors file, but without the header of a graphact model")
     if header.get("version") != VERSION:
-        raise ValueError(f"{path}: format version must be {VERSION}, got {header.get('version')!r}")
+        raise ValueError(f"{path}: format version must be {VERSION}, got {header.get('version')!r:.60}")
     if not isinstance(header.get("sha256"), dict) or header.get("header_sha256") != header_digest(header):
         raise ValueError(f"{path}: the header is damaged: its SHA-256 differs from the one recorded")
     return header, tensors

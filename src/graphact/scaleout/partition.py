@@ -214,7 +214,7 @@ def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise PartitionError(f"{path} is not the manifest of a partition")
     if manifest.get("version") != VERSION:
-        raise PartitionError(f"{path}: version must be {VERSION}, got {manifest.get('version')!r}")
+        raise PartitionError(f"{path}: version must be {VERSION}, got {manifest.get('version')!r:.60}")
     if manifest.get("header_sha256") != header_digest(manifest):
         raise PartitionError(f"{path} has been altered: its SHA-256 differs from the one recorded")
     parts, nodes, files = (manifest.get(name) for name in ("parts", "nodes", "files"))
