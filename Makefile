@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo check test lint types imports quick unit docs coverage mutation soak bench clean
+.PHONY: help demo check test lint types imports quick unit docs coverage mutation fuzz soak bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -46,6 +46,9 @@ coverage: $(READY)  ## all tests, and which lines they reach: a table, and out/c
 
 mutation: $(READY)  ## faults put into a sample of the code, half an hour at most: how many do tests notice?
 	$(BIN)/python tests/mutation.py
+
+fuzz: $(READY)  ## random calls against a dense oracle, damaged files for every reader: MINUTES=60 SEED=7
+	$(BIN)/python tests/fuzz.py --minutes $(or $(MINUTES),5) --seed $(or $(SEED),0)
 
 soak: $(READY)  ## agents for minutes: 10,000 networks with faults, a million hostile datagrams
 	$(BIN)/python tests/agents/soak.py --seeds 10000

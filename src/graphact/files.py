@@ -15,7 +15,15 @@ import torch
 from graphact import nn
 from graphact.layers import UnsupportedModelError, structure, to_json
 from graphact.nn.names import accepted
-from graphact.storage import check_tensors, digest, header_digest, load_tensors, save_tensors, write_atomically
+from graphact.storage import (
+    check_tensors,
+    digest,
+    header_digest,
+    load_tensors,
+    one_line,
+    save_tensors,
+    write_atomically,
+)
 
 __all__ = ["digest", "header_digest", "load", "save", "write_atomically"]
 
@@ -107,6 +115,8 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> nn
         raise ValueError(f"{path}: tensors should have one dtype, got {sorted(dtypes)}")
     model.load_state_dict(tensors, assign=True)
     frozen = header.get("frozen", [])
+    if not isinstance(frozen, list) or not all(name in list(expected) for name in frozen):
+        raise ValueError(f"{path}: frozen must list names of parameters, got {frozen!r:.60}")
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in frozen)
     return model.to(device)
@@ -116,7 +126,7 @@ def build(header: dict[str, Any], num_tensors: int, path: str | os.PathLike[str]
     """The module a header describes, on the meta device."""
     name, config, known = header.get("module"), header.get("config"), modules()
     if not isinstance(name, str) or name not in known:
-        raise ValueError(f"{path}: module must be one of {', '.join(known)}, got {name!r}")
+        raise ValueError(f"{path}: module must be one of {', '.join(known)}, got {name!r:.60}")
     if not isinstance(config, dict):
         raise ValueError(f"{path}: config must be a JSON object, got {type(config).__name__}")
     features = config.get("features")
@@ -127,4 +137,4 @@ def build(header: dict[str, Any], num_tensors: int, path: str | os.PathLike[str]
     try:
         return rebuild(known[name], config)
     except (TypeError, ValueError, RuntimeError, OverflowError, AttributeError) as error:
-        raise ValueError(f"{path}: the configuration of {name} is not valid: {error}") from error
+        raise ValueError(f"{path}: the configuration of {name} is not valid: {one_line(error)}") from error

@@ -87,7 +87,7 @@ class Operation:
         """Evaluate for own ``(..., 1, F)``, neighbors ``(..., d, F)`` and parameters; those it starts from if None."""
         xp = namespace_of(neighbors)
         if neighbors.shape[-2] == 0:
-            return xp.full_like(own[..., 0, :], self.empty)
+            return neighbors.sum(-2) + self.empty  # nothing is summed; a backward pass finds its way to the signal
         given = {"own": own, "neighbors": neighbors, "xp": xp, **(self.parameters if values is None else values)}
         if self.arguments and self.arguments[0] in given:
             return self.function(**{name: given[name] for name in self.arguments})

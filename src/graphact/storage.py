@@ -10,7 +10,11 @@ import importlib
 import json
 import os
 import secrets
+import struct
 import tempfile
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +31,22 @@ ADVICE = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space or choose another folder"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a folder that you may write to"),
 }
+DAMAGES = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RuntimeError,  # RecursionError and NotImplementedError are such
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What NumPy, SciPy, zipfile and their kin raise for a damaged file; one that promises more than memory holds, too."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -111,7 +131,7 @@ def load_tensors(path: Path, framework: Framework) -> tuple[dict[str, Any], dict
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"{path}: a safetensors file, but without the header of a graphact model")
     if header.get("version") != VERSION:
-        raise ValueError(f"{path}: format version must be {VERSION}, got {header.get('version')!r}")
+        raise ValueError(f"{path}: format version must be {VERSION}, got {header.get('version')!r:.60}")
     if not isinstance(header.get("sha256"), dict) or header.get("header_sha256") != header_digest(header):
         raise ValueError(f"{path}: the header is damaged: its SHA-256 differs from the one recorded")
     return header, tensors
@@ -122,6 +142,26 @@ def check_tensors(path: Path, header: Mapping[str, Any], tensors: Mapping[str, A
     for name, tensor in tensors.items():
         if header["sha256"].get(name) != digest(tensor):
             raise ValueError(f"{path}: tensor {name!r} is damaged: its SHA-256 differs from the one recorded")
+
+
+def read_array(path: Path) -> np.ndarray[Any, Any]:
+    """The array of an ``.npy`` file; a file that is damaged or of another kind raises a ValueError that says so."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        with path.open("rb") as stream:  # which NumPy leaves open where it takes a damaged file for an archive
+            array = np.load(stream, allow_pickle=False)
+    except DAMAGES as error:
+        raise ValueError(f"{path} is not a NumPy file of numbers, or is damaged: {one_line(error)}") from error
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path} must hold one array, got an archive")
+    return array
+
+
+def one_line(reason: object) -> str:
+    """The text of an error without line breaks, cut where it is long."""
+    text = " ".join(str(reason).split())
+    return text if len(text) <= 500 else f"{text[:500]}..."
 
 
 def header_digest(header: Mapping[str, Any]) -> str:

@@ -214,3 +214,12 @@ def test_half_precision_shift_with_a_diagonal_keeps_its_digits(dtype):
     exact = functional.shift(x.double(), graph.to(torch.float64))
     error = (functional.shift(x, graph).double() - exact).abs().max()
     assert error <= torch.finfo(dtype).eps * exact.abs().max()
+
+
+def test_gradients_of_a_function_on_a_graph_without_edges_are_zero():
+    x = torch.ones(3, 2, requires_grad=True)
+    graph = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long), num_nodes=3)
+    out = functional.neighborhood_apply(x, graph, lambda neighbors: neighbors.mean(-2))
+    out.sum().backward()
+    assert torch.equal(out, torch.zeros(3, 2))
+    assert torch.equal(x.grad, torch.zeros(3, 2))

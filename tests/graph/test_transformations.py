@@ -210,3 +210,13 @@ def test_second_derivatives_reach_edge_weights(symmetric):
 
     assert torch.autograd.gradcheck(run, (weight, x))
     assert torch.autograd.gradgradcheck(run, (weight, x))
+
+
+@pytest.mark.parametrize("nodes", [4, 300])
+def test_edges_of_weight_zero_close_no_cycle(nodes):
+    """All eigenvalues are zero, and iterations on such an operator find the roots of rounding errors."""
+    ring = torch.stack([torch.arange(nodes), torch.arange(1, nodes + 1) % nodes])
+    weight = torch.ones(nodes, dtype=torch.float64)
+    weight[0] = 0
+    with pytest.raises(ValueError, match="needs an eigenvalue that is not zero"):
+        Graph.from_edge_index(ring, weight).normalize("spectral")

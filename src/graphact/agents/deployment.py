@@ -87,7 +87,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{path} is missing; graphact agents split writes it")
     try:
         content = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path}: must hold a JSON object, got {type(content).__name__}")

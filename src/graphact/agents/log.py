@@ -132,5 +132,5 @@ def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
                 yield RoundClosed(entry["run"], entry["round"], tuple(entry["used"]))
             else:
                 yield Began(entry["run"], entry["program"])
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"{path}: line {number} is not a record of a log: {line[:80]!r}") from error

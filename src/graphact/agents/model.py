@@ -15,7 +15,7 @@ from graphact.agents.inference import check_layer
 from graphact.agents.legacy import describe_layers
 from graphact.agents.messages import DIGEST_BYTES, Array, datagram_bytes
 from graphact.layers import Layer, UnsupportedModelError, from_json, structure
-from graphact.storage import check_tensors, digest, load_tensors, save_tensors
+from graphact.storage import check_tensors, digest, load_tensors, one_line, save_tensors
 
 DTYPES = (np.dtype("f4"), np.dtype("f8"))
 
@@ -186,4 +186,4 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     except UnsupportedModelError as error:
         raise UnsupportedModelError(f"{path}: {error.part}" if error.part else str(path), error.reason) from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise ValueError(f"{path}: the configuration does not fit the tensors: {error}") from error
+        raise ValueError(f"{path}: the configuration does not fit the tensors: {one_line(error)}") from error

@@ -13,6 +13,7 @@ import numpy as np
 
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
+from graphact.storage import read_array
 
 
 class EndOfSignals(Exception):  # noqa: N818, as StopIteration: not an error
@@ -46,7 +47,7 @@ class FileSignals(Signals):
     def __init__(self, path: Path, model: Model, *, repeat: bool = False) -> None:
         self._repeat = repeat
         if path.suffix == ".npy":
-            loaded = np.load(path, allow_pickle=False)
+            loaded = read_array(path)
             if loaded.ndim < 2:
                 raise ValueError(f"{path} must hold an array (runs, ..., F), got the shape {loaded.shape}")
             self._entries = [check_signal(str(path), entry, model) for entry in loaded]
@@ -132,7 +133,7 @@ def parse(source: str, text: str, model: Model) -> Array:
     """A signal written as a JSON array; a single number is a signal of one feature."""
     try:
         value = np.atleast_1d(np.array(json.loads(text)))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NoSignal(f"{source} must hold a JSON array of numbers, got {text.strip()[:60]!r}") from error
     return check_signal(source, value, model)
 

@@ -24,7 +24,7 @@ from graphact.agents.replay import replay_inference
 from graphact.agents.runs import Counters
 from graphact.agents.simulation import Outcome
 from graphact.commands.parser import Option, command, option
-from graphact.storage import check_writable
+from graphact.storage import check_writable, read_array
 
 if TYPE_CHECKING:
     from graphact import Graph
@@ -111,13 +111,9 @@ def load_network(options: argparse.Namespace) -> "tuple[GraphModule, Graph, list
 
 def read_numbers(path: Path, shape: str, fits: Callable[[Array], bool]) -> Array:
     """The numbers of a NumPy file."""
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: not an .npy file: {error}") from error
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or not fits(array):
-        came = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive"
-        raise ValueError(f"{path} must hold numbers of shape {shape}, got {came}")
+    array = read_array(path)
+    if array.dtype.kind not in "fiu" or not fits(array):
+        raise ValueError(f"{path} must hold numbers of shape {shape}, got {array.dtype} of shape {array.shape}")
     return array
 
 

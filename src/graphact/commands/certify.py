@@ -81,13 +81,12 @@ def read_signals(path: Path, num_nodes: int, most: int) -> "Tensor":
     import numpy as np
     import torch
 
+    from graphact.storage import read_array
+
     if not path.is_file():
         raise FileNotFoundError(f"there is no signal file {path}")
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is not a NumPy file of numbers, as numpy.save writes it, or is damaged") from error
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
+    array = read_array(path)
+    if array.dtype.kind not in "fiu":
         raise ValueError(f"{path} must hold one array of real numbers")
     if array.ndim >= 1 and array.shape[-1] == num_nodes and (array.ndim == 1 or array.shape[-2] != num_nodes):
         array = array[..., None]

@@ -15,6 +15,7 @@ from graphact.storage import check_writable, reason_of, write_atomically
 Row = dict[str, Any]
 
 PACKED = ".json.gz"
+LARGEST_FILE = 2**28  # bytes; compressed files can promise any number of them
 
 
 class StoreError(RuntimeError):
@@ -136,9 +137,12 @@ def _read_rows(path: Path) -> list[Row]:
 
 def _read_json(path: Path) -> Any:
     try:
-        content = path.read_bytes()
-        return json.loads(gzip.decompress(content) if path.name.endswith(PACKED) else content)
+        with gzip.open(path) if path.name.endswith(PACKED) else path.open("rb") as stream:
+            content = stream.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise ValueError(f"it holds more than {LARGEST_FILE} bytes")
+        return json.loads(content)
     except FileNotFoundError as error:
         raise StoreError(f"{path.parent} is no folder of results: {path.name} is missing") from error
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise StoreError(f"{path} is damaged ({error}); delete it and run again") from error

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from graphact.graph.edges import check_weights
-from graphact.storage import naming_folder
+from graphact.storage import DAMAGES, naming_folder, one_line
 
 if TYPE_CHECKING:
     import networkx
     import scipy.sparse
 
 SUFFIXES = (".npz", ".txt", ".csv", ".edges")
+MOST_ISOLATED = 10_000_000  # nodes of a file that names fewer edges: a damaged number must not take gigabytes
 
 
 def check_square(shape: tuple[int, ...]) -> int:
@@ -122,21 +123,31 @@ def read_entries(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
 
             if not zipfile.is_zipfile(path):
                 raise ValueError("it is not an archive as scipy.sparse.save_npz writes it, or is cut short")
-            return entries_of_scipy(scipy.sparse.load_npz(path))  # nothing in the file is executed
-        return read_edges(path)
-    except (ValueError, KeyError, TypeError, OSError, EOFError, OverflowError) as error:
-        raise ValueError(f"{path} is not a graph file: {error}") from error
+            with path.open("rb") as stream:  # which NumPy leaves open where an archive is damaged
+                matrix = scipy.sparse.load_npz(stream)  # nothing in the file is executed
+            if hasattr(matrix, "check_format"):
+                matrix.check_format(full_check=True)  # compiled code trusts the indices
+            entries = entries_of_scipy(matrix)
+        else:
+            entries = read_edges(path)
+    except (*DAMAGES, OSError) as error:
+        raise ValueError(f"{path} is not a graph file: {one_line(error)}") from error
+    *_, weight, num_nodes = entries
+    if num_nodes > MOST_ISOLATED + 1000 * weight.numel():
+        raise ValueError(f"{path} is not a graph file: {num_nodes} nodes and {weight.numel()} edges are hardly meant")
+    return entries
 
 
 def read_edges(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
     """Lines of ``source target [weight]``, apart by spaces or commas; # begins a comment, ``# nodes N`` counts them."""
     text = path.read_text(encoding="utf-8")
-    stated = [line.split()[2] for line in text.splitlines() if line.split()[:2] == ["#", "nodes"]]
+    stated = [" ".join(line.split()[2:]) for line in text.splitlines() if line.split()[:2] == ["#", "nodes"]]
     edges = [line for line in text.replace(",", " ").splitlines() if line.split("#")[0].strip()]
     table = np.loadtxt(edges, comments="#", ndmin=2, dtype=np.float64) if edges else np.empty((0, 2))
     if table.shape[1] not in (2, 3):
         raise ValueError(f"a line should hold 'source target' or 'source target weight', got {table.shape[1]} columns")
-    ends = table[:, :2].astype(np.int64)
+    with np.errstate(invalid="ignore"):  # what is no integer of 64 bits differs afterwards
+        ends = table[:, :2].astype(np.int64)
     if (ends != table[:, :2]).any() or (ends < 0).any():
         raise ValueError("the nodes of an edge must be numbers from 0 on")
     if not np.isfinite(table).all():

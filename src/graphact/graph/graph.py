@@ -215,7 +215,8 @@ class Graph:
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: the ending is unknown, or the file does not hold a graph.
+            ValueError: the ending is unknown, or the file does not hold a graph; more than ten million nodes and
+                a thousand for each edge are taken for a damaged number.
         """
         return cls._from_entries(*convert.read_entries(Path(path)))
 

@@ -164,6 +164,8 @@ def spectral_radius(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | 
     n = incoming.num_nodes
     rows, col = incoming.rows.cpu().numpy(), incoming.col.cpu().numpy()
     values = weight.detach().cpu().double().numpy()
+    counts = values != 0  # an edge of weight zero closes no cycle
+    rows, col, values = rows[counts], col[counts], values[counts]
     matrix = scipy.sparse.csr_array((values, (rows, col)), shape=(n, n))
     _, component = scipy.sparse.csgraph.connected_components(matrix, connection="strong")
     inside = component[rows] == component[col]

@@ -215,9 +215,15 @@ def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise PartitionError(f"{path} is not the manifest of a partition")
     if manifest.get("version") != VERSION:
-        raise PartitionError(f"{path}: version must be {VERSION}, got {manifest.get('version')!r}")
+        raise PartitionError(f"{path}: version must be {VERSION}, got {manifest.get('version')!r:.60}")
     if manifest.get("header_sha256") != header_digest(manifest):
         raise PartitionError(f"{path} has been altered: its SHA-256 differs from the one recorded")
+    parts, nodes, files = (manifest.get(name) for name in ("parts", "nodes", "files"))
+    entries = files if isinstance(files, list) and all(isinstance(file, dict) for file in files) else []
+    kinds = {"name": str, "bytes": int, "sha256": str}
+    described = all(isinstance(file.get(name), kind) for file in entries for name, kind in kinds.items())
+    if not isinstance(nodes, int) or not described or not entries or parts != len(entries):
+        raise PartitionError(f"{path} does not describe the nodes and the files of a partition")
     return manifest
 
 
@@ -245,11 +251,14 @@ def read_part(directory: str | os.PathLike[str], rank: int, parts: int) -> Part:
             stored = {name: tensors.get_tensor(name).numpy() for name in tensors.keys()}  # noqa: SIM118, is no dict
     except (SafetensorError, OSError) as error:
         raise PartitionError(f"{path} is not a readable safetensors file: {error}") from error
-    known, owner, *rows, send, send_counts = ({"diagonal": None, **stored}[name] for name in ARRAYS)
-    part = Part(rank, parts, manifest["nodes"], known, owner, LocalRows(*rows), send, send_counts)
-    if not _fits_together(part):
-        raise PartitionError(f"{path} does not hold a part of a graph: sizes or indices do not fit together")
-    return part
+    try:
+        known, owner, *rows, send, send_counts = ({"diagonal": None, **stored}[name] for name in ARRAYS)
+        part = Part(rank, parts, manifest["nodes"], known, owner, LocalRows(*rows), send, send_counts)
+        if _fits_together(part):
+            return part
+    except (LookupError, TypeError, ValueError):  # an array is missing, or of another kind
+        pass
+    raise PartitionError(f"{path} does not hold a part of a graph: sizes or indices do not fit together")
 
 
 def _fits_together(part: Part) -> bool:

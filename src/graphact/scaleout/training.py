@@ -274,7 +274,7 @@ class RankStatus:
         path = self.path if rank is None else self.path_of(rank)
         try:
             status = None if path is None else json.loads(path.read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return status if isinstance(status, dict) and {"state", "epoch"} <= status.keys() else None
 

@@ -17,12 +17,13 @@ from graphact._checks import check_integer
 from graphact.agents.deployment import Deployment, check_one_model
 from graphact.agents.learning.learner import PREPARATION, STEP, Learner, cost_of_step, preparation_rounds, samples_of
 from graphact.agents.learning.mixing import Learning
-from graphact.agents.learning.state import DAMAGES, MemoryStore, State, from_vector, save_arrays
+from graphact.agents.learning.state import MemoryStore, State, from_vector, save_arrays
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
 from graphact.agents.runs import Counters, Limits, Timing
 from graphact.agents.simulation import Simulation
 from graphact.agents.transports.memory import Faults
+from graphact.storage import DAMAGES, one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -195,7 +196,7 @@ def read_training(path: str | os.PathLike[str], identity: str) -> Training | Non
             training = Training(states, content["losses"], counters, crashes)
             version, found = described["version"], described["identity"]
     except DAMAGES as error:
-        raise ValueError(f"{path}: not the checkpoint of a training: {error}") from error
+        raise ValueError(f"{path}: not the checkpoint of a training: {one_line(error)}") from error
     if version != CHECKPOINT_VERSION:
         raise ValueError(f"{path}: must be a checkpoint of version {CHECKPOINT_VERSION}, got {version}")
     if found != identity:

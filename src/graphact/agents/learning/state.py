@@ -2,7 +2,6 @@
 
 import io
 import os
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -12,12 +11,10 @@ import numpy as np
 
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
-from graphact.storage import write_atomically
+from graphact.storage import DAMAGES, one_line, write_atomically
 
 VERSION = 2
 """Since version 2 parameters stand layer by layer (:attr:`graphact.agents.Model.trained`)."""
-DAMAGES = (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile)
-"""What reading a damaged file raises."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ class State:
             with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as content:
                 state, version = cls.from_arrays(content), int(content["version"]) if "version" in content else 1
         except DAMAGES as error:
-            raise ValueError(f"{path}: not the state of a node that learns: {error}") from error
+            raise ValueError(f"{path}: not the state of a node that learns: {one_line(error)}") from error
         if version != VERSION:
             raise ValueError(
                 f"{path}: a state of version {version}, whose order of parameters depended on where the model came "

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from graphact._checks import check_choice
 from graphact.progress import DownloadProgress, download_bar
-from graphact.storage import check_writable, write_atomically
+from graphact.storage import check_writable, one_line, write_atomically
 
 VARIABLE = "GRAPHACT_DATA"
 TIMEOUT_SECONDS = 30
@@ -274,8 +274,3 @@ def member_of_zip(archive: Path, member: str, origin: str) -> bytes:
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
         raise DataError(f"{origin}: the archive is damaged: {one_line(error)}") from error
     raise DataError(f"{origin}: {member} would take {size} bytes, which is not the file")
-
-
-def one_line(reason: object) -> str:
-    """The text of an error without line breaks."""
-    return " ".join(str(reason).split())

@@ -4,7 +4,6 @@ import csv
 import io
 import re
 import tarfile
-import zlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graphact.data.datasets.download import DataError, one_line
+from graphact.data.datasets.download import LARGEST_FILE, DataError
+from graphact.storage import DAMAGES, one_line
 
 HOURS = 744
 FIRST_HOUR = datetime(2014, 1, 1)
@@ -50,7 +50,7 @@ def read_molene(folder: Path) -> Temperatures:
             rows = list(csv.DictReader(file))
         known = {row["Numéro"]: (degrees_of(row["Latitude"]), degrees_of(row["Longitude"])) for row in rows}
         series = read_series(folder / "RADOMEH.tar.gz")
-    except (OSError, ValueError, KeyError, EOFError, zlib.error, tarfile.TarError) as error:
+    except (*DAMAGES, OSError, tarfile.TarError, csv.Error) as error:
         raise DataError(f"{folder} does not hold the Molène data: {one_line(error)}") from error
     stations = sorted(number for number, hours in series.items() if number in known and not np.isnan(hours).any())
     if not stations:
@@ -82,6 +82,8 @@ def read_series(path: Path) -> dict[str, NDArray[np.float64]]:
             name = STATION_FILE.fullmatch(member.name)
             content = archive.extractfile(member) if name and member.isreg() else None
             if name and content:
+                if member.size > LARGEST_FILE:
+                    raise ValueError(f"{member.name} would take {member.size} bytes")
                 rows = list(csv.DictReader(io.TextIOWrapper(content, "latin-1", newline="")))
                 first = {row["date"]: row["t"] for row in reversed(rows)}  # of rows with the same hour
                 found = (first.get(hour, "mq") for hour in hours)

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graphact.data.datasets.download import DataError, one_line
+from graphact.data.datasets.download import DataError
+from graphact.storage import DAMAGES, one_line
 
 USERS = 943
 FILMS = 1682
@@ -42,5 +43,5 @@ def read_movielens(folder: Path, users: int = USERS, films: int = FILMS) -> Rati
         matrix = np.zeros((users, films))
         matrix[user, item] = rating
         return Ratings(matrix, tuple(line.split("|")[1] for line in titles))
-    except (OSError, ValueError, IndexError) as error:
+    except (*DAMAGES, OSError) as error:
         raise DataError(f"{folder} does not hold MovieLens 100K: {one_line(error)}") from error

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import pickletools
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphact._checks import check_choice
-from graphact.data.datasets.download import DataError, one_line
+from graphact.data.datasets.download import DataError
 from graphact.data.splits import Split, class_split, data_generator
 from graphact.graph import Graph
+from graphact.storage import DAMAGES, one_line
 
 NAMES = ("cora", "citeseer", "pubmed")
 VALIDATION, TEST, TRAINING_PER_CLASS = 500, 1000, 20
@@ -83,16 +85,7 @@ def read_planetoid(folder: Path, name: str, *, split: int | None = None, normali
     check_choice("name", name, NAMES)
     try:
         x, y, edge_index, public = assemble(folder, name)
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        IndexError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        pickle.PickleError,
-    ) as error:
+    except (*DAMAGES, OSError, pickle.PickleError) as error:
         raise DataError(f"{folder} does not hold the Planetoid data of {name}: {one_line(error)}") from error
     features, labels, has_label = torch.from_numpy(x), torch.from_numpy(y.argmax(1)), torch.from_numpy(y.any(1))
     if normalize_features:
@@ -114,7 +107,10 @@ def assemble(folder: Path, name: str) -> tuple[NDArray[np.float32], NDArray[np.i
     """Features, labels as rows with a single one, edges and the public split."""
     read = {part: unpickle(folder / f"ind.{name}.{part}") for part in ("allx", "ally", "tx", "ty", "y", "graph")}
     test_index = np.loadtxt(folder / f"ind.{name}.test.index", dtype=np.int64, ndmin=1)
-    num_nodes = max(len(read["ally"]) + len(read["ty"]), int(test_index.max()) + 1)
+    listed = len(read["ally"]) + len(read["ty"])
+    num_nodes = max(listed, int(test_index.max()) + 1)
+    if test_index.min() < 0 or num_nodes > 2 * listed:
+        raise ValueError(f"test documents among about {listed} were expected, got the index {test_index.max()}")
     x = np.zeros((num_nodes, read["allx"].shape[1]), dtype=np.float32)
     y = np.zeros((num_nodes, read["ally"].shape[1]), dtype=np.int64)
     # test documents stand in the order of their index; CiteSeer's index leaves some out, which stay zero
@@ -157,7 +153,9 @@ def dense(matrix: Any) -> NDArray[Any]:
         return np.asarray(matrix)
     import scipy.sparse
 
-    return scipy.sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape).toarray()
+    stored = scipy.sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    stored.check_format(full_check=True)  # compiled code trusts the indices
+    return stored.toarray()
 
 
 KNOWN = {
@@ -181,4 +179,10 @@ class KnownTypesOnly(pickle.Unpickler):
 
 def unpickle(path: Path) -> Any:
     """The content of a file."""
-    return KnownTypesOnly(io.BytesIO(path.read_bytes()), fix_imports=False, encoding="latin1").load()
+    content = path.read_bytes()
+    for opcode, argument, _ in pickletools.genops(content):
+        if opcode.name in ("PUT", "LONG_BINPUT") and int(argument or 0) > len(
+            content
+        ):  # memory is taken for all places below
+            raise pickle.UnpicklingError(f"the file remembers {argument} values, more than it can hold")
+    return KnownTypesOnly(io.BytesIO(content), fix_imports=False, encoding="latin1").load()
