@@ -11,22 +11,27 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from graphact._checks import check_positive
+from graphact.analysis.columns import Budget, OutOfTimeError, Progress, column_norms
 from graphact.analysis.description import KnownLayer, Layers, hops_of, read_layers, split_readout, widths
+from graphact.analysis.powers import PowerRows, bank_norms, matrix_of
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, row_norms
-from graphact.functional import graph_filter, shift
+from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
 from graphact.operations import MAX
+from graphact.progress import live_bars
 
 LABELS: dict[type[Layer], str] = {Filter: "filter", Linear: "linear", Pointwise: "activation", HopMixture: "activation"}
-MOST_COEFFICIENTS = MOST_ENTRIES  # of the forms of a layer; above, only the product of the layers is certified
+MOST_COEFFICIENTS = MOST_ENTRIES  # of the forms of a layer that are held at once; above, they come in blocks
 MOST_ENUMERATED = 8  # ReLUs of a node whose signs are all tried
 
 
@@ -40,6 +45,8 @@ class LipschitzBound:
         per_node: ``(N,)``, the same for the output of each node; ``value`` is the largest.
         composed: the product of the constants of the layers.
         layers: name and constant of each layer, from input to output.
+        followed: the share of the coefficients that were followed to the outputs; below 1 where the budget did not
+            suffice, and the constant is larger than it would be with more, but no less certain.
     """
 
     value: float
@@ -47,31 +54,45 @@ class LipschitzBound:
     per_node: Tensor
     composed: float
     layers: tuple[tuple[str, float], ...]
+    followed: float = 1.0
 
     def __repr__(self) -> str:
         paper = "" if self.paper is None else f", paper={self.paper:.6g}"
         return f"LipschitzBound(value={self.value:.6g}{paper}, composed={self.composed:.6g})"
 
 
-def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> LipschitzBound:
+def lipschitz_bound(
+    module: nn.Module,
+    graph: Graph,
+    norm: float = math.inf,
+    *,
+    budget: float | None = None,
+    progress: Progress | bool | None = None,
+) -> LipschitzBound:
     r"""Certify a Lipschitz constant of a module on a graph, in the infinity norm over nodes and features.
 
     - A filter bank or an FIR: its induced norm, exactly.
     - An activation: Proposition 2's constant as ``paper`` (graph-adaptive max), and a certificate for each node.
     - A network: the product of its layers as ``composed``, and a tighter one from affine forms of differences over the
-      actual graph (see :mod:`graphact.analysis.lipschitz`). Networks too large for that (more than 20 million
-      coefficients in a layer) get the product.
+      actual graph (see :mod:`graphact.analysis.lipschitz`). On large graphs these are computed for a few coefficients
+      at a time (:mod:`graphact.analysis.columns`), on the device of the graph; memory grows with the edges, and time
+      with the edges within reach of every node.
 
-    Everything is computed in float64; rounding errors of the module itself are not part of the statement.
+    Everything is computed in float64, and constants of networks are moved up by what that may lose; rounding errors of
+    the module itself are not part of the statement.
 
     Args:
         module: a GCNN, an FIR, a filter bank or an activation of :mod:`graphact.nn`, or a module that describes itself.
         graph: the graph.
         norm: only infinity.
+        budget: seconds that large networks may take, in about; afterwards coefficients are merged instead of followed,
+            down to the product of the layers, so that the constant is larger but still certified. None for a fixed
+            number of operations, some minutes, and the same result on every machine.
+        progress: called with the share that is done, or True for a bar.
 
     Raises:
         UnsupportedModelError: nothing is known about a part, such as a function of your own as the activation.
-        ValueError: another norm.
+        ValueError: another norm, or a budget that is not positive.
 
     Example:
         >>> import torch, graphact
@@ -85,18 +106,81 @@ def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> 
     """
     if norm != math.inf:
         raise ValueError(f"norm must be inf: the certificates are for the infinity norm, got {norm!r}")
-    graph = check_graph("graph", graph).to("cpu", torch.float64)
-    with torch.no_grad():
+    seconds = None if budget is None else check_positive("budget", budget)
+    device = check_graph("graph", graph).device
+    graph = graph.to("cpu", torch.float64)
+    with torch.no_grad(), watch(progress) as show:
+        spent = Budget(seconds)
         layers, features = read_layers(module)
-        constants = [norms.max().item() for norms in layer_norms(layers, features, graph)]
-        per_node = certified_norms(layers, features, graph).amax(-1)
+        every = layer_norms(layers, features, graph)
+        constants, lost = [norms.max().item() for norms in every], rounding(layers, features, graph)
+        outputs, followed = composed_norms(every, features, graph), 1.0
+        if is_affordable(layers, features, graph):
+            outputs = torch.minimum(outputs, output_norms(layers, features, graph))
+        else:
+            try:
+                forms, followed = column_norms(layers, features, graph, spent, device, show)
+                outputs = torch.minimum(outputs, forms.cpu())
+            except OutOfTimeError:
+                followed = 0.0
+        per_node = (outputs + lost).amax(-1)
         return LipschitzBound(
             value=per_node.max().item(),
             paper=paper_constant(layers, graph),
             per_node=per_node,
-            composed=math.prod(constants),
+            composed=math.prod(constants) + lost.max().item(),
             layers=tuple(zip(layer_names(layers), constants, strict=True)),
+            followed=followed,
         )
+
+
+def rounding(layers: Layers, features: int, graph: Graph) -> Tensor:
+    """More than float64 can lose in the constants of a network, ``(N, O)``; one activation is rounded to nearest.
+
+    Every number is a sum of products along paths through the network. Its error is at most the number of roundings on
+    the longest path times epsilon times the sum of the magnitudes, which the layers bound by their coefficients without
+    signs; behind an activation forms and unknowns together are at most three times what it reads. Without graph and
+    fractions nothing is lost.
+    """
+    matrix, total = abs(matrix_of(graph)), torch.ones(graph.num_nodes, features, dtype=torch.float64)
+    longest, degree = features * graph.num_nodes, graph.incoming.max_degree + 1
+    for layer in layers:
+        near, longest = total, longest + total.numel() + degree + total.size(1)
+        match layer:
+            case Filter():
+                total = near @ layer.taps[0].abs()
+                for tap in layer.taps[1:]:
+                    near = torch.from_numpy(matrix @ near.numpy())
+                    total, longest = total + near @ tap.abs(), longest + degree + total.size(1)
+            case Linear():
+                total = total @ layer.weight.abs().T
+            case Pointwise():
+                total = POINTWISE[layer.function].steepest * total
+            case HopMixture():
+                total = layer.beta.abs() * near
+                for hop in hops_of(layer, graph):
+                    if layer.reads == "shifted":
+                        near = torch.from_numpy(matrix @ near.numpy())
+                    largest = hop.reduce_one(partial(OPERATIONS[layer.operation].largest, layer, near), near.size(1))
+                    total, longest = total + 3 * layer.weights[hop.number].abs() * largest, longest + 3 * degree
+    only_one = len(layers) < 2 and not any(isinstance(layer, Filter | Linear) for layer in layers)
+    is_local = not any(isinstance(layer, HopMixture) or layer.exchanges for layer in layers)
+    is_whole = all((array % 1 == 0).all() for layer in layers for array in layer.arrays().values())
+    is_exact = only_one or (is_local and is_whole and bool(longest * total.max() < 2**52))
+    return 0 * total if is_exact else longest * torch.finfo(torch.float64).eps * total
+
+
+@contextmanager
+def watch(progress: Progress | bool | None) -> Iterator[Progress]:
+    """What is called with the share that is done: a bar on standard error, a function of the caller's, or nothing."""
+    if progress is not True:
+        yield progress or (lambda _: None)
+        return
+    from rich.console import Console
+
+    with live_bars(console=Console(stderr=True)) as bars:
+        task = bars.add_task("coefficients", total=100, note="")
+        yield lambda share: bars.update(task, completed=round(100 * share))
 
 
 def paper_constant(layers: Layers, graph: Graph) -> float | None:
@@ -107,10 +191,7 @@ def paper_constant(layers: Layers, graph: Graph) -> float | None:
     only = layers[0] if len(layers) == 1 else None
     if not isinstance(only, HopMixture) or only.operation is not MAX or only.reads != "shifted":
         return None
-    power, largest = unit_forms(graph.num_nodes, 1), 0.0
-    for _ in range(only.hops):
-        power = shift(power, graph)
-        largest = max(largest, row_norms(power).max().item())
+    largest = max(PowerRows(graph, hop + 1).norms.max().item() for hop in range(only.hops))
     return only.beta.abs().item() + only.hops * only.weights.abs().max().item() * largest
 
 
@@ -128,12 +209,17 @@ def layer_names(layers: Layers) -> Iterator[str]:
 
 def certified_norms(layers: Layers, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
     """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are."""
-    unit = torch.ones(graph.num_nodes, features, dtype=torch.float64)
-    *before, last = [unit, *layer_norms(layers, features, graph)]
-    composed = math.prod((norms.max() for norms in before), start=unit.new_ones(())) * last
+    composed = composed_norms(layer_norms(layers, features, graph), features, graph)
     if not is_affordable(layers, features, graph):
         return composed
     return torch.minimum(composed, output_norms(layers, features, graph, thorough=thorough))
+
+
+def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
+    """The product of the constants of all layers but the last, times those of the last one, ``(N, O)``."""
+    unit = torch.ones(graph.num_nodes, features, dtype=torch.float64)
+    *before, last = [unit, *every]
+    return math.prod((norms.max() for norms in before), start=unit.new_ones(())) * last
 
 
 def form_sizes(layers: Layers, features: int, graph: Graph) -> Iterator[tuple[int, int]]:
@@ -173,16 +259,16 @@ def norms_of(layer: KnownLayer, width: int, graph: Graph) -> Tensor:
     """
     match layer:
         case Filter():
-            return torch.stack([row_norms(rows) for rows in bank_rows(layer.taps, graph)]).sum(0)
+            return bank_norms(layer.taps, graph)
         case Linear():
             return layer.weight.abs().sum(1).expand(graph.num_nodes, -1)
         case Pointwise():
             return torch.full((graph.num_nodes, width), POINTWISE[layer.function].steepest, dtype=torch.float64)
         case HopMixture():
             rule, total = OPERATIONS[layer.operation], layer.beta.abs().expand(graph.num_nodes, width)
-            for hop in hops_of(layer, graph, unit_forms(graph.num_nodes, 1)):
-                constants = partial(rule.constants, layer, hop.number, *hop.signals)
-                total = total + hop.reduce_one(constants, graph.num_nodes)
+            for hop in hops_of(layer, graph):
+                rows = PowerRows(graph, hop.number + 1 if layer.reads == "shifted" else 0)
+                total = total + hop.reduce_one(partial(rule.constants, layer, hop.number, rows), rows.entries_at_once)
             return total
 
 
@@ -194,8 +280,11 @@ def unit_forms(num_nodes: int, features: int) -> Tensor:
 def bank_rows(taps: Tensor, graph: Graph) -> Iterator[Tensor]:
     """The rows of a filter bank, ``(m, N, F_out)`` for as many of its N F_in inputs at a time as fit into memory."""
     step = max(1, MOST_ENTRIES // (graph.num_nodes * max(taps.shape[1:])))
-    for columns in unit_forms(graph.num_nodes, taps.size(1)).split(step):
-        yield graph_filter(columns, graph, taps)
+    size = graph.num_nodes * taps.size(1)
+    for first in range(0, size, step):
+        columns = torch.zeros(min(step, size - first), size, dtype=torch.float64)
+        columns.diagonal(first).fill_(1.0)
+        yield graph_filter(columns.view(-1, graph.num_nodes, taps.size(1)), graph, taps)
 
 
 # The whole network, by affine forms
