@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,14 @@ from graphact.layers import Filter, HopMixture, Linear, Pointwise
 Progress = Callable[[float], None]  # called with the share of the columns that are done
 Array = np.ndarray[Any, Any]
 MOST_WORK = 1.5e11  # products and differences that are computed where no time is given; minutes on a few cores
-BLOCK = {"cpu": 1 << 20, "cuda": 1 << 26}  # coefficients of a block of columns
+BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}  # coefficients of a block of columns
 WIDE = 0.4  # of all nodes: above, a block lives on the whole graph
-MOST_CHOICES = 256  # combinations of slopes times outputs that are tried for every node
+MOST_CHOICES = 64  # combinations of slopes times outputs that are tried for every node
+
+
+def is_compiled(device: torch.device) -> bool:
+    """Whether Numba can take the passes over neighbours."""
+    return device.type == "cpu" and find_spec("numba") is not None
 
 
 class OutOfTimeError(Exception):
@@ -107,11 +113,11 @@ class Operator:
     @cached_property
     def matrix(self) -> Any:
         """For SciPy on the CPU, whose product with many columns is fast, and for torch elsewhere."""
-        rowptr, col, weight = self.csr
         if self.device.type == "cpu":
+            rowptr, col, weight = self.csr
             return scipy.sparse.csr_array((weight, col, rowptr), shape=self.shape)
-        parts = [torch.from_numpy(part).to(self.device) for part in (rowptr, col, weight)]
-        return torch.sparse_csr_tensor(*parts, size=self.shape, check_invariants=False)
+        rows, columns, values = (torch.from_numpy(part).to(self.device) for part in self.csr)
+        return torch.sparse_csr_tensor(rows, columns, values, self.shape, check_invariants=False)
 
     @cached_property
     def ends(self) -> tuple[Tensor, Tensor]:
@@ -125,15 +131,25 @@ class Operator:
         product = torch.from_numpy(self.matrix @ flat.numpy()) if self.device.type == "cpu" else self.matrix @ flat
         return product.view(x.shape)
 
-    def apart(self, x: Tensor, from_: Tensor) -> Tensor:
-        """The 1-norm over m of x at the column less the other at the row of every entry, ``(E, F)``."""
+    def read(self, y: Tensor, own: bool) -> tuple[Tensor, Tensor]:
+        """The mean over what every row reads, ``(n, m, F)``, and the 1-norm over m of every entry less it, ``(E, F)``.
+
+        ``own`` takes the row's own value in the place of the mean.
+        """
+        if is_compiled(self.device):
+            from graphact.analysis.compiled import mean_and_apart
+
+            mean, apart = torch.zeros_like(y), y.new_zeros(len(self.entries), y.size(2))
+            mean_and_apart(*self.csr[:2], y.contiguous(), mean, apart, own)
+            return mean, apart
+        middle = y if own else self @ y
         rows, columns = self.ends
-        step = max(1, BLOCK[self.device.type] // 8 // max(1, x[0].numel()))
+        step = max(1, BLOCK[self.device.type] // max(1, y[0].numel()))
         parts = [
-            x.index_select(0, column).sub_(from_.index_select(0, row)).abs_().sum(1)
+            y.index_select(0, column).sub_(middle.index_select(0, row)).abs_().sum(1)
             for row, column in zip(rows.split(step), columns.split(step), strict=True)
         ]
-        return torch.cat(parts)
+        return middle, torch.cat(parts)
 
 
 class Surroundings:
@@ -233,6 +249,13 @@ class Window:
         lists = self.graph.everything
         return int((lists.rowptr[self.rows + 1] - lists.rowptr[self.rows]).sum()) + 4 * len(self.rows)
 
+    def add(self, total: Tensor, x: Tensor) -> None:
+        """The norms of a block ``(n, m, F)`` to those of all columns ``(N, F)``."""
+        if self is self.graph.all:
+            total += x.abs().sum(1)
+        else:
+            total.index_add_(0, self.index[: len(self.rows)], x[: len(self.rows)].abs().sum(1))
+
     def widen(self, x: Tensor, before: "Window") -> Tensor:
         """Signals of a smaller window on this one."""
         if before is self:
@@ -267,17 +290,19 @@ class Segment:
 
     def advance(self, x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
         """Sum up what the activation reads; the middle of its hops, and what its pointwise function is applied to."""
-        self.norms.index_add_(0, window.index, x.abs().sum(1))
+        window.add(self.norms, x)
         layer, hops, y = self.activation, torch.zeros_like(x), x
         for number, apart in enumerate(self.apart):
             assert isinstance(layer, HopMixture)
             read = window.reads(layer, number)
             y = window.shift @ y if layer.reads == "shifted" else y
-            if isinstance(OPERATIONS[layer.operation], GaussianKernel):
-                apart.index_add_(0, read.entries, read.apart(y, y))
+            is_kernel = isinstance(OPERATIONS[layer.operation], GaussianKernel)
+            mean, sizes = read.read(y, is_kernel)
+            if window is window.graph.all:
+                apart += sizes
             else:
-                mean = read @ y
-                apart.index_add_(0, read.entries, read.apart(y, mean))
+                apart.index_add_(0, read.entries, sizes)
+            if not is_kernel:
                 hops += mean.mul_(layer.weights[number])
         return hops, x * self.beta
 
@@ -354,6 +379,11 @@ class Outputs:
         rows = len(window.rows)
         fixed = fixed[:rows] if rectified is None else fixed[:rows] + self.middle * rectified[:rows]
         outputs, index = fixed @ self.weight.T, window.index[:rows]
+        if rectified is not None and is_compiled(fixed.device):
+            from graphact.analysis.compiled import add_choices
+
+            add_choices(outputs, rectified, self.weight, self.tried, self.choices, self.norms, index)
+            return
         for number, tried in enumerate(self.tried):
             values = outputs[..., number, None]
             if rectified is not None and len(tried):
@@ -457,7 +487,7 @@ def follow(
         if number and not budget.allows(work, left):
             given_up = steps[number - 1][1]
             assert given_up is not None
-            given_up.merged.index_add_(0, before.index, x.abs().sum(1))
+            before.add(given_up.merged, x)
             return False
         since = time.monotonic()
         if number == 0:

@@ -33,6 +33,7 @@ from graphact.progress import live_bars
 LABELS: dict[type[Layer], str] = {Filter: "filter", Linear: "linear", Pointwise: "activation", HopMixture: "activation"}
 MOST_COEFFICIENTS = MOST_ENTRIES  # of the forms of a layer that are held at once; above, they come in blocks
 MOST_ENUMERATED = 8  # ReLUs of a node whose signs are all tried
+MOST_TRIED = 300_000_000  # coefficients times combinations of signs, some seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,15 +115,7 @@ def lipschitz_bound(
         layers, features = read_layers(module)
         every = layer_norms(layers, features, graph)
         constants, lost = [norms.max().item() for norms in every], rounding(layers, features, graph)
-        outputs, followed = composed_norms(every, features, graph), 1.0
-        if is_affordable(layers, features, graph):
-            outputs = torch.minimum(outputs, output_norms(layers, features, graph))
-        else:
-            try:
-                forms, followed = column_norms(layers, features, graph, spent, device, show)
-                outputs = torch.minimum(outputs, forms.cpu())
-            except OutOfTimeError:
-                followed = 0.0
+        outputs, followed = tightest_norms(layers, features, graph, every, spent, device, show)
         per_node = (outputs + lost).amax(-1)
         return LipschitzBound(
             value=per_node.max().item(),
@@ -132,6 +125,26 @@ def lipschitz_bound(
             layers=tuple(zip(layer_names(layers), constants, strict=True)),
             followed=followed,
         )
+
+
+def tightest_norms(
+    layers: Layers,
+    features: int,
+    graph: Graph,
+    every: list[Tensor],
+    budget: Budget,
+    device: torch.device,
+    progress: Progress,
+) -> tuple[Tensor, float]:
+    """The constant of every output ``(N, O)``, from those of the layers and from forms, and the share followed."""
+    composed = composed_norms(every, features, graph)
+    if is_affordable(layers, features, graph):
+        return torch.minimum(composed, output_norms(layers, features, graph)), 1.0
+    try:
+        forms, followed = column_norms(layers, features, graph, budget, device, progress)
+    except OutOfTimeError:
+        return composed, 0.0
+    return torch.minimum(composed, forms.cpu()), followed
 
 
 def rounding(layers: Layers, features: int, graph: Graph) -> Tensor:
@@ -293,9 +306,9 @@ def bank_rows(taps: Tensor, graph: Graph) -> Iterator[Tensor]:
 def output_norms(layers: Layers, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
     """How far each output ``(N, O)`` moves, at most, when every input moves by at most 1.
 
-    The readout may hold any rows, such as differences of classes. A thorough search tries all signs of the last ReLUs
-    where a node has at most 8 of them, and compares all pairs of columns for the kernel; otherwise the result is larger
-    and comes sooner.
+    The readout may hold any rows, such as differences of classes. A thorough search tries all signs of up to 8 of a
+    node's last ReLUs, as many as a fixed number of operations allows, and compares all pairs of columns for the kernel;
+    otherwise the result is larger and comes sooner.
     """
     body, readout = split_readout(layers)
     weight = None if readout is None else readout.weight
@@ -323,8 +336,8 @@ class Differences:
     def norms(self, readout: Tensor | None, thorough: bool) -> Tensor:
         """The largest 1-norm of every form, ``(N, F)``, or behind a readout ``(O, F)``, ``(N, O)``."""
         size = None if readout is None else readout.abs()
-        if thorough and (readout is None or self.rectified.size(-1) <= MOST_ENUMERATED):
-            return self.over_all_slopes(readout) + read_out(self.spread, size)
+        if thorough:
+            return self.over_slopes(readout) + read_out(self.spread, size)
         forms, spread = self.halfway()
         return row_norms(read_out(forms, readout)) + read_out(spread, size)
 
@@ -334,22 +347,35 @@ class Differences:
         forms = self.forms + (low + high) / 2 * self.rectified
         return forms, self.spread + (high - low) / 2 * row_norms(self.rectified)
 
-    def over_all_slopes(self, readout: Tensor | None) -> Tensor:
-        """The largest 1-norm over all slopes of a node's features: it is convex in them, each least or largest."""
+    def over_slopes(self, readout: Tensor | None) -> Tensor:
+        """The largest 1-norm over slopes of a node's features: it is convex in them, each least or largest.
+
+        Behind a readout only the features with the largest weights are tried, as many as MOST_TRIED allows.
+        """
         if readout is None:
             return torch.maximum(*(row_norms(self.forms + slope * self.rectified) for slope in self.slopes))
-        every = itertools.product(self.slopes, repeat=self.rectified.size(-1))  # ReLUs: each may be on or off
-        choices = torch.tensor(list(every), dtype=torch.float64)
-        step = max(1, MOST_ENTRIES // (self.forms.size(0) * len(choices)))
-        parts = zip(read_out(self.forms, readout).split(step, 1), self.rectified.split(step, 1), strict=True)
+        low, high = self.slopes
+        norms, count = row_norms(self.rectified), self.tried(readout)
+        choices = torch.tensor(list(itertools.product(self.slopes, repeat=count)), dtype=torch.float64)
+        step = max(1, MOST_ENTRIES // max(1, self.forms.size(0) * len(choices)))
         best = []
-        for fixed, free in parts:
-            outputs = [
-                (fixed[..., number, None] + free @ (choices * row).T).abs().sum(0).amax(-1)
-                for number, row in enumerate(readout)
-            ]
-            best.append(torch.stack(outputs, -1))
-        return torch.cat(best)
+        for row in readout:
+            chosen = (row.abs() * norms.amax(0)).topk(count).indices
+            rest = row.scatter(0, chosen, 0.0)
+            fixed = self.forms @ row + self.rectified @ rest * ((low + high) / 2)
+            scaled = choices * row[chosen]
+            parts = zip(fixed.split(step, 1), self.rectified[..., chosen].split(step, 1), strict=True)
+            largest = [(part.unsqueeze(-1) + free @ scaled.T).abs().sum(0).amax(-1) for part, free in parts]
+            best.append(torch.cat(largest) + (high - low) / 2 * (norms @ rest.abs()))
+        return torch.stack(best, -1)
+
+    def tried(self, readout: Tensor) -> int:
+        """How many features of a node have all combinations of their slopes tried for each output."""
+        if readout.numel() == 0:
+            return 0
+        each = self.forms.size(0) * self.forms.size(1) * len(readout)
+        most = int(math.log2(max(1, MOST_TRIED // max(1, each))))
+        return min(most, MOST_ENUMERATED, int((readout != 0).sum(1).max()))
 
 
 def read_out(forms: Tensor, readout: Tensor | None) -> Tensor:
