@@ -406,9 +406,9 @@ def split_segments(body: Layers, features: int, graph: Surroundings) -> tuple[li
             linear.append(layer)
             continue
         zeros = torch.zeros(graph.num_nodes, width, dtype=torch.float64, device=graph.device)
-        reads = [
-            graph.reads[graph.key(layer, hop)] for hop in range(layer.hops if isinstance(layer, HopMixture) else 0)
-        ]
+        reads: list[Lists] = []
+        if isinstance(layer, HopMixture):
+            reads = [graph.reads[graph.key(layer, hop)] for hop in range(layer.hops)]
         segments.append(Segment(tuple(linear), layer, zeros, [zeros.new_zeros(len(each.col), width) for each in reads]))
         linear = []
     return segments, tuple(linear)
