@@ -34,9 +34,11 @@ CORA = (2708, 10556)
 
 
 def geometric(nodes, edges):
-    """Points in a square that hear each other within a radius, about so many edges (counted in both directions)."""
+    """Points in a square that hear each other within a radius, such that there are so many edges in both directions."""
     points = np.random.default_rng(0).random((nodes, 2))
-    pairs = KDTree(points).query_pairs(math.sqrt(edges / (nodes * nodes * math.pi)), output_type="ndarray").T
+    pairs = KDTree(points).query_pairs(2 * math.sqrt(edges / (nodes * nodes * math.pi)), output_type="ndarray").T
+    nearest = np.linalg.norm(points[pairs[0]] - points[pairs[1]], axis=-1).argsort()
+    pairs = pairs[:, nearest[: edges // 2]]
     return both_directions(torch.from_numpy(pairs.astype(np.int64)), nodes)
 
 

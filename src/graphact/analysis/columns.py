@@ -12,6 +12,7 @@ where the budget does not suffice for following all columns to the outputs.
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
@@ -421,6 +422,25 @@ def column_norms(
 
     Raise OutOfTimeError if the budget does not suffice for one layer at a time.
     """
+    with one_thread(device):
+        return _column_norms(layers, features, graph, budget, device, progress)
+
+
+@contextmanager
+def one_thread(device: torch.device) -> Iterator[None]:
+    """A block fits into a cache: waiting for other threads costs more than they help, and much more on a busy machine."""
+    threads = torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _column_norms(
+    layers: Layers, features: int, graph: Graph, budget: Budget, device: torch.device, progress: Progress
+) -> tuple[Tensor, float]:
     body, readout = split_readout(layers)
     whole = Surroundings(graph, layers, device)
     segments, behind = split_segments(body, features, whole)

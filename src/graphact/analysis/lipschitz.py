@@ -33,6 +33,7 @@ from graphact.progress import live_bars
 LABELS: dict[type[Layer], str] = {Filter: "filter", Linear: "linear", Pointwise: "activation", HopMixture: "activation"}
 MOST_COEFFICIENTS = MOST_ENTRIES  # of the forms of a layer that are held at once; above, they come in blocks
 MOST_ENUMERATED = 8  # ReLUs of a node whose signs are all tried
+IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
 MOST_TRIED = 300_000_000  # coefficients times combinations of signs, some seconds
 
 
@@ -357,7 +358,7 @@ class Differences:
         low, high = self.slopes
         norms, count = row_norms(self.rectified), self.tried(readout)
         choices = torch.tensor(list(itertools.product(self.slopes, repeat=count)), dtype=torch.float64)
-        step = max(1, MOST_ENTRIES // max(1, self.forms.size(0) * len(choices)))
+        step = max(1, IN_CACHE // max(1, self.forms.size(0) * len(choices)))
         best = []
         for row in readout:
             chosen = (row.abs() * norms.amax(0)).topk(count).indices
