@@ -206,3 +206,13 @@ def test_a_large_path_takes_memory_and_time_in_proportion():
     np.testing.assert_allclose(long.per_node[:15], short.per_node[:15], rtol=1e-6)
     assert long.value < long.composed
     assert lipschitz_bound(GraphAdaptiveMax(hops=2), path(3000)).paper is not None
+
+
+@pytest.mark.parametrize("seed", range(40, 60))
+def test_magnitudes_hold(seed):
+    """What remains where the budget ends at once: no signs, one pass over the edges for each hop."""
+    case = draw(seed, KINDS[seed % len(KINDS)])
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        largest, _ = lipschitz.magnitudes(*read_layers(case.module), case.graph)
+    assert violations(case, largest.amax(-1), *case.signals(12, generator))[0] == 0

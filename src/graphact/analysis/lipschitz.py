@@ -138,7 +138,7 @@ def tightest_norms(
     progress: Progress,
 ) -> tuple[Tensor, float]:
     """The constant of every output ``(N, O)``, from those of the layers and from forms, and the share followed."""
-    composed = composed_norms(every, features, graph)
+    composed = torch.minimum(composed_norms(every, features, graph), magnitudes(layers, features, graph)[0])
     if is_affordable(layers, features, graph):
         return torch.minimum(composed, output_norms(layers, features, graph)), 1.0
     try:
@@ -156,6 +156,19 @@ def rounding(layers: Layers, features: int, graph: Graph) -> Tensor:
     signs; behind an activation forms and unknowns together are at most three times what it reads. Without graph and
     fractions nothing is lost.
     """
+    total, longest = magnitudes(layers, features, graph, 3.0)
+    only_one = len(layers) < 2 and not any(isinstance(layer, Filter | Linear) for layer in layers)
+    is_local = not any(isinstance(layer, HopMixture) or layer.exchanges for layer in layers)
+    is_whole = all((array % 1 == 0).all() for layer in layers for array in layer.arrays().values())
+    is_exact = only_one or (is_local and is_whole and bool(longest * total.max() < 2**52))
+    return 0 * total if is_exact else longest * torch.finfo(torch.float64).eps * total
+
+
+def magnitudes(layers: Layers, features: int, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
+    """What each output ``(N, O)`` can move when all coefficients add up, in time that grows with the edges.
+
+    Hops count ``hop_factor`` times. Beside it, the number of operations on the longest way through the network.
+    """
     matrix, total = abs(matrix_of(graph)), torch.ones(graph.num_nodes, features, dtype=torch.float64)
     longest, degree = features * graph.num_nodes, graph.incoming.max_degree + 1
     for layer in layers:
@@ -165,7 +178,7 @@ def rounding(layers: Layers, features: int, graph: Graph) -> Tensor:
                 total = near @ layer.taps[0].abs()
                 for tap in layer.taps[1:]:
                     near = torch.from_numpy(matrix @ near.numpy())
-                    total, longest = total + near @ tap.abs(), longest + degree + total.size(1)
+                    total, longest = total + near @ tap.abs(), longest + degree + near.size(1)
             case Linear():
                 total = total @ layer.weight.abs().T
             case Pointwise():
@@ -176,12 +189,9 @@ def rounding(layers: Layers, features: int, graph: Graph) -> Tensor:
                     if layer.reads == "shifted":
                         near = torch.from_numpy(matrix @ near.numpy())
                     largest = hop.reduce_one(partial(OPERATIONS[layer.operation].largest, layer, near), near.size(1))
-                    total, longest = total + 3 * layer.weights[hop.number].abs() * largest, longest + 3 * degree
-    only_one = len(layers) < 2 and not any(isinstance(layer, Filter | Linear) for layer in layers)
-    is_local = not any(isinstance(layer, HopMixture) or layer.exchanges for layer in layers)
-    is_whole = all((array % 1 == 0).all() for layer in layers for array in layer.arrays().values())
-    is_exact = only_one or (is_local and is_whole and bool(longest * total.max() < 2**52))
-    return 0 * total if is_exact else longest * torch.finfo(torch.float64).eps * total
+                    total = total + hop_factor * layer.weights[hop.number].abs() * largest
+                    longest += 3 * (degree if hop.number == 0 else graph.num_nodes)
+    return total, longest
 
 
 @contextmanager
