@@ -6,9 +6,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from graphact._checks import check_choice
-from graphact.analysis.description import Layers, read_layers, read_signals, split_readout
-from graphact.analysis.lipschitz import form_sizes, is_affordable, output_norms
+from graphact._checks import check_choice, check_positive
+from graphact.analysis.columns import Budget
+from graphact.analysis.description import Layers, read_layers, read_signals, split_readout, widths
+from graphact.analysis.lipschitz import form_sizes, layer_norms, rounding, tightest_norms
 from graphact.analysis.rules import MOST_ENTRIES
 from graphact.analysis.zonotope import Zonotope, through_layers
 from graphact.graph import Graph
@@ -17,9 +18,9 @@ from graphact.layers import Linear
 from graphact.nn import GraphModule
 
 ROUNDING = 1e-9  # bounds are moved outward by this share of the numbers involved, far more than float64 loses
-MOST_EXACT_CLASSES = 8  # above, the pairs are too many to try all signs of the last ReLUs
+MOST_GENERATORS = 5 * MOST_ENTRIES  # coefficients of the forms of one signal, 800 MB
 Kind = Literal["auto", "classifier", "regressor"]
-Constants = tuple[Tensor, Tensor] | None
+Constants = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +56,21 @@ class Certificate:
 
 
 @torch.no_grad()
-def certify(model: GraphModule, graph: Graph, x: Tensor, radius: float, *, kind: Kind = "auto") -> Certificate:
+def certify(
+    model: GraphModule,
+    graph: Graph,
+    x: Tensor,
+    radius: float,
+    *,
+    kind: Kind = "auto",
+    budget: float | None = None,
+) -> Certificate:
     r"""Certify the answers of a network for all :math:`x'` with :math:`\|x' - x\|_\infty \le` radius.
 
     Two certificates are computed and the better one is used for every output: affine forms over the box around x
     (:mod:`graphact.analysis.zonotope`), and the answer at x plus or minus the radius times the certified Lipschitz
-    constant of that output, or of that difference of two classes.
+    constant of that output, or of that difference of two classes. Where the forms of one signal have more than 100
+    million coefficients (about 2,000 nodes with 4 features), there is only the second one.
 
     Args:
         model: a GCNN, an FIR, a filter bank, an activation, or another module that describes itself.
@@ -68,6 +78,7 @@ def certify(model: GraphModule, graph: Graph, x: Tensor, radius: float, *, kind:
         x: signals.
         radius: largest change of any input, not negative.
         kind: "classifier" decides for the largest output of a node; "auto" takes a model with several outputs for one.
+        budget: seconds for the constants of large networks, as in :func:`lipschitz_bound`.
 
     Shapes:
         x: ``(..., N, F)``.
@@ -89,60 +100,74 @@ def certify(model: GraphModule, graph: Graph, x: Tensor, radius: float, *, kind:
     check_choice("kind", kind, ("auto", "classifier", "regressor"))
     if not 0 <= float(radius) < float("inf"):
         raise ValueError(f"radius must be a finite number, at least 0, got {radius}")
-    graph = check_graph("graph", graph)
+    seconds = None if budget is None else check_positive("budget", budget)
+    device = check_graph("graph", graph).device
     shape = check_signal(x, graph).shape
     layers, features = read_layers(model, x.size(-1))
     x = read_signals(x)
     graph = graph.to("cpu", torch.float64)
-    constants = _constants(layers, features, graph)
-    batch = max(1, MOST_ENTRIES // max((size for _, size in form_sizes(layers, features, graph)), default=1))
-    parts = [_certify(layers, graph, part, float(radius), kind, constants) for part in x.split(batch)]
+    constants = _constants(layers, features, graph, Budget(seconds), device)
+    largest = max((size for _, size in form_sizes(layers, features, graph)), default=1)
+    batch = max(1, MOST_ENTRIES // largest)
+    parts = [
+        _certify(layers, graph, part, float(radius), kind, constants, largest <= MOST_GENERATORS)
+        for part in x.split(batch)
+    ]
     columns = [torch.cat(column).reshape(*shape[:-2], *column[0].shape[1:]) for column in zip(*parts, strict=True)]
     outputs, lower, upper, *decided = columns
     return Certificate(float(radius), outputs, lower, upper, *(decided or (None, None)))
 
 
-def _constants(layers: Layers, features: int, graph: Graph) -> Constants:
+def _constants(layers: Layers, features: int, graph: Graph, budget: Budget, device: torch.device) -> Constants:
     """The certified constants of all outputs, ``(N, O)``, and of all differences of two, ``(N, O, O)``."""
-    if not is_affordable(layers, features, graph):
-        return None
     body, readout = split_readout(layers)
-    outputs = output_norms(layers, features, graph)
-    count = outputs.size(-1)
+    count = [features, *widths(layers, features)][-1]
     rows = torch.eye(count, dtype=torch.float64) if readout is None else readout.weight
-    pairs = Linear((rows.unsqueeze(1) - rows).flatten(0, 1))
-    between = output_norms((*body, pairs), features, graph, thorough=count <= MOST_EXACT_CLASSES)
-    return outputs, between.unflatten(-1, (count, -1))
+    first, second = torch.triu_indices(count, count, 1)
+    every = (*body, Linear(torch.cat([rows, rows[first] - rows[second]])))
+    norms, _ = tightest_norms(
+        every, features, graph, layer_norms(every, features, graph), budget, device, lambda _: None
+    )
+    outputs, pairs = (norms + rounding(every, features, graph)).split([count, len(first)], -1)
+    between = outputs.new_zeros(graph.num_nodes, count, count)
+    between[:, first, second] = between[:, second, first] = pairs
+    return outputs, between
 
 
 def _certify(
-    layers: Layers, graph: Graph, x: Tensor, radius: float, kind: str, constants: Constants
+    layers: Layers, graph: Graph, x: Tensor, radius: float, kind: str, constants: Constants, with_forms: bool
 ) -> tuple[Tensor, ...]:
     """Outputs, their bounds and, for a classifier, decisions and margins."""
     body, readout = split_readout(layers)
     outputs = through_layers(Zonotope.point(x), body, graph).read_out(readout).centre
     if kind == "classifier" and outputs.size(-1) == 1:
         raise ValueError("kind must be 'regressor' or 'auto' for a model with one output a node, got 'classifier'")
-    features = through_layers(Zonotope.box(x, radius), body, graph)
-    forms = features.read_out(readout)
-    size = outputs.abs().amax() + radius
-    reach = torch.full_like(outputs, torch.inf) if constants is None else radius * constants[0]
-    lower = torch.maximum(forms.centre - forms.radius, outputs - reach) - ROUNDING * size
-    upper = torch.minimum(forms.centre + forms.radius, outputs + reach) + ROUNDING * size
+    size, reach = outputs.abs().amax() + radius, radius * constants[0]
+    lower, upper = outputs - reach, outputs + reach
+    if with_forms:
+        features = through_layers(Zonotope.box(x, radius), body, graph)
+        forms = features.read_out(readout)
+        lower, upper = lower.maximum(forms.centre - forms.radius), upper.minimum(forms.centre + forms.radius)
+    lower, upper = lower - ROUNDING * size, upper + ROUNDING * size
     if kind == "regressor" or (kind == "auto" and outputs.size(-1) == 1):
         return outputs, lower, upper
     decisions = outputs.argmax(-1)
+    chosen = decisions.unsqueeze(-1)
+    apart = constants[1][torch.arange(graph.num_nodes), decisions]
+    margins = outputs.gather(-1, chosen) - outputs - radius * apart
+    if with_forms:
+        margins = margins.maximum(_margins(features, forms, readout, decisions))
+    margin = margins.scatter(-1, chosen, torch.inf).amin(-1) - ROUNDING * size
+    return outputs, lower, upper, decisions, margin
+
+
+def _margins(features: Zonotope, forms: Zonotope, readout: Linear | None, decisions: Tensor) -> Tensor:
+    """By how much the decided class stays ahead of each, from forms of the outputs and in front of the readout."""
     chosen = decisions.unsqueeze(-1)
     columns = chosen.unsqueeze(1).expand(-1, forms.generators.size(1), -1, -1)
     margins = forms.centre.gather(-1, chosen) - forms.centre
     margins = margins - (forms.generators.gather(-1, columns) - forms.generators).abs().sum(1)
     if readout is None:
-        margins = margins - forms.slack.gather(-1, chosen) - forms.slack
-    else:
-        differences = (readout.weight[decisions].unsqueeze(-2) - readout.weight).abs()
-        margins = margins - (differences * features.slack.unsqueeze(-2)).sum(-1)
-    if constants is not None:
-        apart = constants[1][torch.arange(graph.num_nodes), decisions]
-        margins = margins.maximum(outputs.gather(-1, chosen) - outputs - radius * apart)
-    margin = margins.scatter(-1, chosen, torch.inf).amin(-1) - ROUNDING * size
-    return outputs, lower, upper, decisions, margin
+        return margins - forms.slack.gather(-1, chosen) - forms.slack
+    differences = (readout.weight[decisions].unsqueeze(-2) - readout.weight).abs()
+    return margins - (differences * features.slack.unsqueeze(-2)).sum(-1)

@@ -11,23 +11,30 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from graphact._checks import check_positive
+from graphact.analysis.columns import Budget, OutOfTimeError, Progress, column_norms
 from graphact.analysis.description import KnownLayer, Layers, hops_of, read_layers, split_readout, widths
+from graphact.analysis.powers import PowerRows, bank_norms, matrix_of
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, row_norms
-from graphact.functional import graph_filter, shift
+from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
 from graphact.operations import MAX
+from graphact.progress import live_bars
 
 LABELS: dict[type[Layer], str] = {Filter: "filter", Linear: "linear", Pointwise: "activation", HopMixture: "activation"}
-MOST_COEFFICIENTS = MOST_ENTRIES  # of the forms of a layer; above, only the product of the layers is certified
+MOST_COEFFICIENTS = MOST_ENTRIES  # of the forms of a layer that are held at once; above, they come in blocks
 MOST_ENUMERATED = 8  # ReLUs of a node whose signs are all tried
+IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
+MOST_TRIED = 300_000_000  # coefficients times combinations of signs, some seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +47,8 @@ class LipschitzBound:
         per_node: ``(N,)``, the same for the output of each node; ``value`` is the largest.
         composed: the product of the constants of the layers.
         layers: name and constant of each layer, from input to output.
+        followed: the share of the coefficients that were followed to the outputs; below 1 where the budget did not
+            suffice, and the constant is larger than it would be with more, but no less certain.
     """
 
     value: float
@@ -47,31 +56,45 @@ class LipschitzBound:
     per_node: Tensor
     composed: float
     layers: tuple[tuple[str, float], ...]
+    followed: float = 1.0
 
     def __repr__(self) -> str:
         paper = "" if self.paper is None else f", paper={self.paper:.6g}"
         return f"LipschitzBound(value={self.value:.6g}{paper}, composed={self.composed:.6g})"
 
 
-def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> LipschitzBound:
+def lipschitz_bound(
+    module: nn.Module,
+    graph: Graph,
+    norm: float = math.inf,
+    *,
+    budget: float | None = None,
+    progress: Progress | bool | None = None,
+) -> LipschitzBound:
     r"""Certify a Lipschitz constant of a module on a graph, in the infinity norm over nodes and features.
 
     - A filter bank or an FIR: its induced norm, exactly.
     - An activation: Proposition 2's constant as ``paper`` (graph-adaptive max), and a certificate for each node.
     - A network: the product of its layers as ``composed``, and a tighter one from affine forms of differences over the
-      actual graph (see :mod:`graphact.analysis.lipschitz`). Networks too large for that (more than 20 million
-      coefficients in a layer) get the product.
+      actual graph (see :mod:`graphact.analysis.lipschitz`). On large graphs these are computed for a few coefficients
+      at a time (:mod:`graphact.analysis.columns`), on the device of the graph; memory grows with the edges, and time
+      with the edges within reach of every node.
 
-    Everything is computed in float64; rounding errors of the module itself are not part of the statement.
+    Everything is computed in float64, and constants of networks are moved up by what that may lose; rounding errors of
+    the module itself are not part of the statement.
 
     Args:
         module: a GCNN, an FIR, a filter bank or an activation of :mod:`graphact.nn`, or a module that describes itself.
         graph: the graph.
         norm: only infinity.
+        budget: seconds that large networks may take, in about; afterwards coefficients are merged instead of followed,
+            down to the product of the layers, so that the constant is larger but still certified. None for a fixed
+            number of operations, some minutes, and the same result on every machine.
+        progress: called with the share that is done, or True for a bar.
 
     Raises:
         UnsupportedModelError: nothing is known about a part, such as a function of your own as the activation.
-        ValueError: another norm.
+        ValueError: another norm, or a budget that is not positive.
 
     Example:
         >>> import torch, graphact
@@ -85,18 +108,103 @@ def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> 
     """
     if norm != math.inf:
         raise ValueError(f"norm must be inf: the certificates are for the infinity norm, got {norm!r}")
-    graph = check_graph("graph", graph).to("cpu", torch.float64)
-    with torch.no_grad():
+    seconds = None if budget is None else check_positive("budget", budget)
+    device = check_graph("graph", graph).device
+    graph = graph.to("cpu", torch.float64)
+    with torch.no_grad(), watch(progress) as show:
+        spent = Budget(seconds)
         layers, features = read_layers(module)
-        constants = [norms.max().item() for norms in layer_norms(layers, features, graph)]
-        per_node = certified_norms(layers, features, graph).amax(-1)
+        every = layer_norms(layers, features, graph)
+        constants, lost = [norms.max().item() for norms in every], rounding(layers, features, graph)
+        outputs, followed = tightest_norms(layers, features, graph, every, spent, device, show)
+        per_node = (outputs + lost).amax(-1)
         return LipschitzBound(
             value=per_node.max().item(),
             paper=paper_constant(layers, graph),
             per_node=per_node,
-            composed=math.prod(constants),
+            composed=math.prod(constants) + lost.max().item(),
             layers=tuple(zip(layer_names(layers), constants, strict=True)),
+            followed=followed,
         )
+
+
+def tightest_norms(
+    layers: Layers,
+    features: int,
+    graph: Graph,
+    every: list[Tensor],
+    budget: Budget,
+    device: torch.device,
+    progress: Progress,
+) -> tuple[Tensor, float]:
+    """The constant of every output ``(N, O)``, from those of the layers and from forms, and the share followed."""
+    composed = torch.minimum(composed_norms(every, features, graph), magnitudes(layers, features, graph)[0])
+    if is_affordable(layers, features, graph):
+        return torch.minimum(composed, output_norms(layers, features, graph)), 1.0
+    try:
+        forms, followed = column_norms(layers, features, graph, budget, device, progress)
+    except OutOfTimeError:
+        return composed, 0.0
+    return torch.minimum(composed, forms.cpu()), followed
+
+
+def rounding(layers: Layers, features: int, graph: Graph) -> Tensor:
+    """More than float64 can lose in the constants of a network, ``(N, O)``; one activation is rounded to nearest.
+
+    Every number is a sum of products along paths through the network. Its error is at most the number of roundings on
+    the longest path times epsilon times the sum of the magnitudes, which the layers bound by their coefficients without
+    signs; behind an activation forms and unknowns together are at most three times what it reads. Without graph and
+    fractions nothing is lost.
+    """
+    total, longest = magnitudes(layers, features, graph, 3.0)
+    only_one = len(layers) < 2 and not any(isinstance(layer, Filter | Linear) for layer in layers)
+    is_local = not any(isinstance(layer, HopMixture) or layer.exchanges for layer in layers)
+    is_whole = all((array % 1 == 0).all() for layer in layers for array in layer.arrays().values())
+    is_exact = only_one or (is_local and is_whole and bool(longest * total.max() < 2**52))
+    return 0 * total if is_exact else longest * torch.finfo(torch.float64).eps * total
+
+
+def magnitudes(layers: Layers, features: int, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
+    """What each output ``(N, O)`` can move when all coefficients add up, in time that grows with the edges.
+
+    Hops count ``hop_factor`` times. Beside it, the number of operations on the longest way through the network.
+    """
+    matrix, total = abs(matrix_of(graph)), torch.ones(graph.num_nodes, features, dtype=torch.float64)
+    longest, degree = features * graph.num_nodes, graph.incoming.max_degree + 1
+    for layer in layers:
+        near, longest = total, longest + total.numel() + degree + total.size(1)
+        match layer:
+            case Filter():
+                total = near @ layer.taps[0].abs()
+                for tap in layer.taps[1:]:
+                    near = torch.from_numpy(matrix @ near.numpy())
+                    total, longest = total + near @ tap.abs(), longest + degree + near.size(1)
+            case Linear():
+                total = total @ layer.weight.abs().T
+            case Pointwise():
+                total = POINTWISE[layer.function].steepest * total
+            case HopMixture():
+                total = layer.beta.abs() * near
+                for hop in hops_of(layer, graph):
+                    if layer.reads == "shifted":
+                        near = torch.from_numpy(matrix @ near.numpy())
+                    largest = hop.reduce_one(partial(OPERATIONS[layer.operation].largest, layer, near), near.size(1))
+                    total = total + hop_factor * layer.weights[hop.number].abs() * largest
+                    longest += 3 * (degree if hop.number == 0 else graph.num_nodes)
+    return total, longest
+
+
+@contextmanager
+def watch(progress: Progress | bool | None) -> Iterator[Progress]:
+    """What is called with the share that is done: a bar on standard error, a function of the caller's, or nothing."""
+    if progress is not True:
+        yield progress or (lambda _: None)
+        return
+    from rich.console import Console
+
+    with live_bars(console=Console(stderr=True)) as bars:
+        task = bars.add_task("coefficients", total=100, note="")
+        yield lambda share: bars.update(task, completed=round(100 * share))
 
 
 def paper_constant(layers: Layers, graph: Graph) -> float | None:
@@ -107,10 +215,7 @@ def paper_constant(layers: Layers, graph: Graph) -> float | None:
     only = layers[0] if len(layers) == 1 else None
     if not isinstance(only, HopMixture) or only.operation is not MAX or only.reads != "shifted":
         return None
-    power, largest = unit_forms(graph.num_nodes, 1), 0.0
-    for _ in range(only.hops):
-        power = shift(power, graph)
-        largest = max(largest, row_norms(power).max().item())
+    largest = max(PowerRows(graph, hop + 1).norms.max().item() for hop in range(only.hops))
     return only.beta.abs().item() + only.hops * only.weights.abs().max().item() * largest
 
 
@@ -128,12 +233,17 @@ def layer_names(layers: Layers) -> Iterator[str]:
 
 def certified_norms(layers: Layers, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
     """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are."""
-    unit = torch.ones(graph.num_nodes, features, dtype=torch.float64)
-    *before, last = [unit, *layer_norms(layers, features, graph)]
-    composed = math.prod((norms.max() for norms in before), start=unit.new_ones(())) * last
+    composed = composed_norms(layer_norms(layers, features, graph), features, graph)
     if not is_affordable(layers, features, graph):
         return composed
     return torch.minimum(composed, output_norms(layers, features, graph, thorough=thorough))
+
+
+def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
+    """The product of the constants of all layers but the last, times those of the last one, ``(N, O)``."""
+    unit = torch.ones(graph.num_nodes, features, dtype=torch.float64)
+    *before, last = [unit, *every]
+    return math.prod((norms.max() for norms in before), start=unit.new_ones(())) * last
 
 
 def form_sizes(layers: Layers, features: int, graph: Graph) -> Iterator[tuple[int, int]]:
@@ -173,16 +283,16 @@ def norms_of(layer: KnownLayer, width: int, graph: Graph) -> Tensor:
     """
     match layer:
         case Filter():
-            return torch.stack([row_norms(rows) for rows in bank_rows(layer.taps, graph)]).sum(0)
+            return bank_norms(layer.taps, graph)
         case Linear():
             return layer.weight.abs().sum(1).expand(graph.num_nodes, -1)
         case Pointwise():
             return torch.full((graph.num_nodes, width), POINTWISE[layer.function].steepest, dtype=torch.float64)
         case HopMixture():
             rule, total = OPERATIONS[layer.operation], layer.beta.abs().expand(graph.num_nodes, width)
-            for hop in hops_of(layer, graph, unit_forms(graph.num_nodes, 1)):
-                constants = partial(rule.constants, layer, hop.number, *hop.signals)
-                total = total + hop.reduce_one(constants, graph.num_nodes)
+            for hop in hops_of(layer, graph):
+                rows = PowerRows(graph, hop.number + 1 if layer.reads == "shifted" else 0)
+                total = total + hop.reduce_one(partial(rule.constants, layer, hop.number, rows), rows.entries_at_once)
             return total
 
 
@@ -194,8 +304,11 @@ def unit_forms(num_nodes: int, features: int) -> Tensor:
 def bank_rows(taps: Tensor, graph: Graph) -> Iterator[Tensor]:
     """The rows of a filter bank, ``(m, N, F_out)`` for as many of its N F_in inputs at a time as fit into memory."""
     step = max(1, MOST_ENTRIES // (graph.num_nodes * max(taps.shape[1:])))
-    for columns in unit_forms(graph.num_nodes, taps.size(1)).split(step):
-        yield graph_filter(columns, graph, taps)
+    size = graph.num_nodes * taps.size(1)
+    for first in range(0, size, step):
+        columns = torch.zeros(min(step, size - first), size, dtype=torch.float64)
+        columns.diagonal(first).fill_(1.0)
+        yield graph_filter(columns.view(-1, graph.num_nodes, taps.size(1)), graph, taps)
 
 
 # The whole network, by affine forms
@@ -204,9 +317,9 @@ def bank_rows(taps: Tensor, graph: Graph) -> Iterator[Tensor]:
 def output_norms(layers: Layers, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
     """How far each output ``(N, O)`` moves, at most, when every input moves by at most 1.
 
-    The readout may hold any rows, such as differences of classes. A thorough search tries all signs of the last ReLUs
-    where a node has at most 8 of them, and compares all pairs of columns for the kernel; otherwise the result is larger
-    and comes sooner.
+    The readout may hold any rows, such as differences of classes. A thorough search tries all signs of up to 8 of a
+    node's last ReLUs, as many as a fixed number of operations allows, and compares all pairs of columns for the kernel;
+    otherwise the result is larger and comes sooner.
     """
     body, readout = split_readout(layers)
     weight = None if readout is None else readout.weight
@@ -234,8 +347,8 @@ class Differences:
     def norms(self, readout: Tensor | None, thorough: bool) -> Tensor:
         """The largest 1-norm of every form, ``(N, F)``, or behind a readout ``(O, F)``, ``(N, O)``."""
         size = None if readout is None else readout.abs()
-        if thorough and (readout is None or self.rectified.size(-1) <= MOST_ENUMERATED):
-            return self.over_all_slopes(readout) + read_out(self.spread, size)
+        if thorough:
+            return self.over_slopes(readout) + read_out(self.spread, size)
         forms, spread = self.halfway()
         return row_norms(read_out(forms, readout)) + read_out(spread, size)
 
@@ -245,22 +358,35 @@ class Differences:
         forms = self.forms + (low + high) / 2 * self.rectified
         return forms, self.spread + (high - low) / 2 * row_norms(self.rectified)
 
-    def over_all_slopes(self, readout: Tensor | None) -> Tensor:
-        """The largest 1-norm over all slopes of a node's features: it is convex in them, each least or largest."""
+    def over_slopes(self, readout: Tensor | None) -> Tensor:
+        """The largest 1-norm over slopes of a node's features: it is convex in them, each least or largest.
+
+        Behind a readout only the features with the largest weights are tried, as many as MOST_TRIED allows.
+        """
         if readout is None:
             return torch.maximum(*(row_norms(self.forms + slope * self.rectified) for slope in self.slopes))
-        every = itertools.product(self.slopes, repeat=self.rectified.size(-1))  # ReLUs: each may be on or off
-        choices = torch.tensor(list(every), dtype=torch.float64)
-        step = max(1, MOST_ENTRIES // (self.forms.size(0) * len(choices)))
-        parts = zip(read_out(self.forms, readout).split(step, 1), self.rectified.split(step, 1), strict=True)
+        low, high = self.slopes
+        norms, count = row_norms(self.rectified), self.tried(readout)
+        choices = torch.tensor(list(itertools.product(self.slopes, repeat=count)), dtype=torch.float64)
+        step = max(1, IN_CACHE // max(1, self.forms.size(0) * len(choices)))
         best = []
-        for fixed, free in parts:
-            outputs = [
-                (fixed[..., number, None] + free @ (choices * row).T).abs().sum(0).amax(-1)
-                for number, row in enumerate(readout)
-            ]
-            best.append(torch.stack(outputs, -1))
-        return torch.cat(best)
+        for row in readout:
+            chosen = (row.abs() * norms.amax(0)).topk(count).indices
+            rest = row.scatter(0, chosen, 0.0)
+            fixed = self.forms @ row + self.rectified @ rest * ((low + high) / 2)
+            scaled = choices * row[chosen]
+            parts = zip(fixed.split(step, 1), self.rectified[..., chosen].split(step, 1), strict=True)
+            largest = [(part.unsqueeze(-1) + free @ scaled.T).abs().sum(0).amax(-1) for part, free in parts]
+            best.append(torch.cat(largest) + (high - low) / 2 * (norms @ rest.abs()))
+        return torch.stack(best, -1)
+
+    def tried(self, readout: Tensor) -> int:
+        """How many features of a node have all combinations of their slopes tried for each output."""
+        if readout.numel() == 0:
+            return 0
+        each = self.forms.size(0) * self.forms.size(1) * len(readout)
+        most = int(math.log2(max(1, MOST_TRIED // max(1, each))))
+        return min(most, MOST_ENUMERATED, int((readout != 0).sum(1).max()))
 
 
 def read_out(forms: Tensor, readout: Tensor | None) -> Tensor:

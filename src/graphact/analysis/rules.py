@@ -4,8 +4,10 @@ A function without an entry in ``POINTWISE`` or ``OPERATIONS`` is refused, so a 
 else. The rule of an operation f gets the activation, values at all nodes, and the neighbours ``(n, d)`` of the nodes
 ``(n,)``, where d may be 0:
 
-- ``constants``: what a hop adds to the Lipschitz constants of the activation, ``(n, F)``; ``rows`` are unit forms.
+- ``constants``: what a hop adds to the Lipschitz constants of the activation, ``(n, F)``; ``rows`` are those of S^k.
 - ``differences``: forms ``(M, n, F)`` of differences of f, and how far the actual ones are from these, ``(n, F)``.
+- ``size_of``: how far, ``(N, F)``, from the norms ``(E, F)`` of what each node (``rows``) reads less the middle or,
+  for the kernel, less its own form.
 - ``enclose``: centre, generators and slack of f of forms without slack.
 - ``move``: how far f can move when values do by at most the errors ``(..., N, F)``.
 - ``loss``: how far f can move when up to ``lost`` of the neighbours vanish and values stay.
@@ -16,12 +18,16 @@ The proofs are in docs/guarantees.md.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from graphact.layers import HopMixture
 from graphact.operations import KERNEL, MAX, MEDIAN, MIN, Operation
+
+if TYPE_CHECKING:
+    from graphact.analysis.powers import PowerRows
 
 MOST_ENTRIES = 20_000_000  # of a table of values in memory at once, 160 MB
 MOST_GRAM_COLUMNS = 512
@@ -75,15 +81,15 @@ class OrderStatistic:
     operation: Operation
     place: Callable[[int], int]
 
-    def constants(self, layer: HopMixture, hop: int, rows: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+    def constants(self, layer: HopMixture, hop: int, rows: "PowerRows", nodes: Tensor, table: Tensor) -> Tensor:
         """The largest row among the neighbours; in the first hop together with the pointwise term."""
-        weight, norms = layer.weights[hop].abs(), row_norms(rows)[table]
+        weight, norms = layer.weights[hop].abs(), rows.norms[table]
         if table.size(-1) == 0:
             return weight * norms.sum(1)
         if hop > 0:
             return weight * norms.amax(1)
         # beta e_i + h S_j while the ReLU is on, h S_j while it is off; less beta, which the sum has already
-        own = rows[nodes.unsqueeze(-1), table]
+        own = rows.entries(table, nodes.unsqueeze(-1)).unsqueeze(-1)
         on = weight * (norms - own.abs()) + (layer.beta + layer.weights[hop] * own).abs()
         return torch.maximum(on, weight * norms).amax(1) - layer.beta.abs()
 
@@ -96,6 +102,16 @@ class OrderStatistic:
             return near.sum(2), near.sum(2)[0]
         middle = near.mean(2)
         return middle, (near - middle.unsqueeze(2)).abs().sum(0).amax(1)
+
+    def largest(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+        """How far f can move, without what limits it."""
+        return self.move(layer, errors, nodes, table)
+
+    def size_of(self, _layer: HopMixture, apart: Tensor, rows: Tensor, num_nodes: int) -> Tensor:
+        """The farthest of the forms that a node reads from their middle."""
+        return apart.new_zeros(num_nodes, apart.size(-1)).scatter_reduce_(
+            0, rows.unsqueeze(-1).expand_as(apart), apart, "amax"
+        )
 
     def enclose(
         self, _layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
@@ -159,10 +175,9 @@ class OrderStatistic:
 class GaussianKernel:
     """The kernel of the distances between a node and its neighbours, of width ``gamma``."""
 
-    def constants(self, layer: HopMixture, hop: int, rows: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+    def constants(self, layer: HopMixture, hop: int, rows: "PowerRows", nodes: Tensor, table: Tensor) -> Tensor:
         """The slope of the Gaussian times the largest differences of rows."""
-        differences = gather(rows, table) - gather(rows, nodes).unsqueeze(-2)
-        return layer.weights[hop].abs() * STEEPEST_GAUSSIAN / gamma_of(layer) * longest(differences)
+        return layer.weights[hop].abs() * STEEPEST_GAUSSIAN / gamma_of(layer) * rows.longest(nodes, table)
 
     def differences(
         self, layer: HopMixture, forms: Tensor, thorough: bool, nodes: Tensor, table: Tensor
@@ -171,6 +186,11 @@ class GaussianKernel:
         own = gather(forms, nodes)
         differences = gather(forms, table) - own.unsqueeze(-2)
         return torch.zeros_like(own), STEEPEST_GAUSSIAN / gamma_of(layer) * longest(differences, thorough)
+
+    def size_of(self, layer: HopMixture, apart: Tensor, rows: Tensor, num_nodes: int) -> Tensor:
+        """The slope times the length of the differences, each by its norm."""
+        squares = apart.new_zeros(num_nodes, apart.size(-1)).index_add_(0, rows, apart.square())
+        return STEEPEST_GAUSSIAN / gamma_of(layer).to(apart) * squares.sqrt()
 
     def enclose(
         self, layer: HopMixture, centre: Tensor, generators: Tensor, nodes: Tensor, table: Tensor
@@ -200,8 +220,12 @@ class GaussianKernel:
 
     def move(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
         """By the slope times the moves of the offsets, and never by more than 1."""
+        return self.largest(layer, errors, nodes, table).clamp_max(1.0)
+
+    def largest(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+        """How far f can move, without what limits it."""
         apart = gather(errors, table) + gather(errors, nodes).unsqueeze(-2)
-        return (STEEPEST_GAUSSIAN / gamma_of(layer) * safe_sqrt(apart.square().sum(-2))).clamp_max(1.0)
+        return STEEPEST_GAUSSIAN / gamma_of(layer) * safe_sqrt(apart.square().sum(-2))
 
     def loss(
         self, layer: HopMixture, centre: Tensor, radius: Tensor, nodes: Tensor, table: Tensor, lost: int

@@ -1,0 +1,218 @@
+"""Forms in blocks of columns: the same constants as forms held at once, and larger ones where the budget ends."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from analysis.draws import draw, violations
+from support.graphs import random_graph
+
+from graphact import Graph
+from graphact.analysis import certify, columns, empirical_lipschitz, lipschitz, lipschitz_bound, rules
+from graphact.analysis.description import read_layers
+from graphact.nn import FIR, GCNN, GraphAdaptiveMax
+from graphact.training import TrainingSettings, fit
+
+CPU = torch.device("cpu")
+KINDS = ("chain", "gcnn", "fir", "activation", "filter")
+ACTIVATIONS = ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga")
+
+
+@pytest.fixture
+def in_blocks(monkeypatch):
+    """Every network is large, and every block lives on the nodes it has reached."""
+    monkeypatch.setattr(lipschitz, "MOST_COEFFICIENTS", 0)
+    monkeypatch.setattr(columns, "WIDE", 2.0)
+    return monkeypatch
+
+
+def norms(case, budget=None):
+    layers, features = read_layers(case.module)
+    with torch.no_grad():
+        return columns.column_norms(layers, features, case.graph, columns.Budget(budget), CPU, lambda _: None)
+
+
+@pytest.mark.parametrize("wide", [0.0, 0.4, 2.0], ids=["whole graph", "either", "reached nodes"])
+@pytest.mark.parametrize("compiled", [True, False], ids=["numba", "torch"])
+@pytest.mark.parametrize("seed", range(10))
+def test_blocks_change_nothing(monkeypatch, seed, compiled, wide):
+    """All kinds of modules; forms held at once compare pairs of columns for the kernel, which blocks cannot."""
+    monkeypatch.setattr(rules, "MOST_GRAM_COLUMNS", 0)
+    monkeypatch.setattr(columns, "WIDE", wide)
+    monkeypatch.setitem(columns.BLOCK, "cpu", 60)
+    if not compiled:
+        monkeypatch.setattr(columns, "is_compiled", lambda _: False)
+    case = draw(seed, KINDS[seed % len(KINDS)], max_nodes=5)
+    layers, features = read_layers(case.module)
+    with torch.no_grad():
+        expected = lipschitz.output_norms(layers, features, case.graph)
+    found, followed = norms(case)
+    assert followed == 1.0
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_less_work_gives_larger_constants_that_hold(monkeypatch, seed):
+    """From the full forms over partly merged ones to one layer at a time, never below and never above the product."""
+    case = draw(seed, "gcnn" if seed % 2 else "chain", max_nodes=5)
+    generator = torch.Generator().manual_seed(seed)
+    monkeypatch.setattr(columns, "WIDE", 2.0)
+    monkeypatch.setitem(columns.BLOCK, "cpu", 60)
+    before, _ = norms(case)
+    monkeypatch.setattr(columns.Budget, "spend", lambda *_: None)
+    for work in (1e4, 1e3, 100, 0):
+        monkeypatch.setattr(columns, "MOST_WORK", work)
+        after, _ = norms(case)
+        assert (after >= before * (1 - 1e-12)).all()
+        assert violations(case, after.amax(-1), *case.signals(6, generator))[0] == 0
+        before = after
+
+
+def test_a_bound_in_blocks_lies_between_forms_and_product(in_blocks):
+    graph, model = random_graph(30, 0.1), GCNN([3, 4, 4], activation="median-ga", hops=2, out_features=2).double()
+    complete = lipschitz_bound(model, graph)
+    in_blocks.setattr(columns.Budget, "allows", lambda *_: False)
+    merged = lipschitz_bound(model, graph)
+    too_short = lipschitz_bound(model, graph, budget=1e-9)
+    assert complete.followed == 1.0
+    assert merged.followed < 1.0
+    assert too_short.followed == 0.0
+    assert complete.value < merged.value < too_short.value <= too_short.composed
+    assert complete.composed == merged.composed == too_short.composed
+
+
+def test_seconds_and_progress(in_blocks):
+    graph, model = random_graph(30, 0.1), GCNN([3, 4, 4], activation="max-ga").double()
+    shares = []
+    bound = lipschitz_bound(model, graph, budget=600, progress=shares.append)
+    assert bound.followed == 1.0
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert lipschitz_bound(model, graph, progress=True).value == bound.value
+    for wrong in (0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="budget must be a finite number above 0"):
+            lipschitz_bound(model, graph, budget=wrong)
+
+
+def test_the_largest_float_error_is_on_the_safe_side(in_blocks):
+    """Linear networks with exact constants, by rational arithmetic on the very numbers that float64 holds."""
+    from fractions import Fraction
+
+    torch.manual_seed(0)
+    for _ in range(10):
+        graph = random_graph(6, 0.6)
+        model = FIR([1, 2, 1], order=1).double()
+        matrix = [[Fraction(entry) for entry in row] for row in graph.to_dense().tolist()]
+        taps = [[[[Fraction(t) for t in g] for g in k] for k in bank.taps.tolist()] for bank in model.filters]
+        forms = {(i, 0): {i: Fraction(1)} for i in range(6)}
+        for bank in taps:
+            new = {}
+            for i, f in itertools.product(range(6), range(len(bank[0][0]))):
+                row = {}
+                for g in range(len(bank[0])):
+                    for j in range(6):
+                        weight = bank[0][g][f] * (i == j) + bank[1][g][f] * matrix[i][j]
+                        for m, value in forms[j, g].items():
+                            row[m] = row.get(m, 0) + weight * value
+                new[i, f] = row
+            forms = new
+        scale = [[Fraction(w) for w in row] for row in model.readout.weight.tolist()]
+        exact = max(sum(abs(scale[0][0] * value) for value in forms[i, 0].values()) for i in range(6))
+        value = lipschitz_bound(model, graph).value
+        assert Fraction(value) >= exact
+        assert value == pytest.approx(float(exact), rel=1e-12)
+
+
+def test_a_bound_one_per_cent_too_small_is_caught_in_linear_networks(in_blocks):
+    """The signs of the strongest row attain the constant of a linear network, on a graph that takes several blocks."""
+    graph = random_graph(40, 0.08)
+    model = FIR([2, 3, 2], order=2, out_features=2).double()
+    bound = lipschitz_bound(model, graph)
+    x = torch.zeros(graph.num_nodes, 2, dtype=torch.float64)
+    found = empirical_lipschitz(model, graph, x.expand(4, -1, -1), starts=1, steps=3)
+    assert (found.per_node <= bound.per_node * (1 + 1e-12)).all()
+    assert (found.per_node > 0.99 * bound.per_node).any()
+    jacobian = torch.func.jacrev(lambda x: model(x, graph))(x).abs().sum((-1, -2)).amax(-1)
+    assert (jacobian > 0.99 * bound.per_node).all()
+
+
+def trained(name, seed=0):
+    from graphact.tasks import source_localization
+
+    torch.manual_seed(seed)
+    task = source_localization(graph=0, split=0, node=0)
+    model = GCNN([1, 4, 4], order=2, activation=name, hops=1, out_features=4)
+    fit(model, task, TrainingSettings(epochs=6, batch_size=240, learning_rate=0.02))
+    return model.double(), task.graph.to(torch.float64), task.inputs[task.test].double()
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_attacks_on_trained_models(in_blocks, name):
+    """Gradient ascent on pairs of signals: 12,480 evaluations for each activation, against both kinds of bound."""
+    model, graph, x = trained(name)
+    evaluations = 0
+
+    def counted(signals, graph):
+        nonlocal evaluations
+        evaluations += signals.shape[:-2].numel()
+        return model(signals, graph)
+
+    complete = lipschitz_bound(model, graph)
+    in_blocks.setattr(columns, "MOST_WORK", 1.0)
+    in_blocks.setattr(columns.Budget, "spend", lambda *_: None)
+    merged = lipschitz_bound(model, graph)
+    found = empirical_lipschitz(counted, graph, x, starts=2, steps=40)
+    assert evaluations >= 12_000
+    assert (found.per_node <= complete.per_node * (1 + 1e-9)).all()
+    assert (complete.per_node <= merged.per_node * (1 + 1e-9)).all()
+    assert found.value > complete.value / 200
+
+
+def test_certificates_of_large_networks(in_blocks):
+    """Without forms of values, and from constants in blocks, certificates are wider and still hold."""
+    model, graph, x = trained("max-ga")
+    narrow = certify(model, graph, x[:4], 1e-3)
+    in_blocks.setattr("graphact.analysis.certificates.MOST_GENERATORS", 0)
+    wide = certify(model, graph, x[:4], 1e-3)
+    assert (wide.lower <= narrow.lower).all()
+    assert (wide.upper >= narrow.upper).all()
+    assert (wide.margins <= narrow.margins).all()
+    assert wide.certified.any()
+
+
+def test_fewer_signs_are_tried_where_there_are_too_many(monkeypatch):
+    """All signs of the last ReLUs, some, none: ever larger, and nothing changes at once."""
+    graph, model = random_graph(12, 0.3), GCNN([1, 6], order=1, activation="relu", out_features=3).double()
+    values = []
+    for most in (10**9, 12 * 12 * 3 * 16, 12 * 12 * 3 * 4, 0):
+        monkeypatch.setattr(lipschitz, "MOST_TRIED", most)
+        values.append(lipschitz_bound(model, graph).value)
+    assert values == sorted(values)
+    assert values[0] < values[-1]
+
+
+def test_a_large_path_takes_memory_and_time_in_proportion():
+    """The constant of every inner node of a path is that of a short path: 3,000 nodes with 9 million inputs squared."""
+
+    def path(size):
+        ends = torch.stack([torch.arange(size - 1), torch.arange(1, size)])
+        return Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1)).to(torch.float64)
+
+    torch.manual_seed(0)
+    model = GCNN([2, 2, 2], order=1, activation="max-ga", out_features=2).double()
+    short, long = (lipschitz_bound(model, path(size)) for size in (30, 3000))
+    assert long.value == pytest.approx(short.value, rel=1e-6)
+    np.testing.assert_allclose(long.per_node[:15], short.per_node[:15], rtol=1e-6)
+    assert long.value < long.composed
+    assert lipschitz_bound(GraphAdaptiveMax(hops=2), path(3000)).paper is not None
+
+
+@pytest.mark.parametrize("seed", range(40, 60))
+def test_magnitudes_hold(seed):
+    """What remains where the budget ends at once: no signs, one pass over the edges for each hop."""
+    case = draw(seed, KINDS[seed % len(KINDS)])
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        largest, _ = lipschitz.magnitudes(*read_layers(case.module), case.graph)
+    assert violations(case, largest.amax(-1), *case.signals(12, generator))[0] == 0
