@@ -5,6 +5,7 @@ import torch
 from support.waiting import waits, when_waiting
 
 from graphact import Graph, functional, nn
+from graphact.graph import device
 
 
 def edges(nodes, count, seed=0, repeated=False):
@@ -39,6 +40,102 @@ def test_as_on_the_cpu(nodes, count, symmetric, repeated):
     assert_same(Graph.from_edge_index(edge_index.cuda(), weight.cuda(), nodes), expected)
     unknown = Graph.from_edge_index(edge_index.int().cuda(), weight.cuda())
     assert_same(unknown.degree, expected.degree[: unknown.num_nodes])
+
+
+@pytest.fixture
+def by_torch(monkeypatch):
+    """The result of a call without Triton."""
+
+    def call(function):
+        with monkeypatch.context() as patch:
+            patch.setattr(device, "has_kernels_for", lambda *_: False)
+            return function()
+
+    return call
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("is_coalesced", [False, True])
+@pytest.mark.parametrize(
+    ("nodes", "count"), [(2, 3), (34, 150), (46_340, 70_000), (46_341, 70_000), (169_343, 2_332_486)]
+)
+def test_kernels_equal_torch(nodes, count, is_coalesced, dtype, by_torch):
+    edge_index, weight = edges(nodes, count)
+    edge_index = edge_index.unique(dim=1) if is_coalesced else edge_index
+    edge_index, weight = edge_index.cuda(), weight.cuda().to(dtype)
+
+    def build():
+        return Graph.from_edge_index(edge_index, weight, nodes, is_coalesced=is_coalesced)
+
+    assert_same(build(), by_torch(build))
+
+
+def test_one_long_list_and_many_empty_ones(by_torch):
+    """A star among a million nodes without edges."""
+    leaves = torch.arange(500_000, 600_000, device="cuda")
+    edge_index = torch.stack([leaves, torch.full_like(leaves, 999_999)])
+    for index in (edge_index, edge_index.flip(0), torch.cat([edge_index, edge_index.flip(0)], 1)):
+        star = Graph.from_edge_index(index, None, 1_000_000)
+        assert_same(star, by_torch(lambda index=index: Graph.from_edge_index(index, None, 1_000_000)))
+        right = by_torch(lambda star=star: star.normalize("symmetric"))
+        torch.testing.assert_close(star.normalize("symmetric").weight, right.weight)
+
+
+@pytest.mark.parametrize("index", [-(2**63), -1, 10, 2**31, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("row", [0, 1])
+def test_any_index_out_of_bounds(index, row):
+    edge_index = torch.zeros(2, 5000, dtype=torch.int64)
+    edge_index[1] = 1
+    edge_index[row, 4321] = index
+    with pytest.raises(ValueError, match=f"node indices from 0 to 9, got {index}$"):
+        Graph.from_edge_index(edge_index.cuda(), None, 10)
+    torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
+def test_any_weight_that_is_not_finite(bad, dtype):
+    edge_index, _ = edges(300, 5000)
+    weight = torch.ones(edge_index.size(1), dtype=dtype)
+    weight[-1] = bad
+    with pytest.raises(ValueError, match=rf"edge_weight must be finite, got {bad} \(1 such values\)"):
+        Graph.from_edge_index(edge_index.cuda(), weight.cuda(), 300)
+
+
+def test_gradients_of_weights():
+    edge_index, weight = edges(50, 400, repeated=True)
+    found = []
+    for place in ("cpu", "cuda"):
+        given = weight.to(place).requires_grad_()
+        graph = Graph.from_edge_index(edge_index.to(place), given, 50)
+        both = Graph.union([graph, graph.normalize("symmetric")])
+        total = (both.weight * torch.arange(both.num_edges, device=place)).sum() + both.outgoing_weight.square().sum()
+        found.append(torch.autograd.grad(total, given)[0].cpu())
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_normalize_as_with_torch(symmetric, dtype, by_torch):
+    edge_index, weight = edges(2708, 10_556)
+    if symmetric:
+        edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1).unique(dim=1)
+        weight = (edge_index[0] * edge_index[1] % 7).double() - 3
+    graph = Graph.from_edge_index(edge_index.cuda(), weight.cuda().to(dtype), 2708)
+    found, expected = graph.normalize("symmetric"), by_torch(lambda: graph.normalize("symmetric"))
+    assert found.is_directed == expected.is_directed == (not symmetric)
+    for one, other in zip(leaves(found), leaves(expected), strict=True):
+        if torch.is_tensor(one) and one.is_floating_point():
+            torch.testing.assert_close(one, other, rtol=4 * torch.finfo(dtype).eps, atol=0)
+    assert not symmetric or waits(lambda: graph.normalize("symmetric")) == 0
+
+
+def test_union_as_with_torch(by_torch):
+    graphs = []
+    for seed, (nodes, count) in enumerate([(40, 150), (5000, 30_000), (1, 1), (70_000, 300_000)]):
+        edge_index, weight = edges(nodes, count, seed)
+        graphs.append(Graph.from_edge_index(edge_index.cuda(), weight.cuda(), nodes))
+    assert_same(Graph.union(graphs), by_torch(lambda: Graph.union(graphs)))
 
 
 def test_bad_values_leave_the_device_usable():

@@ -6,7 +6,7 @@ import torch
 from support.building import as_python, check_coalesced, check_everything, check_gradients
 
 from graphact import Graph
-from graphact.graph import build, device, device_kernels
+from graphact.graph import build, device, device_kernels, operator_kernels
 
 
 @pytest.fixture(autouse=True)
@@ -90,10 +90,49 @@ def test_union(symmetric, dtype, needs_gradients, monkeypatch):
         index, weight = some_edges(nodes, edges, symmetric)
         graphs.append(Graph.from_edge_index(index, weight.to(dtype).requires_grad_(needs_gradients), nodes))
     graphs.insert(2, Graph.from_edge_index(torch.empty(2, 0), torch.empty(0, dtype=dtype), 3))
-    joins, join = [], device_kernels.join
-    monkeypatch.setattr(device_kernels, "join", lambda *given: joins.append(given) or join(*given))
+    joins, join = [], operator_kernels.join
+    monkeypatch.setattr(operator_kernels, "join", lambda *given: joins.append(given) or join(*given))
     found = [as_python(Graph.union(graphs)), as_python(Graph.union(graphs[:1])), as_python(Graph.union(graphs[2:3]))]
     assert len(joins) == 3
-    monkeypatch.setattr(device, "triton_kernels", lambda: None)
+    monkeypatch.setattr(device, "has_kernels_for", lambda *_: False)
     right = [as_python(Graph.union(graphs)), as_python(Graph.union(graphs[:1])), as_python(Graph.union(graphs[2:3]))]
     assert found == right
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True, "pattern"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_normalize(symmetric, loops, dtype, monkeypatch):
+    index, weight = some_edges(30, 200, bool(symmetric))
+    weight = torch.rand_like(weight) if symmetric == "pattern" else weight / 100 - 3
+    star = torch.stack([torch.arange(40, 140), torch.full((100,), 39)])
+    star = torch.cat([star, star.flip(0)], 1) if symmetric else star
+    index, weight = torch.cat([index, star], 1), torch.cat([weight, torch.ones(star.size(1))])
+    keep = (index[0] != index[1]) | loops
+    graph = Graph.from_edge_index(index[:, keep], weight[keep].to(dtype), 145)
+    monkeypatch.setattr(operator_kernels, "BLOCK", 64)  # so that the longest list takes several steps
+    calls, normalize = [], operator_kernels.normalize_symmetric
+    monkeypatch.setattr(
+        operator_kernels, "normalize_symmetric", lambda *given: calls.append(given) or normalize(*given)
+    )
+    found = graph.normalize("symmetric")
+    assert len(calls) == (dtype != torch.float64)  # whose sums may leave the range
+    monkeypatch.setattr(device, "has_kernels_for", lambda *_: False)
+    expected = graph.normalize("symmetric")
+    assert found.is_directed == expected.is_directed
+    assert found.incoming is graph.incoming
+    assert (found.outgoing_weight is found.weight) == (expected.outgoing_weight is expected.weight)
+    assert (found.diagonal is None) == (expected.diagonal is None) == (not loops)
+    for name in ("weight", "outgoing_weight", *(["diagonal"] if loops else [])):
+        torch.testing.assert_close(
+            getattr(found, name), getattr(expected, name), rtol=4 * torch.finfo(dtype).eps, atol=0
+        )
+    edge_t = graph.incoming.rowptr[graph.outgoing.col] + graph.incoming_slot
+    assert torch.equal(found.weight[edge_t], found.outgoing_weight)
+
+
+@pytest.mark.parametrize("size", [3e38, 1e-45])
+def test_normalize_at_the_ends_of_the_range(size):
+    edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    graph = Graph.from_edge_index(edge_index, torch.full((4,), size), 3)
+    torch.testing.assert_close(graph.normalize("symmetric").weight, torch.full((4,), 2**-0.5))

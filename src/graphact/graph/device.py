@@ -4,10 +4,10 @@ Here by operations of torch, on any device; `device_kernels.py` has the same ste
 launching so many operations takes longer than sorting 100,000 edges.
 """
 
+import importlib.util
 import math
 import os
 from functools import cache
-from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -17,6 +17,7 @@ from graphact.graph.eager import is_plain
 from graphact.graph.edges import sum_of
 
 INT32 = 2**31
+MOST = 2**30  # nodes or edges that the Triton kernels take: twice as many, and a block, are counted in 32 bits
 DTYPES = {torch.int64, torch.float32, torch.float64, torch.bfloat16, torch.float16}  # those of the Triton kernels
 
 
@@ -69,22 +70,19 @@ class Sorted(NamedTuple):
         return self._replace(**{name: getattr(self, name)[:kept] for name in by_edge})
 
 
+def has_kernels_for(*tensors: Tensor) -> bool:
+    """Whether Triton is there, and can read these tensors, which lie on one device."""
+    return (
+        (tensors[0].is_cuda or os.environ.get("TRITON_INTERPRET") == "1")
+        and is_plain(*tensors)
+        and all(tensor.dtype in DTYPES for tensor in tensors)
+        and _is_installed()
+    )
+
+
 @cache
-def triton_kernels() -> ModuleType | None:
-    """The module of Triton kernels, if Triton is there."""
-    try:
-        from graphact.graph import device_kernels
-    except ImportError:
-        return None
-    return device_kernels
-
-
-def kernels_for(*tensors: Tensor) -> ModuleType | None:
-    """The Triton kernels, if they can read these tensors, which lie on one device."""
-    is_there = tensors[0].is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
-    if not is_there or not is_plain(*tensors) or any(tensor.dtype not in DTYPES for tensor in tensors):
-        return None
-    return triton_kernels()
+def _is_installed() -> bool:
+    return importlib.util.find_spec("triton") is not None
 
 
 def sort_edges(
@@ -100,9 +98,10 @@ def sort_edges(
         is_coalesced: whether the entries are sorted by source, then by target, without repetition.
         checks: whether the facts about bounds and weights are wanted. An index that is out of bounds does no harm.
     """
-    kernels = kernels_for(target, source, weight)
-    if kernels is not None and max(num_nodes, target.numel()) < kernels.MOST:
-        return kernels.sort_edges(target, source, weight, num_nodes, is_coalesced, checks)
+    if max(num_nodes, target.numel()) < MOST and has_kernels_for(target, source, weight):
+        from graphact.graph import device_kernels
+
+        return device_kernels.sort_edges(target, source, weight, num_nodes, is_coalesced, checks)
     return sort_with_torch(target, source, weight, num_nodes, is_coalesced, checks)
 
 

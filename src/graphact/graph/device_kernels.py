@@ -1,4 +1,4 @@
-"""Building, joining and normalising graphs on a GPU by a few Triton kernels around torch's sorts.
+"""Building graphs on a GPU by a few Triton kernels around torch's sorts.
 
 Indices are compared with the number of nodes before anything is read at them: edges that are out of bounds are set
 aside like self-loops.
@@ -6,10 +6,8 @@ aside like self-loops.
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
-from array import array
 from collections.abc import Callable
 from functools import wraps
-from itertools import accumulate, chain
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -24,14 +22,12 @@ from graphact.graph.device import INT32, Facts, Sorted, most_groups
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST = 2**30  # nodes or edges, so that twice as many, and a block more, are counted in 32 bits
 BLOCK, NODES = 1024, 256  # edges, and nodes, that a program has
-MOST_BLOCKS = 256  # programs that share the edges of one of many graphs
 
 # compiled once for graphs of all sizes
 any_size = triton.jit(
     do_not_specialize=["num_edges", "num_nodes", "edge_blocks", "most", "steps"],
-    do_not_specialize_on_alignment=["target", "source", "weight", "weight_t"],
+    do_not_specialize_on_alignment=["target", "source", "weight", "weight_t", "diagonal"],
 )
 
 # where the facts lie that are found on the device; all begin with zero, and the table of groups follows
@@ -241,75 +237,3 @@ def transpose_kernel(
         group = facts + TABLE + 2 * (side * most + place)
         tl.store(group, length.to(tl.int64), mask=begins)
         tl.store(group + 1, node, mask=begins)
-
-
-# Graphs side by side
-
-JOINED = ("rowptr", "col", "slot", "weight", "rowptr_t", "col_t", "weight_t")
-COLUMNS = tl.constexpr(4 + len(JOINED))  # of the table: sizes, numbers of the first node and edge, addresses
-
-
-@on_its_device
-def join(
-    like: Tensor, columns: dict[str, list[Tensor]], nodes: list[int], edges: list[int]
-) -> tuple[dict[str, Tensor], Tensor]:
-    """See :func:`graphact.graph.union.join_columns`; one launch, to which the addresses of all tensors are sent."""
-    (*first_node, num_nodes), (*first_edge, num_edges) = (accumulate(counts, initial=0) for counts in (nodes, edges))
-    nothing = [0] * len(nodes)
-    addresses = ([part.data_ptr() for part in columns[name]] if name in columns else nothing for name in JOINED)
-    rows = zip(nodes, edges, first_node, first_edge, *addresses, strict=True)
-    host = torch.empty(len(nodes) * COLUMNS.value, dtype=torch.int64, pin_memory=like.is_cuda)
-    host.numpy()[:] = array("q", chain.from_iterable(rows))
-    table = host.to(like.device, non_blocking=True)
-
-    length = {"rowptr": num_nodes + 1, "rowptr_t": num_nodes + 1}
-    joined = {name: parts[0].new_empty(length.get(name, num_edges)) for name, parts in columns.items()}
-    degree = like.new_empty((1 + ("col_t" in columns), num_nodes), dtype=torch.int32)
-    grid = (len(nodes), min(-(-max(*nodes, *edges) // BLOCK), MOST_BLOCKS))
-    flags = {f"has_{name}": name in columns for name in ("weight", "col_t", "weight_t")}
-    tensors = (joined.get(name, like) for name in JOINED)
-    launch(join_kernel, grid, table, *tensors, degree, num_nodes, **flags, block=BLOCK)
-    return joined, torch.sort(degree, dim=1, stable=True).indices
-
-
-@any_size
-def join_kernel(
-    table, rowptr, col, slot, weight, rowptr_t, col_t, weight_t, degree, num_nodes, has_weight: tl.constexpr,
-    has_col_t: tl.constexpr, has_weight_t: tl.constexpr, block: tl.constexpr,
-):  # fmt: skip
-    """Copy what belongs to one graph; programs in the second direction take turns."""
-    row = table + tl.program_id(0) * COLUMNS
-    nodes = tl.load(row)
-    edges = tl.load(row + 1)
-    first_node = tl.load(row + 2)
-    first_edge = tl.load(row + 3)
-    copy_lists(row + 4, rowptr, col, degree, nodes, edges, first_node, first_edge, block)
-    copy(row + 6, slot + first_edge, edges, 0, False, block)
-    if has_weight:
-        copy(row + 7, weight + first_edge, edges, 0, False, block)
-    if has_col_t:
-        copy_lists(row + 8, rowptr_t, col_t, degree + num_nodes, nodes, edges, first_node, first_edge, block)
-    if has_weight_t:
-        copy(row + 10, weight_t + first_edge, edges, 0, False, block)
-
-
-@triton.jit
-def copy_lists(addresses, rowptr, col, degree, nodes, edges, first_node, first_edge, block: tl.constexpr):
-    """Copy neighbour lists, and their lengths; the end of one graph's is the beginning of the next one's."""
-    copy(addresses, rowptr + first_node, nodes + 1, first_edge, True, block)
-    copy(addresses + 1, col + first_edge, edges, first_node, True, block)
-    begins = tl.load(addresses).to(tl.pointer_type(tl.int64))
-    for begin in range(tl.program_id(1) * block, nodes, tl.num_programs(1) * block):
-        at = begin + tl.arange(0, block)
-        length = tl.load(begins + at + 1, mask=at < nodes) - tl.load(begins + at, mask=at < nodes)
-        tl.store(degree + first_node + at, length.to(tl.int32), mask=at < nodes)
-
-
-@triton.jit
-def copy(address, to, count, offset, moves: tl.constexpr, block: tl.constexpr):
-    """Copy numbers from the address that stands at a place, plus an offset if they move."""
-    numbers = tl.load(address).to(tl.pointer_type(to.dtype.element_ty))
-    for begin in range(tl.program_id(1) * block, count, tl.num_programs(1) * block):
-        at = begin + tl.arange(0, block)
-        number = tl.load(numbers + at, mask=at < count)
-        tl.store(to + at, number + offset if moves else number, mask=at < count)

@@ -332,7 +332,10 @@ class Graph:
         stays_symmetric = not (self.is_directed or may_have_derivative(self.weight) or kind == "random_walk")
         operator = self.incoming, self.weight, self.diagonal
         if kind == "symmetric":
-            return self._with_weights(*normalize.symmetric(*operator, stays_symmetric), stays_symmetric)
+            weight, weight_t, diagonal = normalize.symmetric_operator(
+                self.incoming, self.outgoing, self.weight, self.outgoing_weight, self.diagonal, stays_symmetric
+            )
+            return self._with_weights(weight, diagonal, stays_symmetric, weight_t)
         return self._with_weights(*normalize.KINDS[kind](*operator), stays_symmetric)
 
     @BUILT_OUTSIDE
@@ -473,10 +476,17 @@ class Graph:
         loops = everywhere if self.diagonal.requires_grad else self.diagonal.nonzero().squeeze(1)
         return torch.cat([rows, loops]), torch.cat([col, loops]), torch.cat([self.weight, self.diagonal[loops]])
 
-    def _with_weights(self, weight: Tensor, diagonal: Tensor | None, is_symmetric: bool) -> "Graph":
+    def _with_weights(
+        self, weight: Tensor, diagonal: Tensor | None, is_symmetric: bool, weight_t: Tensor | None = None
+    ) -> "Graph":
         """The same edges with other weights; ``is_symmetric`` if it is known that S stays symmetric."""
-        weight_t, is_directed = weight, False
-        if not is_symmetric:
+        is_directed = False
+        if is_symmetric:
+            weight_t = weight
+        elif weight_t is not None:
+            is_directed = not (self._has_symmetric_pattern and torch.equal(weight_t, weight))
+            weight_t = weight_t if is_directed else weight
+        else:
             edge_t = self.incoming.rowptr[self.outgoing.col] + self.incoming_slot
             weight_t, is_directed = build.transposed_weights(weight, edge_t, self._has_symmetric_pattern)
         return Graph(
@@ -487,7 +497,9 @@ class Graph:
     def _has_symmetric_pattern(self) -> bool:
         """Whether each edge goes both ways; copies made leaf by leaf hold equal lists twice."""
         one, other = self.incoming, self.outgoing
-        return one is other or (torch.equal(one.rowptr, other.rowptr) and torch.equal(one.col, other.col))
+        if one is other or one.groups != other.groups:
+            return one is other
+        return torch.equal(one.rowptr, other.rowptr) and torch.equal(one.col, other.col)
 
 
 def fits_together(state: dict[str, Any]) -> bool:

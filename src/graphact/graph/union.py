@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from graphact.graph import device
 from graphact.graph.build import Parts
-from graphact.graph.device import kernels_for
 from graphact.graph.eager import may_have_derivative
 from graphact.graph.neighborhoods import Neighborhoods
 
@@ -52,20 +52,22 @@ def join(graphs: "Sequence[Graph]") -> Parts:
 
 def join_columns(
     columns: Columns, weights: Columns, nodes: list[int], edges: list[int]
-) -> tuple[dict[str, Tensor], Sequence[Tensor]]:
+) -> tuple[dict[str, Tensor], list[Tensor]]:
     """The tensors of all graphs one behind the other, and the order of the nodes by degree in each direction."""
-    kernels = kernels_for(*weights["weight"])
     needs_gradients = any(may_have_derivative(weight) for parts in weights.values() for weight in parts)
     together = columns if needs_gradients else columns | weights
-    if kernels is not None and all(part.is_contiguous() for parts in together.values() for part in parts):
-        joined, orders = kernels.join(weights["weight"][0], together, nodes, edges)
+    is_contiguous = all(part.is_contiguous() for parts in together.values() for part in parts)
+    if is_contiguous and device.has_kernels_for(*weights["weight"]):
+        from graphact.graph import operator_kernels
+
+        joined, orders = operator_kernels.join(weights["weight"][0], together, nodes, edges)
     else:
         joined, orders = join_with_torch(columns, nodes, edges)
     missing = {name: torch.cat(parts) for name, parts in weights.items() if name not in joined}
     return joined | missing, orders
 
 
-def join_with_torch(columns: Columns, nodes: list[int], edges: list[int]) -> tuple[dict[str, Tensor], Sequence[Tensor]]:
+def join_with_torch(columns: Columns, nodes: list[int], edges: list[int]) -> tuple[dict[str, Tensor], list[Tensor]]:
     """See :func:`join_columns`; all integers that move by an offset are moved at once."""
     first_node, first_edge = (list(accumulate(counts, initial=0)) for counts in (nodes, edges))
     sides = ["", *(["_t"] if "col_t" in columns else [])]
