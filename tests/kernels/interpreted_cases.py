@@ -104,6 +104,26 @@ def test_mixing_equals_torch(special, per_feature, terms):
     torch.testing.assert_close([of_own, *of_values, of_beta, of_weights], list(gradients), equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("per_feature", [False, True])
+@pytest.mark.parametrize("rows", [5, 300_000])  # sums of tiles by a kernel, and by torch
+def test_mixing_rounds_half_precision_once(rows, per_feature, dtype):
+    from graphact.kernels import triton
+
+    own, first, second, grad = (torch.randn(rows, 1).to(dtype) for _ in range(4))
+    beta, weights = torch.randn(1).to(dtype)[0], torch.randn((2, 1)[: 2 if per_feature else 1]).to(dtype)
+    wide = [tensor.double().requires_grad_() for tensor in (own, first, second, beta, weights)]
+    expected = reference.mix(wide[0], wide[1:3], *wide[3:])
+    gradients = torch.autograd.grad(expected, wide, grad.double())
+    found = triton.mix(own, [first, second], beta, weights)
+    of_own, of_values, of_beta, of_weights = triton.mix_backward(grad, own, [first, second], beta, weights)
+    for one, right in zip(
+        [found, of_own, *of_values, of_beta, of_weights], [expected.detach(), *gradients], strict=True
+    ):
+        assert one.dtype == dtype
+        torch.testing.assert_close(one.double(), right, rtol=torch.finfo(dtype).eps, atol=1e-4)
+
+
 @pytest.mark.parametrize("op", ["max", "min", "median", "kernel"])
 @pytest.mark.parametrize("hops", [1, 2])
 @pytest.mark.parametrize("loops", [False, True])

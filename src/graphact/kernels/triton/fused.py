@@ -32,14 +32,17 @@ def launch_fused(
 ) -> None:  # fmt: skip
     """One pass over the neighbours of all nodes, or of those that have more than some number."""
     flags: dict[str, Any] = {"op": op, "closed": closed, "shifting": shifting}
-    threads = 32 if op in ("max", "min") and shifting else THREADS
+    threads = THREADS if op == "kernel" else 32
+    loads = 2 if op in ("max", "min") and shifting and x.element_size() == 2 else 1
     lists_read = (lists.rowptr, lists.col)
     for launch in launches(lists, *sorted({longer_than, *limits(lists)} - {-1})):
         if launch.longest <= longer_than:
             continue
         if launch.pieces == 1:
             tensors = (values, selected_slot, shifted, x, weight, *lists_read)
-            start(fused_kernel, launch, launch.shared, x, lists, *tensors, threads=threads, **flags, piece=0)
+            start(
+                fused_kernel, launch, launch.shared, x, lists, *tensors, threads=threads, loads=loads, **flags, piece=0
+            )
             continue
         wide = accumulation_dtype(x.dtype)
         wanted = (op != "none", op in ("max", "min"), shifting)
