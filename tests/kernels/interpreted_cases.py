@@ -154,6 +154,35 @@ def test_recorded_launches_serve_other_signals(op, hops, loops):
     assert len(plan.recordings) == 2
 
 
+@pytest.mark.parametrize("op", ["max", "min", "median", "kernel"])
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("per_feature", [False, True])
+def test_large_signals_equal_torch(op, closed, shifted, per_feature):
+    """On a graph with a hub and loops, for a batch of signals."""
+    import graphact
+    from graphact.kernels import triton
+    from graphact.kernels.triton.plan import LargePlan
+
+    torch.manual_seed(0)
+    nodes, features, hops, gamma = 300, 3, 2 if shifted else 1, 0.9 if op == "kernel" else None
+    hub = torch.stack([torch.arange(1, nodes), torch.zeros(nodes - 1, dtype=torch.int64)])
+    edge_index = torch.cat([torch.randint(nodes, (2, 3 * nodes)), hub, hub.flip(0)], 1)
+    graph = graphact.Graph.from_edge_index(edge_index, num_nodes=nodes + 1).normalize("random_walk")
+    x, grad = torch.randn(2, nodes + 1, features), torch.randn(2, nodes + 1, features)
+    beta, weights = torch.randn(()), torch.randn((hops, features)[: 2 if per_feature else 1])
+    plan = LargePlan(graph, x, op, closed, shifted)
+    plan.backend = triton
+    out, saved = plan.forward(x, beta, weights, gamma)
+    found = plan.backward(grad, x, beta, weights, gamma, saved, True)[:3]
+    inputs = [tensor.clone().requires_grad_() for tensor in (x, beta, weights)]
+    activation = graphact.functional.graph_adaptive if shifted else graphact.functional.localized
+    with graphact.backend("reference"):
+        right = activation(inputs[0], graph, *inputs[1:], op, closed=closed, gamma=gamma or 0.1)
+    expected = [right.detach(), *torch.autograd.grad(right, inputs, grad)]
+    torch.testing.assert_close([out, *found], expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("op", ["max", "kernel"])
 @pytest.mark.parametrize("loops", [False, True])
 def test_graphs_without_hubs_share_a_recording(op, loops, monkeypatch):

@@ -70,7 +70,7 @@ class Plan:
         of_gamma: Tensor | None = None
         of_signal: Tensor | None = None
         for hop in reversed(range(hops if needs_x or sums else 0)):
-            of_term, of_following = of_terms[hop], of_signal
+            of_term, of_following = of_terms.pop(), of_signal
             if self.op != "kernel":
                 of_signal = self.backend.hop_backward(of_term, kept[hop], of_following, self.tensors, self.closed)
                 of_signal = of_signal if of_following is None else self._add_diagonal(of_signal, of_following)

@@ -70,16 +70,23 @@ def launch_sums(kernel: Any, out: Tensor, x: Tensor, lists: Lists, *read: Tensor
 
 @on_its_device
 def hop_backward(
-    grad: Tensor, selected_slot: Tensor, grad_shifted: Tensor | None, graph: GraphTensors, closed: bool
+    grad: Tensor,
+    selected_slot: Tensor,
+    grad_shifted: Tensor | None,
+    graph: GraphTensors,
+    closed: bool,
+    scale: Tensor | None = None,
 ) -> Tensor:
-    """See :func:`graphact.kernels.reference.hop_backward`; the same on every run."""
+    """See :func:`graphact.kernels.reference.hop_backward`, of ``scale * grad``; the same on every run."""
     grad, selected_slot, weight = grad.contiguous(), selected_slot.contiguous(), graph.weight_t.contiguous()
     out = allocate(grad.shape, grad.dtype, grad.device)
     if out.numel():
         shifting, lists = grad_shifted is not None, graph.outgoing
         given = grad if grad_shifted is None else grad_shifted.contiguous()
-        around = (graph.incoming_slot, graph.incoming.rowptr, lists.rowptr, lists.col)
-        flags: dict[str, Any] = {"closed": closed, "shifting": shifting, "threads": THREADS if shifting else 32}
+        factors = weight if scale is None else scale.expand(grad.size(-1)).contiguous()
+        around = (factors, graph.incoming_slot, graph.incoming.rowptr, lists.rowptr, lists.col)
+        flags: dict[str, Any] = {"closed": closed, "shifting": shifting, "scaled": scale is not None}
+        flags["threads"] = THREADS if shifting else 32
         launch_sums(hop_backward_kernel, out, grad, lists, grad, selected_slot, given, weight, *around, **flags)
     return out
 
@@ -260,9 +267,10 @@ def join_kernel(
 
 @triton.jit(do_not_specialize=["count", "last", "rows"])
 def hop_backward_kernel(
-    out, grad, selected_slot, grad_shifted, weight, incoming_slot, rowptr_in, rowptr, col, order, count, last,
+    out, grad, selected_slot, grad_shifted, weight, scale, incoming_slot, rowptr_in, rowptr, col, order, count, last,
     rows, nodes, columns, lanes: tl.constexpr, block: tl.constexpr, wide: tl.constexpr, shared: tl.constexpr,
-    ordered: tl.constexpr, batched: tl.constexpr, piece: tl.constexpr, closed: tl.constexpr, shifting: tl.constexpr
+    ordered: tl.constexpr, batched: tl.constexpr, piece: tl.constexpr, closed: tl.constexpr, shifting: tl.constexpr,
+    scaled: tl.constexpr
 ):  # fmt: skip
     """See :func:`graphact.kernels.reference.hop_backward`; a gradient is read only where this edge was selected."""
     node, base, alive, writes = rows_of_program(order, count, last, rows, nodes, lanes, shared, ordered, batched)
@@ -273,6 +281,8 @@ def hop_backward_kernel(
         enter, stop, steps = piece_of_list(begin, end, piece, lanes)
     stride: tl.constexpr = lanes if shared else 1
     total = tl.zeros((lanes, block), dtype=wide)
+    if scaled:
+        of_column = tl.load(scale + column, mask=inside, other=0.0).to(wide)[None, :]
     for step in range(0, steps, UNROLL):
         for ahead in tl.static_range(UNROLL):
             position = enter + (step + ahead) * stride
@@ -282,7 +292,8 @@ def hop_backward_kernel(
             at = ((base + i) * columns)[:, None] + column[None, :]
             mask = there[:, None] & inside[None, :]
             selected = mask & (tl.load(selected_slot + at, mask=mask, other=0).to(tl.int32) == here[:, None])
-            total += tl.load(grad + at, mask=selected, other=0.0).to(wide)
+            value = tl.load(grad + at, mask=selected, other=0.0).to(wide)
+            total += tl.where(selected, value * of_column, 0.0) if scaled else value
             if shifting:
                 factor = tl.load(weight + position, mask=there, other=0.0).to(wide)
                 total += factor[:, None] * tl.load(grad_shifted + at, mask=mask, other=0.0).to(wide)
@@ -294,7 +305,8 @@ def hop_backward_kernel(
         listed = tl.load(rowptr_in + node + 1, mask=alive, other=0) - tl.load(rowptr_in + node, mask=alive, other=0)
         slot = tl.load(selected_slot + own, mask=mask, other=0).to(tl.int32)
         itself = mask & (slot == listed.to(tl.int32)[:, None])
-        total += tl.load(grad + own, mask=itself, other=0.0).to(wide)
+        value = tl.load(grad + own, mask=itself, other=0.0).to(wide)
+        total += tl.where(itself, value * of_column, 0.0) if scaled else value
     if piece > 0:
         own = ((tl.program_id(2).to(tl.int64) * rows + tl.program_id(0)) * columns + column)[None, :] + 0 * own
     tl.store(out + own, total.to(out.dtype.element_ty), mask=mask)
