@@ -112,11 +112,23 @@ class Linear(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Pointwise(Layer):
-    """A function of each value on its own, by name: ``"relu"``."""
+    """A function of each value on its own, by name: see :data:`graphact.functional.pointwise.FUNCTIONS`.
+
+    Two have trained arrays: ``"prelu"`` the slope below 0, ``()`` or one for each feature ``(F,)``; ``"maxout"`` the
+    slopes and offsets of the lines of which it takes the largest, ``(P,)`` or ``(P, F)``.
+    """
 
     kind = "pointwise"
+    ARRAYS = ("slope", "offset")
 
     function: str
+    slope: Array | None = None
+    offset: Array | None = None
+
+    @property
+    def in_features(self) -> int | None:
+        own = 2 if self.function == "maxout" else 1  # dimensions of slopes for each feature
+        return int(self.slope.shape[-1]) if self.slope is not None and len(self.slope.shape) == own else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,14 +87,35 @@ class JobWatcher:
         """A cell is over, with this result."""
 
 
-class JobProgress(JobWatcher):
-    """A line a cell; in a terminal also bars: all cells with the time left, and the epochs of the running one."""
+class JobLines(JobWatcher):
+    """A line a cell."""
 
     def __init__(self) -> None:
+        self.cells = self.done = 0
+        self.begun = time.monotonic()
+
+    def plan(self, cells: int, finished: int) -> None:
+        self.cells, self.done = cells, finished
+        self.log(f"{cells} cells, {finished} of them finished already" if finished else f"{cells} cells")
+
+    def finish(self, title: str, summary: str) -> None:
+        self.done += 1
+        self.log(f"[{self.done}/{self.cells}] {title}: {summary} ({time.monotonic() - self.begun:.0f} s so far)")
+
+    def log(self, line: str) -> None:
+        """Print at once, also into a pipe."""
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+class JobProgress(JobLines):
+    """The same, and bars in a terminal: all cells with the time left, and the epochs of the running one."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.bars = live_bars(transient=True, disable=not sys.stdout.isatty())
         self.all, self.current = (self.bars.add_task(name, total=None, note="") for name in ("cells", "epochs"))
-        self.cells = self.done = self.epochs = 0
-        self.begun = time.monotonic()
+        self.epochs = 0
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -104,8 +125,7 @@ class JobProgress(JobWatcher):
         self.bars.stop()
 
     def plan(self, cells: int, finished: int) -> None:
-        self.cells, self.done = cells, finished
-        self.log(f"{cells} cells, {finished} of them finished already" if finished else f"{cells} cells")
+        super().plan(cells, finished)
         self.bars.reset(self.all, total=cells, completed=finished)
 
     def start(self, title: str, epochs: int) -> None:
@@ -115,10 +135,6 @@ class JobProgress(JobWatcher):
     def epoch(self, epoch: int) -> None:
         self.bars.update(self.current, completed=epoch)
         self.bars.update(self.all, completed=self.done + epoch / self.epochs)
-
-    def finish(self, title: str, summary: str) -> None:
-        self.done += 1
-        self.log(f"[{self.done}/{self.cells}] {title}: {summary} ({time.monotonic() - self.begun:.0f} s so far)")
 
     def log(self, line: str) -> None:
         """Print above the bars, at once, also into a pipe."""

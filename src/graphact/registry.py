@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 ENTRY_POINTS = "graphact.activations"
-BUILT_IN = {  # classes of graphact.nn
+COMPARED = {  # by the paper; classes of graphact.nn
     "relu": "ReLU",
     "max-l": "LocalizedMax",
     "median-l": "LocalizedMedian",
@@ -16,6 +16,18 @@ BUILT_IN = {  # classes of graphact.nn
     "median-ga": "GraphAdaptiveMedian",
     "kernel-ga": "GraphAdaptiveKernel",
 }
+POINTWISE = {  # functions of each value on its own, for comparison with ReLU, whose units can die
+    "identity": "Identity",
+    "leaky-relu": "LeakyReLU",
+    "prelu": "PReLU",
+    "elu": "ELU",
+    "gelu": "GELU",
+    "silu": "SiLU",
+    "tanh": "Tanh",
+    "abs": "Abs",
+    "maxout": "Maxout",
+}
+BUILT_IN = COMPARED | POINTWISE
 _registered: dict[str, type[Any]] = {}
 ModuleT = TypeVar("ModuleT", bound=type[Any])
 

@@ -78,7 +78,7 @@ def test_every_experiment_has_every_preset():
         (("voting",), "experiment must be one of 'source-localization', .* got 'voting'"),
         (("consensus", "huge"), "preset must be one of .* got 'huge'"),
         (("consensus", "quick", "converged"), "protocol must be one of 'paper', got 'converged'"),
-        (("consensus", "quick", None, ("tanh",)), "activation must be one of .* got 'tanh'"),
+        (("consensus", "quick", None, ("sinc",)), "activation must be one of .* got 'sinc'"),
     ],
 )
 def test_bad_names(arguments, message):

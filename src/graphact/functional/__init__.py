@@ -10,6 +10,7 @@ from graphact.functional.neighborhood import (
     neighborhood_min,
     shift,
 )
+from graphact.functional.pointwise import pointwise
 
 __all__ = [
     "graph_adaptive",
@@ -20,5 +21,6 @@ __all__ = [
     "neighborhood_max",
     "neighborhood_median",
     "neighborhood_min",
+    "pointwise",
     "shift",
 ]

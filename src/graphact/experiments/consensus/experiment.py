@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from graphact._lazy import Imported
-from graphact.experiments.protocol import METHODS, Protocol
+from graphact.experiments.protocol import EVERY_METHOD, METHODS, Protocol
 from graphact.experiments.registry import Experiment, Measure, Variation
 from graphact.training.settings import TrainingSettings
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 MAKE_TASKS = Imported("graphact.experiments.consensus.task:consensus_tasks")
 NO_LOSS = 0.0
 
-PAPER = Protocol(
+# The protocol of the first round, by which the rows in results/ were made
+FIRST_PAPER = Protocol(
     experiment="consensus",
     preset="paper",
     name="paper",
+    called="first-round-paper",
     methods=METHODS,
     features=(32,),
     orders=(20, 25, 30, 35),
@@ -30,9 +32,19 @@ PAPER = Protocol(
     loss_realizations=10,
     training=TrainingSettings(epochs=400, batch_size=100, learning_rate=1e-3),
 )
+PAPER = replace(FIRST_PAPER, called=None, readout_bias=False)
+CONVERGED = replace(
+    FIRST_PAPER,
+    name="converged",
+    called=None,
+    methods=EVERY_METHOD,
+    bias=True,
+    training=TrainingSettings(epochs=100, batch_size=100, learning_rate=5e-3, schedule="cosine"),
+)
 # What a search on the validation samples of seed 0 found; to be judged on other seeds
 BEST = replace(
-    PAPER,
+    FIRST_PAPER,
+    called=None,
     preset="best",
     name="best",
     orders=(10,),
@@ -42,7 +54,8 @@ BEST = replace(
 )
 # A minute on two CPU cores: fewer runs, shorter training at a higher rate, the most telling settings
 QUICK = replace(
-    PAPER,
+    FIRST_PAPER,
+    called=None,
     preset="quick",
     features=(8,),
     orders=(5, 20),
@@ -90,7 +103,7 @@ EXPERIMENT = Experiment(
         "localized. G.A.: graph-adaptive.",
     ),
     measure=Measure("rmse", "Test RMSE", 4),
-    protocols=(PAPER, BEST, QUICK),
+    protocols=(PAPER, CONVERGED, BEST, QUICK, FIRST_PAPER),
     make_tasks=lambda protocol, _condition, seed, _data: MAKE_TASKS(
         protocol.graphs, protocol.splits, seed, **protocol.task_options
     ),
@@ -116,4 +129,5 @@ EXPERIMENT = Experiment(
     ),
     variation=Variation("loss_probability", retrained=False),
     needed=("features", "order"),
+    task_options=("communities", "community_size", "p", "q"),
 )

@@ -1,6 +1,8 @@
 """Every node should answer the mean of all: the task, better inputs, what a linear filter achieves, and lost links."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,7 +10,7 @@ from torch import Tensor
 from graphact import functional
 from graphact._checks import check_integer
 from graphact.data import Task
-from graphact.data.communities import community_graph
+from graphact.data.communities import BlockModel
 from graphact.data.splits import data_generator, eighty_ten_ten
 from graphact.experiments.baselines import least_squares, score_on_test
 from graphact.experiments.preparation import OF_SIGNALS
@@ -17,8 +19,7 @@ from graphact.graph import Graph
 from graphact.training import Fleet, StackedGraphs
 
 NAME = "consensus"
-COMMUNITIES = 5
-COMMUNITY_SIZE = 20
+BLOCKS = BlockModel(communities=5, community_size=20)
 SIGNALS = 2500
 CENTRALITY_STEPS = 10
 
@@ -43,20 +44,24 @@ def consensus(graph: int = 0, split: int = 0, seed: int = 0, *, dtype: torch.dty
         >>> task.inputs.shape, task.targets.shape, task.test.numel()
         (torch.Size([2500, 100, 1]), torch.Size([2500, 100, 1]), 250)
     """
-    return tasks_on_graph(graph, [split], seed, dtype)[0]
+    return tasks_on_graph(BLOCKS, graph, [split], seed, dtype)[0]
 
 
 def consensus_tasks(
-    graphs: int = 10, splits: int = 10, seed: int = 0, *, dtype: torch.dtype = torch.float32
+    graphs: int = 10, splits: int = 10, seed: int = 0, *, dtype: torch.dtype = torch.float32, **blocks: Any
 ) -> list[Task]:
-    """All tasks ``consensus(graph, split, seed)``, by graph, then split; splits share graph and signals."""
+    """All tasks ``consensus(graph, split, seed)``, by graph, then split; splits share graph and signals.
+
+    ``communities``, ``community_size``, ``p`` and ``q`` give another stochastic block model than the paper's.
+    """
     numbers, shared = (range(check_integer(*pair, minimum=1)) for pair in (("graphs", graphs), ("splits", splits)))
-    return [task for graph in numbers for task in tasks_on_graph(graph, shared, seed, dtype)]
+    model = replace(BLOCKS, **blocks)
+    return [task for graph in numbers for task in tasks_on_graph(model, graph, shared, seed, dtype)]
 
 
-def tasks_on_graph(graph: int, splits: Iterable[int], seed: int, dtype: torch.dtype) -> list[Task]:
+def tasks_on_graph(blocks: BlockModel, graph: int, splits: Iterable[int], seed: int, dtype: torch.dtype) -> list[Task]:
     """The tasks of one graph; they share the graph, its random signals and their means."""
-    drawn = community_graph(COMMUNITIES, COMMUNITY_SIZE, data_generator(f"{NAME} graph", seed, graph))
+    drawn = blocks.draw(data_generator(f"{NAME} graph", seed, graph))
     generator = data_generator(f"{NAME} signals", seed, graph)
     signals = torch.randn(SIGNALS, drawn.num_nodes, 1, dtype=torch.float64, generator=generator)
     means = signals.mean(dim=1, keepdim=True).repeat(1, drawn.num_nodes, 1).to(dtype)

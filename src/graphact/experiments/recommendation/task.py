@@ -19,6 +19,7 @@ from graphact.experiments.recommendation.films import FillIn, filled_in, film_gr
 NAME = "recommendation"
 FILMS = {"toy-story": 1, "contact": 258, "return-of-the-jedi": 181}
 INPUTS = ("as rated", "filled in")
+GRAPH_FROM = ("all but test users", "training users")
 RIDGE_STRENGTHS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 
 
@@ -33,8 +34,10 @@ class Options:
     validation_fraction: float = 0.1
     dtype: torch.dtype = torch.float32
     inputs: str | FillIn = "as rated"
+    graph_from: str = "all but test users"
 
     def __post_init__(self) -> None:
+        check_choice("graph_from", self.graph_from, GRAPH_FROM)
         for name in ("similarity", "neighbors", "min_co_raters"):
             if self.fill_in is not None and getattr(self, name) != getattr(Options, name):
                 raise ValueError(
@@ -68,6 +71,7 @@ def recommendation(
     neighbors: int = 10,
     min_co_raters: int = 10,
     inputs: str | FillIn = "as rated",
+    graph_from: str = "all but test users",
     test_fraction: float = 0.1,
     validation_fraction: float = 0.1,
     directory: PathLike | None = None,
@@ -82,7 +86,8 @@ def recommendation(
     gives the paper's 90/10 split with the same test users.
 
     The film graph (:func:`~graphact.tasks.film_graph`) comes from all users who are not test users, whether they
-    rated the film or not; no rating of a test user has any influence on it.
+    rated the film or not; no rating of a test user has any influence on it. With ``graph_from="training users"``
+    validation users have none either.
 
     With ``inputs="filled in"`` the task is another one with the same users and splits. The signal of a user holds the
     user's bias + the residual of each rating, and a weighted mean of the residuals of similar films for films not
@@ -100,6 +105,7 @@ def recommendation(
         min_co_raters: films with fewer common raters are not similar ("pearson" only).
         inputs: "as rated", "filled in", or a :class:`~graphact.tasks.FillIn` for other settings than the usual ones.
             Filled-in inputs bring a film graph of their own, so the three arguments above must be left as they are.
+        graph_from: "all but test users", or "training users" to leave out validation users as well.
         test_fraction: share of the users for testing.
         validation_fraction: share of the remaining users for validation.
         directory: data directory; see :func:`~graphact.tasks.locate`.
@@ -109,7 +115,9 @@ def recommendation(
     Raises:
         DataError: the data is missing or damaged.
     """
-    options = Options(similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, inputs)
+    options = Options(
+        similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, inputs, graph_from
+    )
     ratings = read_movielens(locate("ml-100k", directory, download))
     return on_split(ratings, audience(ratings, film, dtype), split, seed, options)
 
@@ -157,7 +165,8 @@ def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options:
     validation = round(check_probability("validation_fraction", options.validation_fraction) * (count - test))
     generator = data_generator(f"{NAME} split", seed, shared.item, split)
     parts = random_split(count, validation=validation, test=test, generator=generator)
-    reserved = parts.test if fill_in is None else torch.cat([parts.validation, parts.test])
+    both = fill_in is not None or options.graph_from == "training users"
+    reserved = torch.cat([parts.validation, parts.test]) if both else parts.test
     known = np.delete(ratings.matrix, shared.raters[reserved].numpy(), axis=0)
     details: dict[str, Any] = {"film": shared.name, "title": ratings.titles[node], "item": shared.item}
     details |= {"split": split, "seed": seed, "similarity": options.similarity}
