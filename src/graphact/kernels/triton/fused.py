@@ -281,8 +281,7 @@ def hop_backward_kernel(
         enter, stop, steps = piece_of_list(begin, end, piece, lanes)
     stride: tl.constexpr = lanes if shared else 1
     total = tl.zeros((lanes, block), dtype=wide)
-    if scaled:
-        of_column = tl.load(scale + column, mask=inside, other=0.0).to(wide)[None, :]
+    linear = total
     for step in range(0, steps, UNROLL):
         for ahead in tl.static_range(UNROLL):
             position = enter + (step + ahead) * stride
@@ -292,21 +291,29 @@ def hop_backward_kernel(
             at = ((base + i) * columns)[:, None] + column[None, :]
             mask = there[:, None] & inside[None, :]
             selected = mask & (tl.load(selected_slot + at, mask=mask, other=0).to(tl.int32) == here[:, None])
-            value = tl.load(grad + at, mask=selected, other=0.0).to(wide)
-            total += tl.where(selected, value * of_column, 0.0) if scaled else value
+            total += tl.load(grad + at, mask=selected, other=0.0).to(wide)
             if shifting:
                 factor = tl.load(weight + position, mask=there, other=0.0).to(wide)
-                total += factor[:, None] * tl.load(grad_shifted + at, mask=mask, other=0.0).to(wide)
+                part = factor[:, None] * tl.load(grad_shifted + at, mask=mask, other=0.0).to(wide)
+                if scaled:
+                    linear += part
+                else:
+                    total += part
     if shared:
         total = tl.sum(total, 0)[None, :] + tl.zeros((lanes, block), dtype=wide)
+        if scaled and shifting:
+            linear = tl.sum(linear, 0)[None, :] + tl.zeros((lanes, block), dtype=wide)
     own = ((base + node) * columns)[:, None] + column[None, :]
     mask = writes[:, None] & inside[None, :]
     if closed and (piece == 0 or tl.program_id(2) == 0):
         listed = tl.load(rowptr_in + node + 1, mask=alive, other=0) - tl.load(rowptr_in + node, mask=alive, other=0)
         slot = tl.load(selected_slot + own, mask=mask, other=0).to(tl.int32)
         itself = mask & (slot == listed.to(tl.int32)[:, None])
-        value = tl.load(grad + own, mask=itself, other=0.0).to(wide)
-        total += tl.where(itself, value * of_column, 0.0) if scaled else value
+        total += tl.load(grad + own, mask=itself, other=0.0).to(wide)
+    if scaled:
+        total = tl.where(total == 0, 0.0, total * tl.load(scale + column, mask=inside, other=0.0).to(wide)[None, :])
+        if shifting:
+            total += linear
     if piece > 0:
         own = ((tl.program_id(2).to(tl.int64) * rows + tl.program_id(0)) * columns + column)[None, :] + 0 * own
     tl.store(out + own, total.to(out.dtype.element_ty), mask=mask)
