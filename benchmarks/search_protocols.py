@@ -114,6 +114,8 @@ def main():
                     )  # fmt: skip
             store.pack()
         table, best = table_of(store, options.experiment, trials)
+    except KeyboardInterrupt:
+        sys.exit("stopped; finished cells are kept, run the same command again to go on")
     except (StoreError, ValueError) as problem:
         sys.exit(str(problem))
     command = f"`python benchmarks/search_protocols.py {options.experiment}`: validation, seed {SEED}"

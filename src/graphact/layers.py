@@ -122,8 +122,8 @@ class Pointwise(Layer):
     ARRAYS = ("slope", "offset")
 
     function: str
-    slope: Array | None = None
-    offset: Array | None = None
+    slope: Any = None
+    offset: Any = None
 
     @property
     def in_features(self) -> int | None:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from graphact.analysis.description import KnownLayer, Layers, split_readout, widths
-from graphact.analysis.rules import OPERATIONS, POINTWISE, GaussianKernel
+from graphact.analysis.rules import OPERATIONS, POINTWISE, GaussianKernel, rule_of
 from graphact.graph import Graph
 from graphact.layers import Filter, HopMixture, Linear, Pointwise
 
@@ -281,8 +281,8 @@ class Segment:
 
     @property
     def slopes(self) -> tuple[float, float]:
-        name = self.activation.function if isinstance(self.activation, Pointwise) else "relu"
-        return POINTWISE[name].slopes
+        rule = rule_of(self.activation) if isinstance(self.activation, Pointwise) else POINTWISE["relu"]
+        return rule.slopes
 
     @property
     def beta(self) -> Tensor:

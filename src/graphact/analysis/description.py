@@ -7,7 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE
+from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, TRAINED
 from graphact.functional import shift
 from graphact.graph import Graph, Neighborhoods
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError, map_arrays
@@ -50,7 +50,8 @@ def unknown(layer: Layer) -> str:
         case Filter() | Linear():
             return ""
         case Pointwise():
-            name, is_known, known = layer.function, layer.function in POINTWISE, list(POINTWISE)
+            name, known = layer.function, [*POINTWISE, *TRAINED]
+            is_known = name in known
         case HopMixture(operation=operation):  # by what it is: another operation of the same name has no rule
             name, is_known, known = operation.name, operation in OPERATIONS, [rule.name for rule in OPERATIONS]
         case _:

@@ -22,7 +22,7 @@ from graphact._checks import check_positive
 from graphact.analysis.columns import Budget, OutOfTimeError, Progress, column_norms
 from graphact.analysis.description import KnownLayer, Layers, hops_of, read_layers, split_readout, widths
 from graphact.analysis.powers import PowerRows, bank_norms, matrix_of
-from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, row_norms
+from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, row_norms, rule_of
 from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
@@ -182,7 +182,7 @@ def magnitudes(layers: Layers, features: int, graph: Graph, hop_factor: float = 
             case Linear():
                 total = total @ layer.weight.abs().T
             case Pointwise():
-                total = POINTWISE[layer.function].steepest * total
+                total = rule_of(layer).steepest * total
             case HopMixture():
                 total = layer.beta.abs() * near
                 for hop in hops_of(layer, graph):
@@ -287,7 +287,7 @@ def norms_of(layer: KnownLayer, width: int, graph: Graph) -> Tensor:
         case Linear():
             return layer.weight.abs().sum(1).expand(graph.num_nodes, -1)
         case Pointwise():
-            return torch.full((graph.num_nodes, width), POINTWISE[layer.function].steepest, dtype=torch.float64)
+            return torch.full((graph.num_nodes, width), rule_of(layer).steepest, dtype=torch.float64)
         case HopMixture():
             rule, total = OPERATIONS[layer.operation], layer.beta.abs().expand(graph.num_nodes, width)
             for hop in hops_of(layer, graph):
@@ -403,7 +403,7 @@ def differences_behind(layer: KnownLayer, forms: Tensor, graph: Graph, thorough:
         case Linear():
             return read_out(forms, layer.weight)
         case Pointwise():
-            return Differences(centre, spread, forms, POINTWISE[layer.function].slopes)
+            return Differences(centre, spread, forms, rule_of(layer).slopes)
         case HopMixture():
             rule = OPERATIONS[layer.operation]
             for hop in hops_of(layer, graph, forms):

@@ -18,12 +18,14 @@ The proofs are in docs/guarantees.md.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from graphact.layers import HopMixture
+from graphact.functional.pointwise import LEAK, pointwise
+from graphact.layers import HopMixture, Pointwise
 from graphact.operations import KERNEL, MAX, MEDIAN, MIN, Operation
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 20_000_000  # of a table of values in memory at once, 160 MB
 MOST_GRAM_COLUMNS = 512
+SAMPLES = 16  # pieces of an interval in which a smooth function is enclosed
+ROUNDING = 1e-14
 STEEPEST_GAUSSIAN = math.exp(-0.5)  # the largest slope of exp(-t^2 / 2)
 GREATEST_CURVATURE = 2 * math.exp(-1.5)  # of the same, above; below it is -1
 
@@ -260,7 +264,90 @@ def longest(differences: Tensor, thorough: bool = True) -> Tensor:
     return safe_sqrt(torch.cat(norms)).view(nodes, features)
 
 
-POINTWISE: dict[str, PointwiseRule] = {"relu": PointwiseRule((0.0, 1.0), relu_band)}
+def kinked_band(
+    function: Callable[[Tensor], Tensor], *kinks: Tensor | float
+) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
+    """A function that is linear between its kinks: around its chord, from its values at the ends and at the kinks."""
+
+    def band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        inner = [torch.minimum(torch.maximum(torch.as_tensor(kink).to(lower), lower), upper) for kink in kinks]
+        return around_chord(function, torch.stack([lower, *inner, upper]), torch.zeros_like(lower))
+
+    return band
+
+
+def smooth_band(
+    function: Callable[[Tensor], Tensor], slopes: tuple[float, float], curvature: float
+) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
+    """A function whose slope lies in ``slopes`` and changes by at most ``curvature`` times the distance.
+
+    Between two points h apart it leaves its chord by at most h (s_1 - s_0) / 4 and by at most curvature h^2 / 8.
+    """
+
+    def band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        share = torch.linspace(0, 1, SAMPLES + 1, dtype=lower.dtype).view(-1, *[1] * lower.dim())
+        step = (upper - lower) / SAMPLES
+        between = torch.minimum(step * (slopes[1] - slopes[0]) / 4, curvature * step.square() / 8)
+        return around_chord(function, lower + share * (upper - lower), between)
+
+    return band
+
+
+def around_chord(
+    function: Callable[[Tensor], Tensor], points: Tensor, between: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Slope, offset and half height of a band along the chord of the outer ones of the points.
+
+    ``between`` is how far the function may leave its values at the points.
+    """
+    values, width = function(points), points[-1] - points[0]
+    slope = torch.where(width > 0, (values[-1] - values[0]) / torch.where(width > 0, width, 1.0), 0.0)
+    apart = values - slope * points
+    low, high = apart.amin(0), apart.amax(0)
+    half = (high - low) / 2 + torch.where(width > 0, between + ROUNDING * (1 + values.abs().amax(0)), 0.0)
+    return slope, (low + high) / 2, half
+
+
+def rule_of(layer: Pointwise) -> PointwiseRule:
+    """What is known about the function of a layer, with the arrays that it was trained to."""
+    if layer.function == "prelu":
+        slopes = torch.cat([layer.slope.detach().flatten(), layer.slope.new_ones(1)])
+        prelu = partial(pointwise, function="prelu", slope=layer.slope)
+        return PointwiseRule((slopes.min().item(), slopes.max().item()), kinked_band(prelu, 0.0))
+    if layer.function == "maxout":
+        slope, offset = layer.slope, layer.offset
+        maxout = partial(pointwise, function="maxout", slope=slope, offset=offset)
+        # where two of the lines cross; the function has no other kinks, but not all of these
+        pairs = [(i, j) for i in range(len(slope)) for j in range(i)]
+        apart = [torch.where(slope[i] == slope[j], 1.0, slope[i] - slope[j]) for i, j in pairs]
+        kinks = [(offset[j] - offset[i]) / each for (i, j), each in zip(pairs, apart, strict=True)]
+        return PointwiseRule((slope.detach().min().item(), slope.detach().max().item()), kinked_band(maxout, *kinks))
+    return POINTWISE[layer.function]
+
+
+def named(function: str) -> Callable[[Tensor], Tensor]:
+    """A pointwise function without trained arrays."""
+    return partial(pointwise, function=function)
+
+
+# The slope of GELU, Phi(x) + x phi(x), is extreme where its derivative phi(x) (2 - x^2) vanishes: at the square roots
+# of 2, with the values s and 1 - s. That of SiLU is extreme where x tanh(x / 2) = 2, with s = 1.09983932... and 1 - s.
+GELU_SLOPE = (1 + math.erf(1)) / 2 + math.exp(-1) / math.sqrt(math.pi) + 1e-12
+SILU_SLOPE = 1.0998394
+SMOOTH: dict[str, tuple[tuple[float, float], float]] = {  # range of the slope, largest magnitude of the curvature
+    "elu": ((0.0, 1.0), 1.0),
+    "gelu": ((1 - GELU_SLOPE, GELU_SLOPE), 2 / math.sqrt(2 * math.pi)),
+    "silu": ((1 - SILU_SLOPE, SILU_SLOPE), 0.5),
+    "tanh": ((0.0, 1.0), 4 / math.sqrt(27)),
+}
+POINTWISE: dict[str, PointwiseRule] = {
+    "relu": PointwiseRule((0.0, 1.0), relu_band),
+    "leaky-relu": PointwiseRule((LEAK, 1.0), kinked_band(named("leaky-relu"), 0.0)),
+    "abs": PointwiseRule((-1.0, 1.0), kinked_band(named("abs"), 0.0)),
+    **{name: PointwiseRule(slopes, smooth_band(named(name), slopes, bend)) for name, (slopes, bend) in SMOOTH.items()},
+}
+TRAINED = ("prelu", "maxout")
+"""Pointwise functions whose rules depend on the arrays of their layers."""
 OPERATIONS: dict[Operation, OrderStatistic | GaussianKernel] = {
     MAX: OrderStatistic(MAX, lambda count: count - 1),
     MIN: OrderStatistic(MIN, lambda _: 0),

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from graphact._checks import check_integer, check_positive
 from graphact.analysis.description import KnownLayer, Layers, hops_of, read_layers, read_signals, split_readout, widths
 from graphact.analysis.lipschitz import bank_rows
-from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, gather
+from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, gather, rule_of
 from graphact.analysis.zonotope import Zonotope, values_behind
 from graphact.functional import shift
 from graphact.graph import Graph
@@ -251,7 +251,7 @@ def errors_behind(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Gra
         case Linear():
             return errors @ layer.weight.abs().T
         case Pointwise():
-            return POINTWISE[layer.function].steepest * errors
+            return rule_of(layer).steepest * errors
         case HopMixture():
             return errors_behind_hops(layer, errors, forms, graph, sources)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphact.analysis.description import KnownLayer, Layers, hops_of
-from graphact.analysis.rules import OPERATIONS, POINTWISE
+from graphact.analysis.rules import OPERATIONS, POINTWISE, PointwiseRule, rule_of
 from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.layers import Filter, HopMixture, Linear, Pointwise
@@ -66,9 +66,9 @@ class Zonotope:
             self.slack @ readout.weight.abs().T,
         )
 
-    def apply(self, function: str) -> "Zonotope":
+    def apply(self, rule: PointwiseRule) -> "Zonotope":
         """Forms behind a pointwise function, within a band around it."""
-        slope, offset, half = POINTWISE[function].band(self.centre - self.radius, self.centre + self.radius)
+        slope, offset, half = rule.band(self.centre - self.radius, self.centre + self.radius)
         return Zonotope(
             slope * self.centre + offset, slope.unsqueeze(1) * self.generators, slope.abs() * self.slack + half
         )
@@ -90,10 +90,10 @@ def values_behind(layer: KnownLayer, forms: Zonotope, graph: Graph) -> Zonotope:
         case Linear():
             return forms.read_out(layer)
         case Pointwise():
-            return forms.apply(layer.function)
+            return forms.apply(rule_of(layer))
         case HopMixture():
             rule = OPERATIONS[layer.operation]
-            total = forms.apply("relu").scale(layer.beta)
+            total = forms.apply(POINTWISE["relu"]).scale(layer.beta)
             for hop in hops_of(layer, graph, forms.centre, forms.generators):
                 samples, shared, _, features = hop.signals[1].shape
                 term = Zonotope(*hop.reduce(partial(rule.enclose, layer, *hop.signals), samples * shared * features))
