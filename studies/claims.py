@@ -27,7 +27,7 @@ from pathlib import Path
 from evidence import RESULTS, Contrast, Evidence, NotRunError, Study, at, minus
 
 from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
-from graphact.experiments.registry import EXPERIMENTS, find_experiment
+from graphact.experiments.registry import EXPERIMENTS
 from graphact.experiments.source_localization.experiment import TABLE_1
 from graphact.experiments.statistics import ALPHA, bootstrap_interval, holm
 
@@ -43,7 +43,7 @@ SHORT = {
 OTHERS = ("max-l", "max-ga", "median-l", "median-ga", "kernel-ga")
 NETWORKS = ("relu", *OTHERS)
 LOCALIZED = {"max-ga": "max-l", "median-ga": "median-l"}
-POINTWISE = ("leaky-relu", "prelu", "elu", "gelu", "silu", "tanh", "abs")
+POINTWISE = ("identity", "leaky-relu", "prelu", "elu", "gelu", "silu", "tanh", "abs", "maxout")
 CONSTANT = "mean of the training ratings"
 
 
@@ -566,7 +566,7 @@ def judge(evidence, claims=CLAIMS, presets=("paper", "best")):
 def studies_of(evidence, experiment, presets):
     """The studies of an experiment that were run, and those of the preset `paper` that were not."""
     run = [study for study in evidence.studies() if study.experiment == experiment and study.preset in presets]
-    known = [Study(experiment, "paper", name) for name in find_experiment(experiment).protocols_at("paper")]
+    known = [Study(experiment, "paper", name) for name in ("converged", "paper")]
     rank = {"converged": 0, "paper": 1}
     return sorted({*run, *known}, key=lambda study: (study.preset == "best", rank.get(study.protocol, 2), study))
 

@@ -13,12 +13,18 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from graphact.experiments.pairing import REPLICA, difference, place_of
+from graphact.experiments.protocol import TrainingJob
 from graphact.experiments.registry import find_experiment
 from graphact.experiments.statistics import published
 from graphact.experiments.store import Store
 
 RESULTS = Path(__file__).parent.parent / "results"
 KEYS = ("kind", "method", "hops", "features", "order", "condition")
+# Settings that tell cells and replicas of one protocol apart; all others make it another protocol
+WITHIN = {
+    *("experiment", "protocol", "method", "hops", "features", "order", "condition", "seed", "graphs", "splits"),
+    *("nodes", "loss_probabilities", "loss_realizations"),
+}
 
 
 class NotRunError(LookupError):
@@ -88,24 +94,33 @@ class Evidence:
 
     @cached_property
     def cells(self):
-        """Rows by study and cell; where two folders hold a cell, the rows that were finished last."""
-        found, self.folders = defaultdict(dict), defaultdict(set)
+        """Rows by study and cell; where two folders hold a cell with the same seed, those that were finished last."""
+        found, self.folders = defaultdict(lambda: defaultdict(dict)), defaultdict(set)
         for folder in sorted(path.parent for path in self.directory.glob("*/rows") if path.is_dir()):
-            own = defaultdict(list)
+            own, studies = defaultdict(list), {}
             for row in Store(folder).rows():
                 condition = tuple(sorted((row.get("condition") or {}).items()))
                 cell = Cell(*(row.get(key) for key in KEYS[:-1]), condition)
-                own[Study(row["experiment"], row["preset"], row["protocol"]), cell].append(row)
-            for (study, cell), rows in own.items():
-                before = found[study].get(cell)
-                if before is None or finished(before) <= finished(rows):
-                    found[study][cell] = rows
-                self.folders[study].add(folder.name)
+                job = (row["experiment"], row["preset"], row["protocol"], *cell[:-1], row.get("seed"))
+                if job not in studies and row["kind"] == "model":
+                    studies[job] = Study(row["experiment"], row["preset"], protocol_of(row))
+                own[studies.get(job), cell, row.get("seed")].append(row)
+            for (study, cell, seed), rows in own.items():
+                for each in (
+                    {study} if study else set(studies.values())
+                ):  # baselines stand beside all that were run there
+                    before = found[each][cell].get(seed)
+                    if before is None or finished(before) <= finished(rows):
+                        found[each][cell][seed] = rows
+                    self.folders[each].add(folder.name)
         if not found:
             raise NotRunError(
                 f"no results in {self.directory}: expected folders with rows, as graphact run writes them"
             )
-        return found
+        return {
+            study: {cell: [row for rows in seeds.values() for row in rows] for cell, seeds in cells.items()}
+            for study, cells in found.items()
+        }
 
     def studies(self):
         """All studies of which there are rows."""
@@ -147,7 +162,8 @@ class Evidence:
 
     def rows(self, study, where):
         """The rows of a method in a setting."""
-        return self.cells[study][self.cell(study, where)]
+        cell = self.cell(study, where)
+        return self.cells[study][cell]
 
     def values(self, study, where):
         """The test values of a method in a setting."""
@@ -167,6 +183,8 @@ class Evidence:
             places = {}
             for row in self.rows(study, where):
                 place = dict(zip(REPLICA, place_of(row), strict=True))
+                if (row.get("settings") or {}).get("data_seed") is not None:  # the seed draws parameters, not data
+                    place |= {"realization": row["seed"], "seed": None}
                 if contrast.across_nodes:
                     place["node"] = None
                 places[tuple(place.values())] = weight * row["value"]
@@ -197,3 +215,28 @@ class Evidence:
 
 def finished(rows):
     return max(row.get("finished") or "" for row in rows)
+
+
+def protocol_of(row):
+    """The protocol that a network was run by, as commands call it; with what was changed where it is none of them."""
+    settings = {key: value for key, value in row["settings"].items() if key not in WITHIN}
+    known = {
+        called: {key: value for key, value in settings_of(protocol).items() if key not in WITHIN}
+        for called, protocol in find_experiment(row["experiment"]).protocols_at(row["preset"]).items()
+        if protocol.name == row["protocol"]
+    }
+    changes = {
+        called: {
+            key: settings.get(key) for key in settings.keys() | usual.keys() if settings.get(key) != usual.get(key)
+        }
+        for called, usual in known.items()
+    }
+    if not changes:
+        return row["protocol"]
+    called = min(changes, key=lambda name: len(changes[name]))  # the first of equals
+    return ", ".join([called, *(f"{key} {value}" for key, value in sorted(changes[called].items()))])
+
+
+def settings_of(protocol):
+    """The settings that rows of a protocol have."""
+    return TrainingJob(protocol, protocol.methods[0], None, protocol.features[0], protocol.orders[0], 0).settings()

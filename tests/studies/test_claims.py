@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 import scipy.stats
 from claims import CLAIMS, Claim, Verdict, judge, table, verdict_on
-from evidence import Contrast, Evidence, NotRunError, Study, at, minus
+from evidence import Contrast, Evidence, NotRunError, Study, at, minus, settings_of
+
+from graphact.experiments.registry import find_protocol
 
 STUDY = Study("source-localization", "paper", "converged")
+PROTOCOL = find_protocol(*STUDY)
 
 
 def rows(method, values, finished="2026-01-01T00:00:00Z", validation=50.0, **setting):
@@ -18,7 +21,7 @@ def rows(method, values, finished="2026-01-01T00:00:00Z", validation=50.0, **set
     usual = {"hops": None, "features": 8, "order": 4, "condition": {}, "seed": 0, "split": 0, "node": 3}
     return [
         {**common, **usual, "method": method, **setting, "graph": graph, "value": value}
-        | {"validation": validation, "finished": finished}
+        | {"validation": validation, "finished": finished, "settings": settings_of(PROTOCOL)}
         for graph, value in enumerate(values)
     ]
 
@@ -107,6 +110,26 @@ def test_cells_come_from_whatever_folder_and_the_newest_counts(store):
     evidence = store("b", rows("tanh", [60.0, 62.0], finished="2026-02-02T00:00:00Z"))
     assert evidence.estimate(STUDY, minus("", at("tanh"), at("relu"))).mean == pytest.approx(10.5)
     assert evidence.folders[STUDY] == {"a", "b"}
+
+
+def test_other_settings_are_another_study(store):
+    deep = [{**row, "settings": {**row["settings"], "layers": 3}} for row in rows("tanh", [90.0, 91.0])]
+    store("a", rows("relu", [50.0, 51.0]), rows("tanh", [60.0, 62.0]))
+    evidence = store("b", deep)
+    assert sorted(study.protocol for study in evidence.studies()) == ["converged", "converged, layers 3"]
+    assert evidence.mean(STUDY, at("tanh")) == pytest.approx(61.0)
+
+
+def test_seeds_add_graphs_unless_they_draw_parameters_alone(store):
+    relu = [{**row, "seed": seed} for seed in (0, 1) for row in rows("relu", 50 + seed + NOISE)]
+    again = [{**row, "settings": {**row["settings"], "data_seed": 0}} for row in relu]
+    store("a", relu)
+    evidence = store("b", again)
+    mean = Contrast("mean", ((1.0, at("relu")),))
+    assert evidence.estimate(STUDY, mean).units == 20
+    [other] = [study for study in evidence.studies() if study != STUDY]
+    found = evidence.estimate(other, mean)
+    assert (found.units, found.mean) == (10, pytest.approx(50.5 + NOISE.mean()))
 
 
 def test_best_is_chosen_on_validation_and_never_on_test(store):
