@@ -19,6 +19,7 @@ not run         there are no rows
 
 import argparse
 import csv
+import math
 import sys
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -239,6 +240,21 @@ def source_localization_claims():
             Contrast(f"{name(method)}, F = {f}, minus the paper's", ((1.0, localizing(method, f)),), number)
             for (method, _), line in TABLE_1.items()
             for f, number in line.items()
+        ),
+        margin=OF_TABLES["source-localization"],
+        family="table",
+    )
+    yield claim(
+        "table-1-slope",
+        "Accuracy grows with the width as in Table 1 (F = 2 to 8, within 7 points)",
+        "within",
+        tuple(
+            Contrast(
+                f"{name(method)}, from F = 2 to 8, minus the paper's",
+                ((1.0, localizing(method, 8)), (-1.0, localizing(method, 2))),
+                (line[8][0] - line[2][0], math.hypot(line[8][1], line[2][1])),
+            )
+            for (method, _), line in TABLE_1.items()
         ),
         margin=OF_TABLES["source-localization"],
         family="table",

@@ -209,8 +209,8 @@ class Evidence:
         """
         if study.measure.overlap is not None:
             return published(*contrast.published, share=math.sqrt(1 / 5 + study.measure.overlap), units=5)
-        [(_, where)] = contrast.terms
-        return published(*contrast.published, share=ours.standard_error / self.std(study, where), units=10)
+        of_runs = math.hypot(*(weight * self.std(study, where) for weight, where in contrast.terms))
+        return published(*contrast.published, share=ours.standard_error / of_runs, units=10)
 
 
 def finished(rows):
