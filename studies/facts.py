@@ -28,7 +28,7 @@ from evidence import Contrast, NotRunError, Study, at, minus
 from graphact.experiments.pairing import difference
 from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
 from graphact.experiments.source_localization.experiment import TABLE_1
-from graphact.experiments.statistics import ALPHA, holm, published
+from graphact.experiments.statistics import ALPHA, bootstrap_interval, holm, published
 
 SOURCES = ("the paper", "the protocol", "the data", "rows not kept", "measured once", "a definition")
 NOT_RUN, STALE = "not run", "rows no longer say:"
@@ -170,6 +170,18 @@ class Facts:
     def word(self, experiment, key, protocol):
         found = self.verdict(experiment, key, protocol)
         return found.word if found else NOT_RUN
+
+    def bootstrap_agreement(self):
+        """In how many contrasts over graphs bootstrap and Student's interval both hold 0, or both do not."""
+        found = [
+            (low <= 0 <= high) != estimate.is_certain
+            for verdict in self.verdicts
+            if verdict.study.measure.overlap is None
+            for estimate in verdict.estimates.values()
+            if len(getattr(estimate, "values", ())) > 2
+            for low, high in [bootstrap_interval(estimate.values)]
+        ]
+        return f"{sum(found)} of {len(found)}"
 
     def inside(self, study, table):
         """How many means lie inside the paper's mean ± standard deviation, of how many that were run."""
