@@ -82,9 +82,10 @@ def forest(verdict, axis):
         axes.axvline(0.0, color=style.INK, linewidth=0.7)
         if verdict.claim.bound:
             axes.axvline(verdict.claim.bound, color=style.INK, linewidth=0.7, linestyle=(0, (4, 2)))
-        axes.set_yticks(range(len(found)), [contrast.label for contrast, _ in found])
+        labels = [contrast.label.removesuffix(", minus the paper's") for contrast, _ in found]
+        axes.set_yticks(range(len(found)), labels)
         axes.set_ylim(len(found) - 0.4, -0.6)
-        axes.set_xlabel(axis)
+        sheet.supxlabel(axis, fontsize=8.5)
         axes.grid(axis="x")
         return sheet
 

@@ -48,9 +48,9 @@ QUICK = replace(
     CONVERGED,
     preset="quick",
     features=(8,),
-    hops=(1,),
-    graphs=3,
-    splits=2,
+    graphs=6,
+    splits=1,
+    nodes=2,
     training=TrainingSettings(epochs=60, batch_size=240, learning_rate=2e-2),
 )
 QUICK_PAPER = replace(
@@ -82,7 +82,9 @@ EXPERIMENT = Experiment(
         "graph-adaptive activations and does not state the hops of the localized ones; here every number of hops that "
         "was run has a line. L.: localized. G.A.: graph-adaptive.",
     ),
-    measure=Measure("accuracy", "Test accuracy (%)", 1, higher_is_better=True, unit="\N{NO-BREAK SPACE}%"),
+    measure=Measure(
+        "accuracy", "Test accuracy (%)", 1, higher_is_better=True, unit="\N{NO-BREAK SPACE}%", limits=(0.0, 100.0)
+    ),
     protocols=(PAPER, CONVERGED, BEST, QUICK, QUICK_PAPER),
     default_protocol="converged",
     make_tasks=lambda protocol, _condition, seed, _data: MAKE_TASKS(
