@@ -217,18 +217,19 @@ def test_baselines_of_link_loss_say_where_they_were_measured():
 def test_learned_weights_over_replicas_and_features():
     shared = {"method": "max-ga", "hops": 2}
     rows = [
-        row(**shared, beta=[1.0, 2.0], weights=[[[0.1, 0.3], [1.0, 1.0]], [[0.0, 0.0], [2.0, 2.0]]]),
+        row(**shared, beta=[1.0, 2.0], weights=[[[0.1, -0.3], [1.0, 1.0]], [[0.0, 0.0], [2.0, 2.0]]]),
         row(**shared, split=1, beta=[3.0, 2.0], weights=[[[0.5, 0.7], [1.0, 1.0]], [[0.0, 0.0], [2.0, 4.0]]]),
         row(),
     ]
     found = content(rows)
     weights = found.tables[-1]
     assert weights.title == "Learned activation weights, F = 8"
-    assert weights.columns == ["Layer 1: β", "Layer 1: h1", "Layer 1: h2", "Layer 2: β", "Layer 2: h1", "Layer 2: h2"]
-    assert [line.label for line in weights.lines] == ["Max G.A. (2)"]
-    texts = [weights.ours(entry) for entry in weights.lines[0].entries]
-    assert texts[:4] == ["2.000 ± 1.414", "0.400 ± 0.258", "1.000 ± 0.000", "2.000 ± 0.000"]
-    assert means(weights, "Max G.A. (2)")[5] == 2.5
+    assert weights.columns == ["β", "|h1| / |β|", "|h2| / |β|"]
+    assert [line.label for line in weights.lines] == ["Max G.A. (2), layer 1", "Max G.A. (2), layer 2"]
+    assert weights.ours(weights.lines[0].entries[0]) == "2.00 ± 1.41"
+    shares = [0.1, 0.3, 0.5 / 3, 0.7 / 3]
+    assert means(weights, "Max G.A. (2), layer 1") == pytest.approx([2.0, sum(shares) / 4, (1 + 1 + 1 / 3 + 1 / 3) / 4])
+    assert means(weights, "Max G.A. (2), layer 2") == pytest.approx([2.0, 0.0, (1 + 1 + 1 + 2) / 4])
     assert found.more_tables == []
 
 

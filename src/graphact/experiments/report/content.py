@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import chain, product
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -78,8 +78,8 @@ DIFFERENCES = (
     "corrected for their overlap, over splits."
 )
 WEIGHTS = (
-    "β weighs the ReLU term, h1, h2, … the terms of the hops. Mean ± standard deviation over replicas and, for h, over "
-    "features."
+    "β weighs the ReLU term, h1, h2, … the terms of the hops; these differ in sign, so their sizes are shown, as shares "
+    "of β. Mean ± standard deviation over replicas and, for h, over features."
 )
 
 
@@ -270,7 +270,7 @@ def at_levels(cells: pd.DataFrame, default: float, *, prefer_named: bool) -> pd.
 
 
 def learned_weights(networks: pd.DataFrame, name: str, headline: str) -> Content:
-    """Tables of beta and h by layer and hop: the headline's setting to be seen, and all of them to be unfolded.
+    """Tables of beta and the size of h beside it by layer and hop: the headline's setting, and all of them, folded.
 
     A network has its setting in words as ``setting_in_words``.
     """
@@ -293,21 +293,31 @@ def learned_weights(networks: pd.DataFrame, name: str, headline: str) -> Content
 
 
 def weights_table(cells: Mapping[str, Any], name: str, title: str) -> Table:
-    """One line for each network; the summary of a hop is over the features, too, and counts its runs."""
-    runs = [run for cell in cells.values() for run in zip(cell.beta, cell.weights, strict=True)]
-    layers = max((len(part) for run in runs for part in run), default=0)
-    hops = max((len(layer) for _, weights in runs for layer in weights), default=0)
-    parameters = list(product(range(layers), range(hops + 1)))  # hop 0 stands for beta
-    columns = [f"Layer {layer + 1}: {f'h{hop}' if hop else 'β'}" for layer, hop in parameters]
+    """One line for each layer of a network; the summary of a hop is over the features, too, and counts its runs."""
+    runs = {
+        (label, layer): [
+            (beta[layer], by_layer[layer] if layer < len(by_layer) else ())
+            for beta, by_layer in zip(cell.beta, cell.weights, strict=True)
+            if layer < len(beta)
+        ]
+        for label, cell in cells.items()
+        for layer in range(max(map(len, cell.beta), default=0))
+    }
+    layers = max((layer for _, layer in runs), default=0) + 1
+    hops = max((len(by_hop) for own in runs.values() for _, by_hop in own), default=0)
+    columns = ["β", *(f"|h{hop}| / |β|" for hop in range(1, hops + 1))]
     records = []
-    for line, (label, cell) in enumerate(cells.items()):
-        for column, (layer, hop) in enumerate(parameters):
-            by_run = [beta[layer : layer + 1] for beta in cell.beta]
-            if hop:
-                of_layer = [by_hop for weights in cell.weights for by_hop in weights[layer : layer + 1]]
-                by_run = [values for by_hop in of_layer for values in by_hop[hop - 1 : hop]]
+    for line, ((label, layer), own) in enumerate(runs.items()):
+        shares = [
+            [
+                [abs(value) / abs(beta) if beta else math.nan for value in by_hop[hop]] if hop < len(by_hop) else []
+                for beta, by_hop in own
+            ]
+            for hop in range(hops)
+        ]
+        for column, by_run in enumerate([[[beta] for beta, _ in own], *shares]):
             summary = summarize(chain.from_iterable(by_run))._replace(runs=sum(map(bool, by_run)))
-            where = {"line_index": line, "line": label, "column_index": column, "column": columns[column]}
-            records.append(where | summary._asdict())
-    measure = Measure("", "Trained parameters", 3)
+            where = {"line_index": line, "line": f"{label}, layer {layer + 1}" if layers > 1 else label}
+            records.append(where | {"column_index": column, "column": columns[column]} | summary._asdict())
+    measure = Measure("", "Trained parameters", 2)
     return Table(name, title, measure, columns, entries_of(records), WEIGHTS, with_runs=False)
