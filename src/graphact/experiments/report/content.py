@@ -78,8 +78,8 @@ DIFFERENCES = (
     "corrected for their overlap, over splits."
 )
 WEIGHTS = (
-    "β weighs the ReLU term, h1, h2, … the terms of the hops; these differ in sign, so their sizes are shown, as shares "
-    "of β. Mean ± standard deviation over replicas and, for h, over features."
+    "β weighs the ReLU term, h1, h2, … the terms of the hops; these differ in sign, so their sizes are shown, as "
+    "shares of β. Mean ± standard deviation over replicas and, for h, over features."
 )
 
 
