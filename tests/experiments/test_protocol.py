@@ -47,7 +47,7 @@ def test_keys_depend_on_everything_that_decides_the_result():
     keys = {job.key for job in jobs_of(protocol, 0)} | {job.key for job in jobs_of(protocol, 1)}
     longer = replace(protocol, training=replace(protocol.training, epochs=61))
     keys |= {job.key for job in jobs_of(longer, 0)} | {job.key for job in jobs_of(replace(protocol, bias=False), 0)}
-    assert len(keys) == 4 * 6
+    assert len(keys) == 4 * 9
     assert [job.key for job in jobs_of(protocol, 0)] == [job.key for job in jobs_of(protocol, 0)]
 
 

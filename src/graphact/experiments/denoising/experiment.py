@@ -104,17 +104,16 @@ EXPERIMENT = Experiment(
         shown=shown_under_noise,
         orders=(
             "Figure 2c",
-            "Signal-to-noise ratio 3 dB, the largest number of features. Mean over splits; bands reach one standard "
-            "deviation to either side. Dotted: baselines.",
+            "Signal-to-noise ratio 3 dB, the largest number of features. Mean over splits.",
         ),
         levels=(
             "Figure 2d",
-            "The lowest filter order. Mean over splits; bands reach one standard deviation to either side. Dotted: "
-            "baselines.",
+            "The lowest filter order. Mean over splits.",
         ),
         title="error over the noise",
         axis="Signal-to-noise ratio (dB)",
         column="{} dB",
+        references=("fir", "relu"),
     ),
     variation=Variation("snr_db"),
     needed=("features", "order"),
