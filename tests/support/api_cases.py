@@ -12,6 +12,7 @@ import torch
 
 import graphact
 from graphact import Graph, functional, nn
+from graphact.registry import POINTWISE
 from support.dense import Operator
 from support.drawn_graphs import device_of, draw_edges, draw_graph, draw_world, has_cancelling_row, normalized
 
@@ -410,6 +411,9 @@ def apply_ideally(module, values, x, operator, prefix=""):
         return operator.filter(x, values[f"{prefix}taps"]) + values.get(f"{prefix}bias", 0.0)
     if isinstance(module, nn.ReLU):
         return operator.relu(x)
+    name = next((name for name, kind in POINTWISE.items() if type(module).__name__ == kind), None)
+    if name is not None:
+        return operator.pointwise(name, x, *(values[f"{prefix}{array}"] for array, _ in module.named_parameters()))
     op = {"Max": "max", "Median": "median", "Kernel": "kernel"}
     op = next(op[end] for end in op if type(module).__name__.endswith(end))
     kind = "localized" if type(module).__name__.startswith("Localized") else "graph_adaptive"
