@@ -567,7 +567,12 @@ def network_error(module, values, x, operator, dtype):
             size, error = through(size, error, taps, range(len(taps)))
             if f"{prefix}bias" in values:
                 size += float(values[f"{prefix}bias"].abs().max())
-        elif not isinstance(layer, nn.ReLU):
+        elif type(layer).__name__ in {*POINTWISE.values(), "ReLU"}:
+            lines = [values[f"{prefix}{name}"].detach().abs().max() for name, _ in layer.named_parameters()]
+            steepest = max([1.13, *map(float, lines[:1])])  # GELU's slope, or a trained one
+            size = steepest * size + sum(map(float, lines[1:]))
+            error = steepest * error + eps * size
+        else:
             weights = values[f"{prefix}weights"].detach().abs().reshape(layer.hops, -1).amax(1).tolist()
             beta = abs(float(values[f"{prefix}beta"]))
             if type(layer).__name__.endswith("Kernel"):

@@ -3,6 +3,7 @@
 ``FUNCTIONS`` and ``SLOPES`` take the node's value ``(..., F)``; those of trained arrays take these after it.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,13 +13,12 @@ from graphact.agents.messages import Array
 from graphact.layers import Pointwise
 
 LEAK = 0.01
+ERFC = np.vectorize(math.erfc, otypes=[np.float64])  # a node has few values, and needs no SciPy
 
 
 def normal_cdf(x: Array) -> Array:
     """The distribution function of the standard normal distribution."""
-    from scipy.special import ndtr
-
-    cdf: Array = ndtr(x)
+    cdf: Array = (ERFC(-x / math.sqrt(2)) / 2).astype(x.dtype)
     return cdf
 
 

@@ -89,7 +89,8 @@ def _replay_layer(layer: Layer, matrix: Array, x: Array, answered: Answered) -> 
 def _pointwise(layer: Pointwise, x: Array) -> Array:
     """A function of each value on its own, one value after another."""
     if layer.slope is None:
-        return np.vectorize(PLAIN_POINTWISE[layer.function], otypes=[float])(x)
+        with np.errstate(invalid="ignore"):  # nodes that did not get so far are NaN
+            return np.vectorize(PLAIN_POINTWISE[layer.function], otypes=[float])(x)
     if layer.function == "prelu":
         return np.maximum(x, 0) + layer.slope * np.minimum(x, 0)
     return np.max([a * x + b for a, b in zip(layer.slope, layer.offset, strict=True)], axis=0)
