@@ -16,7 +16,7 @@ The proofs are in docs/guarantees.md.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,6 +72,94 @@ def relu_band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     slope = torch.where(crossing, upper / (upper - lower).clamp_min(1e-300), (lower >= 0).to(lower))
     half = torch.where(crossing, -slope * lower / 2, 0.0)
     return slope, half, half
+
+
+def leaky_relu(slope: float) -> PointwiseRule:
+    """A part of the identity and the rest of ReLU."""
+
+    def band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        of_relu, offset, half = relu_band(lower, upper)
+        return slope + (1 - slope) * of_relu, (1 - slope) * offset, abs(1 - slope) * half
+
+    return PointwiseRule((min(slope, 1.0), max(slope, 1.0)), band)
+
+
+def smooth(
+    function: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], turns: Sequence[tuple[float, float]]
+) -> PointwiseRule:
+    """A function whose slope is monotone between turning points, each given with the slope there; 0 far away at left.
+
+    With slopes between a and b on [l, u] and that of the chord c, the function lies within
+    (b - c) (c - a) / (b - a) (u - l) of the chord: it cannot leave one end, and reach the other, more steeply.
+    """
+
+    def band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        ends = [slope(lower), slope(upper)]
+        met = [torch.where((lower <= at) & (at <= upper), value, ends[0]) for at, value in turns]
+        slopes = torch.stack([*ends, *met])
+        low, high, width = slopes.amin(0), slopes.amax(0), upper - lower
+        chord = torch.where(width > 0, (function(upper) - function(lower)) / width.clamp_min(1e-300), ends[0])
+        chord = chord.clamp(low, high)
+        half = (high - chord) * (chord - low) / (high - low).clamp_min(1e-300) * width
+        return chord, function(lower) - chord * lower, half
+
+    values = [value for _, value in turns]
+    return PointwiseRule((min(0.0, *values), max(*values, slope(torch.tensor(1e3, dtype=torch.float64)).item())), band)
+
+
+def sigmoid_slope(x: Tensor) -> Tensor:
+    """Largest at 0."""
+    return torch.sigmoid(x) * torch.sigmoid(-x)
+
+
+def silu_slope(x: Tensor) -> Tensor:
+    """Of x times its sigmoid."""
+    return torch.sigmoid(x) * (1 + x * torch.sigmoid(-x))
+
+
+def gelu_slope(x: Tensor) -> Tensor:
+    """Of x times the normal distribution function; the slope of this one is proportional to 2 - x^2."""
+    return torch.erfc(-x / math.sqrt(2)) / 2 + x * torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi)
+
+
+def elu(alpha: float) -> PointwiseRule:
+    """Its slope jumps from alpha to 1."""
+
+    def slope(x: Tensor) -> Tensor:
+        return torch.where(x > 0, 1.0, alpha * x.clamp_max(0).exp())
+
+    return smooth(lambda x: torch.where(x > 0, x, alpha * x.clamp_max(0).expm1()), slope, [(0.0, alpha), (0.0, 1.0)])
+
+
+def with_turns(function: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], at: float) -> PointwiseRule:
+    """A smooth function whose slope is least at -at and largest at +at; moved outward by more than rounding."""
+    least, most = slope(torch.tensor([-at, at], dtype=torch.float64)).tolist()
+    return smooth(function, slope, [(-at, least - 1e-12), (at, most + 1e-12)])
+
+
+class PointwiseRules(dict[str, PointwiseRule]):
+    """Rules by name; a name may end with a parameter, as ``"leaky_relu(0.01)"``."""
+
+    def __missing__(self, name: str) -> PointwiseRule:
+        kind, _, value = name.removesuffix(")").partition("(")
+        return PARAMETRIC[kind](float(value))
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or str(name).partition("(")[0] in PARAMETRIC
+
+
+def layer_norm_slope(features: int, epsilon: float, least: Tensor | float | None = None) -> Tensor:
+    r"""How far an output of a LayerNorm without weights can move when its inputs do by at most 1.
+
+    With :math:`s^2` the variance plus epsilon, at least ``least`` squared, a row of the Jacobian has the 1-norm of at
+    most :math:`\sqrt{F-1}/s` and of at most :math:`(a + b)/s - b\,\epsilon/s^3`; see docs/guarantees.md.
+    """
+    least = torch.as_tensor(math.sqrt(epsilon) if least is None else least, dtype=torch.float64)
+    if features < 2:
+        return torch.zeros_like(least)
+    ends, along = 2 * (1 - 1 / features), math.sqrt(features - 1)
+    worst = least.clamp_min(math.sqrt(3 * along * epsilon / (ends + along)))
+    return torch.minimum(along / least, (ends + along) / worst - along * epsilon / worst**3)
 
 
 @dataclass(frozen=True)
@@ -260,7 +348,14 @@ def longest(differences: Tensor, thorough: bool = True) -> Tensor:
     return safe_sqrt(torch.cat(norms)).view(nodes, features)
 
 
-POINTWISE: dict[str, PointwiseRule] = {"relu": PointwiseRule((0.0, 1.0), relu_band)}
+PARAMETRIC: dict[str, Callable[[float], PointwiseRule]] = {"leaky_relu": leaky_relu, "elu": elu}
+POINTWISE = PointwiseRules(
+    relu=PointwiseRule((0.0, 1.0), relu_band),
+    tanh=smooth(torch.tanh, lambda x: 1 - torch.tanh(x).square(), [(0.0, 1.0)]),
+    sigmoid=smooth(torch.sigmoid, sigmoid_slope, [(0.0, 0.25)]),
+    silu=with_turns(torch.nn.functional.silu, silu_slope, 2.399357280515468),
+    gelu=with_turns(torch.nn.functional.gelu, gelu_slope, math.sqrt(2)),
+)
 OPERATIONS: dict[Operation, OrderStatistic | GaussianKernel] = {
     MAX: OrderStatistic(MAX, lambda count: count - 1),
     MIN: OrderStatistic(MIN, lambda _: 0),

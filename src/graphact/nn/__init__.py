@@ -14,6 +14,7 @@ from graphact.nn.base import GraphModule
 from graphact.nn.filter import GraphFilter
 from graphact.nn.gcnn import FIR, GCNN
 from graphact.nn.names import ACTIVATIONS, make_activation, register, unregister
+from graphact.nn.parts import Residual, Sequential
 from graphact.nn.passing import PassGraph, PerLayer
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "PassGraph",
     "PerLayer",
     "ReLU",
+    "Residual",
+    "Sequential",
     "make_activation",
     "register",
     "unregister",
