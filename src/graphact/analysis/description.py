@@ -117,7 +117,7 @@ def unknown(layer: Layer, kinds: tuple[type[Layer], ...]) -> str:
     """Why nothing is known about a layer; empty where there is a rule for it."""
     match layer:
         case _ if not isinstance(layer, kinds):
-            return f"nothing is known here about layers of the kind {layer.kind!r}"
+            return f"nothing is known about layers of the kind {layer.kind!r} here"
         case Filter() | Linear() | LayerNorm() | Sum():
             return ""
         case Pointwise():
