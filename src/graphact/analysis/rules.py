@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphact.layers import HopMixture
+from graphact.layers import HopMixture, LayerNorm
 from graphact.operations import KERNEL, MAX, MEDIAN, MIN, Operation
 
 if TYPE_CHECKING:
@@ -160,6 +160,18 @@ def layer_norm_slope(features: int, epsilon: float, least: Tensor | float | None
     ends, along = 2 * (1 - 1 / features), math.sqrt(features - 1)
     worst = least.clamp_min(math.sqrt(3 * along * epsilon / (ends + along)))
     return torch.minimum(along / least, (ends + along) / worst - along * epsilon / worst**3)
+
+
+def layer_norm_box(layer: LayerNorm, centre: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+    """A LayerNorm at the centre of a box ``(..., F)``, and how far its outputs can be from that inside."""
+    apart = centre - centre.mean(-1, keepdim=True)
+    length = (apart.norm(dim=-1, keepdim=True) - radius.norm(dim=-1, keepdim=True)).clamp_min(0)
+    slope = layer_norm_slope(layer.features, layer.epsilon, (length**2 / layer.features + layer.epsilon).sqrt())
+    value = apart / (apart.square().mean(-1, keepdim=True) + layer.epsilon).sqrt()
+    slack = (slope * radius.amax(-1, keepdim=True)).expand_as(value)
+    if layer.weight is not None:
+        value, slack = value * layer.weight, slack * layer.weight.abs()
+    return (value if layer.bias is None else value + layer.bias), slack
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphact.analysis.description import Block, Blocks, branches_of, graph_of, hops_of
-from graphact.analysis.rules import OPERATIONS, POINTWISE, layer_norm_slope
+from graphact.analysis.rules import OPERATIONS, POINTWISE, layer_norm_box
 from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum
@@ -75,14 +75,8 @@ class Zonotope:
 
     def normalize(self, layer: LayerNorm) -> "Zonotope":
         """Forms behind a LayerNorm: its value at the centre, with the steepest slopes of the box around it."""
-        apart = self.centre - self.centre.mean(-1, keepdim=True)
-        length = (apart.norm(dim=-1, keepdim=True) - self.radius.norm(dim=-1, keepdim=True)).clamp_min(0)
-        slope = layer_norm_slope(layer.features, layer.epsilon, (length**2 / layer.features + layer.epsilon).sqrt())
-        value = apart / (apart.square().mean(-1, keepdim=True) + layer.epsilon).sqrt()
-        slack = (slope * self.radius.amax(-1, keepdim=True)).expand_as(value)
-        if layer.weight is not None:
-            value, slack = value * layer.weight, slack * layer.weight.abs()
-        return Zonotope(value if layer.bias is None else value + layer.bias, 0 * self.generators, slack)
+        value, slack = layer_norm_box(layer, self.centre, self.radius)
+        return Zonotope(value, 0 * self.generators, slack)
 
 
 def through_layers(forms: Zonotope, layers: Blocks, graph: Graph) -> Zonotope:
