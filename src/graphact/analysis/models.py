@@ -1,12 +1,14 @@
 """Models of any make, read on a graph: described, checked against what they compute, each layer with its graph."""
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from graphact.analysis.description import Blocks, checked_layers, flatten, wide
-from graphact.analysis.zonotope import Zonotope, through_layers
+from graphact.analysis.description import Blocks, branches_of, checked_layers, flatten, graph_of
+from graphact.analysis.rules import POINTWISE
+from graphact.functional import graph_adaptive, graph_filter, localized
 from graphact.graph import Graph
 from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum, UnsupportedModelError
 from graphact.nn import GraphModule, Sequential
@@ -38,7 +40,7 @@ def check_forward(module: nn.Module, layers: Blocks, graph: Graph, features: int
     generator = torch.Generator().manual_seed(features)
     for scale in (1.0, 100.0):
         x = scale * torch.randn(graph.num_nodes, features, generator=generator, dtype=torch.float64)
-        expected = evaluate(layers, x.unsqueeze(0), graph)[0]
+        expected = evaluate(layers, x, graph)
         try:
             actual = call_on_graph(copy.deepcopy(module).to("cpu", torch.float64), x, graph)
         except (RuntimeError, TypeError, ValueError) as error:
@@ -49,5 +51,24 @@ def check_forward(module: nn.Module, layers: Blocks, graph: Graph, features: int
 
 
 def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:
-    """What layers make of signals ``(B, N, F)``."""
-    return through_layers(Zonotope.point(wide(x)), layers, graph).centre
+    """What layers make of signals ``(..., N, F)`` in float64; it can be differentiated."""
+    for layer in layers:
+        own = graph_of(layer, graph)
+        match layer:
+            case Filter():
+                x = graph_filter(x, own, layer.taps)
+            case Linear():
+                x = x @ layer.weight.T
+            case Pointwise():
+                x = POINTWISE[layer.function].apply(x)
+            case LayerNorm():
+                x = torch.nn.functional.layer_norm(x, (layer.features,), layer.weight, layer.bias, layer.epsilon)
+            case Sum():
+                x = torch.stack([evaluate(branch, x, graph) for branch in branches_of(layer)]).sum(0)
+            case HopMixture():
+                function = graph_adaptive if layer.reads == "shifted" else localized
+                options: dict[str, Any] = {"closed": layer.closed, "parameters": layer.parameters}
+                x = function(x, own, layer.beta, layer.weights, layer.operation, **options)
+        if isinstance(layer, Filter | Linear) and layer.bias is not None:
+            x = x + layer.bias
+    return x

@@ -9,9 +9,9 @@ that hold for :math:`|\Delta z| \le r \rho`, the reach of an input that moves by
 Each node is worked on alone, on the part of the graph that it depends on.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -43,6 +43,9 @@ from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Su
 ROUNDING = 1e-9  # margins must be above this share of the numbers involved, far more than float64 loses
 PRECISION = 0.01  # the largest radius that can be certified is found up to this part of it
 MOST_TRIALS = 30
+CLOSE = 1.5  # rivals that are tried together: radii from their constants, in units of the smallest
+NEGLIGIBLE = 0.003  # of a norm: rows that make up less together are bounded by their magnitudes
+IN_CACHE = 1 << 19  # numbers
 Moving = Literal["all", "node"]
 Lines = Literal["tangent", "parallel", "everywhere"]
 Array = np.ndarray[Any, Any]
@@ -261,7 +264,7 @@ class Network:
                 [self.walk(b, value, reach, front)[0] for b in branches_of(layer)] if isinstance(layer, Sum) else []
             )
             steps.append(Step(layer, value, reach, graph_of(layer, self.graph), front, tuple(branches)))
-            value = evaluate((layer,), value.unsqueeze(0), self.graph)[0]
+            value = evaluate((layer,), value, self.graph)
             reach = None if reach is None else reach_behind(layer, reach, self.graph, value.size(-1))
             front = None if front is None else front.behind(layer, self.graph)
         return tuple(steps), value
@@ -287,11 +290,13 @@ class Network:
     def around(self, node: int) -> "Neighborhood":
         """The same network on the part of the graph that a node depends on."""
         nodes = self.field(self.layers, np.array([node]))
-        index, graphs = torch.from_numpy(nodes), dict[int, Graph]()
+        index, graphs, matrices = torch.from_numpy(nodes), dict[int, Graph](), dict[int, Any]()
 
         def part(graph: Graph) -> Graph:
             if id(graph) not in graphs:
-                graphs[id(graph)] = Graph.from_scipy(self.pattern(graph)[nodes][:, nodes]).to(torch.float64)
+                matrix = self.pattern(graph)[nodes][:, nodes]
+                graphs[id(graph)] = own = Graph.from_scipy(matrix).to(torch.float64)
+                matrices[id(own)] = matrix
             return graphs[id(graph)]
 
         def restrict(layer: Block) -> Block:
@@ -308,7 +313,7 @@ class Network:
             return replace(step, layer=restrict(step.layer), value=step.value[index], reach=reach, branches=branches)
 
         centre = int(np.searchsorted(nodes, node))
-        return Neighborhood(self, nodes, centre, part(self.graph), tuple(map(local, self.steps)))
+        return Neighborhood(self, nodes, centre, part(self.graph), tuple(map(local, self.steps)), matrices)
 
     def apart(self, step: Step, hop: Hop, nodes: Array, near: Array) -> Iterator[Tensor]:
         """For each node the 1-norms of differences between rows of what it reads, ``(d, d)``; of the whole graph."""
@@ -353,6 +358,11 @@ class Neighborhood:
     centre: int  # the place of the node among them
     graph: Graph
     steps: tuple[Step, ...]
+    matrices: dict[int, Any]  # sparse, by the id of their graph
+
+    def matrix(self, layer: Block) -> Any:
+        """The shift operator of a layer."""
+        return self.matrices[id(graph_of(layer, self.graph))]
 
     @cached_property
     def is_moving(self) -> Tensor:
@@ -375,26 +385,36 @@ class Neighborhood:
         constants = torch.zeros_like(margins)
         constants[rivals] = self.loss(steps, decision, rivals, 1.0, "everywhere")
         simple = torch.where(constants > 0, margins / constants.clamp_min(1e-300), torch.inf)
-        low, high, at = 0.0, torch.inf, simple.min().item() * (1 - 1e-6)
-        limiting, size = simple.argmin(), self.outputs.abs().max()
-        if not margins.min() > ROUNDING * size or at == torch.inf:
-            return torch.tensor(at if margins.min() > ROUNDING * size else 0.0).double(), limiting, constants, margins
-        for _ in range(MOST_TRIALS):
-            lost = torch.minimum(
-                at * constants[rivals],
-                torch.minimum(*(self.loss(steps, decision, rivals, at, lines) for lines in ("tangent", "parallel"))),
+        size, limiting = self.outputs.abs().max(), simple.argmin()
+        least = simple.min().item() * (1 - 1e-6)  # certified for all rivals
+        if not margins.min() > ROUNDING * size or least == torch.inf:
+            return (
+                torch.tensor(least if margins.min() > ROUNDING * size else 0.0).double(),
+                limiting,
+                constants,
+                margins,
             )
-            left = margins[rivals] - lost - ROUNDING * (size + lost)
-            if left.min() > 0:
-                low = at
-                at = min(at * min(4.0, (margins[rivals] / lost.clamp_min(1e-300)).min().item()), (at + high) / 2)
-            else:
-                high, limiting = at, rivals[left.argmin()]
-                rivals = rivals[left <= 0]  # the others are safe up to here
-                at = (low + high) / 2 if low == 0 else max(low + (high - low) / 8, (low * high) ** 0.5)
-            if high - low <= PRECISION * low or at <= low * (1 + PRECISION / 4):
+
+        def lost_at(rivals: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+            """What margins can lose, and whether something is left of them."""
+            lost = torch.minimum(radius * constants[rivals], self.loss(steps, decision, rivals, radius, "tangent"))
+            failing = margins[rivals] - lost <= ROUNDING * (size + lost)
+            if failing.any():
+                lost[failing] = lost[failing].minimum(self.loss(steps, decision, rivals[failing], radius, "parallel"))
+            return lost, margins[rivals] - lost > ROUNDING * (size + lost)
+
+        tried = rivals[simple[rivals] <= CLOSE * simple.min()]  # those that are likely to limit the radius
+        high = torch.inf
+        while True:
+            radius = largest(partial(lost_at, tried), margins[tried], least, high)
+            others = rivals[~torch.isin(rivals, tried) & (simple[rivals] * (1 - 1e-6) < radius)]
+            is_safe = lost_at(others, radius)[1]
+            if is_safe.all():
                 break
-        return torch.tensor(low).double(), limiting, constants, margins
+            tried, high = others[~is_safe], radius
+        lost, _ = lost_at(tried, radius)
+        limiting = tried[(margins[tried] / lost.clamp_min(1e-300)).argmin()]
+        return torch.tensor(radius).double(), limiting, constants, margins
 
     def with_reach(self, steps: tuple[Step, ...], start: Tensor | None = None) -> tuple[Step, ...]:
         """Steps with how far everything moves, where only the node itself does."""
@@ -428,7 +448,7 @@ class Neighborhood:
             shifts, weights = [rows], [layer.weight]
         else:
             assert isinstance(layer, Filter)
-            shifts, weights, matrix = [], [], matrix_of(graph_of(layer, self.graph)).T
+            shifts, weights, matrix = [], [], self.matrix(layer).T
             for number, tap in enumerate(layer.taps):
                 rows = shift_by(matrix, rows) if number else rows
                 if tap.any():
@@ -437,67 +457,93 @@ class Neighborhood:
         if not shifts:
             return rows.new_zeros(len(rows))
         joined, weight = torch.cat(shifts, -1)[:, self.is_moving], torch.cat(weights)
-        used = joined.any(-1)
-        norms = [(part @ weight).abs().sum(-1) for part in joined[used].split(1 + 4_000_000 // weight.size(1))]
-        total = rows.new_zeros(used.shape)
-        total[used] = torch.cat(norms)
+        total = joined.abs() @ weight.abs().sum(1)  # at least the norms, and all that the smallest rows need
+        ordered, order = total.sort(1)
+        small = torch.zeros_like(total, dtype=torch.bool)
+        small.scatter_(1, order, ordered.cumsum(1) <= NEGLIGIBLE * ordered.sum(1, keepdim=True))
+        exact = (total > 0) & ~small
+        norms = [(part @ weight).abs_().sum(-1) for part in joined[exact].split(1 + IN_CACHE // weight.size(1))]
+        total[exact] = torch.cat(norms)
         return total.sum(1)
+
+    def push(self, layer: Filter | Linear, moved: Tensor) -> Tensor:
+        """How a linear layer moves, ``(N, F)``, when the features that may move do by ``moved`` ``(n, F_in)``."""
+        taps = layer.taps if isinstance(layer, Filter) else layer.weight.T.unsqueeze(0)
+        total = moved.new_zeros(len(self.nodes), taps.size(2))
+        for number, tap in reversed([*enumerate(taps)]):
+            if tap.any():
+                total[self.is_moving] += moved @ tap
+            total = shift_by(self.matrix(layer), total) if number else total
+        return total
+
+    def pull(self, layer: Filter | Linear, rows: Tensor) -> Tensor:
+        """The transpose of :meth:`push`, ``(N, F)`` to ``(n, F_in)``."""
+        taps = layer.taps if isinstance(layer, Filter) else layer.weight.T.unsqueeze(0)
+        total = rows.new_zeros(int(self.is_moving.sum()), taps.size(1))
+        for number, tap in enumerate(taps):
+            rows = shift_by(self.matrix(layer).T, rows) if number else rows
+            total = total + rows[self.is_moving] @ tap.T if tap.any() else total
+        return total
 
     def attack(self, steps: int, restarts: int, generator: torch.Generator | None) -> float:
         """The smallest radius at which another class was found."""
-        first, rest = (self.steps[:1], self.steps[1:]) if self.steps else ((), ())
-        is_linear = bool(first) and isinstance(first[0].layer, Filter | Linear)
-        start = (
-            rest[0].value if is_linear and rest else self.network.outputs[self.nodes] if is_linear else first[0].value
-        )
-        behind: Blocks = tuple(step.layer for step in (rest if is_linear else self.steps))
-        front: Blocks = tuple(step.layer for step in first) if is_linear else ()
-        front = tuple(without_bias(layer) for layer in front)
-        inputs, decision = self.steps[0].value, int(self.outputs.argmax())
+        first, *rest = self.steps
+        linear = without_bias(first.layer) if isinstance(first.layer, Filter | Linear) else None
+        start = first.value
+        if linear is not None:
+            start = rest[0].value if rest else self.network.outputs[self.nodes]
+        behind: Blocks = tuple(step.layer for step in (self.steps if linear is None else rest))
+        decision, moving = int(self.outputs.argmax()), self.is_moving
         order = [rival for rival in self.outputs.argsort(descending=True).tolist() if rival != decision]
 
         def outputs_at(values: Tensor) -> Tensor:
-            return evaluate(behind, values, self.graph)[:, self.centre]
+            return evaluate(behind, values, self.graph)[..., self.centre, :]
 
-        def margins_of(outputs: Tensor) -> Tensor:
-            others = outputs.clone()
-            others[:, decision] = -torch.inf
-            return outputs[:, decision] - others.amax(-1)
+        def gap(outputs: Tensor) -> Tensor:
+            return outputs[..., decision] - outputs[..., order].amax(-1)
 
-        best = torch.inf
+        best, shape = torch.inf, (int(moving.sum()), first.value.size(1))
         for restart in range(restarts):
-            corner = torch.zeros_like(inputs)
+            direction, average, radius, stuck = torch.zeros_like(start), torch.zeros(shape).double(), 0.0, 0
             if restart >= len(order):
-                corner = torch.where(torch.rand(inputs.shape, generator=generator) < 0.5, -1.0, 1.0).double()
-                corner = corner * self.is_moving.unsqueeze(-1)
-            average, radius, stuck = torch.zeros_like(inputs), 0.0 if best == torch.inf else best, 0
+                average = torch.rand(shape, generator=generator, dtype=torch.float64) - 0.5
             for step in range(steps):
-                direction = evaluate(front, corner.unsqueeze(0), self.graph)[0]
-                at = (start + radius * direction).unsqueeze(0).requires_grad_()
+                at = (start + radius * direction).requires_grad_()
                 with torch.enable_grad():
-                    outputs = outputs_at(at)[0]
-                    rival = order[restart] if step < 3 and restart < len(order) else self.rival(outputs, decision)
-                    (gradient,) = torch.autograd.grad(outputs[decision] - outputs[rival], at)
-                    source = torch.zeros_like(inputs).unsqueeze(0).requires_grad_()
-                    (pulled,) = torch.autograd.grad(evaluate(front, source, self.graph), source, gradient)
-                average = average / 2 + pulled[0]
-                corner = -average.sign() * self.is_moving.unsqueeze(-1)
+                    outputs = outputs_at(at)
+                    towards = restart < len(order) and step < 2
+                    goal = outputs[decision] - outputs[order[restart]] if towards else gap(outputs)
+                    (gradient,) = torch.autograd.grad(goal, at)
+                average = average / 2 + (gradient[moving] if linear is None else self.pull(linear, gradient))
                 with torch.no_grad():
-                    direction = evaluate(front, corner.unsqueeze(0), self.graph)[0]
-                    crossed = first_crossing(
-                        lambda r, d=direction: margins_of(outputs_at(start + r[:, None, None] * d)), best
-                    )
-                stuck = stuck + 1 if crossed >= best * (1 - 1e-4) else 0
-                best, radius = min(best, crossed), min(best, crossed) if min(best, crossed) < torch.inf else radius
-                if stuck >= 3:
+                    direction = torch.zeros_like(start)
+                    if linear is None:
+                        direction[moving] = -average.sign()
+                    else:
+                        direction = self.push(linear, -average.sign())
+                    crossed = first_crossing(lambda r, d=direction: gap(outputs_at(start + r[:, None, None] * d)), best)
+                stuck = stuck + 1 if crossed >= best * (1 - 1e-3) else 0
+                best = min(best, crossed)
+                if stuck >= 2:
                     break
+                radius = 0.0 if best == torch.inf else best
         return best
 
-    def rival(self, outputs: Tensor, decision: int) -> int:
-        """The largest of the other classes."""
-        others = outputs.detach().clone()
-        others[decision] = -torch.inf
-        return int(others.argmax())
+
+def largest(lost_at: Callable[[float], tuple[Tensor, Tensor]], margins: Tensor, low: float, high: float) -> float:
+    """The largest radius between a certified one and ``high``, up to a small part of it, at which all margins hold."""
+    at = low if high == torch.inf else max(low, high * (1 - PRECISION))
+    for _ in range(MOST_TRIALS):
+        lost, is_safe = lost_at(at)
+        if is_safe.all():
+            low, ahead = at, (margins / lost.clamp_min(1e-300)).min().item()
+            at = min(at * min(4.0, ahead), (at + high) / 2)
+        else:
+            high = at
+            at = max(low + (high - low) / 8, (low * high) ** 0.5)
+        if high - low <= PRECISION * low or at <= low * (1 + PRECISION / 4):
+            break
+    return low
 
 
 def first_crossing(margins: Any, most: float) -> float:
@@ -506,20 +552,20 @@ def first_crossing(margins: Any, most: float) -> float:
     if high == torch.inf:
         trials = torch.logspace(-4, 4, 17, dtype=torch.float64)
     else:
-        trials = high * torch.linspace(0.125, 1.0, 8, dtype=torch.float64)
-    for _ in range(3):
+        trials = high * torch.tensor([0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.999], dtype=torch.float64)
+    for _ in range(2 if high < torch.inf else 3):
         below = (margins(trials) < 0).nonzero()
         if len(below) == 0:
-            return torch.inf if low == 0 else high
+            return high
         place = int(below[0])
         high, low = trials[place].item(), (trials[place - 1].item() if place else low)
-        trials = torch.linspace(low, high, 10, dtype=torch.float64)[1:]
+        trials = torch.linspace(low, high, 8, dtype=torch.float64)[1:-1]
     return high
 
 
-def without_bias(layer: Block) -> Block:
+def without_bias(layer: Filter | Linear) -> Filter | Linear:
     """A linear layer as it acts on differences."""
-    return replace(layer, bias=None) if isinstance(layer, Filter | Linear) else layer
+    return replace(layer, bias=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -544,7 +590,7 @@ class Backward:
         assert step.reach is not None
         match step.layer:
             case Filter() as layer:
-                matrix, total = matrix_of(graph_of(layer, self.around.graph)).T, rows @ layer.taps[-1].T
+                matrix, total = self.around.matrix(layer).T, rows @ layer.taps[-1].T
                 for tap in reversed(layer.taps[:-1]):
                     total = shift_by(matrix, total)
                     total = total + rows @ tap.T if tap.any() else total
@@ -577,7 +623,7 @@ class Backward:
             least = most = torch.full_like(value, (low + high) / 2)
         else:
             slope, offset, half = POINTWISE[function].band(value - reach, value + reach)
-            middle = slope * value + offset - evaluate((Pointwise(function),), value.unsqueeze(0), self.around.graph)[0]
+            middle = slope * value + offset - POINTWISE[function].apply(value)
             least, below, most, above = slope, half - middle, slope, half + middle
             if self.lines == "tangent" and function == "relu":
                 crossing = below + above > 0
@@ -593,7 +639,7 @@ class Backward:
         back, lost = self.pointwise("relu", step, layer.beta * rows, lost)
         assert step.reach is not None
         reach = (self.radius * step.reach).expand_as(step.value)
-        matrix = matrix_of(graph)
+        matrix = self.around.matrix(layer)
         reads: list[Tensor] = []
         for hop in hops_of(layer, graph, step.value):
             if layer.reads == "shifted":

@@ -61,6 +61,11 @@ class PointwiseRule:
     slopes: tuple[float, float]
     band: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
+    def apply(self, z: Tensor) -> Tensor:
+        """The function itself, around which a band of a single point has no height."""
+        slope, offset, _ = self.band(z, z)
+        return slope * z + offset
+
     @property
     def steepest(self) -> float:
         return max(abs(slope) for slope in self.slopes)
