@@ -457,11 +457,12 @@ class Neighborhood:
         if not shifts:
             return rows.new_zeros(len(rows))
         joined, weight = torch.cat(shifts, -1)[:, self.is_moving], torch.cat(weights)
-        total = joined.abs() @ weight.abs().sum(1)  # at least the norms, and all that the smallest rows need
-        ordered, order = total.sort(1)
-        small = torch.zeros_like(total, dtype=torch.bool)
-        small.scatter_(1, order, ordered.cumsum(1) <= NEGLIGIBLE * ordered.sum(1, keepdim=True))
-        exact = (total > 0) & ~small
+        total = joined.abs() @ weight.abs().sum(1)  # at least the norms
+        exact = total > 0
+        if int(exact.sum()) * weight.size(1) > IN_CACHE:  # of many inputs, the smallest rows are left at that
+            ordered, order = total.sort(1)
+            is_small = ordered.cumsum(1) <= NEGLIGIBLE * ordered.sum(1, keepdim=True)
+            exact &= ~torch.zeros_like(exact).scatter(1, order, is_small)
         norms = [(part @ weight).abs_().sum(-1) for part in joined[exact].split(1 + IN_CACHE // weight.size(1))]
         total[exact] = torch.cat(norms)
         return total.sum(1)
