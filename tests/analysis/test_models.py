@@ -161,6 +161,17 @@ def test_blocks_of_columns_agree_with_forms_on_several_graphs(name, monkeypatch)
     assert empirical_lipschitz(model, WEIGHTED, torch.randn(2, NODES, 3, dtype=torch.float64)).value <= blocks.value
 
 
+@pytest.mark.parametrize("name", OTHERS)
+def test_models_and_graphs_in_float32(name):
+    model, graph = made(OTHERS[name]).float(), WEIGHTED.to(torch.float32)
+    x = torch.randn(NODES, 3)
+    certificate = certify(model, graph, x, 0.01)
+    with torch.no_grad():
+        outputs = call_on_graph(model, x, graph).double()
+    assert bool((certificate.lower <= outputs).all() and (outputs <= certificate.upper).all())
+    assert bool((graphact.analysis.certified_radius(model, graph, x, [0, 1]).radius > 0).all())
+
+
 def test_a_residual_block_on_a_large_graph_is_composed(monkeypatch):
     monkeypatch.setattr(lipschitz_module, "MOST_COEFFICIENTS", 0)
     model = made(OTHERS["residual"])

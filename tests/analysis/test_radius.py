@@ -179,6 +179,16 @@ def test_activations_of_one_layer_and_of_the_input():
             assert bool((found.radius > 0).all())
 
 
+def test_nodes_without_neighbours():
+    graph = Graph.from_edge_index(torch.tensor([[0], [1]]), torch.ones(1).double(), 4)
+    for name in ("max-ga", "kernel-ga", "PassGraph"):
+        model, x = made(MODELS[name]), signal(0, 4)
+        found, attacked = certified_radius(model, graph, x), attack_radius(model, graph, x)
+        assert bool((found.radius <= attacked).all() and (found.radius > 0).all())
+        alone = certified_radius(model, graph, x, [3], moving="node")
+        assert alone.radius.item() == pytest.approx(found.radius[3].item(), rel=0.02)
+
+
 def test_a_tie_has_no_radius():
     model = nn.Linear(1, 2).double()
     nn.init.zeros_(model.weight)

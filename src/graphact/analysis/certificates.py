@@ -73,7 +73,7 @@ def certify(
     million coefficients (about 2,000 nodes with 4 features), there is only the second one.
 
     Args:
-        model: a GCNN, an FIR, a filter bank, an activation, or another module that describes itself.
+        model: what :func:`lipschitz_bound` takes.
         graph: the graph.
         x: signals.
         radius: largest change of any input, not negative.

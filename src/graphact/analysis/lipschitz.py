@@ -93,7 +93,8 @@ def lipschitz_bound(
     the module itself are not part of the statement.
 
     Args:
-        module: a GCNN, an FIR, a filter bank or an activation of :mod:`graphact.nn`, or a module that describes itself.
+        module: a module of :mod:`graphact.nn` or one that describes itself, a chain or residual block of these and of
+            torch's, or a model or convolution of PyG that docs/guarantees.md lists.
         graph: the graph.
         norm: only infinity.
         budget: seconds that large networks may take, in about; afterwards coefficients are merged instead of followed,

@@ -27,10 +27,11 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
     """
     if not isinstance(module, nn.Module):
         raise UnsupportedModelError("", f"module must be a torch.nn.Module, got {type(module).__name__}")
+    graph = graph.to("cpu", torch.float64)  # first, so that operators are made of it in float64
     described = tuple(flatten(describe_on(module, graph)))
     layers, taken = checked_layers(module, described, features, KINDS)
     if not isinstance(module, GraphModule) or any(isinstance(part, Sequential) for part in module.modules()):
-        check_forward(module, layers, graph.to("cpu", torch.float64), taken)
+        check_forward(module, layers, graph, taken)
     return layers, taken
 
 

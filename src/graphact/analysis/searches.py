@@ -1,6 +1,6 @@
 """What trials show: whether a model is equivariant, and lower bounds beside the certificates, which show their slack.
 
-They take any module, described or not; the searches need one that can be differentiated.
+They take any module, described or not, and PyG's; the searches need one that can be differentiated.
 """
 
 from collections.abc import Callable

@@ -48,7 +48,7 @@ def describe_convolution(conv: nn.Module, weighted: bool = True) -> tuple[Layer,
         raise UnsupportedModelError("", f"its flow is {conv.flow!r}, against the direction of the edges")
     try:
         matrix, bank, behind = CONVOLUTIONS[type(conv)](conv, edges, graph.num_nodes)
-        own = Graph.from_edge_index(matrix[0], matrix[1].detach().double(), graph.num_nodes)
+        own = Graph.from_edge_index(matrix[0].cpu(), matrix[1].detach().cpu().double(), graph.num_nodes)
         deviation = deviation_of(conv, own, bank, edges)
     except (IndexError, RuntimeError, ValueError) as error:
         if isinstance(error, UnsupportedModelError):
@@ -73,9 +73,9 @@ def deviation_of(conv: nn.Module, own: Graph, bank: Filter, edges: Edges) -> flo
     shape = (2, own.num_nodes, bank.in_features)
     x = torch.randn(shape, generator=generator, dtype=torch.float64)
     x[1] *= (torch.rand(shape[1:], generator=generator) < 0.05) * 1e3  # few large values, which no sum hides
-    expected = graph_filter(x, own, bank.taps.double())
+    expected = graph_filter(x, own, bank.taps.to(x))
     if bank.bias is not None:
-        expected = expected + bank.bias.double()
+        expected = expected + bank.bias.to(x)
     actual = torch.stack([same(part, *(edge for edge in edges if edge is not None)) for part in x])
     if actual.shape != expected.shape:
         return float("inf")
