@@ -20,7 +20,8 @@ TRAINED = {
     ],
 }
 LAYERS = [*(Pointwise(name) for name in POINTWISE), *(Pointwise(name, *arrays) for name, arrays in TRAINED.items())]
-EXPECTED = {  # the steepest slope of each function
+EXPECTED = {
+    "sigmoid": 0.25,  # the steepest slope of each function
     **dict.fromkeys(("relu", "leaky-relu", "elu", "tanh", "abs"), 1.0),
     **{"gelu": 1.1289041, "silu": 1.0998393, "prelu": 1.6, "maxout": 2.0},
 }
@@ -41,6 +42,7 @@ def nn_function(layer):
         "gelu": torch.nn.GELU(),
         "silu": torch.nn.SiLU(),
         "tanh": torch.nn.Tanh(),
+        "sigmoid": torch.nn.Sigmoid(),
         "abs": torch.abs,
         "prelu": lambda x: torch.where(x > 0, x, layer.slope * x),
     }
@@ -48,7 +50,7 @@ def nn_function(layer):
 
 
 def test_every_function_has_a_rule():
-    assert {layer.function for layer in LAYERS} == {"relu", *NAMES} - {"identity"} == EXPECTED.keys()
+    assert {layer.function for layer in LAYERS} == {"relu", "sigmoid", *NAMES} - {"identity"} == EXPECTED.keys()
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.function)
