@@ -23,6 +23,7 @@ from graphact.analysis.description import KnownLayer, Layers, hops_of, read_laye
 from graphact.analysis.enumeration import Enumeration, enumerate_losses, is_linear
 from graphact.analysis.lipschitz import bank_rows
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, gather
+from graphact.analysis.shares import LinkShares
 from graphact.analysis.zonotope import Zonotope, values_behind
 from graphact.functional import shift
 from graphact.graph import Graph
@@ -238,6 +239,10 @@ def topology_bound(
     step = max(1, MOST_ENTRIES // max(1, sources.count * graph.num_nodes * width))
     parts = zip(*(tensor.split(step) for tensor in (forms.centre, forms.generators, forms.slack)), strict=True)
     per_node = torch.stack([_largest_errors(layers, graph, sources, Zonotope(*part)) for part in parts]).amax(0)
+    if isinstance(perturbation, LostLinks) and x is not None and sources.count:
+        shares = LinkShares(graph, perturbation.count)
+        signed = torch.stack([shares.largest_changes(layers, part) for part in x.split(step)]).amax(0)
+        per_node = torch.minimum(per_node, signed)
     return TopologyBound(per_node.max().item(), per_node, perturbation)
 
 
