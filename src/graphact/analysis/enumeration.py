@@ -105,7 +105,7 @@ def enumerate_losses(
     links = Links(graph)
     if (sets := sets_of_links(links, layers, x, count, limit)) is None:
         return None
-    trial = _Trial(layers, links, x, adds_up)
+    trial = Trial(layers, links, x, adds_up)
     best, worst = -1.0, links.ends[:0]
     largest = x.new_full((graph.num_nodes,), -1.0)
     for part in (chunk for level in sets for chunk in level.split(trial.at_once)):
@@ -174,7 +174,7 @@ def _rim(layers: Layers) -> int:
     return max((reach + layer.exchanges for reach, layer in zip(reach_of(layers), layers, strict=True)), default=0)
 
 
-class _Trial:
+class Trial:
     """A network for given signals, known layer by layer on the whole graph, tried on graphs that lost links."""
 
     def __init__(self, layers: Layers, links: Links, x: Tensor, adds_up: bool) -> None:
