@@ -11,7 +11,7 @@ from support.graphs import random_graph
 from graphact import Graph
 from graphact.analysis import EdgeNoise, LostLinks, topology_bound
 from graphact.analysis.description import read_layers
-from graphact.analysis.enumeration import Links, lost_by_rounding, sets_of_links
+from graphact.analysis.enumeration import Links, is_known, lost_by_rounding, sets_of_links
 from graphact.analysis.shares import LinkShares, excess
 from graphact.layers import Filter, HopMixture, Linear, Pointwise
 from graphact.nn import FIR, GCNN, GraphFilter, LocalizedMax, ReLU
@@ -213,6 +213,14 @@ def test_what_rounding_loses_is_less_than_the_allowance(name):
             allowed = lost_by_rounding(layers, x, graph).numpy()
         assert (lost <= allowed).all()
         assert 0 < lost.max() < allowed.max() < 1e-11 * (1 + size)
+
+
+def test_layers_of_another_kind_are_left_to_the_propagated_errors():
+    """Neither trials nor shares know what a layer of a new kind does; a subclass may do anything."""
+    layers, _ = read_layers(model_of("max-ga"), 2)
+    assert is_known(layers)
+    assert not is_known((*layers, Pointwise("tanh")))
+    assert not is_known((*layers, type("Wider", (Linear,), {})(layers[-1].weight)))
 
 
 def test_mistakes():

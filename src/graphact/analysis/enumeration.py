@@ -18,14 +18,14 @@ from torch import Tensor
 
 from graphact.analysis.description import KnownLayer, Layers, hops_of, widths
 from graphact.analysis.powers import matrix_of
-from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE
+from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, GaussianKernel, OrderStatistic
 from graphact.analysis.zonotope import Zonotope, values_behind
 from graphact.functional import graph_adaptive, localized
 from graphact.graph import Graph
 from graphact.layers import Filter, HopMixture, Linear, Pointwise
 from graphact.operations import KERNEL
 
-MOST_WORK = 500_000_000  # values (sets, nodes in reach, signals, features of all layers) that are computed: a minute
+MOST_WORK = 2_000_000_000  # values (sets, nodes in reach, signals, features of all layers): a minute or two
 MOST_REACHES = 10 * MOST_ENTRIES  # links times nodes, where sets have several links: 200 MB
 EPSILON = torch.finfo(torch.float64).eps
 
@@ -116,6 +116,16 @@ def enumerate_losses(
     rounding = 2 * lost_by_rounding(layers, x, graph) * (len(x) if adds_up else 1)
     per_node = torch.where(largest < 0, 0.0, largest + rounding)
     return Enumeration(per_node, worst, sum(map(len, sets)))
+
+
+def is_known(layers: Layers) -> bool:
+    """Whether all layers are of the kinds that this module and :mod:`graphact.analysis.shares` were written for."""
+    return all(
+        type(layer) in (Filter, Linear)
+        or (type(layer) is Pointwise and layer.function == "relu")
+        or (type(layer) is HopMixture and isinstance(OPERATIONS[layer.operation], OrderStatistic | GaussianKernel))
+        for layer in layers
+    )
 
 
 def is_linear(layers: Layers) -> bool:
@@ -227,8 +237,8 @@ def evaluate(layer: KnownLayer, x: Tensor, graph: Graph) -> Tensor:
 def lost_by_rounding(layers: Layers, x: Tensor, graph: Graph) -> Tensor:
     """More than float64 can lose in the outputs at each node, ``(N,)``, on this graph or with fewer links.
 
-    Beside the errors go the largest sizes of values; a sum of n products is off by less than 2 n epsilon times the sum
-    of their sizes. What order statistics select was rounded before.
+    The layers must be known (:func:`is_known`). Beside the errors go the largest sizes of values; a sum of n products
+    is off by less than 2 n epsilon times the sum of their sizes. What order statistics select was rounded before.
     """
     matrix, degree = abs(matrix_of(graph)), graph.incoming.max_degree + 2
     size, error = x.abs().amax(0), torch.zeros_like(x[0])
@@ -251,8 +261,8 @@ def lost_by_rounding(layers: Layers, x: Tensor, graph: Graph) -> Tensor:
                 size, error = size @ layer.weight.abs().T, error @ layer.weight.abs().T
                 size = size if layer.bias is None else size + layer.bias.abs()
                 error = error + 2 * terms * EPSILON * size
-            case Pointwise():
-                size, error = (POINTWISE[layer.function].steepest * part for part in (size, error))
+            case Pointwise():  # a ReLU
+                pass
             case HopMixture():
                 rule = OPERATIONS[layer.operation]
                 size, error = layer.beta.abs() * size, layer.beta.abs() * error

@@ -22,7 +22,6 @@ from graphact.analysis.lipschitz import bank_rows
 from graphact.analysis.rules import (
     MOST_ENTRIES,
     OPERATIONS,
-    POINTWISE,
     GaussianKernel,
     OrderStatistic,
     gamma_of,
@@ -70,7 +69,7 @@ def excess(parts: Tensor, threshold: Tensor, most: int) -> Tensor:
 
 
 class LinkShares:
-    """How the shares of links change from layer to layer, for a graph that can lose a number of links."""
+    """How the shares of links change from known layer to layer, for a graph that can lose a number of links."""
 
     def __init__(self, graph: Graph, most: int) -> None:
         self.graph, self.links, self.most = graph, Links(graph), most
@@ -93,11 +92,8 @@ class LinkShares:
                 return self._behind_filter(layer, shares, values)
             case Linear():
                 return Shares(shares.signed @ layer.weight.T, shares.loose @ layer.weight.abs().T)
-            case Pointwise(function="relu"):
-                return self._behind_relu(shares, values)
             case Pointwise():
-                zero = torch.zeros_like(shares.signed)
-                return Shares(zero, POINTWISE[layer.function].steepest * (shares.signed.abs() + shares.loose))
+                return self._behind_relu(shares, values)
             case HopMixture():
                 return self._behind_hops(layer, shares, values)
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from graphact._checks import check_integer, check_positive
 from graphact.analysis.description import KnownLayer, Layers, hops_of, read_layers, read_signals, split_readout, widths
-from graphact.analysis.enumeration import Enumeration, enumerate_losses, is_linear
+from graphact.analysis.enumeration import Enumeration, enumerate_losses, is_known, is_linear
 from graphact.analysis.lipschitz import bank_rows
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, gather
 from graphact.analysis.shares import LinkShares
@@ -203,8 +203,8 @@ def topology_bound(
         perturbation: :class:`EdgeNoise` (S + E with a norm-bounded E) or :class:`LostLinks` (any that many links).
         x: signals; None for all signals up to ``magnitude``.
         magnitude: the largest value of an input, where no signals are given.
-        trials: how many sets of lost links may be tried, 0 for none. None: as many as half a billion values have to be
-            computed for, which takes about a minute; the same on every machine.
+        trials: how many sets of lost links may be tried, 0 for none. None: as many as two billion values have to be
+            computed for, which takes a minute or two; the same on every machine.
 
     Shapes:
         x: ``(..., N, F)``.
@@ -225,7 +225,7 @@ def topology_bound(
     limit = None if trials is None else check_integer("trials", trials, minimum=0)
     magnitude, graph = check_positive("magnitude", magnitude), graph.to("cpu", torch.float64)
     x = None if x is None else read_signals(x)
-    if isinstance(perturbation, LostLinks) and limit != 0:
+    if isinstance(perturbation, LostLinks) and is_known(layers) and limit != 0:
         tried = _try_losses(layers, features, graph, perturbation.count, x, magnitude, limit)
         if tried is not None:
             per_node, worst = tried.per_node, tried.worst
@@ -239,7 +239,7 @@ def topology_bound(
     step = max(1, MOST_ENTRIES // max(1, sources.count * graph.num_nodes * width))
     parts = zip(*(tensor.split(step) for tensor in (forms.centre, forms.generators, forms.slack)), strict=True)
     per_node = torch.stack([_largest_errors(layers, graph, sources, Zonotope(*part)) for part in parts]).amax(0)
-    if isinstance(perturbation, LostLinks) and x is not None and sources.count:
+    if isinstance(perturbation, LostLinks) and is_known(layers) and x is not None and sources.count:
         shares = LinkShares(graph, perturbation.count)
         signed = torch.stack([shares.largest_changes(layers, part) for part in x.split(step)]).amax(0)
         per_node = torch.minimum(per_node, signed)
