@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from graphact._checks import check_positive
 from graphact.analysis.columns import Budget, OutOfTimeError, Progress, column_norms
 from graphact.analysis.description import KnownLayer, Layers, hops_of, read_layers, split_readout, widths
-from graphact.analysis.powers import PowerRows, bank_norms, matrix_of
+from graphact.analysis.powers import PowerRows, bank_norms, matrix_of, to_torch
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, row_norms
 from graphact.functional import graph_filter
 from graphact.graph import Graph
@@ -168,30 +168,34 @@ def magnitudes(layers: Layers, features: int, graph: Graph, hop_factor: float = 
     """What each output ``(N, O)`` can move when all coefficients add up, in time that grows with the edges.
 
     Hops count ``hop_factor`` times. Beside it, the number of operations on the longest way through the network.
+    Differentiable, where the arrays are. As long as all features of a node move alike, one column stands for them.
     """
-    matrix, total = abs(matrix_of(graph)), torch.ones(graph.num_nodes, features, dtype=torch.float64)
-    longest, degree = features * graph.num_nodes, graph.incoming.max_degree + 1
-    for layer in layers:
-        near, longest = total, longest + total.numel() + degree + total.size(1)
+    matrix, total = to_torch(abs(matrix_of(graph))), torch.ones(graph.num_nodes, 1, dtype=torch.float64)
+    longest, degree, width = features * graph.num_nodes, graph.incoming.max_degree + 1, features
+    for layer, next_width in zip(layers, widths(layers, features), strict=True):
+        near, longest = total, longest + graph.num_nodes * width + degree + width
         match layer:
             case Filter():
-                total = near @ layer.taps[0].abs()
-                for tap in layer.taps[1:]:
-                    near = torch.from_numpy(matrix @ near.numpy())
-                    total, longest = total + near @ tap.abs(), longest + degree + near.size(1)
+                taps = layer.taps.abs() if total.size(1) == width else layer.taps.abs().sum(1, keepdim=True)
+                total = near @ taps[0]
+                for tap in taps[1:]:
+                    near = torch.sparse.mm(matrix, near)
+                    total, longest = total + near @ tap, longest + degree + width
             case Linear():
-                total = total @ layer.weight.abs().T
+                weight = layer.weight.abs() if total.size(1) == width else layer.weight.abs().sum(1, keepdim=True)
+                total = total @ weight.T
             case Pointwise():
                 total = POINTWISE[layer.function].steepest * total
             case HopMixture():
                 total = layer.beta.abs() * near
                 for hop in hops_of(layer, graph):
                     if layer.reads == "shifted":
-                        near = torch.from_numpy(matrix @ near.numpy())
+                        near = torch.sparse.mm(matrix, near)
                     largest = hop.reduce_one(partial(OPERATIONS[layer.operation].largest, layer, near), near.size(1))
                     total = total + hop_factor * layer.weights[hop.number].abs() * largest
                     longest += 3 * (degree if hop.number == 0 else graph.num_nodes)
-    return total, longest
+        width = next_width
+    return total.expand(-1, width), longest
 
 
 @contextmanager
@@ -232,11 +236,18 @@ def layer_names(layers: Layers) -> Iterator[str]:
 
 
 def certified_norms(layers: Layers, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
-    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are."""
-    composed = composed_norms(layer_norms(layers, features, graph), features, graph)
-    if not is_affordable(layers, features, graph):
-        return composed
-    return torch.minimum(composed, output_norms(layers, features, graph, thorough=thorough))
+    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are.
+
+    Beyond what is affordable: the smaller of the sum of all coefficients in magnitude and the product of the layers, the
+    latter where no filter bank has so many entries that a step of training would take seconds and gigabytes.
+    """
+    if is_affordable(layers, features, graph):
+        composed = composed_norms(layer_norms(layers, features, graph), features, graph)
+        return torch.minimum(composed, output_norms(layers, features, graph, thorough=thorough))
+    paths, entries = magnitudes(layers, features, graph)[0], graph.num_nodes + graph.num_edges
+    if any(isinstance(layer, Filter) and layer.taps[0].numel() * entries > MOST_ENTRIES for layer in layers):
+        return paths
+    return torch.minimum(paths, composed_norms(layer_norms(layers, features, graph), features, graph))
 
 
 def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
