@@ -153,9 +153,8 @@ def attack_harder(options, rows):
             for unit, attack in enumerate(columns["attack"]):
                 before = known[task.name, activation, None, unit]
                 gains += [old - new for old, new in zip(before, attack, strict=True)]
-        say(
-            f"{task.name}: five times the steps change accuracy by {-fmean(gains):+.2f} points, {-max(gains):+.2f} at most"
-        )
+        mean, most = fmean(gains), max(gains)
+        say(f"{task.name}: five times the steps lower accuracy by {mean:.2f} points, {most:.2f} at most")
 
 
 def main():

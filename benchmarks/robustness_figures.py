@@ -190,15 +190,15 @@ def against_relu(cells, tasks, levels, file):
             ):
                 axes = panels[line][column]
                 panel(axes, cells, task, kind, limit, getattr(levels[task], kind))
-                words = "Gaussian noise" if kind == "gaussian" else "Attack"
+                words = "Gaussian noise" if kind == "gaussian" else "attack"
                 trained = "trained normally" if limit is None else f"limit {limit:,g}"
-                axes.set_title(f"{TITLES[task]}: {words.lower()}, {trained}", loc="left")
+                axes.set_title(f"{TITLES[task]}: {words}, {trained}", loc="left")
                 if column == 0:
                     axes.set_ylabel("Minus ReLU (points)")
-        for axes in panels[-1]:
-            axes.set_xlabel("Size relative to the signal (below: accuracy of the ReLU network without a limit)")
-            axes.xaxis.label.set_size(7)
-        legend(sheet, panels[0][0])
+        sheet.supxlabel(
+            "Size relative to the signal; below it the accuracy of the ReLU network without a limit", size=8.5
+        )
+        legend(sheet, panels[2][0], panels[0][0])
         finish(sheet, file)
 
 
@@ -227,9 +227,20 @@ def differences(first, second, measure):
     return [a - b for a, b in zip(ours, theirs, strict=True)]
 
 
-def legend(sheet, axes):
-    handles, labels = axes.get_legend_handles_labels()
-    sheet.legend(handles, labels, loc="outside upper left", ncols=4, borderpad=0, handlelength=2.8, columnspacing=1.4)
+def legend(sheet, *panels):
+    every = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        every = dict(zip(labels, handles, strict=True)) | every
+    sheet.legend(
+        every.values(),
+        every.keys(),
+        loc="outside upper left",
+        ncols=4,
+        borderpad=0,
+        handlelength=2.8,
+        columnspacing=1.4,
+    )
 
 
 def tradeoff(cells, tasks, levels, file):

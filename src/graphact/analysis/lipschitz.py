@@ -238,8 +238,8 @@ def layer_names(layers: Layers) -> Iterator[str]:
 def certified_norms(layers: Layers, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
     """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are.
 
-    Beyond what is affordable: the smaller of the sum of all coefficients in magnitude and the product of the layers, the
-    latter where no filter bank has so many entries that a step of training would take seconds and gigabytes.
+    Beyond what is affordable: the smaller of the sum of all coefficients in magnitude and the product of the layers,
+    the latter where no filter bank has so many entries that a step of training would take seconds and gigabytes.
     """
     if is_affordable(layers, features, graph):
         composed = composed_norms(layer_norms(layers, features, graph), features, graph)

@@ -25,8 +25,8 @@ def matrix_of(graph: Graph) -> scipy.sparse.csr_array:
 def to_torch(matrix: scipy.sparse.csr_array) -> Tensor:
     """The same matrix for products that gradients flow through."""
     entries = matrix.tocoo()
-    places = torch.from_numpy(np.stack(entries.coords))
-    return torch.sparse_coo_tensor(places, torch.from_numpy(entries.data), matrix.shape, check_invariants=False).coalesce()
+    places, values = torch.from_numpy(np.stack(entries.coords).astype(np.int64)), torch.from_numpy(entries.data)
+    return torch.sparse_coo_tensor(places, values, matrix.shape, check_invariants=False).coalesce()
 
 
 class PowerRows:
