@@ -122,7 +122,8 @@ def by_limit(cells, task, names, levels):
     say("| | limit | constant | " + " | ".join(columns) + " |\n|---|---|---|---|---|---|")
     for name in names:
         for limit in (*levels.limits, None):
-            cell = cells[task, name, limit]
+            if not (cell := cells.get((task, name, limit))):
+                continue
             values = [mean_and_margin([read(row) for row in cell.values()]) for read in columns.values()]
             shown = " | ".join(f"{mean:.1f} ± {margin:.1f}" for mean, margin in values)
             say(f"| {LOOKS[name].short} | {limit or 'none'} | {constant_of(cell)} | {shown} |")
