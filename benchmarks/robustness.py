@@ -15,8 +15,9 @@ Gaussian noise, or the radius of the box of uniform noise and of attacks. Attack
 infinity norm on each model's own outputs, with restarts. In source localization every test signal is attacked on its
 own; on Cora one perturbation of the features of all nodes is sought that changes as many test decisions as possible.
 
-Constrained networks are the trained ones, tuned for some epochs below a limit (lipschitz_constrained). Rows are written
-as they come, and what is there is not measured again. The trained networks lie in --models.
+Constrained networks are the trained ones, tuned for some epochs below a limit (lipschitz_constrained); an infinite
+limit is tuning alone. Rows are written as they come, and what is there is not measured again. The trained networks lie
+in --models.
 """
 
 import argparse
@@ -136,8 +137,7 @@ def measure(options, effort):
         attacked = " ".join(f"{fmean(column):.0f}" for column in zip(*(row["attack"] for row in new), strict=True))
         say(
             f"[{number}/{len(left)}] {task.name}, {activation}, limit {limit or 'none'}: {clean:.1f} %, "
-            f"attacked {attacked}; "
-            f"{spent:.0f} s, about {spent / number * (len(left) - number):.0f} s left"
+            f"attacked {attacked}; {spent:.0f} s, about {spent / number * (len(left) - number):.0f} s left"
         )
     return rows
 

@@ -126,7 +126,8 @@ def by_limit(cells, task, names, levels):
                 continue
             values = [mean_and_margin([read(row) for row in cell.values()]) for read in columns.values()]
             shown = " | ".join(f"{mean:.1f} ± {margin:.1f}" for mean, margin in values)
-            say(f"| {LOOKS[name].short} | {limit or 'none'} | {constant_of(cell)} | {shown} |")
+            words = "none" if limit is None else "none, tuned" if math.isinf(limit) else f"{limit:,g}"
+            say(f"| {LOOKS[name].short} | {words} | {constant_of(cell)} | {shown} |")
 
 
 def constants_and_losses(cells, task):
@@ -251,7 +252,8 @@ def tradeoff(cells, tasks, levels, file):
         panels = sheet.subplots(3, len(tasks), squeeze=False, sharex="col")
         for column, task in enumerate(tasks):
             limits = levels[task].limits
-            free, place = limits[-1] * 10, len(levels[task].attack) - 2
+            tuned, place = limits[-2] * 10, len(levels[task].attack) - 2
+            where = {limit: limit for limit in limits} | {limits[-1]: tuned, None: 10 * tuned}
             level = levels[task].attack[place]
             readers = (
                 ("Accuracy (%)", lambda row: row["accuracy"]),
@@ -265,12 +267,14 @@ def tradeoff(cells, tasks, levels, file):
                     factor = 1.07 ** (number - (len(names) - 1) / 2)
                     known = [limit for limit in (*limits, None) if (task, name, limit) in cells]
                     values = [[read(row) for row in cells[task, name, limit].values()] for limit in known]
-                    places = [factor * (limit or free) for limit in known]
+                    places = [factor * where[limit] for limit in known]
                     style = LOOKS[name]
-                    bars(axes, places[:-1], values[:-1], style, label=style.long)
-                    bars(axes, places[-1:], values[-1:], style, linestyle="none")
+                    count = sum(place < tuned / 2 for place in places)
+                    bars(axes, places[:count], values[:count], style, label=style.long)
+                    bars(axes, places[count:], values[count:], style, linestyle="none")
                 axes.set_xscale("log")
-                axes.set_xticks([*limits, free], [*(f"{limit:,g}" for limit in limits), "none"])
+                words = [*(f"{limit:,g}" for limit in limits[:-1]), "none,\ntuned", "none"]
+                axes.set_xticks(list(where.values()), words)
                 axes.xaxis.set_minor_formatter(NullFormatter())
                 axes.set_xticks([], minor=True)
                 axes.set_ylabel(label)
