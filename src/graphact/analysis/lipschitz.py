@@ -23,7 +23,7 @@ from graphact._checks import check_positive
 from graphact.analysis.columns import Budget, OutOfTimeError, Progress, column_norms
 from graphact.analysis.description import Block, Blocks, branches_of, graph_of, hops_of, split_readout, widths
 from graphact.analysis.models import read_model
-from graphact.analysis.powers import PowerRows, bank_norms, matrix_of
+from graphact.analysis.powers import PowerRows, bank_norms, matrix_of, to_torch
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, layer_norm_slope, row_norms, rule_of
 from graphact.functional import graph_filter
 from graphact.graph import Graph
@@ -180,13 +180,14 @@ def magnitudes(layers: Blocks, features: int, graph: Graph, hop_factor: float = 
     """What each output ``(N, O)`` can move when all coefficients add up, in time that grows with the edges.
 
     Hops count ``hop_factor`` times. Beside it, the number of operations on the longest way through the network.
+    Differentiable, where the arrays are. As long as all features of a node move alike, one column stands for them.
     """
-    total = torch.ones(graph.num_nodes, features, dtype=torch.float64)
-    longest = features * graph.num_nodes
-    for layer in layers:
+    total = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
+    longest, width = features * graph.num_nodes, features
+    for layer, next_width in zip(layers, widths(layers, features), strict=True):
         total, steps = magnitude_behind(layer, total, graph, hop_factor)
-        longest += steps
-    return total, longest
+        longest, width = longest + steps + graph.num_nodes * width + width, next_width
+    return total.expand(-1, width), longest
 
 
 def magnitude_behind(layer: Block, near: Tensor, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
@@ -240,7 +241,9 @@ def through_weights(near: Tensor, weight: Tensor) -> Tensor:
 
 
 def shift_by(matrix: Any, near: Tensor) -> Tensor:
-    """A sparse matrix times signals ``(..., N, F)``."""
+    """A sparse matrix times signals ``(..., N, F)``; gradients flow through signals ``(N, F)``."""
+    if near.requires_grad:
+        return torch.sparse.mm(to_torch(matrix), near)
     if near.dim() == 2:
         return torch.from_numpy(matrix @ near.numpy())
     rows = near.movedim(-2, 0)
@@ -291,11 +294,18 @@ def label_of(layer: Layer) -> str:
 
 
 def certified_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
-    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are."""
-    composed = composed_norms(layer_norms(layers, features, graph), features, graph)
-    if not is_affordable(layers, features, graph):
-        return composed
-    return torch.minimum(composed, output_norms(layers, features, graph, thorough=thorough))
+    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are.
+
+    Beyond what is affordable: the smaller of the sum of all coefficients in magnitude and the product of the layers,
+    the latter where no filter bank has so many entries that a step of training would take seconds and gigabytes.
+    """
+    if is_affordable(layers, features, graph):
+        composed = composed_norms(layer_norms(layers, features, graph), features, graph)
+        return torch.minimum(composed, output_norms(layers, features, graph, thorough=thorough))
+    paths, entries = magnitudes(layers, features, graph)[0], graph.num_nodes + graph.num_edges
+    if any(isinstance(layer, Filter) and layer.taps[0].numel() * entries > MOST_ENTRIES for layer in layers):
+        return paths
+    return torch.minimum(paths, composed_norms(layer_norms(layers, features, graph), features, graph))
 
 
 def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
