@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from arguments import count
+from matplotlib.ticker import FuncFormatter
 from saying import say
 from torch_geometric.nn import GCN
 
@@ -29,14 +30,14 @@ from graphact.data import locate, read_planetoid
 from graphact.experiments.report.style import house_style, new_sheet, settle, to_png
 
 ROOT = Path(__file__).parents[1]
-MOVING = {"all": "features of all nodes move", "node": "features of the node itself move"}
+MOVING = {"all": "all nodes move", "node": "the node itself moves"}
 FIELDS = ("moving", "node", "label", "decision", "rival", "margin", "certified", "pairwise", "constant", "attack")
 EPOCHS, HIDDEN, CHUNK = 200, 16, 50
 CURVES = {
-    "one constant": ("#8b949e", (0, (1, 1.4)), "Margin over one constant"),
-    "pairwise": ("#0072b2", (0, (4, 1.6)), "Margin over the constants of the node"),
+    "one constant": ("#8b949e", (0, (1, 1.4)), "Over one constant"),
+    "pairwise": ("#0072b2", (0, (4, 1.6)), "Over the node's constants"),
     "certified": ("#0072b2", "-", "Certified"),
-    "attack": ("#d55e00", "-", "Not broken by the attack"),
+    "attack": ("#d55e00", "-", "Attack fails"),
 }
 
 
@@ -165,12 +166,13 @@ def draw(rows, file):
                 share = 100 * (1 - np.arange(1, len(ends) + 1) / len(ends))
                 axes.step(ends, share, where="post", color=color, linestyle=dashes, linewidth=1.4, label=label)
             axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.set_xlim(np.quantile(table["one constant"], 0.03), 1.2 * np.quantile(table["attack"], 0.99))
             axes.set_ylim(0, 100)
-            axes.set_ylabel("Test nodes (%)")
-            axes.set_xlabel(f"Radius: largest change of a feature,\n{MOVING[moving]}")
+            axes.set_ylabel("Class holds (% of test nodes)")
+            axes.set_xlabel(f"Largest change of a feature ({MOVING[moving]})")
             axes.grid(axis="y")
-        sheet.axes[0].legend(loc="lower left", bbox_to_anchor=(-0.1, 1), ncols=2, borderpad=0, columnspacing=1.2)
+        sheet.axes[0].legend(loc="lower left", bbox_to_anchor=(-0.1, 1.02), ncols=2, borderpad=0)
         settle(sheet)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(to_png(sheet))

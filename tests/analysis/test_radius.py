@@ -1,6 +1,9 @@
 """Certified radii: exact for linear networks, sound for all others, above what a global constant gives."""
 
+import csv
 import itertools
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -215,3 +218,25 @@ def test_progress_is_reported():
     shares = []
     certified_radius(made(MODELS["relu"]), WEIGHTED, signal(), [0, 1, 2, 3], progress=shares.append)
     assert shares == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_published_radii_of_cora():
+    """No attack came below a certificate, every test node has one, and the page quotes the rows."""
+    root = Path(__file__).parents[2]
+    with (root / "results/certified-cora/nodes.csv").open(newline="") as sheet:
+        rows = list(csv.DictReader(sheet))
+    page = (root / "docs/guarantees.md").read_text()
+    published = json.loads((root / "results/certified-cora/summary.json").read_text())
+    for moving, what in (("all", "features of all nodes"), ("node", "features of the node")):
+        chosen = [row for row in rows if row["moving"] == moving]
+        values = {name: np.array([float(row[name]) for row in chosen]) for name in rows[0] if name != "moving"}
+        certified, attack = values["certified"], values["attack"]
+        one_constant = values["margin"] / values["constant"].max()
+        assert len({row["node"] for row in chosen}) == len(chosen) == 1000
+        assert np.all((certified > 0) & (certified <= attack))
+        assert np.all(certified >= values["pairwise"] * (1 - 1e-5))
+        ratio = np.median(certified / attack)
+        assert published[moving]["certified / attack"] == pytest.approx(ratio)
+        medians = [np.median(each) for each in (one_constant, values["pairwise"], certified, attack)]
+        cells = [f"{each:#.2g}" for each in medians]
+        assert f"| {what} | {' | '.join(cells)} | {np.median(certified / one_constant):.1f} | {ratio:.2f} |" in page
