@@ -24,6 +24,7 @@ from claims import (
     units_of,
 )
 from evidence import Contrast, NotRunError, Study, at, minus
+from learned import lines_of
 
 from graphact.experiments.pairing import difference
 from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
@@ -353,6 +354,28 @@ class Facts:
                 p = shown_p(verdict.claim.p(found))
                 lines.append([verdict.claim.key, contrast.label, shown_interval(found, study.measure.digits), p])
         return Grid(["claim", "contrast", "difference, 95 % interval", "p"], lines)
+
+    def learned(self, study, wheres):
+        """Median and quartiles of beta and |h| / |beta| by layer and hop, and the share of positive h."""
+        lines, hops = [], 0
+        for where in wheres:
+            if not self.evidence.has(study, where):
+                continue
+            cell = self.evidence.cell(study, where)
+            hops = max(hops, cell.hops)
+            for layer, (numbers, signs) in enumerate(lines_of(self.evidence.rows(study, where))):
+                lines.append((f"{name(cell.method)} ({cell.hops}), layer {layer + 1}", numbers, signs))
+        heads = [
+            "",
+            "β",
+            *(f"\\|h{hop}\\| / \\|β\\|" for hop in range(1, hops + 1)),
+            *(f"h{hop} > 0" for hop in range(1, hops + 1)),
+        ]
+        filled = [
+            [label, *numbers, *[""] * (1 + hops - len(numbers)), *signs, *[""] * (hops - len(signs))]
+            for label, numbers, signs in lines
+        ]
+        return Grid(heads, filled)
 
     def choices(self):
         """One choice changed at a time (results/choices)."""
