@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from authors import measure
 from claims import (
     CLAIMS,
     NETWORKS,
@@ -376,6 +377,10 @@ class Facts:
             for label, numbers, signs in lines
         ]
         return Grid(heads, filled)
+
+    def authors(self):
+        """What the operators of the published code compute."""
+        return measure()
 
     def choices(self):
         """One choice changed at a time (results/choices)."""
