@@ -29,6 +29,7 @@ from evidence import RESULTS, Contrast, Evidence, NotRunError, Study, at, minus
 
 from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
 from graphact.experiments.registry import EXPERIMENTS
+from graphact.experiments.report.style import Variant
 from graphact.experiments.source_localization.experiment import TABLE_1
 from graphact.experiments.statistics import ALPHA, bootstrap_interval, holm
 
@@ -37,10 +38,6 @@ from graphact.experiments.statistics import ALPHA, bootstrap_interval, holm
 MARGINS = {"source-localization": 2.0, "consensus": 0.001, "denoising": 0.02, "recommendation": 0.02}
 # Figures of tables are met within half of those 14 points, and within a tenth of a star
 OF_TABLES = {"source-localization": 7.0, "recommendation": 0.1}
-SHORT = {
-    **{"relu": "ReLU", "max-l": "Max L.", "max-ga": "Max G.A.", "median-l": "Median L.", "median-ga": "Median G.A."},
-    **{"kernel-ga": "Kernel G.A.", "fir": "FIR"},
-}
 OTHERS = ("max-l", "max-ga", "median-l", "median-ga", "kernel-ga")
 NETWORKS = ("relu", *OTHERS)
 LOCALIZED = {"max-ga": "max-l", "median-ga": "median-l"}
@@ -174,7 +171,7 @@ def over_films(first, second):
 
 
 def name(method):
-    return SHORT.get(method, method)
+    return Variant(method, None).style.short
 
 
 def at_widths(first, second, widths=(2, 4, 8), first_hops=None, second_hops=None):
@@ -570,7 +567,7 @@ def judge(evidence, claims=CLAIMS, presets=("paper", "best")):
             of_paper = study.preset == "paper"
             asked = [claim for claim in claims if claim.experiment == experiment and (of_paper or not claim.is_literal)]
             own = [verdict_on(claim, study, evidence) for claim in asked]
-            own = [verdict for verdict in own if of_paper or verdict.estimates]
+            own = [verdict for verdict in own if verdict.estimates or study.protocol in ("paper", "converged")]
             for family in dict.fromkeys(verdict.claim.family for verdict in own):
                 judged = [verdict for verdict in own if verdict.claim.family == family and verdict.estimates]
                 for verdict, adjusted in zip(judged, holm([verdict.p for verdict in judged]), strict=True):

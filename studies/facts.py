@@ -91,7 +91,10 @@ class Facts:
 
     def certainly(self, study, first, second, sign):
         """Whether the difference of two methods is certain and of a sign."""
-        found = self.evidence.estimate(study, minus("", first, second))
+        try:
+            found = self.evidence.estimate(study, minus("", first, second))
+        except NotRunError:
+            return False
         return found.is_certain and found.mean * sign > 0
 
     def error_of_table_2(self):
@@ -151,15 +154,19 @@ class Facts:
 
     def share_below(self, study, where, limit):
         """How many runs in a hundred end below a limit."""
-        values = self.evidence.values(study, where)
-        return f"{100 * sum(value < limit for value in values) / len(values):.0f} %"
+        return self._share(study, where, lambda value: value < limit)
 
     def share_above(self, study, where, limit):
+        return self._share(study, where, lambda value: value > limit)
+
+    def _share(self, study, where, holds):
+        if not self.evidence.has(study, where):
+            return NOT_RUN
         values = self.evidence.values(study, where)
-        return f"{100 * sum(value > limit for value in values) / len(values):.0f} %"
+        return f"{100 * sum(map(holds, values)) / len(values):.0f} %"
 
     def runs(self, study, where):
-        return str(len(self.evidence.values(study, where)))
+        return str(len(self.evidence.values(study, where))) if self.evidence.has(study, where) else NOT_RUN
 
     def verdict(self, experiment, key, protocol):
         """The verdict on a claim under a protocol, the first round's where there is no other."""

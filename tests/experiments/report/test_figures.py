@@ -13,7 +13,17 @@ from matplotlib.colors import to_hex
 
 from graphact.experiments.report.figures import draw, render, scale_of
 from graphact.experiments.report.rows import read_rows
-from graphact.experiments.report.style import GREY, METHODS, ON_DARK, WIDTH, Variant, dark_rules, house_style, settle
+from graphact.experiments.report.style import (
+    GREY,
+    METHODS,
+    NAMED,
+    ON_DARK,
+    WIDTH,
+    Variant,
+    dark_rules,
+    house_style,
+    settle,
+)
 from graphact.experiments.report.write import sections_of
 
 OKABE_ITO = {"#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"}
@@ -81,7 +91,7 @@ def texts_below(sheet):
 
 
 def test_methods_differ_in_colour_marker_and_none_needs_colour_alone():
-    styles = [*METHODS.values(), Variant("another", None).style]
+    styles = [*NAMED.values(), Variant("another", None).style]
     assert len({style.color for style in styles}) == len({style.marker for style in styles}) == len(styles)
     assert {style.color for style in styles} > OKABE_ITO
 
