@@ -91,7 +91,7 @@ def texts_below(sheet):
 
 
 def test_methods_differ_in_colour_marker_and_none_needs_colour_alone():
-    styles = [*NAMED.values(), Variant("another", None).style]
+    styles = [*METHODS.values(), Variant("another", None).style]
     assert len({style.color for style in styles}) == len({style.marker for style in styles}) == len(styles)
     assert {style.color for style in styles} > OKABE_ITO
 

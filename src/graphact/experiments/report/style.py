@@ -36,7 +36,7 @@ class Style:
     short: str  # in tables
     long: str  # in a sentence
     color: str
-    marker: str | tuple[int, int, int]  # filled: edges are not drawn
+    marker: str
     line: str | tuple[float, tuple[float, ...]]
     size: float = 1.0  # of the marker, so that all look equally large
 
@@ -52,19 +52,6 @@ METHODS = {
     "kernel-ga": Style("Kernel G.A.", "graph-adaptive kernel", "#009e73", "*", (0, (4, 1.2, 1, 1.2)), 1.6),
     "fir": Style("FIR", "FIR (no nonlinearity)", "#cc79a7", "X", (0, (1.2, 1.2)), 1.1),
 }
-# Beside ReLU, for comparison; quiet colours, each with a marker of its own
-POINTWISE = {
-    "identity": Style("Identity", "identity", "#8c8c8c", (4, 1, 0), (0, (1, 2)), 1.2),
-    "leaky-relu": Style("LeakyReLU", "leaky ReLU", "#4d4d4d", "P", "-"),
-    "prelu": Style("PReLU", "PReLU", "#6b5b4b", "p", DASHED),
-    "elu": Style("ELU", "ELU", "#7a6f9b", "<", "-"),
-    "gelu": Style("GELU", "GELU", "#5f8a8b", ">", "-"),
-    "silu": Style("SiLU", "SiLU", "#8a7f5f", "d", DASHED),
-    "tanh": Style("tanh", "tanh", "#9b6f7a", "H", "-"),
-    "abs": Style("|x|", "absolute value", "#6f9b6f", (6, 1, 0), "-", 1.2),
-    "maxout": Style("Maxout", "maxout", "#9b8a5f", "8", DASHED),
-}
-NAMED = METHODS | POINTWISE
 
 
 @dataclass(frozen=True)
@@ -82,7 +69,7 @@ class Variant:
     @property
     def style(self) -> Style:
         """Names and looks of the method; one that is not in the list goes by its own name."""
-        return NAMED.get(self.method) or Style(self.method, self.method, GREY, "h", (0, (2.5, 1, 1, 1, 1, 1)))
+        return METHODS.get(self.method) or Style(self.method, self.method, GREY, "h", (0, (2.5, 1, 1, 1, 1, 1)))
 
     @property
     def label(self) -> str:
@@ -95,7 +82,7 @@ class Variant:
     @property
     def rank(self) -> tuple[int, str, int]:
         """Position in tables: the paper's order, then others by name, each by hops."""
-        position = list(NAMED).index(self.method) if self.method in NAMED else len(NAMED)
+        position = list(METHODS).index(self.method) if self.method in METHODS else len(METHODS)
         return position, self.method, -1 if self.hops is None else self.hops
 
 
