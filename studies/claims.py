@@ -57,6 +57,7 @@ class Claim:
     says: str  # every contrast is "above" the bound, "below" it, or "within" the margin around 0
     bound: float = 0.0
     margin: float | None = None  # what counts as no difference; that of the experiment, if not given
+    preset: str | None = None  # the only one that it is judged by
     family: str = "claims"  # claims are adjusted together with those of the same family, experiment and protocol
 
     @property
@@ -542,6 +543,36 @@ def recommendation_claims():
     )
 
 
+def robustness_claims():
+    claim = claims_of("source-localization", "Section 3.3")
+
+    def lost(method, kind):
+        return ((1.0, at(method, condition={})), (-1.0, at(method, condition={kind: 1})))
+
+    def against(others):
+        return tuple(
+            Contrast(f"lost by Max G.A. - by {name(other)}, {words}", less(lost("max-ga", kind), lost(other, kind)))
+            for other in others
+            for kind, words in (("gaussian", "noise"), ("attack", "attack"))
+        )
+
+    yield claim(
+        "lipschitz-is-robust",
+        "Perturbed inputs cost Max G.A. less accuracy than activations that are not Lipschitz",
+        "below",
+        against(("square", "root")),
+        preset="robustness",
+    )
+    yield claim(
+        "more-robust-than-relu",
+        "Perturbed inputs cost Max G.A. less accuracy than ReLU",
+        "below",
+        against(("relu",)),
+        where="here",
+        preset="robustness",
+    )
+
+
 def claims_of(experiment, place):
     """A function that makes the claims of an experiment."""
 
@@ -556,16 +587,18 @@ CLAIMS = [
     *consensus_claims(),
     *denoising_claims(),
     *recommendation_claims(),
+    *robustness_claims(),
 ]
 
 
-def judge(evidence, claims=CLAIMS, presets=("paper", "best")):
+def judge(evidence, claims=CLAIMS, presets=("paper", "best", "robustness")):
     """The verdict on every claim under every protocol that was run, p-values adjusted within each family."""
     verdicts = []
     for experiment in EXPERIMENTS:
         for study in studies_of(evidence, experiment, presets):
             of_paper = study.preset == "paper"
             asked = [claim for claim in claims if claim.experiment == experiment and (of_paper or not claim.is_literal)]
+            asked = [claim for claim in asked if claim.preset == {"robustness": "robustness"}.get(study.preset)]
             own = [verdict_on(claim, study, evidence) for claim in asked]
             own = [verdict for verdict in own if verdict.estimates or study.protocol in ("paper", "converged")]
             for family in dict.fromkeys(verdict.claim.family for verdict in own):

@@ -302,7 +302,7 @@ class Facts:
         """A line for each claim: verdicts by protocol, and the weakest contrast under the first that was run."""
         lines = []
         for claim in CLAIMS:
-            if claim.experiment not in experiments or claim.family != family:
+            if claim.experiment not in experiments or claim.family != family or claim.preset:
                 continue
             own = [self.verdict(claim.experiment, claim.key, protocol) for protocol in ("converged", "paper")]
             words = [self._verdict_words(one) for one in own]
@@ -334,7 +334,7 @@ class Facts:
         words = [
             self.word(claim.experiment, claim.key, protocol)
             for claim in CLAIMS
-            if claim.where != "here" and claim.family == "claims"
+            if claim.where != "here" and claim.family == "claims" and not claim.preset
         ]
         order = (
             "supported",
@@ -349,7 +349,20 @@ class Facts:
         return ", ".join(f"{words.count(word)} {word}" for word in order if word in words)
 
     def number_of_claims(self):
-        return str(sum(claim.where != "here" and claim.family == "claims" for claim in CLAIMS))
+        return str(sum(claim.where != "here" and claim.family == "claims" and not claim.preset for claim in CLAIMS))
+
+    def robustness(self):
+        """A line for each claim on perturbed inputs and task; empty where nothing was run."""
+        lines = []
+        for verdict in self.verdicts:
+            if verdict.study.preset == "robustness" and verdict.estimates:
+                contrast, found = verdict.weakest
+                text = f"{contrast.label}: {shown_interval(found, 1)}"
+                words = [verdict.claim.text, verdict.study.protocol, self._verdict_words(verdict), text]
+                lines.append([*words, shown_p(verdict.adjusted), str(found.units)])
+        return Grid(
+            ["claim", "task", "verdict", "weakest contrast, 95 % interval", "p (Holm)", "graphs or seeds"], lines
+        )
 
     def contrasts_table(self, experiment, protocol):
         """Every contrast of every claim of an experiment."""

@@ -16,7 +16,6 @@ from graphact.experiments.report.rows import read_rows
 from graphact.experiments.report.style import (
     GREY,
     METHODS,
-    NAMED,
     ON_DARK,
     WIDTH,
     Variant,
