@@ -113,6 +113,9 @@ class Facts:
         run = {cell.method for cell in self.evidence.cells.get(study, {})}
         return set(methods) <= run and bool(run)
 
+    def has(self, study, where):
+        return self.evidence.has(study, where)
+
     def mean(self, study, where, digits=None):
         try:
             return f"{self.evidence.mean(study, where):.{study.measure.digits if digits is None else digits}f}"
