@@ -29,6 +29,7 @@ from evidence import RESULTS, Contrast, Evidence, NotRunError, Study, at, minus
 
 from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
 from graphact.experiments.registry import EXPERIMENTS
+from graphact.experiments.report.style import Variant
 from graphact.experiments.source_localization.experiment import TABLE_1
 from graphact.experiments.statistics import ALPHA, bootstrap_interval, holm
 
@@ -37,10 +38,6 @@ from graphact.experiments.statistics import ALPHA, bootstrap_interval, holm
 MARGINS = {"source-localization": 2.0, "consensus": 0.001, "denoising": 0.02, "recommendation": 0.02}
 # Figures of tables are met within half of those 14 points, and within a tenth of a star
 OF_TABLES = {"source-localization": 7.0, "recommendation": 0.1}
-SHORT = {
-    **{"relu": "ReLU", "max-l": "Max L.", "max-ga": "Max G.A.", "median-l": "Median L.", "median-ga": "Median G.A."},
-    **{"kernel-ga": "Kernel G.A.", "fir": "FIR"},
-}
 OTHERS = ("max-l", "max-ga", "median-l", "median-ga", "kernel-ga")
 NETWORKS = ("relu", *OTHERS)
 LOCALIZED = {"max-ga": "max-l", "median-ga": "median-l"}
@@ -60,6 +57,7 @@ class Claim:
     says: str  # every contrast is "above" the bound, "below" it, or "within" the margin around 0
     bound: float = 0.0
     margin: float | None = None  # what counts as no difference; that of the experiment, if not given
+    preset: str | None = None  # the only one that it is judged by
     family: str = "claims"  # claims are adjusted together with those of the same family, experiment and protocol
 
     @property
@@ -174,7 +172,7 @@ def over_films(first, second):
 
 
 def name(method):
-    return SHORT.get(method, method)
+    return Variant(method, None).style.short
 
 
 def at_widths(first, second, widths=(2, 4, 8), first_hops=None, second_hops=None):
@@ -545,6 +543,36 @@ def recommendation_claims():
     )
 
 
+def robustness_claims():
+    claim = claims_of("source-localization", "Section 3.3")
+
+    def lost(method, kind):
+        return ((1.0, at(method, condition={})), (-1.0, at(method, condition={kind: 1})))
+
+    def against(others):
+        return tuple(
+            Contrast(f"lost by Max G.A. - by {name(other)}, {words}", less(lost("max-ga", kind), lost(other, kind)))
+            for other in others
+            for kind, words in (("gaussian", "noise"), ("attack", "attack"))
+        )
+
+    yield claim(
+        "lipschitz-is-robust",
+        "Perturbed inputs cost Max G.A. less accuracy than activations that are not Lipschitz",
+        "below",
+        against(("square", "root")),
+        preset="robustness",
+    )
+    yield claim(
+        "more-robust-than-relu",
+        "Perturbed inputs cost Max G.A. less accuracy than ReLU",
+        "below",
+        against(("relu",)),
+        where="here",
+        preset="robustness",
+    )
+
+
 def claims_of(experiment, place):
     """A function that makes the claims of an experiment."""
 
@@ -559,18 +587,20 @@ CLAIMS = [
     *consensus_claims(),
     *denoising_claims(),
     *recommendation_claims(),
+    *robustness_claims(),
 ]
 
 
-def judge(evidence, claims=CLAIMS, presets=("paper", "best")):
+def judge(evidence, claims=CLAIMS, presets=("paper", "best", "robustness")):
     """The verdict on every claim under every protocol that was run, p-values adjusted within each family."""
     verdicts = []
     for experiment in EXPERIMENTS:
         for study in studies_of(evidence, experiment, presets):
             of_paper = study.preset == "paper"
             asked = [claim for claim in claims if claim.experiment == experiment and (of_paper or not claim.is_literal)]
+            asked = [claim for claim in asked if claim.preset == {"robustness": "robustness"}.get(study.preset)]
             own = [verdict_on(claim, study, evidence) for claim in asked]
-            own = [verdict for verdict in own if of_paper or verdict.estimates]
+            own = [verdict for verdict in own if verdict.estimates or study.protocol in ("paper", "converged")]
             for family in dict.fromkeys(verdict.claim.family for verdict in own):
                 judged = [verdict for verdict in own if verdict.claim.family == family and verdict.estimates]
                 for verdict, adjusted in zip(judged, holm([verdict.p for verdict in judged]), strict=True):

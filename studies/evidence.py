@@ -4,6 +4,7 @@ A study asks for a network in a setting and never for a folder, so that rows may
 written to. A contrast is a weighted sum of networks, run by run on the same graphs, splits and nodes.
 """
 
+import json
 import math
 from collections import defaultdict
 from dataclasses import dataclass
@@ -113,6 +114,9 @@ class Evidence:
                     if before is None or finished(before) <= finished(rows):
                         found[each][cell][seed] = rows
                     self.folders[each].add(folder.name)
+        for study, cell, row in self.perturbed():
+            found[study][cell].setdefault(0, []).append(row)
+            self.folders[study].add("robustness")
         if not found:
             raise NotRunError(
                 f"no results in {self.directory}: expected folders with rows, as graphact run writes them"
@@ -121,6 +125,20 @@ class Evidence:
             study: {cell: [row for rows in seeds.values() for row in rows] for cell, seeds in cells.items()}
             for study, cells in found.items()
         }
+
+    def perturbed(self):
+        """Accuracies on perturbed inputs, of networks without a limit (benchmarks/robustness.py writes them)."""
+        file = self.directory / "robustness" / "rows.jsonl"
+        for line in file.read_text().splitlines() if file.exists() else ():
+            row = json.loads(line)
+            if row["limit"] is not None:
+                continue
+            levels = {(): row["accuracy"]}
+            levels |= {((kind, n),): value for kind in ("gaussian", "attack") for n, value in enumerate(row[kind])}
+            for condition, value in levels.items():
+                cell = Cell("model", row["activation"], None, None, None, condition)
+                place = {"graph": row["unit"], "value": value, "validation": value}
+                yield Study("source-localization", "robustness", row["task"]), cell, place
 
     def studies(self):
         """All studies of which there are rows."""

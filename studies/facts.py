@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from authors import measure
 from claims import (
     CLAIMS,
     NETWORKS,
@@ -24,6 +25,7 @@ from claims import (
     units_of,
 )
 from evidence import Contrast, NotRunError, Study, at, minus
+from learned import lines_of
 
 from graphact.experiments.pairing import difference
 from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
@@ -89,7 +91,10 @@ class Facts:
 
     def certainly(self, study, first, second, sign):
         """Whether the difference of two methods is certain and of a sign."""
-        found = self.evidence.estimate(study, minus("", first, second))
+        try:
+            found = self.evidence.estimate(study, minus("", first, second))
+        except NotRunError:
+            return False
         return found.is_certain and found.mean * sign > 0
 
     def error_of_table_2(self):
@@ -107,6 +112,9 @@ class Facts:
         """Whether every one of the methods was run in a study, in whatever setting."""
         run = {cell.method for cell in self.evidence.cells.get(study, {})}
         return set(methods) <= run and bool(run)
+
+    def has(self, study, where):
+        return self.evidence.has(study, where)
 
     def mean(self, study, where, digits=None):
         try:
@@ -149,15 +157,19 @@ class Facts:
 
     def share_below(self, study, where, limit):
         """How many runs in a hundred end below a limit."""
-        values = self.evidence.values(study, where)
-        return f"{100 * sum(value < limit for value in values) / len(values):.0f} %"
+        return self._share(study, where, lambda value: value < limit)
 
     def share_above(self, study, where, limit):
+        return self._share(study, where, lambda value: value > limit)
+
+    def _share(self, study, where, holds):
+        if not self.evidence.has(study, where):
+            return NOT_RUN
         values = self.evidence.values(study, where)
-        return f"{100 * sum(value > limit for value in values) / len(values):.0f} %"
+        return f"{100 * sum(map(holds, values)) / len(values):.0f} %"
 
     def runs(self, study, where):
-        return str(len(self.evidence.values(study, where)))
+        return str(len(self.evidence.values(study, where))) if self.evidence.has(study, where) else NOT_RUN
 
     def verdict(self, experiment, key, protocol):
         """The verdict on a claim under a protocol, the first round's where there is no other."""
@@ -293,7 +305,7 @@ class Facts:
         """A line for each claim: verdicts by protocol, and the weakest contrast under the first that was run."""
         lines = []
         for claim in CLAIMS:
-            if claim.experiment not in experiments or claim.family != family:
+            if claim.experiment not in experiments or claim.family != family or claim.preset:
                 continue
             own = [self.verdict(claim.experiment, claim.key, protocol) for protocol in ("converged", "paper")]
             words = [self._verdict_words(one) for one in own]
@@ -325,7 +337,7 @@ class Facts:
         words = [
             self.word(claim.experiment, claim.key, protocol)
             for claim in CLAIMS
-            if claim.where != "here" and claim.family == "claims"
+            if claim.where != "here" and claim.family == "claims" and not claim.preset
         ]
         order = (
             "supported",
@@ -340,7 +352,20 @@ class Facts:
         return ", ".join(f"{words.count(word)} {word}" for word in order if word in words)
 
     def number_of_claims(self):
-        return str(sum(claim.where != "here" and claim.family == "claims" for claim in CLAIMS))
+        return str(sum(claim.where != "here" and claim.family == "claims" and not claim.preset for claim in CLAIMS))
+
+    def robustness(self):
+        """A line for each claim on perturbed inputs and task; empty where nothing was run."""
+        lines = []
+        for verdict in self.verdicts:
+            if verdict.study.preset == "robustness" and verdict.estimates:
+                contrast, found = verdict.weakest
+                text = f"{contrast.label}: {shown_interval(found, 1)}"
+                words = [verdict.claim.text, verdict.study.protocol, self._verdict_words(verdict), text]
+                lines.append([*words, shown_p(verdict.adjusted), str(found.units)])
+        return Grid(
+            ["claim", "task", "verdict", "weakest contrast, 95 % interval", "p (Holm)", "graphs or seeds"], lines
+        )
 
     def contrasts_table(self, experiment, protocol):
         """Every contrast of every claim of an experiment."""
@@ -353,6 +378,32 @@ class Facts:
                 p = shown_p(verdict.claim.p(found))
                 lines.append([verdict.claim.key, contrast.label, shown_interval(found, study.measure.digits), p])
         return Grid(["claim", "contrast", "difference, 95 % interval", "p"], lines)
+
+    def learned(self, study, wheres):
+        """Median and quartiles of beta and |h| / |beta| by layer and hop, and the share of positive h."""
+        lines, hops = [], 0
+        for where in wheres:
+            if not self.evidence.has(study, where):
+                continue
+            cell = self.evidence.cell(study, where)
+            hops = max(hops, cell.hops)
+            for layer, (numbers, signs) in enumerate(lines_of(self.evidence.rows(study, where))):
+                lines.append((f"{name(cell.method)} ({cell.hops}), layer {layer + 1}", numbers, signs))
+        heads = [
+            "",
+            "β",
+            *(f"\\|h{hop}\\| / \\|β\\|" for hop in range(1, hops + 1)),
+            *(f"h{hop} > 0" for hop in range(1, hops + 1)),
+        ]
+        filled = [
+            [label, *numbers, *[""] * (1 + hops - len(numbers)), *signs, *[""] * (hops - len(signs))]
+            for label, numbers, signs in lines
+        ]
+        return Grid(heads, filled)
+
+    def authors(self):
+        """What the operators of the published code compute."""
+        return measure()
 
     def choices(self):
         """One choice changed at a time (results/choices)."""

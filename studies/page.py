@@ -1,4 +1,4 @@
-"""docs/reproduction.md and docs/reproduction-details.md, written from templates and rows.
+"""The pages on the reproduction (docs/reproduction.md and its kin), written from templates and rows.
 
     python studies/page.py            write them again
     python studies/page.py --check    compare what is there with the rows; exit status 1 where they differ
@@ -22,7 +22,11 @@ from graphact.storage import write_atomically
 
 ROOT = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
-PAGES = {"reproduction.md.j2": "docs/reproduction.md", "reproduction-details.md.j2": "docs/reproduction-details.md"}
+PAGES = {
+    "reproduction.md.j2": "docs/reproduction.md",
+    "reproduction-details.md.j2": "docs/reproduction-details.md",
+    "authors-code.md.j2": "docs/authors-code.md",
+}
 COMPUTED = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}|```.*?```|`[^`]*`|\]\([^)]*\)", re.DOTALL)
 SETTINGS = re.compile(
     r"""\b[FK]\s=\s\d+(?:,\s\d+)*(?:\s(?:and|to|or|against)\s\d+)?  # settings of networks

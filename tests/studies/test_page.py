@@ -71,5 +71,5 @@ def test_stated_numbers_have_a_source():
 
 
 def test_every_protocol_and_claim_is_on_the_page(pages):
-    for claim in {one.text for one in CLAIMS}:
+    for claim in {one.text for one in CLAIMS if one.preset is None}:
         assert claim in pages["docs/reproduction-details.md"], claim

@@ -13,7 +13,16 @@ from matplotlib.colors import to_hex
 
 from graphact.experiments.report.figures import draw, render, scale_of
 from graphact.experiments.report.rows import read_rows
-from graphact.experiments.report.style import GREY, METHODS, ON_DARK, WIDTH, Variant, dark_rules, house_style, settle
+from graphact.experiments.report.style import (
+    GREY,
+    METHODS,
+    ON_DARK,
+    WIDTH,
+    Variant,
+    dark_rules,
+    house_style,
+    settle,
+)
 from graphact.experiments.report.write import sections_of
 
 OKABE_ITO = {"#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"}

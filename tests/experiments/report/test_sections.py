@@ -295,6 +295,15 @@ def test_settings():
     assert facts["Computing time, added up"] == "12.0 s"
 
 
+def test_settings_tell_what_networks_cost_where_rows_do():
+    rows = [row(features=features, parameters=100 * features, exchanges=8) for features in (2, 8)]
+    rows += [row(method="max-ga", hops=2, features=8, parameters=1234, exchanges=14)]
+    facts = dict(block(rows).facts)
+    assert facts["Parameters of a network"] == "ReLU 200 to 800, Max G.A. (2) 1,234"
+    assert facts["Exchanges for an answer"] == "ReLU 8, Max G.A. (2) 14"
+    assert "Parameters of a network" not in dict(block([row()]).facts)
+
+
 def test_time_of_a_network_counts_once():
     rows = [consensus(seconds=60.0), *(consensus(loss=loss, seconds=60.0) for loss in (0.05, 0.1))]
     rows += [baseline("consensus", name, 0.1, seconds=15.0) for name in ("answer zero", "least-squares FIR")]

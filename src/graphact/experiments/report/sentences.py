@@ -132,6 +132,8 @@ def facts_of(runs: pd.DataFrame) -> Facts:
     found = [
         *((name, listed(models[key])) for name, key in SIZES.items()),
         ("Replicas", " \N{MULTIPLICATION SIGN} ".join(replicas)),
+        ("Parameters of a network", of_each_line(models, "parameters")),
+        ("Exchanges for an answer", of_each_line(models, "exchanges")),
         ("Epochs", listed(models.epochs)),
         *((name.replace("_", " ").capitalize(), value) for name, value in others),
         ("Seed", listed(runs.seed)),
@@ -152,6 +154,19 @@ def provenance(runs: pd.DataFrame) -> Facts:
         ("Finished", " to ".join(dict.fromkeys(finished[:1] + finished[-1:]))),
     ]
     return [(name, value) for name, value in found if value]
+
+
+def of_each_line(models: pd.DataFrame, key: str) -> str:
+    """What networks cost, method by method, from the smallest to the largest setting; nothing where it is not known."""
+    known = models[models[key].notna()]
+    variants = {Variant(run.method, run.hops) for run in known.itertuples()}
+    texts = []
+    for variant in sorted(variants, key=lambda one: one.rank):
+        same_hops = known.hops.isna() if variant.hops is None else known.hops == variant.hops
+        counts = known[key][(known.method == variant.method) & same_hops]
+        ends = dict.fromkeys(f"{end:,}" for end in (counts.min(), counts.max()))
+        texts.append(f"{variant.label} {' to '.join(ends)}")
+    return ", ".join(texts)
 
 
 def listed(values: pd.Series) -> str:
