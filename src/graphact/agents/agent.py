@@ -158,7 +158,7 @@ class Agent:
             start = now + at - clock
             if isinstance(self._schedule, Clocked):
                 self.node.expect(run, start, self._schedule.period)
-            self._signals.prepare(at, clock)
+            self._signals.prepare(at, clock, run)
             if self.stopping or clock >= at:
                 return run, start
             self._drive(min(start, now + LOOK_UP))
