@@ -1,6 +1,6 @@
 """Find the training settings of the protocols `converged`: the same trials for every method, validation scores alone.
 
-    python benchmarks/search_protocols.py denoising --out results/search-denoising
+    python benchmarks/search_protocols.py denoising --out results/search/denoising
     python benchmarks/search_protocols.py consensus --device cuda --out DIR
     python benchmarks/search_protocols.py denoising --out DIR --show         what the rows say, without running
 
