@@ -146,4 +146,8 @@ def test_bad_settings(changes, message):
 def test_other_operators_are_refused_where_links_are_lost():
     with pytest.raises(ValueError, match="shift must be 'adjacency' together with loss_probabilities"):
         find_protocol("consensus", "paper", "paper", (), {"shift": "translated"})
-    assert find_protocol("consensus", "paper", "paper", (), {"loss_probabilities": "", "shift": "translated"}).shift
+    for changes in (
+        {"loss_probabilities": "", "shift": "translated"},
+        {"shift": "translated", "loss_probabilities": ""},
+    ):
+        assert find_protocol("consensus", "paper", "paper", (), changes).shift == "translated"
