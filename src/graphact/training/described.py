@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from graphact.functional.activation import iterated_extremes
+from graphact.functional.elementwise import FUNCTIONS, pointwise
 from graphact.functional.neighborhood import evaluate as evaluate_lists
 from graphact.functional.neighborhood import evaluate_kernel
-from graphact.functional.pointwise import FUNCTIONS, pointwise
 from graphact.graph import Graph
 from graphact.kernels import autograd
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError, structure
