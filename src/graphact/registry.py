@@ -15,6 +15,16 @@ BUILT_IN = {  # classes of graphact.nn
     "max-ga": "GraphAdaptiveMax",
     "median-ga": "GraphAdaptiveMedian",
     "kernel-ga": "GraphAdaptiveKernel",
+    "mean-ga": "GraphAdaptiveMean",
+    "soft-maximum-ga": "GraphAdaptiveSoftMaximum",
+    "trimmed-mean-ga": "GraphAdaptiveTrimmedMean",
+    "weighted-mean-ga": "GraphAdaptiveWeightedMean",
+    "mixture-ga": "GraphAdaptiveMixture",
+    "shiftless-max": "ShiftlessMax",
+    "shiftless-median": "ShiftlessMedian",
+    "max-k": "MaxK",
+    "grelu": "GReLU",
+    "digraf": "DiGRAF",
 }
 _registered: dict[str, type[Any]] = {}
 ModuleT = TypeVar("ModuleT", bound=type[Any])

@@ -1,7 +1,9 @@
 """The mathematics: pure functions of a signal, a graph and coefficients."""
 
-from graphact.functional.activation import graph_adaptive, localized
+from graphact.functional.activation import graph_adaptive, graph_adaptive_mixture, localized
+from graphact.functional.cpab import cpab
 from graphact.functional.filter import graph_filter
+from graphact.functional.gated import grelu, max_k
 from graphact.functional.neighborhood import (
     neighborhood_apply,
     neighborhood_kernel,
@@ -12,9 +14,13 @@ from graphact.functional.neighborhood import (
 )
 
 __all__ = [
+    "cpab",
     "graph_adaptive",
+    "graph_adaptive_mixture",
     "graph_filter",
+    "grelu",
     "localized",
+    "max_k",
     "neighborhood_apply",
     "neighborhood_kernel",
     "neighborhood_max",

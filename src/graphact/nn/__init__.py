@@ -4,7 +4,11 @@ from graphact.nn.activation import (
     GraphAdaptive,
     GraphAdaptiveKernel,
     GraphAdaptiveMax,
+    GraphAdaptiveMean,
     GraphAdaptiveMedian,
+    GraphAdaptiveSoftMaximum,
+    GraphAdaptiveTrimmedMean,
+    GraphAdaptiveWeightedMean,
     Localized,
     LocalizedMax,
     LocalizedMedian,
@@ -14,24 +18,35 @@ from graphact.nn.base import GraphModule
 from graphact.nn.filter import GraphFilter
 from graphact.nn.gcnn import FIR, GCNN
 from graphact.nn.names import ACTIVATIONS, make_activation, register, unregister
+from graphact.nn.others import DiGRAF, GraphAdaptiveMixture, GReLU, MaxK, ShiftlessMax, ShiftlessMedian
 from graphact.nn.passing import PassGraph, PerLayer
 
 __all__ = [
     "ACTIVATIONS",
     "FIR",
     "GCNN",
+    "DiGRAF",
+    "GReLU",
     "GraphAdaptive",
     "GraphAdaptiveKernel",
     "GraphAdaptiveMax",
+    "GraphAdaptiveMean",
     "GraphAdaptiveMedian",
+    "GraphAdaptiveMixture",
+    "GraphAdaptiveSoftMaximum",
+    "GraphAdaptiveTrimmedMean",
+    "GraphAdaptiveWeightedMean",
     "GraphFilter",
     "GraphModule",
     "Localized",
     "LocalizedMax",
     "LocalizedMedian",
+    "MaxK",
     "PassGraph",
     "PerLayer",
     "ReLU",
+    "ShiftlessMax",
+    "ShiftlessMedian",
     "make_activation",
     "register",
     "unregister",
