@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.activations import PAPER
 from support.graphs import random_graph
 
 import graphact
@@ -15,7 +16,7 @@ from graphact.layers import UnsupportedModelError
 from graphact.onnx import EdgeGraph
 
 DOCUMENTATION = Path(__file__).parent.parent / "docs" / "conventions.md"
-NAMES = [name for name in nn.ACTIVATIONS if name != "relu"]
+NAMES = [name for name in PAPER if name != "relu"]
 
 
 def directed(num_nodes=9, seed=1, loops=True, dtype=torch.float32):

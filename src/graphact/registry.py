@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 ENTRY_POINTS = "graphact.activations"
-BUILT_IN = {  # classes of graphact.nn
+COMPARED = {  # by the paper; classes of graphact.nn
     "relu": "ReLU",
     "max-l": "LocalizedMax",
     "median-l": "LocalizedMedian",
     "max-ga": "GraphAdaptiveMax",
     "median-ga": "GraphAdaptiveMedian",
     "kernel-ga": "GraphAdaptiveKernel",
+}
+FURTHER = {  # other functions of a neighbourhood, and activations of other authors
     "mean-ga": "GraphAdaptiveMean",
     "soft-maximum-ga": "GraphAdaptiveSoftMaximum",
     "trimmed-mean-ga": "GraphAdaptiveTrimmedMean",
@@ -26,6 +28,7 @@ BUILT_IN = {  # classes of graphact.nn
     "grelu": "GReLU",
     "digraf": "DiGRAF",
 }
+BUILT_IN = COMPARED | FURTHER
 _registered: dict[str, type[Any]] = {}
 ModuleT = TypeVar("ModuleT", bound=type[Any])
 

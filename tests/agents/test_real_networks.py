@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from agents.networks import GRAPHS
+from support.activations import PAPER
 
 import graphact
 from graphact import agents, nn
@@ -64,7 +65,7 @@ def models(tmp_path_factory):
     """Two layers with each of the six activations, on disk."""
     folder = tmp_path_factory.mktemp("models")
     made = {}
-    for name in nn.ACTIVATIONS:
+    for name in PAPER:
         hops = 2 if name.endswith("-ga") else 1
         model = nn.GCNN([2, 4, 3], order=[2, 1], activation=name, hops=hops, out_features=2, gamma=0.8).double()
         graphact.save(model, folder / f"{name}.safetensors")

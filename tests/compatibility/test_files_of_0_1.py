@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from scaleout.processes import environment
+from support.activations import PAPER
 
 import graphact
 from graphact import Graph, agents
@@ -68,7 +69,7 @@ def test_models(name, tmp_path):
 
 def test_every_kind_of_module_has_a_fixture():
     assert len(MODELS) == 42
-    for name in graphact.nn.ACTIVATIONS:
+    for name in PAPER:
         assert {f"gcnn-{name}", f"gcnn-{name}-2-hops", f"activation-{name}"} <= set(MODELS)
 
 

@@ -30,8 +30,8 @@ def test_descriptions_need_no_torch():
     assert result.returncode == 0, result.stderr
 
 
-def test_methods_are_the_activations_of_the_library_and_the_linear_filter():
-    assert tuple(nn.ACTIVATIONS) == ACTIVATIONS
+def test_methods_are_the_first_activations_of_the_library_and_the_linear_filter():
+    assert tuple(nn.ACTIVATIONS)[: len(ACTIVATIONS)] == ACTIVATIONS
     assert (*ACTIVATIONS, "fir") == METHODS
 
 

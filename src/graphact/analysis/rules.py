@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from graphact.layers import HopMixture
-from graphact.operations import KERNEL, MAX, MEDIAN, MIN, Operation
+from graphact.operations import KERNEL, LOG_MEAN_EXP, MAX, MEAN, MEDIAN, MIN, TRIMMED_MEAN, Operation
 
 if TYPE_CHECKING:
     from graphact.analysis.powers import PowerRows
@@ -114,7 +114,7 @@ class OrderStatistic:
         )
 
     def enclose(
-        self, _layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
+        self, layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """With the mean m of all forms that may be the selected one, f(y) = m + f(y - m); f is monotone.
 
@@ -125,18 +125,18 @@ class OrderStatistic:
             empty = centre.sum(-2)
             return empty, generators.sum(-2), empty.clone()
         radius = generators.abs().sum(1)
-        least, most = self.select(centre - radius), self.select(centre + radius)
+        least, most = self.select(layer, centre - radius), self.select(layer, centre + radius)
         possible = (centre + radius >= least.unsqueeze(-2)) & (centre - radius <= most.unsqueeze(-2))
         share = possible / possible.sum(-2, keepdim=True)
         middle, shared = (share * centre).sum(-2), (share.unsqueeze(1) * generators).sum(-2)
         apart = (generators - shared.unsqueeze(-2)).abs().sum(1)
         offset = centre - middle.unsqueeze(-2)
-        lower, upper = self.select(offset - apart), self.select(offset + apart)
+        lower, upper = self.select(layer, offset - apart), self.select(layer, offset + apart)
         return middle + (lower + upper) / 2, shared, (upper - lower) / 2
 
-    def select(self, values: Tensor) -> Tensor:
+    def select(self, layer: HopMixture, values: Tensor) -> Tensor:
         """The operation over the second last dimension, which is not empty."""
-        return self.operation(values[..., :1, :], values)
+        return self.operation(values[..., :1, :], values, layer.parameters)
 
     def move(self, _layer: HopMixture, errors: Tensor, _nodes: Tensor, table: Tensor) -> Tensor:
         """By the largest move of a neighbour."""
@@ -168,6 +168,34 @@ class OrderStatistic:
             after_low, after_high = low[..., left, :], high[..., left + fewer, :]
             change = torch.maximum(change, torch.maximum(after_high - before_low, before_high - after_low))
         if lost == count and may_be_empty:
+            change = torch.maximum(change, torch.maximum(before_low.abs(), before_high.abs()))
+        return change
+
+
+class MonotoneMean(OrderStatistic):
+    """A function that is monotone in every value and moves with them by a constant, whatever their order.
+
+    All that is known about order statistics holds for it, but for what lost neighbours change.
+    """
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__(operation, lambda _: 0)
+
+    def loss(
+        self, layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
+    ) -> Tensor:
+        """By the difference to the function of those left, which is largest when the lowest (highest) are lost."""
+        low, high = (gather(values, table).sort(-2).values for values in (centre - radius, centre + radius))
+        change = torch.zeros_like(low.sum(-2))
+        if lost == 0:
+            return change
+        before_low, before_high = self.select(layer, low), self.select(layer, high)
+        count = low.size(-2)
+        for fewer in range(1, min(lost, count - 1) + 1):
+            after_low = self.select(layer, low[..., : count - fewer, :])
+            after_high = self.select(layer, high[..., fewer:, :])
+            change = torch.maximum(change, torch.maximum(after_high - before_low, before_high - after_low))
+        if lost == count and not layer.closed:
             change = torch.maximum(change, torch.maximum(before_low.abs(), before_high.abs()))
         return change
 
@@ -266,4 +294,5 @@ OPERATIONS: dict[Operation, OrderStatistic | GaussianKernel] = {
     MIN: OrderStatistic(MIN, lambda _: 0),
     MEDIAN: OrderStatistic(MEDIAN, lambda count: (count - 1) // 2),
     KERNEL: GaussianKernel(),
+    **{operation: MonotoneMean(operation) for operation in (MEAN, LOG_MEAN_EXP, TRIMMED_MEAN)},
 }

@@ -9,10 +9,10 @@ from typing import Any
 
 from graphact._checks import check_choice
 from graphact.experiments.preparation import OF_SIGNALS, PREPARATIONS
-from graphact.registry import BUILT_IN, names
+from graphact.registry import COMPARED, names
 from graphact.training.settings import TrainingSettings
 
-ACTIVATIONS = tuple(BUILT_IN)
+ACTIVATIONS = tuple(COMPARED)  # those of the paper
 METHODS = (*ACTIVATIONS, "fir")
 ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
 REPLICAS = ("graphs", "splits", "nodes")

@@ -138,7 +138,7 @@ def exchanges_of(model: nn.Module, features: int, *, input_gradient: bool = Fals
                 found += [Exchange(narrow, returns=returns)] * layer.exchanges
             case HopMixture(reads="hops"):
                 found.append(Exchange(width, layer.hops, layer.closed, wanted))
-            case HopMixture():
+            case _:
                 found += [Exchange(width, returns=wanted)] * layer.exchanges
         wanted = wanted or bool(layer.arrays())  # what is trained in front of a layer needs its gradient
     return found
