@@ -46,7 +46,7 @@ def graphs(parts):
 
 
 def modules(features):
-    """All activations that need no mean over all nodes, near and far, open and closed; a function of one's own; filters."""
+    """All activations that need no mean over all nodes, near and far, open and closed; an own function; filters."""
     for name in NAMES:
         for hops, closed in ((1, False), (3, False), (2, True)):
             options = {"hops": hops, "features": features, "closed": closed, "gamma": 0.7, "start": "uniform"}

@@ -124,15 +124,18 @@ class OrderStatistic:
         if table.size(-1) == 0:
             empty = centre.sum(-2)
             return empty, generators.sum(-2), empty.clone()
-        radius = generators.abs().sum(1)
-        least, most = self.select(layer, centre - radius), self.select(layer, centre + radius)
-        possible = (centre + radius >= least.unsqueeze(-2)) & (centre - radius <= most.unsqueeze(-2))
-        share = possible / possible.sum(-2, keepdim=True)
+        share = self.shares(layer, centre, generators.abs().sum(1))
         middle, shared = (share * centre).sum(-2), (share.unsqueeze(1) * generators).sum(-2)
         apart = (generators - shared.unsqueeze(-2)).abs().sum(1)
         offset = centre - middle.unsqueeze(-2)
         lower, upper = self.select(layer, offset - apart), self.select(layer, offset + apart)
         return middle + (lower + upper) / 2, shared, (upper - lower) / 2
+
+    def shares(self, layer: HopMixture, centre: Tensor, radius: Tensor) -> Tensor:
+        """Equal ones for those that may be the selected one."""
+        least, most = self.select(layer, centre - radius), self.select(layer, centre + radius)
+        possible = (centre + radius >= least.unsqueeze(-2)) & (centre - radius <= most.unsqueeze(-2))
+        return possible / possible.sum(-2, keepdim=True)
 
     def select(self, layer: HopMixture, values: Tensor) -> Tensor:
         """The operation over the second last dimension, which is not empty."""
@@ -181,6 +184,10 @@ class MonotoneMean(OrderStatistic):
     def __init__(self, operation: Operation) -> None:
         super().__init__(operation, lambda _: 0)
 
+    def shares(self, _layer: HopMixture, centre: Tensor, _radius: Tensor) -> Tensor:
+        """Equal ones for all; whatever they are, what is certified holds."""
+        return torch.full_like(centre, 1 / centre.size(-2))
+
     def loss(
         self, layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
     ) -> Tensor:
@@ -198,6 +205,29 @@ class MonotoneMean(OrderStatistic):
         if lost == count and not layer.closed:
             change = torch.maximum(change, torch.maximum(before_low.abs(), before_high.abs()))
         return change
+
+
+class LinearMean(MonotoneMean):
+    """The plain mean, whose differences and values are known exactly."""
+
+    def differences(
+        self, layer: HopMixture, forms: Tensor, thorough: bool, nodes: Tensor, table: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The middle of the forms, and nothing beside it."""
+        middle, apart = super().differences(layer, forms, thorough, nodes, table)
+        return middle, torch.zeros_like(apart)
+
+    def size_of(self, _layer: HopMixture, apart: Tensor, _rows: Tensor, num_nodes: int) -> Tensor:
+        """Nothing."""
+        return apart.new_zeros(num_nodes, apart.size(-1))
+
+    def enclose(
+        self, _layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The mean of the forms."""
+        divisor = max(1, table.size(-1))
+        middle, shared = (gather(part, table).sum(-2) / divisor for part in (centre, generators))
+        return middle, shared, torch.zeros_like(middle)
 
 
 class GaussianKernel:
@@ -294,5 +324,6 @@ OPERATIONS: dict[Operation, OrderStatistic | GaussianKernel] = {
     MIN: OrderStatistic(MIN, lambda _: 0),
     MEDIAN: OrderStatistic(MEDIAN, lambda count: (count - 1) // 2),
     KERNEL: GaussianKernel(),
-    **{operation: MonotoneMean(operation) for operation in (MEAN, LOG_MEAN_EXP, TRIMMED_MEAN)},
+    MEAN: LinearMean(MEAN),
+    **{operation: MonotoneMean(operation) for operation in (LOG_MEAN_EXP, TRIMMED_MEAN)},
 }

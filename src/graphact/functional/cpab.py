@@ -68,8 +68,8 @@ def flow(u: Tensor, theta: Tensor) -> Tensor:
     index = first + cell
 
     before, after = look_up(vertex, index), look_up(vertex, index + 1)
-    slope, left = (after - before) * cells, (cell + 1) / cells - u
-    speed = before + slope * (u - cell / cells)
+    slope, left = (after - before) * cells, (cell.to(u.dtype) + 1) / cells - u
+    speed = before + slope * (u - cell.to(u.dtype) / cells)
     out_in = crossing_times(speed, after, left)
     leaves = out_in < 1
     stay = u + speed * grow(torch.where(leaves, 0.0, slope))
@@ -78,7 +78,7 @@ def flow(u: Tensor, theta: Tensor) -> Tensor:
     last = last_at_most(clock.detach(), first, cell + 1, reached.detach(), cells)
     begin, rest = look_up(vertex, first + last), torch.where(leaves, reached - look_up(clock, first + last), 0.0)
     slope = (look_up(vertex, first + last + 1) - begin) * cells
-    beyond = last / cells + begin * rest * grow(slope * rest)
+    beyond = last.to(u.dtype) / cells + begin * rest * grow(slope * rest)
     moved = torch.where(leaves, beyond, stay)
     return torch.where(to_left, 1 - moved, moved)
 

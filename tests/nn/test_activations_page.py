@@ -1,0 +1,83 @@
+"""The table in docs/activations.md against the code: parameters, exchanges, certificates, agents."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from support.graphs import random_graph
+
+from graphact import nn
+from graphact.agents import deploy
+from graphact.analysis import lipschitz_bound
+from graphact.layers import UnsupportedModelError
+from graphact.registry import COMPARED, FURTHER
+
+PAGE = (Path(__file__).parents[2] / "docs" / "activations.md").read_text()
+ROWS = [
+    [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+    for line in PAGE.splitlines()
+    if line.startswith("| `")
+]
+TABLE = {row[0].strip("`"): row[1:] for row in ROWS}
+
+
+def value_of(expression, features, hops):
+    """An expression of K and F; nothing else is in scope."""
+    return eval(expression.strip("`").removesuffix("*"), {"__builtins__": {}}, {"F": features, "K": hops})
+
+
+def allowed(function):
+    try:
+        function()
+    except UnsupportedModelError:
+        return "no"
+    return "yes"
+
+
+def test_every_activation_has_a_row():
+    assert set(TABLE) >= {*COMPARED, *FURTHER}
+    assert all(len(row) == 8 for row in ROWS)
+
+
+@pytest.mark.parametrize("hops", [1, 3])
+@pytest.mark.parametrize("features", [2, 5])
+@pytest.mark.parametrize("name", TABLE)
+def test_parameters_and_exchanges(name, features, hops):
+    _, parameters, exchanges, *_ = TABLE[name]
+    module = nn.make_activation(name, features=features, hops=hops)
+    (layer,) = module.layers()
+    assert sum(parameter.numel() for parameter in module.parameters()) == value_of(parameters, features, hops)
+    assert layer.exchanges == value_of(exchanges, features, hops)
+    assert exchanges.endswith("*`") == getattr(layer, "pools", False)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_certificates_and_agents(name):
+    *_, certified, agents = TABLE[name]
+    graph = random_graph(dtype=torch.float32)
+    module = nn.make_activation(name, features=2)
+    assert allowed(lambda: lipschitz_bound(module, graph)) == certified
+    assert allowed(lambda: deploy(nn.GCNN([2, 2], activation=name), graph)) == agents
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_constants_of_the_table_hold(name):
+    """Random pairs of signals, where the table gives a constant that does not depend on degrees or networks."""
+    constant = TABLE[name][4]
+    if constant.startswith("none") or name in ("kernel-ga", "digraf"):
+        return
+    graph = random_graph()
+    module = nn.make_activation(name, features=3, hops=2).double()
+    powers = [torch.linalg.matrix_power(graph.to_dense(), k).abs().sum(1).max() for k in (1, 2)]
+    if name == "relu":
+        bound = 1.0
+    elif name.startswith("shiftless"):
+        bound = module.beta.abs() + module.weight.sum(0).abs().sum(1).max()
+    else:
+        norms = torch.ones(2).double() if name.endswith("-l") else torch.stack(powers)
+        by_hop = module.weights.abs() if name != "mixture-ga" else module.weights.abs().sum(0)
+        bound = module.beta.abs() + (by_hop * norms.unsqueeze(-1)).sum(0).max()
+    x, step = torch.randn(200, 12, 3, dtype=torch.float64), torch.randn(200, 12, 3, dtype=torch.float64).sign()
+    moved = (module(x + step, graph) - module(x, graph)).abs().max()
+    assert 0.05 * bound < moved <= bound * (1 + 1e-12)
