@@ -191,27 +191,15 @@ class HopMixture(Layer):
 
 
 @dataclass(frozen=True, eq=False)
-class Activation(Layer):
-    """An activation of another kind, by its name in the registry; interpreters that do not know the name refuse it.
+class NamedLayer(Layer):
+    """A layer that is known by its name and settings; interpreters that do not know the name refuse it."""
 
-    Attributes:
-        function: the name, such as ``"max-k"``.
-        options: its settings, JSON values.
-        rounds: how many exchanges between neighbours it takes.
-        tensors: its trained arrays, by name.
-        features: features of the signal; None where any number will do.
-        pools: whether it reads a mean over all nodes, which no number of exchanges between neighbours gives.
-    """
-
-    kind = "activation"
     ARRAYS = ("tensors",)
 
     function: str
     options: Mapping[str, Any]
     rounds: int
     tensors: Mapping[str, Array]
-    features: int | None = None
-    pools: bool = False
 
     def arrays(self) -> dict[str, Array]:
         return dict(self.tensors)
@@ -230,12 +218,57 @@ class Activation(Layer):
     def exchanges(self) -> int:
         return self.rounds
 
+
+@dataclass(frozen=True, eq=False)
+class Convolution(NamedLayer):
+    """A convolution that is no polynomial filter, by the name of its class, such as ``"EdgeNet"``.
+
+    Attributes:
+        function, options, rounds, tensors: as those of :class:`Activation`.
+        inputs: features of the input.
+        outputs: features of the output.
+    """
+
+    kind = "convolution"
+
+    inputs: int
+    outputs: int
+
+    @property
+    def in_features(self) -> int:
+        return self.inputs
+
+    @property
+    def out_features(self) -> int:
+        return self.outputs
+
+
+@dataclass(frozen=True, eq=False)
+class Activation(NamedLayer):
+    """An activation of another kind, by its name in the registry; interpreters that do not know the name refuse it.
+
+    Attributes:
+        function: the name, such as ``"max-k"``.
+        options: its settings, JSON values.
+        rounds: how many exchanges between neighbours it takes.
+        tensors: its trained arrays, by name.
+        features: features of the signal; None where any number will do.
+        pools: whether it reads a mean over all nodes, which no number of exchanges between neighbours gives.
+    """
+
+    kind = "activation"
+
+    features: int | None = None
+    pools: bool = False
+
     @property
     def in_features(self) -> int | None:
         return self.features
 
 
-KINDS: dict[str, type[Layer]] = {layer.kind: layer for layer in (Filter, Linear, Pointwise, HopMixture, Activation)}
+KINDS: dict[str, type[Layer]] = {
+    layer.kind: layer for layer in (Filter, Linear, Pointwise, HopMixture, Activation, Convolution)
+}
 
 
 def map_arrays(layers: Iterable[Layer], function: Callable[[Array], Array]) -> tuple[Layer, ...]:

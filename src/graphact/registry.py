@@ -58,6 +58,10 @@ LINES = {  # what each does, for lists; x are values at a node and h trained wei
 }
 CONVOLUTIONS = {  # classes of graphact.nn, and a line for each
     "GraphFilter": "a bank of polynomial graph filters of any order: sum_k S^k x H_k",
+    "Chebyshev": "the same in the basis of Chebyshev polynomials (Defferrard et al. 2016)",
+    "ARMA": "rational filters by recursion (Isufi et al. 2017, Bianchi et al. 2021)",
+    "GraphAttention": "weights of neighbours by attention (Velickovic et al. 2018)",
+    "EdgeNet": "edge-varying filters: coefficients for every edge of one graph (Isufi et al. 2021)",
 }
 DATA_SETS = {  # what graphact.data.datasets reads
     "ml-100k": "MovieLens 100K: ratings of 1682 films by 943 users",

@@ -15,6 +15,7 @@ from graphact.nn.activation import (
     ReLU,
 )
 from graphact.nn.base import GraphModule
+from graphact.nn.convolutions import ARMA, Chebyshev, EdgeNet, GraphAttention, GraphNetwork
 from graphact.nn.filter import GraphFilter
 from graphact.nn.gcnn import FIR, GCNN
 from graphact.nn.names import ACTIVATIONS, make_activation, register, unregister
@@ -23,9 +24,12 @@ from graphact.nn.passing import PassGraph, PerLayer
 
 __all__ = [
     "ACTIVATIONS",
+    "ARMA",
     "FIR",
     "GCNN",
+    "Chebyshev",
     "DiGRAF",
+    "EdgeNet",
     "GReLU",
     "GraphAdaptive",
     "GraphAdaptiveKernel",
@@ -36,8 +40,10 @@ __all__ = [
     "GraphAdaptiveSoftMaximum",
     "GraphAdaptiveTrimmedMean",
     "GraphAdaptiveWeightedMean",
+    "GraphAttention",
     "GraphFilter",
     "GraphModule",
+    "GraphNetwork",
     "Localized",
     "LocalizedMax",
     "LocalizedMedian",
