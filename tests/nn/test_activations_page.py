@@ -14,17 +14,22 @@ from graphact.layers import UnsupportedModelError
 from graphact.registry import COMPARED, FURTHER
 
 PAGE = (Path(__file__).parents[2] / "docs" / "activations.md").read_text()
-ROWS = [
-    [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-    for line in PAGE.splitlines()
-    if line.startswith("| `")
-]
-TABLE = {row[0].strip("`"): row[1:] for row in ROWS}
+ACTIVATIONS, CONVOLUTIONS = (
+    {
+        row[0].strip("`"): row[1:]
+        for line in part.splitlines()
+        if line.startswith("| `")
+        for row in [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]]
+    }
+    for part in PAGE.split("## Convolutions")
+)
+TABLE = ACTIVATIONS
 
 
-def value_of(expression, features, hops):
-    """An expression of K and F; nothing else is in scope."""
-    return eval(expression.strip("`").removesuffix("*"), {"__builtins__": {}}, {"F": features, "K": hops})
+def value_of(expression, features, hops, **others):
+    """An expression of K, F and perhaps others; nothing else is in scope."""
+    code = re.match(r"`([^`]*?)\*?`", expression).group(1)
+    return eval(code, {"__builtins__": {}}, {"F": features, "K": hops, **others})
 
 
 def allowed(function):
@@ -37,7 +42,8 @@ def allowed(function):
 
 def test_every_activation_has_a_row():
     assert set(TABLE) >= {*COMPARED, *FURTHER}
-    assert all(len(row) == 8 for row in ROWS)
+    assert all(len(row) == 7 for row in TABLE.values())
+    assert set(CONVOLUTIONS) == set(nn.convolutions.CONVOLUTIONS)
 
 
 @pytest.mark.parametrize("hops", [1, 3])
@@ -50,6 +56,22 @@ def test_parameters_and_exchanges(name, features, hops):
     assert sum(parameter.numel() for parameter in module.parameters()) == value_of(parameters, features, hops)
     assert layer.exchanges == value_of(exchanges, features, hops)
     assert exchanges.endswith("*`") == getattr(layer, "pools", False)
+
+
+@pytest.mark.parametrize("order", [1, 3])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(name, order):
+    graph = random_graph(dtype=torch.float32)
+    given = {
+        "GraphAttention": {"heads": 2},
+        "ARMA": {"order": order, "stacks": 5},
+        "EdgeNet": {"order": order, "graph": graph},
+    }
+    module = nn.convolutions.CONVOLUTIONS[name](3, 4, **given.get(name, {"order": order}))
+    (layer,) = module.layers()
+    sizes = {"G": 3, "P": 5, "E": graph.num_edges, "N": graph.num_nodes}
+    assert sum(p.numel() for p in module.parameters()) == value_of(CONVOLUTIONS[name][1], 4, order, **sizes)
+    assert layer.exchanges == value_of(CONVOLUTIONS[name][2], 4, order)
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -81,3 +103,12 @@ def test_constants_of_the_table_hold(name):
     x, step = torch.randn(200, 12, 3, dtype=torch.float64), torch.randn(200, 12, 3, dtype=torch.float64).sign()
     moved = (module(x + step, graph) - module(x, graph)).abs().max()
     assert 0.05 * bound < moved <= bound * (1 + 1e-12)
+
+
+def test_the_examples_run():
+    space = {}
+    for block in re.findall(r"```python\n(.*?)```", PAGE, re.S):
+        exec(block, space)
+    assert space["scores"].shape == (16, 40, 4)
+    assert space["model"](torch.randn(2, 40, 1), space["graph"]).shape == (2, 40, 4)
+    assert space["digraf"].activations[0].radius == 3.0

@@ -244,10 +244,9 @@ def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Paramet
     """``op`` over given neighbour lists, of one hop or of several; lists of a class of one's own may evaluate it."""
     if hasattr(lists, "evaluate"):
         return lists.evaluate(x, op, parameters, closed)
-    if has_segments(op, x):
-        return evaluate_segments(x, lists.incoming, op, parameters, closed)
     if not op.is_built_in:
-        return evaluate_function(x, lists.incoming, op, parameters, closed)
+        by_edges = evaluate_segments if has_segments(op, x) else evaluate_function
+        return by_edges(x, lists.incoming, op, parameters, closed)
     if op.name == "kernel":
         return evaluate_kernel(x, lists.incoming, lists.outgoing, parameters["gamma"])
     return autograd.select(x, None, lists.incoming, op.name, closed)[0]

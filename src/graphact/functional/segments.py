@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from graphact.graph import Neighborhoods
-from graphact.kernels import autograd
 from graphact.kernels.reference import accumulation_dtype
 from graphact.operations import (
     LOG_MEAN_EXP,
@@ -50,6 +49,12 @@ class Segments(NamedTuple):
         zeros = values.new_zeros(*values.shape[:-2], self.degree.numel(), values.size(-1))
         return zeros.index_add(-2, self.rows, values)
 
+    def extreme(self, values: Tensor, which: str) -> Tensor:
+        """The largest ("amax") or least of the values of each segment, 0 for an empty one; without gradients."""
+        zeros = values.new_zeros(*values.shape[:-2], self.degree.numel(), values.size(-1))
+        index = self.rows.unsqueeze(-1).expand_as(values)
+        return zeros.scatter_reduce(-2, index, values, which, include_self=False)
+
     def divisor(self, x: Tensor) -> Tensor:
         """The degrees as numbers to divide by, 1 for an empty neighbourhood."""
         return self.degree.clamp_min(1).to(x.dtype).unsqueeze(-1)
@@ -68,9 +73,10 @@ def mean(x: Tensor, lists: Neighborhoods, closed: bool) -> Tensor:
 def log_mean_exp(x: Tensor, lists: Neighborhoods, closed: bool, temperature: float | Tensor) -> Tensor:
     """The soft maximum; the true one is subtracted first, so that nothing overflows, and takes no gradient."""
     segments = Segments.of(lists, closed)
-    top = autograd.select(x.detach(), None, lists, "max", closed)[0]
+    values = segments.at_cols(x)
+    top = segments.extreme(values.detach(), "amax")
     top = torch.where(top.isfinite(), top, 0.0)
-    total = segments.sum(((segments.at_cols(x) - segments.at_rows(top)) / temperature).exp())
+    total = segments.sum(((values - segments.at_rows(top)) / temperature).exp())
     mean = torch.where(segments.is_empty, 1.0, total / segments.divisor(x))
     return top + temperature * mean.log()
 
@@ -97,8 +103,8 @@ def weighted_mean(x: Tensor, lists: Neighborhoods, closed: bool, width: float | 
     segments = Segments.of(lists, closed)
     values = segments.at_cols(x)
     apart = segments.at_rows(x) - values
-    squares, index = apart.square(), segments.rows.unsqueeze(-1).expand_as(apart)
-    nearest = squares.new_zeros(x.shape).scatter_reduce(-2, index, squares.detach(), "amin", include_self=False)
+    squares = apart.square()
+    nearest = segments.extreme(squares.detach(), "amin")
     weight = ((segments.at_rows(nearest) - squares) / (2 * width**2)).exp()
     total = torch.where(segments.is_empty, 1.0, segments.sum(weight))
     return segments.sum(weight * values) / total

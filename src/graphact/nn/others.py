@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import torch
@@ -251,7 +252,7 @@ class GReLU(NamedActivation):
         z = x
         for _ in range(self.hops):
             z = (1 - self.teleport) * shift(z, graph) + self.teleport * x
-        with torch.autocast(x.device.type, enabled=False):  # an exponential multiplies what bfloat16 loses
+        with in_full_precision(x):  # an exponential multiplies what bfloat16 loses
             return grelu(x.to(accumulation_dtype(x.dtype)), *self.coefficients(z, batch)).to(x.dtype)
 
     def coefficients(self, z: Tensor, batch: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -373,6 +374,11 @@ def check_whole(graph: GraphLike, name: str) -> None:
     """Raise if this process holds a part of a graph, of which an activation reads means."""
     if graph.whole is None:
         raise UnsupportedModelError("", f"{name!r} reads means over all nodes, and this process holds a part of them")
+
+
+def in_full_precision(x: Tensor) -> AbstractContextManager[object]:
+    """Without autocast, on devices that have it."""
+    return torch.autocast(x.device.type, enabled=False) if x.device.type in ("cpu", "cuda") else nullcontext()
 
 
 def mean_of_graph(x: Tensor, batch: Tensor | None) -> Tensor:
