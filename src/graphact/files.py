@@ -14,8 +14,8 @@ import torch
 
 from graphact import nn
 from graphact.layers import UnsupportedModelError, structure, to_json
-from graphact.nn.convolutions import CONVOLUTIONS
 from graphact.nn.names import accepted
+from graphact.nn.network import CONVOLUTIONS
 from graphact.storage import (
     check_tensors,
     digest,

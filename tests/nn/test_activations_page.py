@@ -43,7 +43,7 @@ def allowed(function):
 def test_every_activation_has_a_row():
     assert set(TABLE) >= {*COMPARED, *FURTHER}
     assert all(len(row) == 7 for row in TABLE.values())
-    assert set(CONVOLUTIONS) == set(nn.convolutions.CONVOLUTIONS)
+    assert set(CONVOLUTIONS) == set(nn.network.CONVOLUTIONS)
 
 
 @pytest.mark.parametrize("hops", [1, 3])
@@ -67,7 +67,7 @@ def test_convolutions(name, order):
         "ARMA": {"order": order, "stacks": 5},
         "EdgeNet": {"order": order, "graph": graph},
     }
-    module = nn.convolutions.CONVOLUTIONS[name](3, 4, **given.get(name, {"order": order}))
+    module = nn.network.CONVOLUTIONS[name](3, 4, **given.get(name, {"order": order}))
     (layer,) = module.layers()
     sizes = {"G": 3, "P": 5, "E": graph.num_edges, "N": graph.num_nodes}
     assert sum(p.numel() for p in module.parameters()) == value_of(CONVOLUTIONS[name][1], 4, order, **sizes)

@@ -14,7 +14,7 @@ from graphact import Graph, nn
 from graphact.agents import deploy
 from graphact.analysis import lipschitz_bound
 from graphact.layers import UnsupportedModelError
-from graphact.nn.convolutions import CONVOLUTIONS
+from graphact.nn.network import CONVOLUTIONS
 from graphact.registry import CONVOLUTIONS as LISTED
 from graphact.scaleout import PartitionedGraph, exchanges_of
 

@@ -15,11 +15,13 @@ from graphact.nn.activation import (
     ReLU,
 )
 from graphact.nn.base import GraphModule
-from graphact.nn.convolutions import ARMA, Chebyshev, EdgeNet, GraphAttention, GraphNetwork
+from graphact.nn.convolutions import ARMA, Chebyshev, EdgeNet, GraphAttention
 from graphact.nn.filter import GraphFilter
 from graphact.nn.gcnn import FIR, GCNN
+from graphact.nn.mixture import GraphAdaptiveMixture
 from graphact.nn.names import ACTIVATIONS, make_activation, register, unregister
-from graphact.nn.others import DiGRAF, GraphAdaptiveMixture, GReLU, MaxK, ShiftlessMax, ShiftlessMedian
+from graphact.nn.network import GraphNetwork
+from graphact.nn.others import DiGRAF, GReLU, MaxK, ShiftlessMax, ShiftlessMedian
 from graphact.nn.passing import PassGraph, PerLayer
 
 __all__ = [
