@@ -18,9 +18,8 @@ from arguments import count
 from saying import say
 
 from graphact.cli import make_parser
-from graphact.commands.run import pick_device
+from graphact.commands.run import pick_device, protocol_of
 from graphact.experiments.protocol import jobs_of
-from graphact.experiments.registry import find_protocol
 from graphact.experiments.runner import run_protocol
 from graphact.experiments.store import Store, StoreError
 from graphact.tasks import DataError
@@ -33,15 +32,14 @@ def published(store):
     if words[:2] != ["graphact", "run"]:
         sys.exit(f"{store.directory} must come from one call of graphact run, got {commands}")
     options = make_parser().parse_args(words[1:])
-    protocol = find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation))
-    return protocol, options.seed, pick_device(options.device)
+    return protocol_of(options), options.seed, pick_device(options.device)
 
 
 def alone(protocol, cell):
     """The protocol with one cell only, which keeps its key."""
     protocol = replace(protocol, methods=(cell.method,), features=(cell.features,), orders=(cell.order,))
     if cell.hops is not None:
-        protocol = replace(protocol, hops=(cell.hops,))
+        protocol = replace(protocol, hops=(cell.hops,), localized_hops=(cell.hops,))
     return replace(protocol, conditions=(cell.condition,), sweep=())
 
 

@@ -28,7 +28,7 @@ from graphact.experiments.pairing import choose, difference
 from graphact.experiments.protocol import jobs_of, run_seed
 from graphact.experiments.registry import find_experiment, find_protocol
 from graphact.experiments.runner import make_models
-from graphact.experiments.source_localization.task import COMMUNITIES, COMMUNITY_SIZE, STEPS
+from graphact.experiments.source_localization.task import BLOCKS, STEPS
 from graphact.tasks import DataError, baselines, locate, prepared, prepared_baselines
 from graphact.training import Fleet
 
@@ -47,9 +47,9 @@ def with_unseen_sources(task):
     """The task with all signals of 8 sources for testing, and none of them elsewhere."""
     details = task.details
     generator = data_generator("unseen sources", details["seed"], details["graph"], details["split"])
-    held_out = torch.zeros(COMMUNITIES, COMMUNITY_SIZE, dtype=torch.bool)
+    held_out = torch.zeros(BLOCKS.communities, BLOCKS.community_size, dtype=torch.bool)
     for community in held_out:
-        community[torch.randperm(COMMUNITY_SIZE, generator=generator)[:HELD_OUT]] = True
+        community[torch.randperm(BLOCKS.community_size, generator=generator)[:HELD_OUT]] = True
     is_test = held_out.flatten().repeat_interleave(STEPS)
     seen = (~is_test).nonzero().flatten()
     seen = seen[torch.randperm(len(seen), generator=generator)]

@@ -141,7 +141,7 @@ def test_two_processes_share_the_cells(tmp_path):
             ["run", "source-localization", "--protocol", "fancy"],
             "protocol must be one of 'converged', 'paper', got 'fancy'",
         ),
-        (["run", "consensus", "--activation", "tanh"], "activation must be one of"),
+        (["run", "consensus", "--activation", "softsign"], "activation must be one of"),
         (["run", "consensus", "--jobs", "0"], "--jobs must be at least 1, got 0"),
         (["run", "denoising", "--data", "/nowhere", "--preset", "smoke"], "/nowhere"),
         (["report", "/nowhere"], "no results in /nowhere"),

@@ -16,6 +16,17 @@ COMPARED = {  # by the paper; classes of graphact.nn
     "median-ga": "GraphAdaptiveMedian",
     "kernel-ga": "GraphAdaptiveKernel",
 }
+POINTWISE = {  # functions of each value on its own, for comparison with ReLU, whose units can die
+    "identity": "Identity",
+    "leaky-relu": "LeakyReLU",
+    "prelu": "PReLU",
+    "elu": "ELU",
+    "gelu": "GELU",
+    "silu": "SiLU",
+    "tanh": "Tanh",
+    "abs": "Abs",
+    "maxout": "Maxout",
+}
 FURTHER = {  # other functions of a neighbourhood, and activations of other authors
     "mean-ga": "GraphAdaptiveMean",
     "soft-maximum-ga": "GraphAdaptiveSoftMaximum",
@@ -28,7 +39,7 @@ FURTHER = {  # other functions of a neighbourhood, and activations of other auth
     "grelu": "GReLU",
     "digraf": "DiGRAF",
 }
-BUILT_IN = COMPARED | FURTHER
+BUILT_IN = COMPARED | POINTWISE | FURTHER
 LINES = {  # what each does, for lists; x are values at a node and h trained weights
     "relu": "max(x, 0)",
     "max-l": "localized maximum of Ruiz et al.: ReLU plus maxima over the k-hop neighbours",

@@ -140,7 +140,7 @@ class Silent:
     def receive(self, timeout):
         self.now += max(timeout, 1e-3)
 
-    def prepare(self, start, now):
+    def prepare(self, start, now, run):
         pass
 
     def take(self, run):

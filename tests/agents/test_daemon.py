@@ -23,8 +23,8 @@ def gcnn():
     return nn.GCNN([2, 4, 3], order=[2, 1], activation="max-ga", hops=2, out_features=2).double()
 
 
-def split(tmp_path, graph, model):
-    return agents.split(model, graph, tmp_path / "nodes", addresses=free_addresses(graph.num_nodes))
+def split(tmp_path, graph, model, **options):
+    return agents.split(model, graph, tmp_path / "nodes", addresses=free_addresses(graph.num_nodes), **options)
 
 
 def start(folder, *options, **pipes):
@@ -135,7 +135,7 @@ assert not heavy, heavy
     ],
 )
 def test_a_mistake_is_one_line(options, message, tmp_path, capsys):
-    folders = split(tmp_path, GRAPHS["line"](), gcnn())
+    folders = split(tmp_path, GRAPHS["line"](), gcnn(), tls=False)
     np.save(tmp_path / "flat.npy", np.ones(3))
     np.save(tmp_path / "wide.npy", np.ones((3, 5)))
     names = {"FLAT": str(tmp_path / "flat.npy"), "WIDE": str(tmp_path / "wide.npy")}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from agents.networks import GRAPHS
-from support.activations import PAPER
+from support.activations import ON_AGENTS
 
 import graphact
 from graphact import agents, nn
@@ -62,10 +62,10 @@ def workers():
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Two layers with each of the six activations, on disk."""
+    """Two layers with each of the activations, on disk."""
     folder = tmp_path_factory.mktemp("models")
     made = {}
-    for name in PAPER:
+    for name in ON_AGENTS:
         hops = 2 if name.endswith("-ga") else 1
         model = nn.GCNN([2, 4, 3], order=[2, 1], activation=name, hops=hops, out_features=2, gamma=0.8).double()
         graphact.save(model, folder / f"{name}.safetensors")
@@ -76,7 +76,7 @@ def models(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", ["udp", "zenoh"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_six_activations(transport, shape, workers, models, tmp_path):
+def test_every_activation(transport, shape, workers, models, tmp_path):
     graph = GRAPHS[shape]()
     folders = agents.split(
         next(iter(models.values())), graph, tmp_path / "nodes", addresses=free_addresses(graph.num_nodes)
@@ -85,7 +85,7 @@ def test_six_activations(transport, shape, workers, models, tmp_path):
     np.save(tmp_path / "x.npy", x)
     common = {"transport": transport, "signals": str(tmp_path / "x.npy"), "models": list(models)}
     answers = workers.ask([{"folder": str(folder), **common} for folder in folders])
-    assert len(models) == 6
+    assert len(models) == len(ON_AGENTS)
     for run, model in enumerate(models.values()):
         with torch.no_grad():
             expected = model(torch.from_numpy(x), graph).numpy()

@@ -69,7 +69,7 @@ def test_models(name, tmp_path):
 
 def test_every_kind_of_module_has_a_fixture():
     assert len(MODELS) == 42
-    for name in PAPER:
+    for name in PAPER:  # the activations of version 0.1
         assert {f"gcnn-{name}", f"gcnn-{name}-2-hops", f"activation-{name}"} <= set(MODELS)
 
 

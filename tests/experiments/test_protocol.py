@@ -47,7 +47,7 @@ def test_keys_depend_on_everything_that_decides_the_result():
     keys = {job.key for job in jobs_of(protocol, 0)} | {job.key for job in jobs_of(protocol, 1)}
     longer = replace(protocol, training=replace(protocol.training, epochs=61))
     keys |= {job.key for job in jobs_of(longer, 0)} | {job.key for job in jobs_of(replace(protocol, bias=False), 0)}
-    assert len(keys) == 4 * 6
+    assert len(keys) == 4 * 9
     assert [job.key for job in jobs_of(protocol, 0)] == [job.key for job in jobs_of(protocol, 0)]
 
 
@@ -78,7 +78,7 @@ def test_every_experiment_has_every_preset():
         (("voting",), "experiment must be one of 'source-localization', .* got 'voting'"),
         (("consensus", "huge"), "preset must be one of .* got 'huge'"),
         (("consensus", "quick", "converged"), "protocol must be one of 'paper', got 'converged'"),
-        (("consensus", "quick", None, ("tanh",)), "activation must be one of .* got 'tanh'"),
+        (("consensus", "quick", None, ("sinc",)), "activation must be one of .* got 'sinc'"),
     ],
 )
 def test_bad_names(arguments, message):

@@ -8,9 +8,11 @@ import pytest
 
 from graphact import nn
 from graphact.cli import make_parser
-from graphact.experiments.protocol import ACTIVATIONS, METHODS, jobs_of, key_of_baselines
+from graphact.commands.run import protocol_of
+from graphact.experiments.protocol import ACTIVATIONS, EVERY_METHOD, METHODS, jobs_of, key_of_baselines
 from graphact.experiments.registry import EXPERIMENTS, find_experiment, find_protocol
 from graphact.experiments.store import Store
+from graphact.registry import FURTHER, POINTWISE
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -30,9 +32,10 @@ def test_descriptions_need_no_torch():
     assert result.returncode == 0, result.stderr
 
 
-def test_methods_are_the_first_activations_of_the_library_and_the_linear_filter():
-    assert tuple(nn.ACTIVATIONS)[: len(ACTIVATIONS)] == ACTIVATIONS
+def test_methods_are_the_activations_of_the_library_and_the_linear_filter():
+    assert tuple(nn.ACTIVATIONS) == (*ACTIVATIONS, *POINTWISE, *FURTHER)
     assert (*ACTIVATIONS, "fir") == METHODS
+    assert {*nn.ACTIVATIONS, "fir"} - {"identity", *FURTHER} == {*EVERY_METHOD}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -57,7 +60,7 @@ def test_published_results_are_continued_not_repeated(folder):
     store = Store(RESULTS / folder)
     (command,) = store.commands()
     options = make_parser().parse_args(command.split()[1:])
-    protocol = find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation))
+    protocol = protocol_of(options)
     jobs = jobs_of(protocol, options.seed)
     keys = {job.key for job in jobs} | {key_of_baselines(protocol, job.condition, options.seed) for job in jobs}
     assert {file.name.split(".")[0] for file in (store.directory / "rows").iterdir()} == keys

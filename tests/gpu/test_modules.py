@@ -32,8 +32,9 @@ def test_lower_precision(name, dtype):
     model = nn.GCNN([1, 4], activation=name, hops=2, gamma=0.7).to(dtype)
     graph, x = random_graph(dtype=torch.float32).normalize("spectral"), torch.randn(3, 12, 1)
     expected = copy.deepcopy(model).float()(x.to(dtype).float(), graph).detach()
-    actual = model.cuda()(x.to(dtype).cuda(), graph.to("cuda"))
-    torch.testing.assert_close(actual.float().cpu(), expected, rtol=0.05, atol=0.05)
+    model, x, graph = model.cuda(), x.to(dtype).cuda(), graph.to("cuda", dtype=dtype)
+    for _ in range(3):  # the third is replayed
+        torch.testing.assert_close(model(x, graph).float().cpu(), expected, rtol=0.05, atol=0.05)
 
 
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")
@@ -64,6 +65,12 @@ def gradients_after(run, model, x, times):
     return [parameter.grad.clone() for parameter in model.parameters()]
 
 
+# gradients are added up in the stream of the caller, where torch records those of a CUDA graph in another
+OTHER_STREAM = pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream does not match:UserWarning")
+
+
+@OTHER_STREAM
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning")  # between two of our operators
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores for float32 matrix multiplication:UserWarning")
 @pytest.mark.parametrize("name", ["max-ga", "median-ga", "kernel-ga"])
 def test_reduce_overhead(name):
@@ -76,6 +83,7 @@ def test_reduce_overhead(name):
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
 
 
+@OTHER_STREAM
 @pytest.mark.parametrize("name", ["max-ga", "median-ga", "kernel-ga", "max-l"])
 def test_a_cuda_graph_of_a_model_with_its_graph(name):
     graph, model = random_graph(40, dtype=torch.float32).normalize("symmetric").to("cuda"), Layers(name).cuda()

@@ -104,6 +104,26 @@ def test_mixing_equals_torch(special, per_feature, terms):
     torch.testing.assert_close([of_own, *of_values, of_beta, of_weights], list(gradients), equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("per_feature", [False, True])
+@pytest.mark.parametrize("rows", [5, 300_000])  # sums of tiles by a kernel, and by torch
+def test_mixing_rounds_half_precision_once(rows, per_feature, dtype):
+    from graphact.kernels import triton
+
+    own, first, second, grad = (torch.randn(rows, 1).to(dtype) for _ in range(4))
+    beta, weights = torch.randn(1).to(dtype)[0], torch.randn((2, 1)[: 2 if per_feature else 1]).to(dtype)
+    wide = [tensor.double().requires_grad_() for tensor in (own, first, second, beta, weights)]
+    expected = reference.mix(wide[0], wide[1:3], *wide[3:])
+    gradients = torch.autograd.grad(expected, wide, grad.double())
+    found = triton.mix(own, [first, second], beta, weights)
+    of_own, of_values, of_beta, of_weights = triton.mix_backward(grad, own, [first, second], beta, weights)
+    for one, right in zip(
+        [found, of_own, *of_values, of_beta, of_weights], [expected.detach(), *gradients], strict=True
+    ):
+        assert one.dtype == dtype
+        torch.testing.assert_close(one.double(), right, rtol=torch.finfo(dtype).eps, atol=1e-4)
+
+
 @pytest.mark.parametrize("op", ["max", "min", "median", "kernel"])
 @pytest.mark.parametrize("hops", [1, 2])
 @pytest.mark.parametrize("loops", [False, True])
@@ -132,6 +152,35 @@ def test_recorded_launches_serve_other_signals(op, hops, loops):
         torch.testing.assert_close([out, *found], [right.detach(), *torch.autograd.grad(right, inputs, grad)])
     assert all(recording is not None for recording in plan.recordings.values())
     assert len(plan.recordings) == 2
+
+
+@pytest.mark.parametrize("op", ["max", "min", "median", "kernel"])
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("per_feature", [False, True])
+def test_large_signals_equal_torch(op, closed, shifted, per_feature):
+    """On a graph with a hub and loops, for a batch of signals."""
+    import graphact
+    from graphact.kernels import triton
+    from graphact.kernels.triton.plan import LargePlan
+
+    torch.manual_seed(0)
+    nodes, features, hops, gamma = 300, 3, 2 if shifted else 1, 0.9 if op == "kernel" else None
+    hub = torch.stack([torch.arange(1, nodes), torch.zeros(nodes - 1, dtype=torch.int64)])
+    edge_index = torch.cat([torch.randint(nodes, (2, 3 * nodes)), hub, hub.flip(0)], 1)
+    graph = graphact.Graph.from_edge_index(edge_index, num_nodes=nodes + 1).normalize("random_walk")
+    x, grad = torch.randn(2, nodes + 1, features), torch.randn(2, nodes + 1, features)
+    beta, weights = torch.randn(()), torch.randn((hops, features)[: 2 if per_feature else 1])
+    plan = LargePlan(graph, x, op, closed, shifted)
+    plan.backend = triton
+    out, saved = plan.forward(x, beta, weights, gamma)
+    found = plan.backward(grad, x, beta, weights, gamma, saved, True)[:3]
+    inputs = [tensor.clone().requires_grad_() for tensor in (x, beta, weights)]
+    activation = graphact.functional.graph_adaptive if shifted else graphact.functional.localized
+    with graphact.backend("reference"):
+        right = activation(inputs[0], graph, *inputs[1:], op, closed=closed, gamma=gamma or 0.1)
+    expected = [right.detach(), *torch.autograd.grad(right, inputs, grad)]
+    torch.testing.assert_close([out, *found], expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("op", ["max", "kernel"])

@@ -10,6 +10,7 @@ from support.activations import FAMILY
 from support.graphs import random_graph
 
 from graphact import functional, nn
+from graphact.registry import FURTHER
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,9 @@ def test_a_module_is_its_function(module, kind, op, closed, features):
 
 
 def test_names():
-    assert list(nn.ACTIVATIONS)[:6] == ["relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga"]
+    pointwise = ["identity", "leaky-relu", "prelu", "elu", "gelu", "silu", "tanh", "abs", "maxout"]
+    paper = ["relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga"]
+    assert list(nn.ACTIVATIONS) == [*paper, *pointwise, *FURTHER]
     for name, kind in nn.ACTIVATIONS.items():
         assert type(nn.make_activation(name, features=4)) is kind
 
@@ -119,7 +122,7 @@ def test_repr_of_a_module_without_configuration():
         (lambda: nn.GCNN([1, 2], start="one"), ValueError, "start must be one of .* got 'one'"),
         (lambda: nn.GraphAdaptive("sum"), ValueError, "op must be one of .* got 'sum'"),
         (lambda: nn.GraphFilter(1, 1, order=-1), ValueError, "order must be at least 0, got -1"),
-        (lambda: nn.make_activation("elu"), ValueError, "activation must be one of .* got 'elu'"),
+        (lambda: nn.make_activation("softsign"), ValueError, "activation must be one of .* got 'softsign'"),
         (lambda: nn.make_activation(3), TypeError, "activation must be a name, a module, or a function .* got 3$"),
         (lambda: nn.make_activation(str), TypeError, "got <class 'str'>, which returned str"),
         (lambda: nn.GraphAdaptiveMax(gamma=1.0), TypeError, "gamma is no parameter of .*'max', which has none"),

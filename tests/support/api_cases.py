@@ -12,6 +12,7 @@ import torch
 
 import graphact
 from graphact import Graph, functional, nn
+from graphact.registry import POINTWISE
 from support.activations import PAPER
 from support.dense import Operator
 from support.drawn_graphs import device_of, draw_edges, draw_graph, draw_world, has_cancelling_row, normalized
@@ -375,7 +376,7 @@ def draw_network(draw):
         "gamma": draw.choice("gamma", (1.0, 0.1, 3.0)),
         "learn_gamma": draw.flag("learn gamma"),
     }
-    name = draw.choice("activation", PAPER)
+    name = draw.choice("activation", (*PAPER, *POINTWISE))
     torch.manual_seed(draw.seed)
     norm = draw.choice("normalize", (None, "symmetric", "random_walk", "laplacian", "gcn"))
     options["start"] = draw.choice("start", ("uniform", "small", "zero"))
@@ -391,7 +392,7 @@ def draw_network(draw):
     if kind == "FIR":
         return nn.FIR(wide, order=order, bias=bias, normalize=norm, **readout), wide[0]
     several = draw.flag("an activation for each layer", 0.3)
-    activation = [draw.choice(f"activation {i}", PAPER) for i in range(len(order))] if several else name
+    activation = [draw.choice(f"activation {i}", (*PAPER, *POINTWISE)) for i in range(len(order))] if several else name
     return nn.GCNN(
         wide, order=order, activation=activation, bias=bias, per_feature=draw.flag("per feature"), **options, **readout
     ), wide[0]
@@ -411,6 +412,9 @@ def apply_ideally(module, values, x, operator, prefix=""):
         return operator.filter(x, values[f"{prefix}taps"]) + values.get(f"{prefix}bias", 0.0)
     if isinstance(module, nn.ReLU):
         return operator.relu(x)
+    name = next((name for name, kind in POINTWISE.items() if type(module).__name__ == kind), None)
+    if name is not None:
+        return operator.pointwise(name, x, *(values[f"{prefix}{array}"] for array, _ in module.named_parameters()))
     op = {"Max": "max", "Median": "median", "Kernel": "kernel"}
     op = next(op[end] for end in op if type(module).__name__.endswith(end))
     kind = "localized" if type(module).__name__.startswith("Localized") else "graph_adaptive"
@@ -564,7 +568,12 @@ def network_error(module, values, x, operator, dtype):
             size, error = through(size, error, taps, range(len(taps)))
             if f"{prefix}bias" in values:
                 size += float(values[f"{prefix}bias"].abs().max())
-        elif not isinstance(layer, nn.ReLU):
+        elif type(layer).__name__ in {*POINTWISE.values(), "ReLU"}:
+            lines = [values[f"{prefix}{name}"].detach().abs().max() for name, _ in layer.named_parameters()]
+            steepest = max([1.13, *map(float, lines[:1])])  # GELU's slope, or a trained one
+            size = steepest * size + sum(map(float, lines[1:]))
+            error = steepest * error + eps * size
+        else:
             weights = values[f"{prefix}weights"].detach().abs().reshape(layer.hops, -1).amax(1).tolist()
             beta = abs(float(values[f"{prefix}beta"]))
             if type(layer).__name__.endswith("Kernel"):

@@ -23,7 +23,8 @@ from torch_geometric.nn import BatchNorm, GCNConv
 
 from graphact.analysis import lipschitz_constrained
 from graphact.layers import UnsupportedModelError
-from graphact.nn import GCNN, GraphAdaptive
+from graphact.nn import GCNN, GraphAdaptive, Localized
+from graphact.operations import Operation
 from graphact.training import Fleet, fit
 
 
@@ -74,6 +75,10 @@ def span(neighbors):
     return neighbors.amax(-2) - neighbors.amin(-2)
 
 
+class LocalizedSpan(Localized):
+    operation = Operation("localized-span", span)
+
+
 class Positive(nn.Module):
     def forward(self, weight):
         return nn.functional.softplus(weight)
@@ -118,10 +123,10 @@ MODELS = {
         "a parameter is computed from others, shared or unused",
     ),
     "hook on a gradient": (with_a_clipped_gradient, "loop", "filters.0.taps: it carries hooks"),
-    "localized, two hops": (
-        lambda: GCNN([2, 4], activation="max-l", hops=2),
+    "localized, own operation": (
+        lambda: GCNN([2, 4], activation=lambda features: LocalizedSpan(features=features, hops=2)),
         "vmap",
-        "localized activations are stacked with one hop, got 2",
+        "the operation 'localized-span' is not stacked",
     ),
     "own operation": (
         lambda: GCNN([2, 4], activation=lambda features: GraphAdaptive(span, features=features)),

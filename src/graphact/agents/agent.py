@@ -38,7 +38,8 @@ class Clocked:
     """Run r begins at ``origin + r * period`` by the clock, at every node.
 
     A node that comes late, or back after a crash, is right again at the next run. Clocks must agree to a small part of
-    a slot. ``origin`` is Unix time; both are in seconds.
+    a slot. After a clock was set back, runs go on where it stands, with the first number that is not used up.
+    ``origin`` is Unix time; both are in seconds.
     """
 
     origin: float
@@ -50,7 +51,11 @@ class Clocked:
     def next_run(self, node: Node, skipped: int, now: float) -> tuple[int, float]:
         """The next run and its start, perhaps somewhat past: neighbours wait for its first values for a slot."""
         late = now - self.origin - node.timing.slot / 2
-        run = max(math.ceil(late / self.period), node.run + 1, skipped + 1, 0)
+        run = max(math.ceil(late / self.period), 0)
+        run = skipped + 1 if run in (skipped, skipped - 1) else run
+        run = node.log.used.next_free(run)
+        if run in (node.run, node.run - 1):
+            run = node.log.used.next_free(node.run + 1)
         return run, self.origin + run * self.period
 
 
@@ -74,7 +79,9 @@ class Agent:
     """Runs inferences on a schedule until the signals end or :meth:`stop` is called.
 
     ``report`` is called with every event: ``result`` (see :func:`describe`), ``skipped``, and ``refused`` with the
-    reason why this node does not take part with a neighbour.
+    reason why this node does not take part with a neighbour. ``clock`` is Unix time and says which run is next, and
+    when; it may be set at any moment. ``timer`` goes on evenly and measures all that happens within a run
+    (:func:`time.monotonic`, or the clock if another one is given).
     """
 
     def __init__(
@@ -88,6 +95,7 @@ class Agent:
         timing: Timing | None = None,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] | None = None,
     ) -> None:
         timing = timing or Timing()
         numbers = {name: float(value) for name, value in [("slot", timing.slot), *asdict(schedule).items()]}
@@ -96,6 +104,7 @@ class Agent:
         self.stopping = False
         self._deployment, self._transport, self._signals, self._schedule = deployment, transport, signals, schedule
         self._report, self._clock = report, clock
+        self._timer = timer or (time.monotonic if clock is time.time else clock)
         self._skipped = -1
         self._refusals: dict[int, str] = {}
 
@@ -108,10 +117,7 @@ class Agent:
         self._greet()
         done = 0
         while runs is None or done < runs:
-            run, start = self._schedule.next_run(self.node, self._skipped, self._clock())
-            if isinstance(self._schedule, Clocked):
-                self.node.expect(run)
-            self._idle(start)
+            run, start = self._wait_for_run()
             if self.stopping:
                 return "stopped"
             try:
@@ -120,7 +126,7 @@ class Agent:
                 return str(end)
             except NoSignal as reason:
                 if isinstance(self._schedule, BackToBack):  # without a clock, wait for the signal
-                    self._drive(self._clock() + 0.001)
+                    self._drive(self._timer() + 0.001)
                 else:
                     self._skipped, me = run, self.node.links.node
                     self._report({"event": "skipped", "node": me, "run": run, "reason": str(reason)})
@@ -131,33 +137,40 @@ class Agent:
 
     def linger(self) -> None:
         """Answer neighbours that are still in the last run, for a slot."""
-        until = self._clock() + self.node.timing.slot
-        while self._clock() < until:
+        until = self._timer() + self.node.timing.slot
+        while self._timer() < until:
             self._drive(until)
 
     def _greet(self) -> None:
         """Greet the neighbours; without a clock, wait to learn which run they are in."""
         self.node.greet()
-        until = self._clock() + (GREETING_TIME if isinstance(self._schedule, BackToBack) else 0.0)
+        until = self._timer() + (GREETING_TIME if isinstance(self._schedule, BackToBack) else 0.0)
         while not self.stopping and self.node.welcomed_by != set(self.node.links.neighbors):
-            self._drive(min(until, self._clock() + LOOK_UP))
-            if self._clock() >= until:
+            self._drive(min(until, self._timer() + LOOK_UP))
+            if self._timer() >= until:
                 return
 
-    def _idle(self, until: float) -> None:
-        while not self.stopping:
-            now = self._clock()
-            self._signals.prepare(until, now)
-            if now >= until:
-                return
-            self._drive(min(until, now + LOOK_UP))
+    def _wait_for_run(self) -> tuple[int, float]:
+        """The next run when it is due by the clock, and the start that its deadlines count from, by the timer."""
+        while True:
+            clock, now = self._clock(), self._timer()
+            run, at = self._schedule.next_run(self.node, self._skipped, clock)  # again and again: the clock may be set
+            start = now + at - clock
+            if isinstance(self._schedule, Clocked):
+                self.node.expect(run, start, self._schedule.period)
+            self._signals.prepare(at, clock, run)
+            if self.stopping or clock >= at:
+                return run, start
+            self._drive(min(start, now + LOOK_UP))
 
     def _run(self, run: int, start: float, signal: Array) -> None:
         program = infer(self._deployment.model, self._deployment.row, signal)
-        self.node.begin(run, program, self._clock(), start=start)
+        if run <= self.node.run:
+            self.node.go_back(run)
+        self.node.begin(run, program, self._timer(), start=start)
         while True:
-            for result in self._drive(self._clock() + LOOK_UP):
-                self._report(describe(self.node.links.node, result))
+            for result in self._drive(self._timer() + LOOK_UP):
+                self._report(describe(self.node.links.node, result, self._clock() - self._timer()))
                 silent = set(self.node.links.hears).intersection(*result.missed) if result.missed else ()
                 if silent:  # away, or with other settings: the answer to a greeting tells which
                     self.node.greet(sorted(silent))
@@ -166,7 +179,7 @@ class Agent:
 
     def _drive(self, until: float) -> list[RunResult]:
         """Let the node work until a time or the end of its run, and report neighbours it does not take part with."""
-        results = drive(self.node, self._transport, until, self._clock)
+        results = drive(self.node, self._transport, until, self._timer)
         if self.node.refusals != self._refusals:
             before, self._refusals = self._refusals, dict(self.node.refusals)
             for j, reason in self._refusals.items():
@@ -175,8 +188,11 @@ class Agent:
         return results
 
 
-def describe(node: int, result: RunResult) -> Event:
-    """A result as JSON can hold it: the output, and for each round the neighbours that were missed."""
+def describe(node: int, result: RunResult, offset: float = 0.0) -> Event:
+    """A result as JSON can hold it: the output, and for each round the neighbours that were missed.
+
+    ``offset`` is what the time of its run lacks to Unix time.
+    """
     return {
         "event": "result",
         "node": node,
@@ -185,7 +201,7 @@ def describe(node: int, result: RunResult) -> Event:
         "complete": result.complete,
         "missed": [list(missed) for missed in result.missed],
         "seconds": round(result.finished - result.started, 6),
-        "finished": result.finished,
+        "finished": result.finished + offset,
     }
 
 

@@ -1,14 +1,15 @@
 """The write-ahead log: which neighbours a node used, written before anything that depends on them is sent.
 
 A record is one line of JSON. With the logs of all nodes and their signals a whole inference can be computed again, also
-one in which nodes crashed (:mod:`graphact.agents.replay`). After a restart the log gives the run numbers that are used
-up, except those that no clock and no neighbour can have given it (:func:`last_plausible_run`).
+one in which nodes crashed (:mod:`graphact.agents.replay`). After a restart the end of the log gives the run numbers
+that are used up, except those that no clock and no neighbour can have given it (:func:`last_plausible_run`).
 """
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -17,14 +18,19 @@ from graphact.agents.messages import MAX_RUN
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 PLAUSIBLE_JUMP = 2**48
 """How far apart two runs of a log can be: more than a clock counts from 1970 in periods of 10 microseconds."""
+TAIL = 2**20
+"""Bytes at the end of a log that a start reads, so that it takes a moment however long the log is."""
+
+Span = tuple[int, int]  # the first and the last run
 
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """The node took a run number into use."""
+    """The node took a run number into use; ``spans`` are all that are used up, where they are not one span."""
 
     run: int
     program: int
+    spans: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +45,56 @@ class RoundClosed:
 Record = Began | RoundClosed
 
 
+@dataclass
+class UsedRuns:
+    """The run numbers that a node has used up, as a few spans, ascending.
+
+    They are one span while runs follow one another. A clock that stood in the future for a while leaves a span there;
+    the numbers before it are still free when the clock has been set right.
+    """
+
+    spans: list[Span] = field(default_factory=list)
+
+    MISSED = 16
+    """Runs that a node may leave out without a new span."""
+    MOST = 4
+    """More spans than this become fewer: what lies between the lowest two counts as used."""
+
+    def add(self, run: int) -> None:
+        for number, (first, last) in enumerate(self.spans):
+            following = self.spans[number + 1][0] if number + 1 < len(self.spans) else math.inf
+            if first <= run <= last + self.MISSED and run < following:
+                self.spans[number] = (first, max(last, run))
+                break
+        else:
+            self.spans = sorted([*self.spans, (run, run)])
+        joined: list[Span] = []
+        for first, last in self.spans:
+            if joined and first <= joined[-1][1] + 1:
+                joined[-1] = (joined[-1][0], last)
+            else:
+                joined.append((first, last))
+        if len(joined) > self.MOST:
+            joined[:2] = [(joined[0][0], joined[1][1])]
+        self.spans = joined
+
+    def next_free(self, run: int) -> int:
+        """The lowest number from ``run`` on that is not used up."""
+        for first, last in self.spans:
+            run = last + 1 if first <= run <= last else run
+        return run
+
+
 class Log(Protocol):
     """Where a node writes its records."""
 
     @property
     def last_run(self) -> int:
-        """The highest run number in the log, -1 if there is none."""
+        """The run number that was last taken into use, -1 if there is none."""
+
+    @property
+    def used(self) -> UsedRuns:
+        """The run numbers that are used up."""
 
     def append(self, record: Record) -> None:
         """Keep a record; when this returns, it survives the death of the process."""
@@ -56,10 +106,13 @@ class MemoryLog:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.last_run = -1
+        self.used = UsedRuns()
 
     def append(self, record: Record) -> None:
         self.records.append(record)
-        self.last_run = max(self.last_run, record.run)
+        if isinstance(record, Began):
+            self.used.add(record.run)
+        self.last_run = record.run
 
 
 class FileLog:
@@ -71,19 +124,25 @@ class FileLog:
         max_bytes: when a run begins and the file is larger, it becomes ``path.1`` and a new one is begun.
 
     Attributes:
-        last_run: the highest run number that is used up, -1 if none is.
-        ignored: how many records were left out because their run is implausible.
+        last_run: the run number that was last taken into use, -1 if none was.
+        used: the run numbers that are used up.
+        ignored: how many records at its end were left out because their run is implausible.
+
+    Raises:
+        ValueError: the end of the file holds something else than records.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = False, max_bytes: int = 64 * 2**20) -> None:
         self.path, self.durable, self.max_bytes = Path(path), durable, max_bytes
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        content = self.path.read_bytes() if self.path.exists() else b""
-        if content and not content.endswith(b"\n"):  # a crash cut off the last line
-            os.truncate(self.path, content.rfind(b"\n") + 1)
         self._older = self.path.with_name(self.path.name + ".1")
-        records = (record for path in (self._older, self.path) if path.exists() for record in read_log(path))
-        self.last_run, self.ignored = last_plausible_run(records)
+        records, is_whole = read_end(self.path)
+        if is_whole and self._older.exists():
+            older, is_whole = read_end(self._older)
+            records = [*older, *records]
+        else:
+            is_whole = is_whole and not self._older.exists()
+        self.last_run, self.ignored, self.used = last_plausible_run(records, is_whole=is_whole)
         self._file = os.open(self.path, APPEND, 0o644)
 
     def append(self, record: Record) -> None:
@@ -92,7 +151,10 @@ class FileLog:
                 os.close(self._file)
                 self.path.replace(self._older)
                 self._file = os.open(self.path, APPEND, 0o644)
-            line = b'{"run": %d, "program": %d}\n' % (record.run, record.program)
+            self.used.add(record.run)
+            spans = self.used.spans
+            written = b', "spans": %s' % json.dumps(spans).encode() if len(spans) > 1 else b""
+            line = b'{"run": %d, "program": %d%s}\n' % (record.run, record.program, written)
         else:
             used = str(list(record.used)).encode()
             line = b'{"run": %d, "round": %d, "used": %s}\n' % (record.run, record.round, used)
@@ -100,37 +162,78 @@ class FileLog:
             raise OSError(f"{self.path}: the disk is full")
         if self.durable:
             os.fdatasync(self._file)
-        self.last_run = max(self.last_run, record.run)
+        self.last_run = record.run
 
     def close(self) -> None:
         os.close(self._file)
 
 
-def last_plausible_run(records: Iterable[Record]) -> tuple[int, int]:
-    """The highest run number of a log, and how many records were left out for it.
+def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> tuple[int, int, UsedRuns]:
+    """The last run number of a log, how many records were left out for it, and all that are used up.
 
-    A record is left out if its run is not below 2^63, or more than 2^48 above the highest before it: version 0.1 took
-    over whatever number a neighbour named, and its log must not keep a node from starting again.
+    A record is left out if its run is not below 2^63, or more than 2^48 above the one before it: version 0.1 took
+    over whatever number a neighbour named, and its log must not keep a node from starting again. Of a log that is not
+    read from its beginning all numbers before the first count as used, unless a record tells more.
     """
-    last, ignored = -1, 0
+    last, ignored, used = -1, 0, UsedRuns()
     for record in records:
-        if 0 <= record.run < MAX_RUN and record.run - last <= PLAUSIBLE_JUMP:
-            last = max(last, record.run)
-        else:
+        if not 0 <= record.run < MAX_RUN or record.run - last > PLAUSIBLE_JUMP:
             ignored += 1
-    return last, ignored
+        elif isinstance(record, Began):
+            if record.spans:
+                used = UsedRuns(list(record.spans))
+            elif not used.spans and not is_whole:
+                used = UsedRuns([(0, record.run)])
+            else:
+                used.add(record.run)
+            last = record.run
+        elif not used.spans:
+            last = record.run
+    return last, ignored, used
+
+
+def read_end(path: Path) -> tuple[list[Record], bool]:
+    """The last records of a log, and whether they are all; what a crash cut off is removed from the file."""
+    if not path.exists():
+        return [], True
+    with path.open("rb+") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        begin = max(0, size - TAIL)
+        stream.seek(begin)
+        content = stream.read()
+        kept = content.rfind(b"\n") + 1
+        if kept < len(content):
+            if begin and not kept:
+                raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL} bytes")
+            stream.truncate(begin + kept)
+    lines = content[:kept].split(b"\n")[:-1]
+    if begin:
+        lines = lines[1:]  # the first may be cut
+    end = len(lines)
+    names = [f"line {i + 1}" if begin == 0 else f"line {end - i} from the end" for i in range(end)]
+    return [parse_record(line, f"{path}: {name}") for line, name in zip(lines, names, strict=True)], begin == 0
 
 
 def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
     """The records of a log file, without a last line that a crash cut off; ValueError if a line is not a record."""
     for number, line in enumerate(Path(path).read_bytes().split(b"\n")[:-1], start=1):
-        try:
-            entry = json.loads(line)
-            if not isinstance(entry["run"], int):
-                raise TypeError("run must be an integer")
-            if "used" in entry:
-                yield RoundClosed(entry["run"], entry["round"], tuple(entry["used"]))
-            else:
-                yield Began(entry["run"], entry["program"])
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise ValueError(f"{path}: line {number} is not a record of a log: {line[:80]!r}") from error
+        yield parse_record(line, f"{path}: line {number}")
+
+
+def parse_record(line: bytes, where: str) -> Record:
+    """The record in a line."""
+    try:
+        entry = json.loads(line)
+        run, is_round = entry["run"], "used" in entry
+        numbers = [run, *((entry["round"], *entry["used"]) if is_round else (entry["program"],))]
+        if not all(type(number) is int for number in numbers):
+            raise TypeError("all entries must be integers")
+        if is_round:
+            return RoundClosed(run, entry["round"], tuple(entry["used"]))
+        spans = [(first, last) for first, last in entry.get("spans", ())]
+        limits = [number for span in spans for number in span]
+        if limits != sorted(limits) or not all(type(number) is int for number in limits):
+            raise ValueError("spans must ascend")
+        return Began(run, entry["program"], tuple(spans))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"{where} is not a record of a log: {line[:80]!r}") from error

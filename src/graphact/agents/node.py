@@ -80,7 +80,7 @@ class Node:
         self.welcomed_by: set[int] = set()
         self.refusals: dict[int, str] = {}
         self.counters = Counters()
-        self._expected = -1
+        self._expected: tuple[int, float, float] | None = None  # run, when it is due, period
         self._random = random.Random(seed)
         self._active: RunInProgress | None = None
         self._mailbox = Mailbox(links.neighbors, self.limits)
@@ -122,6 +122,8 @@ class Node:
             raise RuntimeError(f"run {self.run} is in progress; it ends by itself at its last deadline")
         if run <= self.run:
             raise ValueError(f"run must be higher than {self.run}, the last one of this node, got {run}")
+        if run != self.log.used.next_free(run):
+            raise ValueError(f"run must not be used up, got {run}, in {self.log.used.spans}")
         if run >= MAX_RUN:
             raise ValueError(f"run must be less than {MAX_RUN}, the end of all numbers, got {run}")
         if not 0 <= kind <= LARGEST["program"]:
@@ -133,9 +135,20 @@ class Node:
         self._active = RunInProgress(program, run, kind, self.timing, now if start is None else start)
         self._resume(self._active, None, now)
 
-    def expect(self, run: int) -> None:
-        """Set the run that is next by the clock: how far ahead neighbours may be is counted from it, too."""
-        self._expected = run
+    def expect(self, run: int, due: float = 0.0, period: float = math.inf) -> None:
+        """Set the run that is next by the clock, when it is due, and the time from run to run.
+
+        Values of runs that are further ahead of it than the limits keep are refused: the clock of their sender, or that
+        of this node, is wrong.
+        """
+        self._expected = run, due, period
+
+    def go_back(self, run: int) -> None:
+        """Go on with a run that is lower than the last: the clock was set back. ValueError if its number is used up."""
+        if run != self.log.used.next_free(run) or self._active is not None:
+            raise ValueError(f"run must not be used up, nor another in progress, got {run}")
+        self.run = run - 1
+        self._mailbox = Mailbox(self.links.neighbors, self.limits)
 
     def receive(self, datagram: bytes, now: float) -> None:
         """Use a datagram; one that is not from a neighbour, altered, repeated or late is counted and dropped."""
@@ -146,7 +159,7 @@ class Node:
             elif message.kind == Kind.REQUEST:
                 self._hear_request(message, now)
             else:
-                self._hear_greeting(message)
+                self._hear_greeting(message, now)
         except RejectedError as rejected:
             self.counters.count(rejected.reason)
 
@@ -241,7 +254,7 @@ class Node:
 
     def _hear_value(self, message: Message, now: float) -> None:
         run = self._active
-        self._believe(message.sender, message.run)
+        self._believe(message.sender, message.run, now)
         if run is not None and message.run == run.number:
             run.silent.pop(message.sender, None)
         here, there = (self.run, math.inf if run is None else run.round), (message.run, message.round)
@@ -263,7 +276,7 @@ class Node:
         self.counters.resent += 1
         self._send_value(message.run, message.round, sender, entry, now)
 
-    def _hear_greeting(self, message: Message) -> None:
+    def _hear_greeting(self, message: Message, now: float) -> None:
         if message.kind == Kind.HELLO:
             self.counters.greetings_sent += 1
             self._send(Kind.WELCOME, message.sender, self.run + 1, message.round)
@@ -274,12 +287,19 @@ class Node:
             raise RejectedError("differs")
         if message.kind == Kind.WELCOME:
             self.welcomed_by.add(message.sender)
-            self._believe(message.sender, message.run - 1)
+            self._believe(message.sender, message.run - 1, now)
 
-    def _believe(self, sender: int, run: int) -> None:
+    def _believe(self, sender: int, run: int, now: float) -> None:
         """Take note of the run that a neighbour is in, if it can be true."""
-        if run - max(self.run, self._expected) > self.limits.run_jump:
-            self.refusals[sender] = f"its run is more than {self.limits.run_jump} ahead of this node"
+        if self._expected is None:
+            latest, most, whom = self.run, self.limits.run_jump, "this node"
+        else:
+            expected, due, period = self._expected
+            latest, most, whom = expected, self.limits.runs_ahead, "the clock of this node"
+            if run - latest > most and now > due:  # this node may have stood still since
+                latest += int((now - due) / period)
+        if run - latest > most:
+            self.refusals[sender] = f"its run is more than {most} ahead of {whom}"
             raise RejectedError("ahead")
         self.latest_heard = max(self.latest_heard, run)
 

@@ -1,11 +1,14 @@
 """Where the signals of a node come from: a file, a stream of lines, or a command that reads a sensor."""
 
 import json
+import os
 import queue
 import shlex
+import signal
 import subprocess
 import threading
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +30,7 @@ class NoSignal(ValueError):  # noqa: N818
 class Signals(ABC):
     """A source of signals, one for each run."""
 
-    def prepare(self, start: float, now: float) -> None:  # noqa: B027, most sources have nothing to prepare
+    def prepare(self, start: float, now: float, run: int) -> None:  # noqa: B027, most sources have nothing to prepare
         """Called now and then before a run that begins at ``start``."""
 
     @abstractmethod
@@ -76,7 +79,7 @@ class StreamSignals(Signals):
             self._lines.put(line)
         self._lines.put(None)
 
-    def prepare(self, start: float, now: float) -> None:  # noqa: ARG002, a stream needs no time
+    def prepare(self, start: float, now: float, run: int) -> None:  # noqa: ARG002, a stream needs no time
         """Let a thread read, from the first time on; it ends with the process."""
         if self._reader is None:
             self._reader = threading.Thread(target=self._read, daemon=True)
@@ -94,39 +97,80 @@ class StreamSignals(Signals):
 
 
 class SensorSignals(Signals):
-    """A command that prints a JSON array; started ``lead`` seconds before each run, it must have ended by then."""
+    """A command that prints a JSON array; started ``lead`` seconds before each run, it must have ended by then.
+
+    It runs in a process group of its own, which is killed as a whole when the command has ended or its time is over:
+    nothing that it started is waited for, not even for a moment.
+    """
+
+    MOST_PRINTED = 2**20
 
     def __init__(self, command: str, model: Model, lead: float = 0.5) -> None:
         self._command, self._model, self._lead = shlex.split(command), model, lead
-        self._process: subprocess.Popen[str] | None = None
-        self._start = -1.0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._killed: list[subprocess.Popen[bytes]] = []  # and not yet gone: a process may hang in a device
+        self._printed = b""
+        self._failure = "was not started in time"
+        self._run = -1
         if not self._command:
             raise ValueError("the sensor command is empty")
 
-    def prepare(self, start: float, now: float) -> None:
-        if now >= start - self._lead and start != self._start:
+    def prepare(self, start: float, now: float, run: int) -> None:
+        self._killed = [each for each in self._killed if each.poll() is None]
+        if now >= start - self._lead and run != self._run:
             self.close()
-            self._start = start
-            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+            self._run, self._printed = run, b""
+            try:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    bufsize=0,
+                    start_new_session=True,
+                )
+                assert self._process.stdout is not None
+                os.set_blocking(self._process.stdout.fileno(), False)
+            except OSError as error:
+                self._failure = f"cannot be started: {error.strerror}"
+        self._read()
+
+    def _read(self) -> None:
+        """Take what has been printed so far, without waiting for more."""
+        stream = None if self._process is None else self._process.stdout
+        while stream is not None and len(self._printed) <= self.MOST_PRINTED and (piece := stream.read(2**16)):
+            self._printed += piece
 
     def take(self, run: int) -> Array:  # noqa: ARG002, a sensor knows no runs
-        process = self._process
-        if process is None:
-            raise NoSignal("the sensor command was not started in time")
-        code = process.poll()
-        if code is None:
+        if self._process is None:
+            raise NoSignal(f"the sensor command {self._failure}")
+        process, is_over = self._process, has_ended(self._process)
+        self._read()
+        if len(self._printed) > self.MOST_PRINTED:
+            raise NoSignal(f"the sensor command printed more than {self.MOST_PRINTED} bytes")
+        if not is_over:
             raise NoSignal("the sensor command has not ended in time")
-        printed = process.communicate()[0]
-        self._process = None
-        if code != 0:
+        self.close()
+        if (code := process.poll()) != 0:
             raise NoSignal(f"the sensor command failed with exit code {code}")
-        return parse("the sensor command", printed, self._model)
+        return parse("the sensor command", self._printed.decode(errors="replace"), self._model)
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+        """Kill the command and all that it started."""
+        process, self._process, self._failure = self._process, None, "was not started in time"
+        if process is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            assert process.stdout is not None
+            process.stdout.close()
+            if process.poll() is None:
+                self._killed.append(process)
+
+
+def has_ended(process: "subprocess.Popen[bytes]") -> bool:
+    """Whether a process has ended; where possible it stays there, so that nobody else is given its process group."""
+    if hasattr(os, "waitid"):
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return process.poll() is not None
 
 
 def parse(source: str, text: str, model: Model) -> Array:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphact.agents.addresses import Address, Addresses
+from graphact.agents.certificates import can_make_certificates, make_certificates
 from graphact.agents.deployment import Deployment
 from graphact.agents.inference import evaluate_operation
 from graphact.agents.links import Links, Row
@@ -111,7 +112,8 @@ def split(
     out: str | os.PathLike[str],
     *,
     epoch: int | None = None,
-    addresses: Sequence[Address] | None = None,
+    addresses: Sequence[Address | str] | None = None,
+    tls: bool | None = None,
 ) -> list[Path]:
     """Write one folder for each node, ``out/node-0`` and so on; see :class:`~graphact.agents.Deployment`.
 
@@ -121,6 +123,8 @@ def split(
         out: folder for the folders.
         epoch: number of the deployment; drawn at random when left out.
         addresses: where each node is reached; a node is given its own and those of its neighbours.
+        tls: make a certificate for each node, of an authority that is forgotten; it names the host of the address. None
+            does so if there are addresses and openssl.
 
     Raises:
         FileExistsError: ``out`` holds nodes already; their keys and run numbers must not be mixed with new ones.
@@ -129,11 +133,14 @@ def split(
         raise FileExistsError(f"{out} holds nodes already; choose another folder")
     if addresses is not None and len(addresses) != graph.num_nodes:
         raise ValueError(f"addresses must be {graph.num_nodes}, one for each node, got {len(addresses)}")
+    places = [each if isinstance(each, Address) else Address.parse(each) for each in addresses or ()]
     folders = []
     for deployment in deploy(model, graph, epoch=epoch):
         folders.append(Path(out) / f"node-{deployment.node}")
         deployment.save(folders[-1])
-        if addresses is not None:
-            neighbors = {j: addresses[j] for j in deployment.links.neighbors}
-            Addresses(addresses[deployment.node], neighbors).save(folders[-1])
+        if places:
+            neighbors = {j: places[j] for j in deployment.links.neighbors}
+            Addresses(places[deployment.node], neighbors).save(folders[-1])
+    if places and (can_make_certificates() if tls is None else tls):
+        make_certificates(folders, [place.host for place in places])
     return folders

@@ -37,24 +37,30 @@ agents = Command(
     option("--host", "host of all nodes (default: 127.0.0.1)", default="127.0.0.1"),
     option("--base-port", "node i listens on PORT + i (default: 7500)", type=int, default=7500, metavar="PORT"),
     option("--addresses", 'instead: JSON with all addresses, {"0": "10.0.0.5:7500", ...}', type=Path, metavar="FILE"),
+    option("--no-tls", "no certificates for the nodes (they need openssl)", dest="tls", action="store_false"),
 )
 def split(options: argparse.Namespace) -> int:
     """Write one folder for each node: its row of the shift operator, its neighbours, the keys of its links, their
-    addresses and the model, nothing else. Bring each folder to its node, and delete it here.
+    addresses, a certificate and the model, nothing else. Bring each folder to its node, and delete it here.
     """
     from graphact import Graph, agents, load
     from graphact.agents.addresses import consecutive_addresses, read_addresses
+    from graphact.agents.certificates import can_make_certificates
     from graphact.agents.split import plain_model
     from graphact.storage import check_writable
 
     check_writable(options.out)
+    if options.tls and not can_make_certificates():
+        raise FileNotFoundError(
+            "openssl, which makes the certificates for TLS, is not installed; --no-tls goes without"
+        )
     model, graph = load(options.model), Graph.load(options.graph)
     cost = agents.cost_of_inference(plain_model(model), graph.num_edges)
     if options.addresses is None:
         addresses = consecutive_addresses(graph.num_nodes, options.host, options.base_port)
     else:
         addresses = read_addresses(options.addresses, graph.num_nodes)
-    folders = agents.split(model, graph, options.out, addresses=addresses)
+    folders = agents.split(model, graph, options.out, addresses=addresses, tls=options.tls)
     sys.stdout.write(
         f"{len(folders)} nodes, {graph.num_edges} directed edges: {folders[0]} to {folders[-1].name}\n"
         f"one inference: {cost.rounds} rounds, {cost.messages} messages, {cost.bytes} bytes in all, "
@@ -87,7 +93,11 @@ def split(options: argparse.Namespace) -> int:
     option("--origin", "Unix time of run 0, equal at all nodes (default: 0)", type=float, default=0.0, metavar="T"),
     "--slot",
     option("--runs", "end after this many runs", type=int),
-    option("--tls", "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh)", action="store_true"),
+    option(
+        "--tls",
+        "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh; default: if the folder has them)",
+        action=argparse.BooleanOptionalAction,
+    ),
     option("--durable", "the log survives power failures too", action="store_true"),
 )
 def run(options: argparse.Namespace) -> int:
@@ -100,6 +110,7 @@ def run(options: argparse.Namespace) -> int:
       graphact agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
     """
     from graphact.agents.agent import BackToBack, Clocked, Schedule, serve
+    from graphact.agents.certificates import TLS_FOLDER
     from graphact.agents.deployment import Deployment
     from graphact.agents.runs import Timing
     from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
@@ -120,13 +131,16 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(
             "--period 0 needs links in both directions: a node that hears fewer than hear it would run ahead"
         )
-    if period != 0 and period < longest:
+    if period != 0 and period < longest * (1 - 1e-9):  # 3 rounds of 0.2 s fit into 0.6 s
         raise ValueError(
             f"--period must be at least {longest:g} s, as long as {model.rounds} rounds of "
             f"{options.slot:g} s may take, got {period:g}; 0 lets runs follow one another"
         )
     schedule: Schedule = BackToBack(options.origin) if period == 0 else Clocked(options.origin, period)
-    tls = Tls.of_folder(options.folder / "tls") if options.tls else None
+    certificates = options.folder / TLS_FOLDER
+    is_encrypted = certificates.is_dir() and options.transport == "zenoh" if options.tls is None else options.tls
+    if options.transport == "zenoh" and not is_encrypted:
+        sys.stderr.write("graphact: no TLS: whoever reaches the port of this node can read its values\n")
     serve(
         options.folder,
         deployment,
@@ -134,7 +148,7 @@ def run(options: argparse.Namespace) -> int:
         schedule,
         transport=options.transport,
         timing=timing,
-        tls=tls,
+        tls=Tls.of_folder(certificates) if is_encrypted else None,
         durable=options.durable,
         runs=options.runs,
     )

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from graphact._extras import require
 from graphact.commands.parser import command, option
-from graphact.experiments.protocol import METHODS, jobs_of
+from graphact.experiments.protocol import METHODS, Protocol, jobs_of
 from graphact.experiments.registry import EXPERIMENTS, PRESETS, find_experiment, find_protocol
-from graphact.registry import CONVOLUTIONS, DATA_SETS, line_of, names
+from graphact.registry import CONVOLUTIONS, DATA_SETS, POINTWISE, line_of, names
 
 if TYPE_CHECKING:
     from graphact.experiments.store import Store
@@ -33,14 +33,30 @@ STANDARD_INPUT = 0
     ),
     option(
         "--protocol",
-        "paper: its text, literally; converged (source localization, recommendation): what fits its tables",
+        "paper: its text, literally; converged: trained until the figures settle; first-round-...: of version 0.1",
     ),
     option(
-        "--activation", f"only these: {', '.join(METHODS)} (repeatable)", action="append", default=[], metavar="NAME"
+        "--activation",
+        f"only these (repeatable): {', '.join(METHODS)}, one of {', '.join(POINTWISE)}, or pointwise, compared, every",
+        action="append",
+        default=[],
+        metavar="NAME",
+    ),
+    option(
+        "--set",
+        "change a setting of the protocol, its training or its tasks (repeatable): features=2,4 orders=5 hops=1,2 "
+        "localized_hops=1,2 layers=3 shift=laplacian p=0.6 epochs=100 learning_rate=0.01 preparation=local-contrast",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
     ),
     option("--device", "default: CUDA where there is one"),
     option("--out", "folder for results (default: out/EXPERIMENT-PRESET, -seed-N added for seeds other than 0)"),
     "--seed",
+    option("--seeds", "run this many seeds, from --seed on (default: 1)", type=int, default=1, metavar="N"),
+    option(
+        "--rows-only", "train and no more; the same command without it adds baselines and report", action="store_true"
+    ),
     option("--jobs", "processes that share the cells (default: 1)", type=int, default=1, metavar="N"),
     option("--worker", argparse.SUPPRESS, action="store_true"),
     "--data",
@@ -57,17 +73,19 @@ def run(options: argparse.Namespace) -> int:
     from graphact.experiments.report import REPORT_PACKAGES
     from graphact.experiments.runner import check_settings, run_protocol
     from graphact.experiments.store import Store
-    from graphact.progress import JobProgress, JobWatcher
+    from graphact.progress import JobLines, JobProgress, JobWatcher
     from graphact.training.memory import keep_freed_memory
 
-    protocol = find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation))
+    protocol = protocol_of(options)
     check_integer("--jobs", options.jobs, minimum=1)
+    seeds = range(options.seed, options.seed + check_integer("--seeds", options.seeds, minimum=1))
     device = pick_device(options.device)
     if not options.worker:
-        require("graphact run needs", *REPORT_PACKAGES, "rich")
+        require("graphact run needs", *(() if options.rows_only else (*REPORT_PACKAGES, "rich")))
     store = Store(options.out or default_folder(options))
     if not options.worker:
-        check_settings(protocol, store, options.seed)
+        for seed in seeds:
+            check_settings(protocol, store, seed)
         dataset = find_experiment(options.experiment).dataset
         if dataset is not None:
             locate(dataset, options.data)
@@ -80,8 +98,17 @@ def run(options: argparse.Namespace) -> int:
         threading.Thread(target=stop_with_parent, daemon=True).start()
     workers = [] if options.worker else [start_worker(options, store.directory) for _ in range(options.jobs - 1)]
     try:
-        with JobWatcher() if options.worker else JobProgress() as watcher:
-            run_protocol(protocol, store, seed=options.seed, device=device, data=options.data, watcher=watcher)
+        for seed in seeds:
+            with JobWatcher() if options.worker else (JobLines() if options.rows_only else JobProgress()) as watcher:
+                run_protocol(
+                    protocol,
+                    store,
+                    seed=seed,
+                    device=device,
+                    data=options.data,
+                    watcher=watcher,
+                    with_baselines=not options.rows_only,
+                )
         failed = [worker for worker in workers if worker.wait()]
     except BaseException as error:
         for worker in workers:
@@ -96,17 +123,28 @@ def run(options: argparse.Namespace) -> int:
     if failed:
         sys.stderr.write("graphact: a worker process failed; run the same command again to finish its cells\n")
         return 1
-    left = [job.title for job in jobs_of(protocol, options.seed) if not store.is_finished(job.key)]
+    jobs = [job for seed in seeds for job in jobs_of(protocol, seed)]
+    left = [job.title for job in jobs if not store.is_finished(job.key)]
     if left:
         sys.stderr.write(f"graphact: another process is still working on {len(left)} cells, such as {left[0]}\n")
-    return finish(store) or bool(left)
+    return int(bool(left)) if options.rows_only else finish(store) or bool(left)
+
+
+def protocol_of(options: argparse.Namespace) -> Protocol:
+    """The protocol that the options of a run describe."""
+    for change in options.set:
+        if "=" not in change:
+            raise ValueError(f"--set must be NAME=VALUE, got {change!r}")
+    changes = dict(change.split("=", 1) for change in options.set)
+    return find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation), changes)
 
 
 def default_folder(options: argparse.Namespace) -> Path:
     """A folder for each experiment, preset and seed; seeds shared one in version 0.1, where its runs go on."""
     from graphact.experiments.store import Store
 
-    folder = Path("out") / f"{options.experiment}-{options.preset}"
+    changed = "".join(f"-{change}" for change in options.set).replace("=", "-").replace("/", "-")
+    folder = Path("out") / f"{options.experiment}-{options.preset}{changed}"
     shared = Store(folder)
     if options.seed == 0 or (shared.run_file.exists() and command_line(options) in shared.commands()):
         return folder
@@ -144,12 +182,16 @@ def command_line(options: argparse.Namespace) -> str:
         words += ["--protocol", options.protocol]
     for name in options.activation:
         words += ["--activation", name]
-    return shlex.join([*words, "--device", options.device, "--seed", str(options.seed)])
+    for change in options.set:
+        words += ["--set", change]
+    words += ["--device", options.device, "--seed", str(options.seed)]
+    return shlex.join([*words, *(["--seeds", str(options.seeds)] if options.seeds > 1 else [])])
 
 
 def start_worker(options: argparse.Namespace, directory: Path) -> "subprocess.Popen[bytes]":
     """The same command again, as a process that takes cells nobody holds."""
     words = [*shlex.split(command_line(options))[1:], "--out", str(directory), "--jobs", str(options.jobs), "--worker"]
+    words += ["--rows-only"] if options.rows_only else []
     if options.data is not None:
         words += ["--data", str(options.data)]
     return subprocess.Popen([sys.executable, "-m", "graphact.cli", *words], stdin=subprocess.PIPE)
@@ -179,15 +221,15 @@ def report(options: argparse.Namespace) -> int:
 @command()
 def list_all(_: argparse.Namespace) -> int:
     """List what can be run."""
-    lines = ["experiment            preset  protocol    cells  models  epochs"]
+    lines = ["experiment            preset  protocol               cells  models  epochs"]
     for name in EXPERIMENTS:
         experiment = find_experiment(name)
         for preset in PRESETS[:-1]:  # smoke is for tests
-            for protocol in experiment.protocols_at(preset).values():
+            for called, protocol in experiment.protocols_at(preset).items():
                 cells = len(jobs_of(protocol, 0))
                 models = cells * protocol.graphs * protocol.splits * protocol.nodes
                 counts = f"{cells:6d} {models:7d} {protocol.training.epochs:7d}"
-                lines.append(f"{name:21s} {preset:7s} {protocol.name:10s} {counts}")
+                lines.append(f"{name:21s} {preset:7s} {called:21s} {counts}")
     lines += catalogue()
     sys.stdout.write("\n".join(lines) + "\n")
     return 0

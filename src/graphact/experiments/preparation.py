@@ -25,6 +25,31 @@ OF_TASKS: "dict[str, Callable[[Task], Task]]" = {
 PREPARATIONS = ("none", *OF_SIGNALS, *OF_TASKS)
 
 
+def shifted_by(tasks: "Sequence[Task]", shift: str) -> "list[Task]":
+    r"""Tasks whose networks shift by another operator; signals, targets and splits stay.
+
+    - "adjacency": the tasks as they are, with :math:`A / \lambda_{max}(A)`;
+    - "laplacian": :math:`L / \lambda_{max}(L)` with the Laplacian L of the same graph, eigenvalues in [0, 1];
+    - "translated": :math:`2 L / \lambda_{max}(L) - I`, the Laplacian scaled and translated so that its eigenvalues fill
+      [-1, 1], as in Chebyshev filters (Defferrard et al. 2016).
+    """
+    import torch
+
+    from graphact.graph import Graph
+
+    if shift == "adjacency":
+        return list(tasks)
+
+    def changed(graph: "Graph") -> "Graph":
+        laplacian = graph.to(dtype=torch.float64).normalize("laplacian").normalize("spectral")
+        if shift == "translated":
+            laplacian = Graph.from_dense(2 * laplacian.to_dense() - torch.eye(graph.num_nodes, dtype=torch.float64))
+        return laplacian.to(dtype=graph.weight.dtype)
+
+    made = {id(task.graph): changed(task.graph) for task in tasks}
+    return [replace(task, graph=made[id(task.graph)]) for task in tasks]
+
+
 def prepared(tasks: "Sequence[Task]", preparation: str) -> "list[Task]":
     """Tasks whose inputs nodes make of their signals, themselves and with their neighbours.
 

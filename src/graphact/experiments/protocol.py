@@ -2,20 +2,24 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any
 
 from graphact._checks import check_choice
 from graphact.experiments.preparation import OF_SIGNALS, PREPARATIONS
-from graphact.registry import COMPARED, names
+from graphact.registry import COMPARED, POINTWISE, names
 from graphact.training.settings import TrainingSettings
 
 ACTIVATIONS = tuple(COMPARED)  # those of the paper
 METHODS = (*ACTIVATIONS, "fir")
+EVERY_METHOD = (*ACTIVATIONS, *(name for name in POINTWISE if name != "identity"), "fir")  # the identity is FIR
 ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
+# Fields that no command changes
+FIXED = {"experiment", "preset", "name", "called", "methods", "conditions", "task_options", "training"}
 REPLICAS = ("graphs", "splits", "nodes")
+SHIFTS = ("adjacency", "laplacian", "translated")
 
 Condition = Mapping[str, Any]
 
@@ -31,7 +35,8 @@ class Protocol:
     features: tuple[int, ...]  # widths F to try
     orders: tuple[int, ...]  # filter orders K to try
     training: TrainingSettings
-    hops: tuple[int, ...] = (1,)  # of the graph-adaptive activations, to try; localized ones have one
+    hops: tuple[int, ...] = (1,)  # of the graph-adaptive activations, to try
+    localized_hops: tuple[int, ...] = (1,)  # of the localized ones
     layers: int = 1
     graphs: int = 1  # graphs drawn, where graphs are drawn
     splits: int = 1  # of the samples
@@ -41,16 +46,25 @@ class Protocol:
     loss_probabilities: tuple[float, ...] = ()  # of links, at which trained networks are evaluated
     loss_realizations: int = 0  # thinned graphs for each
     bias: bool = False  # constants in the filter banks
+    readout_bias: bool = True  # a constant in the readout
     per_feature: bool = True  # activation weights for each feature, rather than shared
     start: str = "uniform"  # of the activations' weights, as in version 0.1, which published results began from
     preparation: str = "none"  # what nodes make of their signals before the network sees them: graphact.tasks.prepared
     task_options: Mapping[str, Any] = field(default_factory=dict)  # further arguments of the function that makes tasks
     later_order: int | None = None  # filter order of all layers but the first, where it is another
+    shift: str = "adjacency"  # the operator that networks shift by: graphact.experiments.preparation.shifted_by
+    data_seed: int | None = None  # decides graphs, splits and noise, where the seed should not
+    called: str | None = None  # on the command line, where rows have another name
 
     def __post_init__(self) -> None:
         for method in self.methods:
-            check_choice("activation", method, METHODS if method in METHODS else (*names(), "fir"))
+            check_choice("activation", method, EVERY_METHOD if method in EVERY_METHOD else (*names(), "fir"))
         check_choice("preparation", self.preparation, (*PREPARATIONS, "fill-in"))
+        if check_choice("shift", self.shift, SHIFTS) != "adjacency" and self.loss_probabilities:
+            raise ValueError(
+                f"shift must be 'adjacency' together with loss_probabilities {self.loss_probabilities}: what the "
+                f"diagonal of another operator becomes when links are lost is not defined, got {self.shift!r}"
+            )
         if self.loss_probabilities and self.preparation not in ("none", *OF_SIGNALS):
             raise ValueError(
                 f"preparation must be one that nodes can repeat when links are lost, got {self.preparation!r} together "
@@ -65,6 +79,7 @@ class Protocol:
             features=(2,),
             orders=self.orders[:2],
             hops=self.hops[:1],
+            localized_hops=self.localized_hops[:1],
             graphs=1,
             splits=2,
             nodes=min(self.nodes, 2),
@@ -90,7 +105,8 @@ class TrainingJob:
 
     @property
     def title(self) -> str:
-        hops = [f"({self.hops} hop{'s' if self.hops != 1 else ''})"] if self.method in ADAPTIVE else []
+        told = self.method in ADAPTIVE or (self.hops or 1) > 1
+        hops = [f"({self.hops} hop{'s' if self.hops != 1 else ''})"] if told else []
         words = [self.method, *hops, f"F={self.features}", f"K={self.order}"]
         words += [f"{str(name).replace('_', ' ')} {value}" for name, value in self.condition.items()]
         return " ".join(words)
@@ -114,6 +130,8 @@ class TrainingJob:
         options = {
             "start": (protocol.start, "uniform"),
             "later_order": (protocol.later_order, None),
+            "readout_bias": (protocol.readout_bias, True),
+            "shift": (protocol.shift, "adjacency"),
             "schedule": (training.schedule, "constant"),
             "weight_decay": (training.weight_decay, 0.0),
         }
@@ -127,7 +145,11 @@ class TrainingJob:
 
 def changed_options(protocol: Protocol, **options: tuple[Any, Any]) -> dict[str, Any]:
     """The options that are not as usual: results from before there was an option keep their keys."""
-    usual = {"preparation": (protocol.preparation, "none"), "task_options": (dict(protocol.task_options), {})}
+    usual: dict[str, tuple[Any, Any]] = {
+        "preparation": (protocol.preparation, "none"),
+        "task_options": (dict(protocol.task_options), {}),
+        "data_seed": (protocol.data_seed, None),
+    }
     return {name: value for name, (value, default) in (usual | options).items() if value != default}
 
 
@@ -158,8 +180,52 @@ def jobs_of(protocol: Protocol, seed: int) -> list[TrainingJob]:
         TrainingJob(protocol, method, hops, features, order, seed, condition)
         for condition, widths, orders in grid
         for features, order, method in product(widths, orders, protocol.methods)
-        for hops in (protocol.hops if method in ADAPTIVE else (1 if method.endswith("-l") else None,))
+        for hops in hops_of(protocol, method)
     ]
+
+
+def hops_of(protocol: Protocol, method: str) -> tuple[int | None, ...]:
+    """The numbers of hops to try with a method; None where it has none."""
+    return protocol.hops if method in ADAPTIVE else protocol.localized_hops if method.endswith("-l") else (None,)
+
+
+def changed_protocol(protocol: Protocol, changes: Mapping[str, str], task_options: Sequence[str]) -> Protocol:
+    """The protocol with settings given as text, such as ``{"features": "2,4", "learning_rate": "0.01"}``.
+
+    A setting is a field of the protocol or of its training, or one of the options of its tasks.
+
+    Example:
+        >>> from graphact.experiments.registry import find_protocol
+        >>> changed_protocol(find_protocol("consensus", "paper"), {"orders": "5,10", "epochs": "3"}, ()).orders
+        (5, 10)
+    """
+    own = {item.name for item in fields(Protocol)} - FIXED
+    training = {item.name for item in fields(TrainingSettings)}
+    for name, text in changes.items():
+        values = tuple(as_value(part) for part in text.split(",") if part)
+        check_choice("--set", name, (*sorted(own | training), *task_options))
+        holder = protocol if name in own else protocol.training
+        value: Any = (
+            values if isinstance(getattr(holder, name, None), tuple) else values[0] if len(values) == 1 else None
+        )
+        if value is None and text.lower() != "none":
+            raise ValueError(f"--set {name} must be one value, got {text!r}")
+        change: dict[str, Any] = {name: value}
+        if name in own:
+            protocol = replace(protocol, **change)
+        elif name in training:
+            protocol = replace(protocol, training=replace(protocol.training, **change))
+        else:
+            protocol = replace(protocol, task_options={**protocol.task_options, **change})
+    return protocol
+
+
+def as_value(text: str) -> Any:
+    """A number, a truth value or None where the text is one, else the text."""
+    try:
+        return json.loads({"none": "null"}.get(text.lower(), text.lower()))
+    except ValueError:
+        return text
 
 
 def run_seed(*what: object) -> int:

@@ -3,7 +3,8 @@
 Nothing here needs torch: what makes tasks is imported when it is called.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -11,8 +12,16 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, NamedTuple
 
 from graphact._checks import check_choice
-from graphact.experiments.preparation import PREPARATIONS, prepared
-from graphact.experiments.protocol import Condition, Protocol, TrainingJob
+from graphact.experiments.preparation import PREPARATIONS, prepared, shifted_by
+from graphact.experiments.protocol import (
+    ACTIVATIONS,
+    EVERY_METHOD,
+    Condition,
+    Protocol,
+    TrainingJob,
+    changed_protocol,
+)
+from graphact.registry import POINTWISE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
 
 # Each has a folder of its name, with the description EXPERIMENT in experiment.py
 EXPERIMENTS = ("source-localization", "consensus", "denoising", "recommendation")
+GROUPS = {"compared": ACTIVATIONS, "pointwise": tuple(POINTWISE), "every": EVERY_METHOD}  # names for several methods
 PRESETS = ("quick", "paper", "best", "smoke")
 
 Tasks = list["Task"]
@@ -38,6 +48,7 @@ class Measure(NamedTuple):
     digits: int
     higher_is_better: bool = False
     unit: str = ""  # what follows a number in a sentence
+    limits: tuple[float, float] = (0.0, math.inf)  # what values can be, at least and at most
     # Test samples over training samples, where one data set is split again and again; None where every graph has
     # samples of its own
     overlap: float | None = None
@@ -64,6 +75,7 @@ class Experiment:
     baselines: "Callable[[Task, int], Figures]"  # of a task in float64, with the order of linear filters
     content: "Callable[[pd.DataFrame, str, Measure], Content]"  # of cells of a preset and protocol; files begin so
     default_protocol: str = "paper"  # the one to run where a preset has several
+    task_options: tuple[str, ...] = ()  # further arguments of what makes tasks, which a command may give
     dataset: str | None = None  # the data set it reads, if any; see graphact.data.locate
     variation: Variation | None = None
     needed: tuple[str, ...] = ()  # keys that every row of a network has
@@ -79,15 +91,17 @@ class Experiment:
     ) -> Tasks:
         """The tasks ``plain`` of :attr:`make_tasks` as networks see them."""
         if self.make_prepared is None or protocol.preparation in PREPARATIONS:
-            return prepared(plain, protocol.preparation)
-        return self.make_prepared(protocol, condition, seed, data)
+            made = prepared(plain, protocol.preparation)
+        else:
+            made = self.make_prepared(protocol, condition, seed, data)
+        return shifted_by(made, protocol.shift)
 
     def protocols_at(self, preset: str) -> dict[str, Protocol]:
         """The protocols of a preset by name; "smoke" runs as little of "quick" and "best" as possible."""
         if check_choice("preset", preset, PRESETS) == "smoke":
             found = {**self.protocols_at("quick"), **self.protocols_at("best")}
             return {name: protocol.smallest() for name, protocol in found.items()}
-        return {protocol.name: protocol for protocol in self.protocols if protocol.preset == preset}
+        return {protocol.called or protocol.name: protocol for protocol in self.protocols if protocol.preset == preset}
 
 
 @cache
@@ -99,12 +113,20 @@ def find_experiment(name: str) -> Experiment:
 
 
 def find_protocol(
-    experiment: str, preset: str = "quick", name: str | None = None, methods: tuple[str, ...] = ()
+    experiment: str,
+    preset: str = "quick",
+    name: str | None = None,
+    methods: tuple[str, ...] = (),
+    changes: Mapping[str, str] | None = None,
 ) -> Protocol:
-    """The protocol of an experiment, limited to some methods where they are given."""
+    """The protocol of an experiment, limited to some methods and with settings changed where they are given."""
     described = find_experiment(experiment)
     found = described.protocols_at(preset)
     if name is None:
         name = next(iter(found)) if len(found) == 1 else described.default_protocol
     protocol = found[check_choice("protocol", name, tuple(found))]
-    return replace(protocol, methods=methods) if methods else protocol
+    if methods:
+        protocol = replace(
+            protocol, methods=tuple(dict.fromkeys(one for name in methods for one in GROUPS.get(name, (name,))))
+        )
+    return changed_protocol(protocol, changes or {}, described.task_options)

@@ -39,26 +39,28 @@ def run_protocol(
     data: Path | None = None,
     watcher: JobWatcher | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    with_baselines: bool = True,
 ) -> None:
     """Run whatever is not finished yet. Jobs that another process holds are left to it.
 
     ``data`` is the folder of the data sets (see :func:`graphact.data.locate`); a half-finished job is written to disk
-    every ``checkpoint_seconds``.
+    every ``checkpoint_seconds``. Without baselines, networks are trained and no more.
     """
     watcher, experiment = watcher or JobWatcher(), find_experiment(protocol.experiment)
     jobs = jobs_of(protocol, seed)
     watcher.plan(len(jobs), sum(store.is_finished(job.key) for job in jobs))
     made_for: Condition | None = None
+    data_seed = seed if protocol.data_seed is None else protocol.data_seed
     plain, tasks = list[Task](), list[Task]()
     for job in jobs:
         baseline_key = key_of_baselines(protocol, job.condition, seed)
-        if store.is_finished(job.key) and store.is_finished(baseline_key):
+        if store.is_finished(job.key) and (store.is_finished(baseline_key) or not with_baselines):
             continue
         if job.condition != made_for:
-            made_for, plain = job.condition, experiment.make_tasks(protocol, job.condition, seed, data)
-            tasks = experiment.prepare_tasks(protocol, job.condition, plain, seed, data)
+            made_for, plain = job.condition, experiment.make_tasks(protocol, job.condition, data_seed, data)
+            tasks = experiment.prepare_tasks(protocol, job.condition, plain, data_seed, data)
         with store.claim(baseline_key) as mine:
-            if mine and not store.is_finished(baseline_key):
+            if mine and with_baselines and not store.is_finished(baseline_key):
                 store.finish(baseline_key, run_baselines(protocol, job.condition, plain, tasks, seed))
         with store.claim(job.key) as mine:
             if mine and not store.is_finished(job.key):
@@ -94,6 +96,7 @@ def make_models(job: TrainingJob, tasks: list[Task]) -> list[GraphModule]:
     later = job.order if protocol.later_order is None else protocol.later_order
     order = [job.order, *[later] * (protocol.layers - 1)]
     shape: dict[str, Any] = {"order": order, "out_features": tasks[0].out_features, "bias": protocol.bias}
+    shape["readout_bias"] = protocol.readout_bias
     activation: dict[str, Any] = {"activation": job.method, "hops": job.hops or 1, "per_feature": protocol.per_feature}
     activation |= {"start": protocol.start, "gamma": GAMMA}
     models: list[GraphModule] = []
@@ -121,6 +124,7 @@ def run_job(
         **{name: getattr(job, name) for name in ("method", "hops", "features", "order", "seed")},
         "epochs": protocol.training.epochs,
         "settings": job.settings(),
+        **cost(models[0]),
         "seconds": (result.seconds_before + time.perf_counter() - begun) / len(tasks),
     }
     rows = []
@@ -187,6 +191,12 @@ def learned(model: GraphModule) -> Row:
     beta = [layer.beta.item() for layer in activations]
     weights = [layer.weights.detach().view(layer.hops, -1).tolist() for layer in activations]
     return {"beta": beta or None, "weights": weights or None}
+
+
+def cost(model: GraphModule) -> Row:
+    """How many numbers a network learns, and how often neighbours exchange for each of its answers."""
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return {"parameters": parameters, "exchanges": sum(layer.exchanges for layer in model.layers())}
 
 
 def summary_of(job: TrainingJob, rows: list[Row]) -> str:

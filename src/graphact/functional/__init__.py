@@ -13,6 +13,7 @@ from graphact.functional.neighborhood import (
     neighborhood_min,
     shift,
 )
+from graphact.functional.pointwise import pointwise
 
 __all__ = [
     "arma",
@@ -31,5 +32,6 @@ __all__ = [
     "neighborhood_max",
     "neighborhood_median",
     "neighborhood_min",
+    "pointwise",
     "shift",
 ]

@@ -19,7 +19,7 @@ from graphact.kernels.reference import accumulation_dtype, gather_selected, node
 
 Gradients = tuple[Tensor | None, ...]
 MOST_NODES = 2**31 - 1
-FUSED_DTYPES, MOST_FUSED_TERMS = (torch.float32, torch.float64), 2  # of a mixing step in one pass
+MOST_FUSED_TERMS = 2  # of a mixing step in one pass
 
 
 class Shift(Operation, name="shift"):
@@ -330,10 +330,10 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
         beta: ``(R,)`` or a scalar.
         weights: ``(R, K)`` or ``(R, K, F)``; ``(K,)`` or ``(K, F)``.
     """
-    fits = own.dtype in FUSED_DTYPES and len(values) <= MOST_FUSED_TERMS and own.numel() > 0
+    fits = len(values) <= MOST_FUSED_TERMS and own.numel() > 0 and all(value.dtype == own.dtype for value in values)
     if fits and not is_traced(own) and not is_forward_mode():
         backend = implementation(own)
-        if backend is not reference:
+        if own.dtype in backend.MIXED_DTYPES:
             if is_differentiated(own, beta, weights, *values):
                 return _Mix.apply(backend, own, beta, weights, *values)
             return backend.mix(own, values, beta, weights)

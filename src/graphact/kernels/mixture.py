@@ -10,9 +10,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from graphact._checks import HALF_PRECISION
 from graphact.graph import Graph
 from graphact.kernels import reference
-from graphact.kernels.autograd import FUSED_DTYPES, MOST_FUSED_TERMS, aliases, tensors_of
+from graphact.kernels.autograd import MOST_FUSED_TERMS, aliases, tensors_of
 from graphact.kernels.backends import implementation, requested
 from graphact.kernels.ops import is_differentiated, is_forward_mode, is_traced
 
@@ -69,7 +70,7 @@ class Plan:
         of_gamma: Tensor | None = None
         of_signal: Tensor | None = None
         for hop in reversed(range(hops if needs_x or sums else 0)):
-            of_term, of_following = of_terms[hop], of_signal
+            of_term, of_following = of_terms.pop(), of_signal
             if self.op != "kernel":
                 of_signal = self.backend.hop_backward(of_term, kept[hop], of_following, self.tensors, self.closed)
                 of_signal = of_signal if of_following is None else self._add_diagonal(of_signal, of_following)
@@ -119,8 +120,8 @@ def gaussian_backward(grad: Tensor, values: Tensor, gamma: Gamma) -> None:
 def plan_for(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifted: bool) -> Plan | None:
     """How to evaluate an activation of ``x`` at once, if it can be.
 
-    It cannot where torch looks inside, in half precision, with trained edge weights, or on the plain reference, which
-    is composed of what torch differentiates by itself.
+    It cannot where torch looks inside, with trained edge weights, in half precision on the CPU, or on the plain
+    reference, which is composed of what torch differentiates by itself.
     """
     if is_traced(x) or is_forward_mode() or graph.weight.requires_grad:
         return None
@@ -143,7 +144,9 @@ _plans: WeakKeyDictionary[Graph, dict[Any, Plan | None]] = WeakKeyDictionary()
 def _make_plan(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifted: bool) -> Plan | None:
     trained = graph.diagonal is not None and graph.diagonal.requires_grad
     backend = implementation(x)
-    if x.dtype != graph.dtype or x.dtype not in FUSED_DTYPES or trained or x.numel() == 0 or backend is reference:
+    if x.dtype != graph.dtype or x.dtype not in backend.MIXED_DTYPES or trained or x.numel() == 0:
+        return None
+    if op == "kernel" and x.dtype in HALF_PRECISION:  # its sums are held in float32
         return None
     small = hops <= MOST_FUSED_TERMS and hasattr(backend, "plan_for_small") and backend.plan_for_small(x, graph)
     return (small or Plan)(graph, x, op, closed, shifted)

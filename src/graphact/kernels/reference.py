@@ -15,6 +15,7 @@ from graphact.graph.neighborhoods import degree_groups, inverse_permutation
 from graphact.kernels.graph_tensors import GraphTensors, Lists
 
 ACCUMULATION = dict.fromkeys(HALF_PRECISION, torch.float32)
+MIXED_DTYPES: tuple[torch.dtype, ...] = ()  # of a mixing step in one pass, which torch does not have
 SLOT_DTYPES = tuple((torch.iinfo(dtype).max, dtype) for dtype in (torch.uint8, torch.int16, torch.int32))
 
 

@@ -12,7 +12,6 @@ from graphact.nn.activation import (
     Localized,
     LocalizedMax,
     LocalizedMedian,
-    ReLU,
 )
 from graphact.nn.base import GraphModule
 from graphact.nn.convolutions import ARMA, Chebyshev, EdgeNet, GraphAttention
@@ -22,13 +21,18 @@ from graphact.nn.mixture import GraphAdaptiveMixture
 from graphact.nn.names import ACTIVATIONS, make_activation, register, unregister
 from graphact.nn.network import GraphNetwork
 from graphact.nn.others import DiGRAF, GReLU, MaxK, ShiftlessMax, ShiftlessMedian
+from graphact.nn.parts import Residual, Sequential
 from graphact.nn.passing import PassGraph, PerLayer
+from graphact.nn.pointwise import ELU, GELU, Abs, Identity, LeakyReLU, Maxout, PReLU, ReLU, SiLU, Tanh
 
 __all__ = [
     "ACTIVATIONS",
     "ARMA",
+    "ELU",
     "FIR",
     "GCNN",
+    "GELU",
+    "Abs",
     "Chebyshev",
     "DiGRAF",
     "EdgeNet",
@@ -46,15 +50,23 @@ __all__ = [
     "GraphFilter",
     "GraphModule",
     "GraphNetwork",
+    "Identity",
+    "LeakyReLU",
     "Localized",
     "LocalizedMax",
     "LocalizedMedian",
     "MaxK",
+    "Maxout",
+    "PReLU",
     "PassGraph",
     "PerLayer",
     "ReLU",
+    "Residual",
+    "Sequential",
     "ShiftlessMax",
     "ShiftlessMedian",
+    "SiLU",
+    "Tanh",
     "make_activation",
     "register",
     "unregister",

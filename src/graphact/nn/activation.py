@@ -1,4 +1,4 @@
-"""Activations as modules: pointwise, and mixtures over hops, graph-adaptive (the paper) or localized (Ruiz et al.)."""
+"""Activations as modules: mixtures over hops, graph-adaptive (the paper) or localized (Ruiz et al.)."""
 
 import inspect
 import math
@@ -14,7 +14,7 @@ from graphact.functional import graph_adaptive, localized
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.layers import HopMixture as HopMixtureLayer
-from graphact.layers import Layer, Pointwise, Reads
+from graphact.layers import Layer, Reads
 from graphact.nn.base import GraphModule, check_features, resolve_graph
 from graphact.operations import (
     KERNEL,
@@ -34,19 +34,6 @@ from graphact.operations import (
 FUNCTIONS: dict[Reads, Callable[..., Tensor]] = {"shifted": graph_adaptive, "hops": localized}
 Start = Literal["zero", "small", "uniform"]
 STARTS: dict[str, float] = {"zero": 0.0, "small": 0.1, "uniform": 1.0}  # the bound of h, as a part of 1 / sqrt(K)
-
-
-class ReLU(GraphModule):
-    """The pointwise activation, called like the others; it does not look at the graph."""
-
-    def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
-        return torch.relu(x)
-
-    def describe(self) -> tuple[Layer, ...]:
-        return (Pointwise("relu"),)
-
-    def config(self) -> dict[str, Any]:
-        return {}
 
 
 class HopMixture(GraphModule):

@@ -5,18 +5,22 @@ perhaps one linear map.
 """
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from graphact.functional.activation import iterated_extremes
+from graphact.functional.neighborhood import evaluate as evaluate_lists
 from graphact.functional.neighborhood import evaluate_kernel
+from graphact.functional.pointwise import FUNCTIONS, pointwise
 from graphact.graph import Graph
 from graphact.kernels import autograd
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError, structure
 from graphact.nn.base import describe
+from graphact.operations import MAX, MIN
 from graphact.training.samples import StackedBatch, StackedTasks
 from graphact.training.stacked import (
     EgoGraphs,
@@ -113,13 +117,18 @@ class StackedModels(StackedBatch):
         """The activation of a signal at all nodes, ``(R, N, B, F)``, or in the centers of ego graphs alone."""
         if not isinstance(activation, HopMixture):
             own = signal.everywhere(0) if ego is None else signal.around(ego, [])
-            return own if activation is None else torch.relu(own)
+            return own if activation is None else apply_pointwise(own, activation)
         gamma = activation.parameters.get("gamma")
         if gamma is not None:  # of each replica, trained or one number for all
             gamma = gamma if isinstance(gamma, Tensor) else self.data.inputs.new_full((len(self.data),), gamma)
             gamma = gamma.view(-1, 1, 1, 1)
         hops = range(1, activation.weights.size(1) + 1) if activation.reads == "shifted" else range(1)
-        if ego is None:
+        if activation.reads == "hops" and activation.weights.size(1) > 1:
+            own = signal.everywhere(0)
+            values = evaluate_hops(own, graphs.union, activation, gamma)
+            if ego is not None:
+                own, *values = (x.flatten(0, 1).index_select(0, ego.nodes).unsqueeze(1) for x in (own, *values))
+        elif ego is None:
             shifts = (signal.everywhere(hop) for hop in hops)
             values = [evaluate(z, graphs.union, activation, gamma) for z in shifts]
             own = signal.everywhere(0)
@@ -138,6 +147,22 @@ def evaluate(z: Tensor, graph: Graph, activation: HopMixture, gamma: Tensor | No
         return evaluate_kernel(rows, graph.incoming, graph.outgoing, 1.0).view(z.shape)
     rows, op = z.flatten(0, 1).flatten(1), activation.operation.name
     return autograd.fused_neighbor_pass(rows, graph, op, activation.closed, shifting=False)[0].view(z.shape)
+
+
+def evaluate_hops(z: Tensor, graph: Graph, activation: HopMixture, gamma: Tensor | None) -> list[Tensor]:
+    """The operation over the neighbours of each hop of a localized activation, likewise."""
+    rows, hops = (z if gamma is None else z / gamma).flatten(0, 1).flatten(1), activation.weights.size(1)
+    term = partial(evaluate_lists, op=activation.operation, parameters={"gamma": 1.0})
+    walk = partial(iterated_extremes, op=activation.operation.name) if activation.operation in (MAX, MIN) else None
+    return [value.view(z.shape) for value in graph.k_hop(rows, hops, activation.closed, term, walk)]
+
+
+def apply_pointwise(x: Tensor, layer: Pointwise) -> Tensor:
+    """The function of a signal ``(R, n, B, F)``, with the trained arrays of each replica."""
+    arrays = layer.arrays().values()
+    if layer.function == "maxout":
+        return pointwise(x, "maxout", *(array.view(*array.shape[:2], 1, 1, -1).transpose(0, 1) for array in arrays))
+    return pointwise(x, layer.function, *(array.view(len(x), 1, 1, -1) for array in arrays))
 
 
 class _LastRow(torch.autograd.Function):
@@ -190,10 +215,8 @@ def stages_of(layers: Sequence[Layer]) -> tuple[list[tuple[Filter, Activation | 
 def why_not_stacked(activation: Activation | None) -> str:
     """Why an activation has no stacked form; empty where it has one."""
     match activation:
-        case Pointwise(function=function) if function != "relu":
+        case Pointwise(function=function) if function not in FUNCTIONS:
             return f"the function {function!r} is not stacked"
         case HopMixture(operation=operation) if not operation.is_built_in:
             return f"the operation {operation.name!r} is not stacked"
-        case HopMixture(reads="hops", hops=hops) if hops > 1:
-            return f"localized activations are stacked with one hop, got {hops}"
     return ""

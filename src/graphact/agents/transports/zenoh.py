@@ -7,6 +7,9 @@ do not pass on what is not for them.
 Every link is a pair: TCP, which carries Zenoh's own traffic, and UDP, which carries our datagrams. TCP alone
 waits for a lost packet longer than a round lasts, and UDP alone can lose the subscription. With TLS there is one
 encrypted link instead.
+
+Whoever connects may publish and subscribe to the keys of neighbours alone, with TLS each neighbour to its own, by the
+name in its certificate. Longer messages than a datagram are refused by Zenoh before they are put together.
 """
 
 import importlib
@@ -18,9 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from graphact.agents.addresses import Address, Addresses
+from graphact.agents.certificates import common_name
+from graphact.agents.messages import MAX_DATAGRAM
 
 QUEUE = 8192
 """Datagrams that wait for the node at most; what does not fit is lost."""
+ENVELOPE = 1024
+"""Bytes that Zenoh adds to a datagram at most."""
+HANDSHAKE_MS = 3000
+"""How long who connects may take to show who it is."""
 
 ONE_THREAD = (
     "(rx: (worker_threads: 1), app: (handover: rx), tx: (handover: rx), net: (handover: rx), acc: (handover: rx))"
@@ -54,6 +63,9 @@ class ZenohTransport:
 
     The epoch is part of all keys, so that two deployments on one network do not meet.
 
+    Attributes:
+        dropped: datagrams that were too long, or came while the queue was full.
+
     Raises:
         ModuleNotFoundError: Zenoh is not installed.
         OSError: it cannot listen on its address.
@@ -67,7 +79,7 @@ class ZenohTransport:
             advice = "the transport zenoh needs the package eclipse-zenoh: pip install 'graphact[agents]', or use udp"
             raise ModuleNotFoundError(advice) from error
         settings = zenoh.Config()
-        for name, value in make_settings(node, addresses, tls).items():
+        for name, value in make_settings(node, epoch, addresses, tls).items():
             settings.insert_json5(name, json.dumps(value))
         try:
             self._session = zenoh.open(settings)
@@ -75,7 +87,8 @@ class ZenohTransport:
             raise OSError(f"Zenoh cannot listen on {addresses.listen}: {error}") from error
         self._arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._closed = False
-        prefix = f"graphact/{epoch:016x}"
+        self.dropped = 0
+        prefix = key_prefix(epoch)
         self._subscriber = self._session.declare_subscriber(f"{prefix}/to/{node}/from/*", self._hear)
         quality: dict[str, Any] = {
             "congestion_control": zenoh.CongestionControl.DROP,  # BLOCK would wait for a neighbour that stands still
@@ -88,8 +101,10 @@ class ZenohTransport:
 
     def _hear(self, sample: Any) -> None:
         """Called by a thread of Zenoh."""
-        if self._arrived.qsize() < QUEUE:
+        if len(sample.payload) <= MAX_DATAGRAM and self._arrived.qsize() < QUEUE:
             self._arrived.put(sample.payload.to_bytes())
+        else:
+            self.dropped += 1
 
     def send(self, to: int, datagram: bytes) -> None:
         publisher = self._publishers[to]
@@ -118,7 +133,12 @@ class ZenohTransport:
             self._session.close()
 
 
-def make_settings(node: int, addresses: Addresses, tls: Tls | None) -> dict[str, Any]:
+def key_prefix(epoch: int) -> str:
+    """What the keys of a deployment begin with."""
+    return f"graphact/{epoch:016x}"
+
+
+def make_settings(node: int, epoch: int, addresses: Addresses, tls: Tls | None) -> dict[str, Any]:
     """The configuration of a session: explicit links to neighbours, nothing else."""
     connect = [address for j, address in addresses.neighbors.items() if j < node]
     settings: dict[str, Any] = {
@@ -133,6 +153,11 @@ def make_settings(node: int, addresses: Addresses, tls: Tls | None) -> dict[str,
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
         "transport/unicast/max_links": 2 if tls is None else 1,
+        "transport/unicast/max_sessions": 2 * len(addresses.neighbors) + 8,
+        "transport/unicast/accept_timeout": HANDSHAKE_MS,
+        "transport/link/rx/max_message_size": MAX_DATAGRAM + ENVELOPE,
+        "transport/shared_memory/enabled": False,
+        "access_control": make_access_control(node, epoch, addresses, by_certificate=tls is not None),
     }
     if tls is not None:
         settings["transport/link/tls"] = {
@@ -145,6 +170,29 @@ def make_settings(node: int, addresses: Addresses, tls: Tls | None) -> dict[str,
             "verify_name_on_connect": True,
         }
     return settings
+
+
+def make_access_control(node: int, epoch: int, addresses: Addresses, *, by_certificate: bool) -> dict[str, Any]:
+    """Zenoh's rules: neighbour j publishes what is from j to this node, and hears what is from this node to j."""
+    prefix, rules, subjects, policies = key_prefix(epoch), [], [], []
+    for j in addresses.neighbors:
+        allowed = {
+            "says": ("ingress", "put", f"{prefix}/to/{node}/from/{j}"),
+            "listens": ("ingress", "declare_subscriber", f"{prefix}/to/{j}/from/*"),
+            "is told": ("egress", "put", f"{prefix}/to/{j}/from/{node}"),
+        }
+        for name, (flow, message, key) in allowed.items():
+            rule = {"id": f"{j} {name}", "permission": "allow", "flows": [flow], "messages": [message]}
+            rules.append({**rule, "key_exprs": [key]})
+        subject: dict[str, Any] = {"id": f"{j}"}
+        subjects.append({**subject, "cert_common_names": [common_name(j)]} if by_certificate else subject)
+        policies.append({"rules": [f"{j} {name}" for name in allowed], "subjects": [f"{j}"]})
+    hear = {"id": "hear", "permission": "allow", "flows": ["egress"], "messages": ["declare_subscriber"]}
+    rules.append({**hear, "key_exprs": [f"{prefix}/to/{node}/from/*"]})
+    subjects.append({"id": "all"})
+    policies.append({"rules": ["hear"], "subjects": ["all"]})
+    lists = {"rules": rules, "subjects": subjects, "policies": policies}
+    return {"enabled": True, "default_permission": "deny", **lists}
 
 
 def endpoints(address: Address, tls: Tls | None) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from graphact._checks import check_integer
+from graphact._checks import check_choice, check_integer
 from graphact.data import Task
 from graphact.data.datasets.download import PathLike, locate
 from graphact.data.datasets.molene import Temperatures, kilometres_of, read_molene
@@ -24,6 +24,7 @@ TYPICAL_SPREAD = 2.5
 SPREAD_UNIT = 1.0
 MEAN_UNIT = 1.0
 NOISE_TOLERANCE = 0.1
+NOISE_FROM = ("all hours", "training hours")
 
 
 def denoising(
@@ -31,6 +32,7 @@ def denoising(
     seed: int = 0,
     *,
     snr_db: float = 3.0,
+    noise_from: str = "all hours",
     directory: PathLike | None = None,
     download: bool = True,
     dtype: torch.dtype = torch.float32,
@@ -42,13 +44,14 @@ def denoising(
     January 2014, split 80/10/10 at random. From all temperatures one number is subtracted, their mean over all
     stations and training hours: in kelvin and uncentred, 3 dB of noise would be 199 K. A target x is the centred
     signal, its input is :math:`x + n` with white Gaussian noise n of the variance
-    :math:`P \cdot 10^{-\text{SNR}/10}`, where P is the mean of :math:`x_i^2` over all stations and hours. The same
-    noise, scaled, serves all values of ``snr_db``.
+    :math:`P \cdot 10^{-\text{SNR}/10}`, where P is the mean of :math:`x_i^2` over all stations and hours, or over
+    the training hours. The same noise, scaled, serves all values of ``snr_db``.
 
     Args:
         split: number of the split; split and noise depend on it and on the seed.
         seed: seed of all randomness.
         snr_db: signal-to-noise ratio in decibel.
+        noise_from: "all hours", or "training hours" to leave test hours out of the power P.
         directory: data directory; see :func:`~graphact.tasks.locate`.
         download: whether missing data may be downloaded.
         dtype: floating-point type of graph, signals and targets.
@@ -57,7 +60,7 @@ def denoising(
         DataError: the data is missing or damaged.
     """
     temperatures = read_molene(locate("molene", directory, download))
-    return noisy_hours(temperatures, station_graph(temperatures), split, seed, snr_db, dtype)
+    return noisy_hours(temperatures, station_graph(temperatures), split, seed, snr_db, dtype, noise_from)
 
 
 def denoising_tasks(
@@ -65,6 +68,7 @@ def denoising_tasks(
     seed: int = 0,
     *,
     snrs_db: Sequence[float] = (3.0,),
+    noise_from: str = "all hours",
     directory: PathLike | None = None,
     download: bool = True,
     dtype: torch.dtype = torch.float32,
@@ -73,7 +77,7 @@ def denoising_tasks(
     temperatures = read_molene(locate("molene", directory, download))
     graph = station_graph(temperatures)
     return [
-        noisy_hours(temperatures, graph, split, seed, snr_db, dtype)
+        noisy_hours(temperatures, graph, split, seed, snr_db, dtype, noise_from)
         for snr_db in snrs_db
         for split in range(check_integer("splits", splits, minimum=1))
     ]
@@ -86,14 +90,21 @@ def station_graph(temperatures: Temperatures) -> Graph:
 
 
 def noisy_hours(
-    temperatures: Temperatures, graph: Graph, split: int, seed: int, snr_db: float, dtype: torch.dtype
+    temperatures: Temperatures,
+    graph: Graph,
+    split: int,
+    seed: int,
+    snr_db: float,
+    dtype: torch.dtype,
+    noise_from: str = "all hours",
 ) -> Task:
     """The task of one split at one signal-to-noise ratio."""
     kelvin = torch.from_numpy(temperatures.kelvin)
     parts = eighty_ten_ten(kelvin.size(0), data_generator(f"{NAME} split", seed, split))
     mean = kelvin[parts.train].mean()
     clean = (kelvin - mean).unsqueeze(-1)
-    spread = (clean.square().mean() * 10 ** (-snr_db / 10)).sqrt()
+    measured = clean if check_choice("noise_from", noise_from, NOISE_FROM) == "all hours" else clean[parts.train]
+    spread = (measured.square().mean() * 10 ** (-snr_db / 10)).sqrt()
     generator = data_generator(f"{NAME} noise", seed, split)
     noise = spread * torch.randn(clean.shape, dtype=torch.float64, generator=generator)
     return Task(
@@ -112,7 +123,7 @@ def noisy_hours(
 
 
 def baselines(task: Task, _: int) -> dict[str, float]:
-    """Doing nothing, spatial averaging, and the best matrix from all stations to all stations."""
+    """Doing nothing, spatial averaging, the best matrix from all stations to all, and from neighbours alone."""
     noisy, clean = task.inputs.squeeze(-1), task.targets.squeeze(-1)
     mean_of_hour = noisy.mean(dim=1, keepdim=True)
     offset = (clean - mean_of_hour)[task.train].mean(dim=0)
@@ -121,7 +132,8 @@ def baselines(task: Task, _: int) -> dict[str, float]:
     affine = with_constant @ least_squares(with_constant[task.train], clean[task.train])
     mean, centred = clean[task.train].mean(dim=0), (clean - clean[task.train].mean(dim=0))[task.train]
     covariance = centred.T @ centred / len(task.train)
-    noise = task.details["noise_kelvin"] ** 2 * torch.eye(len(covariance), dtype=torch.float64)
+    level = float(task.details["noise_kelvin"])
+    noise = level**2 * torch.eye(len(covariance), dtype=torch.float64)
     wiener = mean + (noisy - mean) @ torch.linalg.solve(covariance + noise, covariance)
     answers = {
         "leave the noise in": noisy,
@@ -129,6 +141,7 @@ def baselines(task: Task, _: int) -> dict[str, float]:
         "centralised linear least squares on all stations": linear,
         "centralised linear least squares on all stations, with a constant": affine,
         "centralised Wiener filter": wiener,
+        "Wiener filter of each neighbourhood": mean + (noisy - mean) @ local_filter(covariance, level, task.graph).T,
     }
     return {name: score_on_test(task, answer.unsqueeze(-1)) for name, answer in answers.items()}
 

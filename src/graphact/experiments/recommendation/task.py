@@ -14,11 +14,12 @@ from graphact.data.datasets.download import PathLike, locate
 from graphact.data.datasets.movielens import Ratings, read_movielens
 from graphact.data.splits import data_generator, random_split
 from graphact.experiments.baselines import constant_answer, score_on_test
-from graphact.experiments.recommendation.films import FillIn, filled_in, film_graph
+from graphact.experiments.recommendation.films import FillIn, filled_in, film_biases, film_graph, take_apart
 
 NAME = "recommendation"
 FILMS = {"toy-story": 1, "contact": 258, "return-of-the-jedi": 181}
 INPUTS = ("as rated", "filled in")
+GRAPH_FROM = ("all but test users", "training users")
 RIDGE_STRENGTHS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 
 
@@ -33,8 +34,10 @@ class Options:
     validation_fraction: float = 0.1
     dtype: torch.dtype = torch.float32
     inputs: str | FillIn = "as rated"
+    graph_from: str = "all but test users"
 
     def __post_init__(self) -> None:
+        check_choice("graph_from", self.graph_from, GRAPH_FROM)
         for name in ("similarity", "neighbors", "min_co_raters"):
             if self.fill_in is not None and getattr(self, name) != getattr(Options, name):
                 raise ValueError(
@@ -68,6 +71,7 @@ def recommendation(
     neighbors: int = 10,
     min_co_raters: int = 10,
     inputs: str | FillIn = "as rated",
+    graph_from: str = "all but test users",
     test_fraction: float = 0.1,
     validation_fraction: float = 0.1,
     directory: PathLike | None = None,
@@ -82,7 +86,8 @@ def recommendation(
     gives the paper's 90/10 split with the same test users.
 
     The film graph (:func:`~graphact.tasks.film_graph`) comes from all users who are not test users, whether they
-    rated the film or not; no rating of a test user has any influence on it.
+    rated the film or not; no rating of a test user has any influence on it. With ``graph_from="training users"``
+    validation users have none either.
 
     With ``inputs="filled in"`` the task is another one with the same users and splits. The signal of a user holds the
     user's bias + the residual of each rating, and a weighted mean of the residuals of similar films for films not
@@ -100,6 +105,7 @@ def recommendation(
         min_co_raters: films with fewer common raters are not similar ("pearson" only).
         inputs: "as rated", "filled in", or a :class:`~graphact.tasks.FillIn` for other settings than the usual ones.
             Filled-in inputs bring a film graph of their own, so the three arguments above must be left as they are.
+        graph_from: "all but test users", or "training users" to leave out validation users as well.
         test_fraction: share of the users for testing.
         validation_fraction: share of the remaining users for validation.
         directory: data directory; see :func:`~graphact.tasks.locate`.
@@ -109,7 +115,9 @@ def recommendation(
     Raises:
         DataError: the data is missing or damaged.
     """
-    options = Options(similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, inputs)
+    options = Options(
+        similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, inputs, graph_from
+    )
     ratings = read_movielens(locate("ml-100k", directory, download))
     return on_split(ratings, audience(ratings, film, dtype), split, seed, options)
 
@@ -157,7 +165,8 @@ def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options:
     validation = round(check_probability("validation_fraction", options.validation_fraction) * (count - test))
     generator = data_generator(f"{NAME} split", seed, shared.item, split)
     parts = random_split(count, validation=validation, test=test, generator=generator)
-    reserved = parts.test if fill_in is None else torch.cat([parts.validation, parts.test])
+    both = fill_in is not None or options.graph_from == "training users"
+    reserved = torch.cat([parts.validation, parts.test]) if both else parts.test
     known = np.delete(ratings.matrix, shared.raters[reserved].numpy(), axis=0)
     details: dict[str, Any] = {"film": shared.name, "title": ratings.titles[node], "item": shared.item}
     details |= {"split": split, "seed": seed, "similarity": options.similarity}
@@ -190,13 +199,14 @@ def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options:
 
 
 def baselines(task: Task, _: int) -> dict[str, float]:
-    """A constant, a constant above the user's mean, and linear regression on all other ratings of the user."""
+    """A constant, a constant above the user's mean, biases, and linear regression on all other ratings of the user."""
     means = user_means(task)
     with_offset = means + (task.targets - means)[task.train].mean()
     ridge = means + ridge_answers(centered_by_user(task))
     return {
         "mean of the training ratings": constant_answer(task),
         "user's mean + offset": score_on_test(task, with_offset.unsqueeze(-1)),
+        "mean + film bias + user bias": score_on_test(task, biased_answers(task).unsqueeze(-1)),
         "ridge regression on the user's centred ratings": score_on_test(task, ridge.unsqueeze(-1)),
     }
 
@@ -204,6 +214,21 @@ def baselines(task: Task, _: int) -> dict[str, float]:
 def prepared_baselines(task: Task, preparation: str, _: int) -> dict[str, float]:
     """Filling in, corrected by a constant."""
     return {"fill-in alone": constant_answer(task)} if preparation == "fill-in" else {}
+
+
+def biased_answers(task: Task) -> Tensor:
+    """The mean of all ratings, what the film gets more, and what the user gives more than others, both shrunk.
+
+    Means and film biases come from the training users, with their ratings of the film in question; a user's bias from
+    this user's other ratings alone. The shrinkage is that of :class:`~graphact.tasks.FillIn`.
+    """
+    assert task.node is not None
+    asked = task.inputs.squeeze(-1).numpy()
+    known = asked[task.train].copy()
+    known[:, task.node] = task.targets[task.train].numpy()
+    mean, film = film_biases(known, FillIn.film_shrinkage)
+    _, user, _ = take_apart(asked, mean, film, FillIn.user_shrinkage)
+    return torch.from_numpy(mean + film[task.node] + user[:, 0])
 
 
 def ridge_answers(task: Task) -> Tensor:

@@ -1,6 +1,8 @@
 """In which community did a diffusion start? The task, and better inputs that nodes make of their signals."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,13 +10,12 @@ from torch import Tensor
 from graphact import functional
 from graphact._checks import check_integer
 from graphact.data import Task
-from graphact.data.communities import community_graph
+from graphact.data.communities import BlockModel
 from graphact.data.splits import data_generator, eighty_ten_ten
 from graphact.graph import Graph
 
 NAME = "source-localization"
-COMMUNITIES = 4
-COMMUNITY_SIZE = 10
+BLOCKS = BlockModel(communities=4, community_size=10)
 STEPS = 30
 
 
@@ -43,13 +44,21 @@ def source_localization(
         >>> 20 <= task.node < 30
         True
     """
-    return tasks_on_graph(graph, [split], [node], seed, dtype)[0]
+    return tasks_on_graph(BLOCKS, graph, [split], [node], seed, dtype)[0]
 
 
 def source_localization_tasks(
-    graphs: int = 10, splits: int = 10, nodes: int = 4, seed: int = 0, *, dtype: torch.dtype = torch.float32
+    graphs: int = 10,
+    splits: int = 10,
+    nodes: int = 4,
+    seed: int = 0,
+    *,
+    dtype: torch.dtype = torch.float32,
+    **blocks: Any,
 ) -> list[Task]:
     """All tasks ``source_localization(graph, split, node, seed)``, by graph, split, node; they share graph and signals.
+
+    ``communities``, ``community_size``, ``p`` and ``q`` give another stochastic block model than the paper's.
 
     Example:
         >>> from graphact.tasks import source_localization_tasks
@@ -59,23 +68,24 @@ def source_localization_tasks(
     """
     counts = {"graphs": graphs, "splits": splits, "nodes": nodes}
     drawn, dealt, read = (range(check_integer(name, count, minimum=1)) for name, count in counts.items())
-    return [task for graph in drawn for task in tasks_on_graph(graph, dealt, read, seed, dtype)]
+    model = replace(BLOCKS, **blocks)
+    return [task for graph in drawn for task in tasks_on_graph(model, graph, dealt, read, seed, dtype)]
 
 
 def tasks_on_graph(
-    graph: int, splits: Sequence[int], nodes: Sequence[int], seed: int, dtype: torch.dtype
+    blocks: BlockModel, graph: int, splits: Sequence[int], nodes: Sequence[int], seed: int, dtype: torch.dtype
 ) -> list[Task]:
     """The tasks of one graph, by split, then node; they share the graph, its diffused signals and their classes."""
-    drawn = community_graph(COMMUNITIES, COMMUNITY_SIZE, data_generator(f"{NAME} graph", seed, graph))
+    drawn, size = blocks.draw(data_generator(f"{NAME} graph", seed, graph)), blocks.community_size
     shift, states = drawn.to_dense(), [torch.eye(drawn.num_nodes, dtype=torch.float64)]
     while len(states) < STEPS:
         states.append(shift @ states[-1])
     signals = torch.stack(states).permute(2, 0, 1).reshape(-1, drawn.num_nodes, 1).to(dtype)
-    classes = (torch.arange(drawn.num_nodes) // COMMUNITY_SIZE).repeat_interleave(STEPS)
-    degrees = drawn.degree.view(COMMUNITIES, COMMUNITY_SIZE).tolist()
-    best_connected = [start * COMMUNITY_SIZE + degree.index(max(degree)) for start, degree in enumerate(degrees)]
-    if max(check_integer("node", node, minimum=0) for node in nodes) >= COMMUNITIES:
-        raise ValueError(f"node must number a community, from 0 to {COMMUNITIES - 1}, got {max(nodes)}")
+    classes = (torch.arange(drawn.num_nodes) // size).repeat_interleave(STEPS)
+    degrees = drawn.degree.view(blocks.communities, size).tolist()
+    best_connected = [start * size + degree.index(max(degree)) for start, degree in enumerate(degrees)]
+    if max(check_integer("node", node, minimum=0) for node in nodes) >= blocks.communities:
+        raise ValueError(f"node must number a community, from 0 to {blocks.communities - 1}, got {max(nodes)}")
     drawn = drawn.to(dtype=dtype)
     return [
         Task(
@@ -85,7 +95,7 @@ def tasks_on_graph(
             targets=classes,
             **eighty_ten_ten(len(signals), data_generator(f"{NAME} split", seed, graph, split))._asdict(),
             node=best_connected[node],
-            out_features=COMMUNITIES,
+            out_features=blocks.communities,
             loss="cross_entropy",
             metric="accuracy",
             details={"graph": graph, "split": split, "community": node, "seed": seed},

@@ -16,6 +16,7 @@ from graphact.kernels.reference import gather_rows
 
 __all__ = [
     "DTYPES",
+    "MIXED_DTYPES",
     "fused_neighbor_pass",
     "gather_rows",
     "hop_backward",
@@ -30,4 +31,5 @@ __all__ = [
     "sum_sq_diff_backward",
 ]
 
-DTYPES = (torch.float32, torch.float64, *HALF_PRECISION)  # half precision is computed in float32
+MIXED_DTYPES = (torch.float32, torch.float64)
+DTYPES = (*MIXED_DTYPES, *HALF_PRECISION)  # half precision is computed in float32

@@ -22,6 +22,7 @@ from graphact.kernels.triton.sum_sq_diff import sum_sq_diff, sum_sq_diff_backwar
 
 __all__ = [
     "DTYPES",
+    "MIXED_DTYPES",
     "fused_neighbor_pass",
     "gather_rows",
     "hop_backward",
@@ -36,7 +37,7 @@ __all__ = [
     "sum_sq_diff_backward",
 ]
 
-DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+DTYPES = MIXED_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 @on_its_device

@@ -32,14 +32,17 @@ def launch_fused(
 ) -> None:  # fmt: skip
     """One pass over the neighbours of all nodes, or of those that have more than some number."""
     flags: dict[str, Any] = {"op": op, "closed": closed, "shifting": shifting}
-    threads = 32 if op in ("max", "min") and shifting else THREADS
+    threads = THREADS if op == "kernel" else 32
+    loads = 2 if op in ("max", "min") and shifting and x.element_size() == 2 else 1
     lists_read = (lists.rowptr, lists.col)
     for launch in launches(lists, *sorted({longer_than, *limits(lists)} - {-1})):
         if launch.longest <= longer_than:
             continue
         if launch.pieces == 1:
             tensors = (values, selected_slot, shifted, x, weight, *lists_read)
-            start(fused_kernel, launch, launch.shared, x, lists, *tensors, threads=threads, **flags, piece=0)
+            start(
+                fused_kernel, launch, launch.shared, x, lists, *tensors, threads=threads, loads=loads, **flags, piece=0
+            )
             continue
         wide = accumulation_dtype(x.dtype)
         wanted = (op != "none", op in ("max", "min"), shifting)
@@ -67,16 +70,23 @@ def launch_sums(kernel: Any, out: Tensor, x: Tensor, lists: Lists, *read: Tensor
 
 @on_its_device
 def hop_backward(
-    grad: Tensor, selected_slot: Tensor, grad_shifted: Tensor | None, graph: GraphTensors, closed: bool
+    grad: Tensor,
+    selected_slot: Tensor,
+    grad_shifted: Tensor | None,
+    graph: GraphTensors,
+    closed: bool,
+    scale: Tensor | None = None,
 ) -> Tensor:
-    """See :func:`graphact.kernels.reference.hop_backward`; the same on every run."""
+    """See :func:`graphact.kernels.reference.hop_backward`, of ``scale * grad``; the same on every run."""
     grad, selected_slot, weight = grad.contiguous(), selected_slot.contiguous(), graph.weight_t.contiguous()
     out = allocate(grad.shape, grad.dtype, grad.device)
     if out.numel():
         shifting, lists = grad_shifted is not None, graph.outgoing
         given = grad if grad_shifted is None else grad_shifted.contiguous()
-        around = (graph.incoming_slot, graph.incoming.rowptr, lists.rowptr, lists.col)
-        flags: dict[str, Any] = {"closed": closed, "shifting": shifting, "threads": THREADS if shifting else 32}
+        factors = weight if scale is None else scale.expand(grad.size(-1)).contiguous()
+        around = (factors, graph.incoming_slot, graph.incoming.rowptr, lists.rowptr, lists.col)
+        flags: dict[str, Any] = {"closed": closed, "shifting": shifting, "scaled": scale is not None}
+        flags["threads"] = THREADS if shifting else 32
         launch_sums(hop_backward_kernel, out, grad, lists, grad, selected_slot, given, weight, *around, **flags)
     return out
 
@@ -257,9 +267,10 @@ def join_kernel(
 
 @triton.jit(do_not_specialize=["count", "last", "rows"])
 def hop_backward_kernel(
-    out, grad, selected_slot, grad_shifted, weight, incoming_slot, rowptr_in, rowptr, col, order, count, last,
+    out, grad, selected_slot, grad_shifted, weight, scale, incoming_slot, rowptr_in, rowptr, col, order, count, last,
     rows, nodes, columns, lanes: tl.constexpr, block: tl.constexpr, wide: tl.constexpr, shared: tl.constexpr,
-    ordered: tl.constexpr, batched: tl.constexpr, piece: tl.constexpr, closed: tl.constexpr, shifting: tl.constexpr
+    ordered: tl.constexpr, batched: tl.constexpr, piece: tl.constexpr, closed: tl.constexpr, shifting: tl.constexpr,
+    scaled: tl.constexpr
 ):  # fmt: skip
     """See :func:`graphact.kernels.reference.hop_backward`; a gradient is read only where this edge was selected."""
     node, base, alive, writes = rows_of_program(order, count, last, rows, nodes, lanes, shared, ordered, batched)
@@ -270,6 +281,7 @@ def hop_backward_kernel(
         enter, stop, steps = piece_of_list(begin, end, piece, lanes)
     stride: tl.constexpr = lanes if shared else 1
     total = tl.zeros((lanes, block), dtype=wide)
+    linear = total
     for step in range(0, steps, UNROLL):
         for ahead in tl.static_range(UNROLL):
             position = enter + (step + ahead) * stride
@@ -282,9 +294,15 @@ def hop_backward_kernel(
             total += tl.load(grad + at, mask=selected, other=0.0).to(wide)
             if shifting:
                 factor = tl.load(weight + position, mask=there, other=0.0).to(wide)
-                total += factor[:, None] * tl.load(grad_shifted + at, mask=mask, other=0.0).to(wide)
+                part = factor[:, None] * tl.load(grad_shifted + at, mask=mask, other=0.0).to(wide)
+                if scaled:
+                    linear += part
+                else:
+                    total += part
     if shared:
         total = tl.sum(total, 0)[None, :] + tl.zeros((lanes, block), dtype=wide)
+        if scaled and shifting:
+            linear = tl.sum(linear, 0)[None, :] + tl.zeros((lanes, block), dtype=wide)
     own = ((base + node) * columns)[:, None] + column[None, :]
     mask = writes[:, None] & inside[None, :]
     if closed and (piece == 0 or tl.program_id(2) == 0):
@@ -292,6 +310,10 @@ def hop_backward_kernel(
         slot = tl.load(selected_slot + own, mask=mask, other=0).to(tl.int32)
         itself = mask & (slot == listed.to(tl.int32)[:, None])
         total += tl.load(grad + own, mask=itself, other=0.0).to(wide)
+    if scaled:
+        total = tl.where(total == 0, 0.0, total * tl.load(scale + column, mask=inside, other=0.0).to(wide)[None, :])
+        if shifting:
+            total += linear
     if piece > 0:
         own = ((tl.program_id(2).to(tl.int64) * rows + tl.program_id(0)) * columns + column)[None, :] + 0 * own
     tl.store(out + own, total.to(out.dtype.element_ty), mask=mask)

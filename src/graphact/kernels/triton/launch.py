@@ -116,13 +116,13 @@ def _split(lists: Lists, limits: tuple[int, ...]) -> Iterator[Launch]:
             yield Launch(group, ends[group + 1] - ends[group], ends[group + 1] - 1, True, bound)
 
 
-def tile(rows: int, columns: int, bytes_per_number: int, shared: bool, threads: int = THREADS) -> Tile:
-    """A tile for ``rows`` rows (over all samples): every thread loads 16 bytes at once where the columns allow it."""
+def tile(rows: int, columns: int, bytes_per_number: int, shared: bool, threads: int = THREADS, loads: int = 1) -> Tile:
+    """A tile for ``rows`` rows (over all samples): each load of a thread takes 16 bytes where the columns allow it."""
     block = min(padded_size(columns), WIDEST_BLOCK)
     if shared:
         lanes = max(1, THREADS * BYTES_PER_THREAD // bytes_per_number // block) * SHARED_LANES
         return Tile(lanes, block, 8, (rows, ceil_div(columns, block)))
-    lanes = max(1, threads * BYTES_PER_THREAD // bytes_per_number // block)
+    lanes = max(1, loads * threads * BYTES_PER_THREAD // bytes_per_number // block)
     lanes = min(lanes, padded_size(rows))
     return Tile(lanes, block, threads // 32, (ceil_div(rows, lanes), ceil_div(columns, block)))
 
@@ -134,16 +134,17 @@ def wide_type(signal: Tensor) -> Any:
 
 def start(
     kernel: Any, launch: Launch, shared: bool, x: Tensor, lists: Lists, *tensors: Any, shape: Tile | None = None,
-    threads: int = THREADS, pieces: int | None = None, **flags: Any
+    threads: int = THREADS, loads: int = 1, pieces: int | None = None, **flags: Any
 ) -> None:  # fmt: skip
     """Start the programs of one launch on signals like ``x``: the kernel takes tensors, order, sizes, then constants.
 
     With ``shared`` all lanes of a program walk one list. ``pieces`` programs lie in the third direction, by default as
-    many as share a list; ``threads`` are those of a program with the usual tile.
+    many as share a list; ``threads`` are those of a program with the usual tile, in which each has so many ``loads`` of
+    a row.
     """
     samples, (nodes, columns) = math.prod(x.shape[:-2]), x.shape[-2:]
     rows = rows_of(x, launch)
-    lanes, block, warps, grid = shape or tile(rows, columns, x.element_size(), shared, threads)
+    lanes, block, warps, grid = shape or tile(rows, columns, x.element_size(), shared, threads, loads)
     if pieces is None:
         pieces = launch.pieces if flags.get("piece") else 1
     sizes = (launch.rows, launch.last, rows, nodes, columns)

@@ -1,4 +1,6 @@
-"""Activations on a device by launches that are recorded once; see `record.py`."""
+"""Activations on a device: of small signals by launches that are recorded once (see `record.py`), of large ones in
+little memory.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,14 +12,39 @@ from graphact.graph import Graph
 from graphact.kernels.graph_tensors import CSRLists
 from graphact.kernels.mixture import Gamma, Plan
 from graphact.kernels.reference import slot_dtype
+from graphact.kernels.triton.fused import hop_backward
 from graphact.kernels.triton.launch import launches, limits
-from graphact.kernels.triton.mix import FEW_TILES, mix_tiles
+from graphact.kernels.triton.mix import FEW_TILES, add_gradient_of_own, gradients_of_coefficients, mix_tiles
 from graphact.kernels.triton.record import ALIGNMENT, Recording, allocate, call, recording
 
+LARGE = 2**23  # numbers of a signal, from which on its memory counts, and the host's time does not
 
-def plan_for_small(_: Tensor, __: Graph) -> "type[RecordedPlan]":
-    """The plan for signals of any size: replaying costs a large one nothing."""
-    return RecordedPlan
+
+def plan_for_small(x: Tensor, _: Graph) -> "type[Plan]":
+    """The plan for signals of this size."""
+    return RecordedPlan if x.numel() < LARGE else LargePlan
+
+
+class LargePlan(Plan):
+    """The same steps with hardly a gradient laid out: kernels scale that of the result as they read it."""
+
+    def backward(
+        self, grad: Tensor, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma, saved: Any, needs_x: bool
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        hops = weights.size(0)
+        if self.op == "kernel" or not needs_x:
+            return super().backward(grad, x, beta, weights, gamma, saved, needs_x)
+        of_beta, of_weights = gradients_of_coefficients(grad, x, saved[:hops], beta, weights)
+        of_signal: Tensor | None = None
+        for hop in reversed(range(hops)):
+            of_following = of_signal
+            of_signal = hop_backward(grad, saved[hops + hop], of_following, self.tensors, self.closed, weights[hop])
+            of_signal = of_signal if of_following is None else self._add_diagonal(of_signal, of_following)
+            del of_following
+        assert of_signal is not None
+        of_x = self._shift_back(of_signal) if self.shifted else of_signal
+        add_gradient_of_own(of_x, grad, x, beta)
+        return of_x, of_beta, of_weights, None
 
 
 FEWEST = 256  # nodes, from which on the tiles of launches do not depend on their number

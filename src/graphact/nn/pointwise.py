@@ -1,0 +1,152 @@
+"""Activations of each value on its own, called like the others; they do not look at the graph."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from graphact._checks import check_integer
+from graphact.functional import pointwise
+from graphact.graph.protocol import GraphLike
+from graphact.layers import Layer, Pointwise
+from graphact.nn.base import GraphModule, check_features
+
+
+class PointwiseActivation(GraphModule):
+    """A function of :func:`graphact.functional.pointwise` without parameters; subclasses name it."""
+
+    function: ClassVar[str]
+
+    def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
+        return pointwise(x, self.function)
+
+    def describe(self) -> tuple[Layer, ...]:
+        return (Pointwise(self.function),)
+
+    def config(self) -> dict[str, Any]:
+        return {}
+
+
+class ReLU(PointwiseActivation):
+    """The pointwise activation, called like the others; it does not look at the graph."""
+
+    function = "relu"
+
+
+class LeakyReLU(PointwiseActivation):
+    """ReLU with the slope 0.01 below 0."""
+
+    function = "leaky-relu"
+
+
+class ELU(PointwiseActivation):
+    """The exponential linear unit: x above 0, exp(x) - 1 below."""
+
+    function = "elu"
+
+
+class GELU(PointwiseActivation):
+    """The Gaussian error linear unit, x times the distribution function of the standard normal distribution."""
+
+    function = "gelu"
+
+
+class SiLU(PointwiseActivation):
+    """The sigmoid linear unit, also called swish: x / (1 + exp(-x))."""
+
+    function = "silu"
+
+
+class Tanh(PointwiseActivation):
+    """The hyperbolic tangent."""
+
+    function = "tanh"
+
+
+class Abs(PointwiseActivation):
+    """The absolute value."""
+
+    function = "abs"
+
+
+class Identity(GraphModule):
+    """No activation at all: what is left is linear."""
+
+    def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
+        return x
+
+    def describe(self) -> tuple[Layer, ...]:
+        return ()
+
+    def config(self) -> dict[str, Any]:
+        return {}
+
+
+class PReLU(GraphModule):
+    """ReLU with a trained slope below 0, which starts at 0.25.
+
+    Args:
+        features: number F of features to give each its own slope; None shares one among all.
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+    """
+
+    def __init__(self, features: int | None = None) -> None:
+        super().__init__()
+        self.features = None if features is None else check_integer("features", features, minimum=1)
+        self.slope = nn.Parameter(torch.empty(() if features is None else (features,)))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the slopes to 0.25."""
+        nn.init.constant_(self.slope, 0.25)
+
+    def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
+        return pointwise(check_features(x, "features", self.features), "prelu", self.slope)
+
+    def describe(self) -> tuple[Layer, ...]:
+        return (Pointwise("prelu", self.slope),)
+
+    def config(self) -> dict[str, Any]:
+        return {"features": self.features}
+
+
+class Maxout(GraphModule):
+    """The largest of a few lines with trained slopes and offsets: any convex function that is linear in pieces.
+
+    That is Maxout for each feature on its own; it starts as a ReLU, of which any slope and kink can be learned. (The
+    original one takes the maximum of several linear maps of all features, which a filter bank in front of it already
+    is.)
+
+    Args:
+        features: number F of features to give each its own lines; None shares them among all.
+        pieces: number P of lines; their slopes start evenly spaced from 1 to 0.
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+    """
+
+    def __init__(self, features: int | None = None, *, pieces: int = 2) -> None:
+        super().__init__()
+        self.features = None if features is None else check_integer("features", features, minimum=1)
+        self.pieces = check_integer("pieces", pieces, minimum=2)
+        shape = (self.pieces,) if features is None else (self.pieces, features)
+        self.slope, self.offset = nn.Parameter(torch.empty(shape)), nn.Parameter(torch.empty(shape))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Spread the slopes from 1 to 0 and set the offsets to 0."""
+        spread = torch.linspace(1.0, 0.0, self.pieces).to(self.slope)
+        with torch.no_grad():
+            self.slope.copy_(spread.view(-1, *[1] * (self.slope.dim() - 1)).expand_as(self.slope))
+        nn.init.zeros_(self.offset)
+
+    def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
+        return pointwise(check_features(x, "features", self.features), "maxout", self.slope, self.offset)
+
+    def describe(self) -> tuple[Layer, ...]:
+        return (Pointwise("maxout", self.slope, self.offset),)
+
+    def config(self) -> dict[str, Any]:
+        return {"features": self.features, "pieces": self.pieces}
