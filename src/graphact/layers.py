@@ -117,7 +117,7 @@ class Linear(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Pointwise(Layer):
-    """A function of each value on its own, by name: see :data:`graphact.functional.pointwise.FUNCTIONS`.
+    """A function of each value on its own, by name: see :data:`graphact.functional.elementwise.FUNCTIONS`.
 
     Two have trained arrays: ``"prelu"`` the slope below 0, ``()`` or one for each feature ``(F,)``; ``"maxout"`` the
     slopes and offsets of the lines of which it takes the largest, ``(P,)`` or ``(P, F)``.

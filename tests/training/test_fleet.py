@@ -304,6 +304,7 @@ def test_pointwise_and_localized_activations_are_trained_as_if_alone(name, hops,
         tasks.append(tiny_task(graph, **changes).to(dtype=torch.float64))
     torch.manual_seed(0)
     options = {"activation": name, "hops": hops, "bias": True, "per_feature": per_feature, "start": "uniform"}
+    options["closed"] = hops == 3
     models = [GCNN([1, 3, 2], order=2, **options).double() for _ in tasks]
     for model in models:  # slopes and lines that differ, and no ties
         for part in model.activations:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphact.functional.pointwise import LEAK, pointwise
+from graphact.functional.elementwise import LEAK, pointwise
 from graphact.layers import HopMixture, LayerNorm, Pointwise
 from graphact.operations import KERNEL, LOG_MEAN_EXP, MAX, MEAN, MEDIAN, MIN, TRIMMED_MEAN, Operation
 

@@ -3,6 +3,7 @@
 from graphact.functional.activation import graph_adaptive, graph_adaptive_mixture, localized
 from graphact.functional.convolution import arma, attention, chebyshev, edge_varying
 from graphact.functional.cpab import cpab
+from graphact.functional.elementwise import pointwise
 from graphact.functional.filter import graph_filter
 from graphact.functional.gated import grelu, max_k
 from graphact.functional.neighborhood import (
@@ -13,7 +14,6 @@ from graphact.functional.neighborhood import (
     neighborhood_min,
     shift,
 )
-from graphact.functional.pointwise import pointwise
 
 __all__ = [
     "arma",
