@@ -9,10 +9,23 @@ from analysis.draws import uniform
 from support.graphs import random_case, random_graph
 
 from graphact import Graph
-from graphact.analysis import EdgeNoise, LostLinks, certify, empirical_lipschitz, lipschitz_bound, topology_bound
+from graphact.analysis import (
+    EdgeNoise,
+    LostLinks,
+    certified_radius,
+    certify,
+    empirical_lipschitz,
+    lipschitz_bound,
+    lipschitz_constrained,
+    topology_bound,
+)
+from graphact.analysis.enumeration import is_known
 from graphact.analysis.rules import OPERATIONS
-from graphact.nn import GCNN, GraphAdaptive
+from graphact.layers import UnsupportedModelError
+from graphact.nn import ACTIVATIONS, GCNN, GraphAdaptive, GraphNetwork, Residual, Sequential
+from graphact.nn.network import CONVOLUTIONS
 from graphact.operations import find_operation
+from graphact.registry import FURTHER
 
 OPS = {"mean": {}, "log-mean-exp": {"temperature": 0.4}, "trimmed-mean": {"trim": 0.3}}
 NAMES = ("mean-ga", "soft-maximum-ga", "trimmed-mean-ga")
@@ -108,3 +121,46 @@ def test_large_graphs_in_blocks():
     assert bound.value <= bound.composed
     found = empirical_lipschitz(model, graph, torch.randn(1, 60, 1, dtype=torch.float64), starts=1, steps=5)
     assert 0.05 * bound.value < found.value <= bound.value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_losses_of_links_are_bounded_not_tried(name):
+    """Trying them all, and signed shares, know what selects a value; a mean selects none."""
+    graph = random_graph()
+    model = GCNN([1, 2], activation=name).double()
+    assert not is_known(model.layers())
+    assert is_known(GCNN([1, 2], activation="max-ga").double().layers())
+    assert not topology_bound(model, graph, LostLinks(1), torch.randn(12, 1, dtype=torch.float64)).exact
+
+
+def unknown_models():
+    """With each of the activations and convolutions that have no rule, alone, in networks and in chains."""
+    graph = random_graph()
+    for name in [name for name in FURTHER if name not in NAMES]:
+        yield name, lambda name=name: ACTIVATIONS[name](features=3) if name != "max-k" else ACTIVATIONS[name]()
+        yield f"GCNN {name}", lambda name=name: GCNN([3, 3], activation=name, out_features=3)
+        yield f"Residual {name}", lambda name=name: Residual(GCNN([3, 3], activation=name, out_features=3))
+    for name in [name for name in CONVOLUTIONS if name != "GraphFilter"]:
+        kind = {"name": name, **({"graph": graph} if name == "EdgeNet" else {})}
+        make = lambda kind=kind: GraphNetwork([3, 3], convolution=kind, activation="relu", out_features=3)  # noqa: E731
+        yield name, make
+        yield f"Sequential {name}", lambda make=make: Sequential(torch.nn.Linear(3, 3), make())
+
+
+UNKNOWN = dict(unknown_models())
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_has_no_rule_is_refused_everywhere(name):
+    model, graph = UNKNOWN[name]().double(), random_graph()
+    x = torch.randn(12, 3, dtype=torch.float64)
+    for ask in (
+        lambda: lipschitz_bound(model, graph),
+        lambda: certify(model, graph, x, 0.1),
+        lambda: certified_radius(model, graph, x),
+        lambda: topology_bound(model, graph, LostLinks(1), x),
+        lambda: topology_bound(model, graph, EdgeNoise(0.1), x),
+        lambda: lipschitz_constrained(model, graph, 1.0),
+    ):
+        with pytest.raises(UnsupportedModelError):
+            ask()
