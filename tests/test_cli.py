@@ -11,7 +11,9 @@ from dataclasses import replace
 import pytest
 
 from graphact.cli import main
-from graphact.experiments.registry import find_protocol
+from graphact.data.datasets.download import DATASETS
+from graphact.experiments.registry import EXPERIMENTS, find_protocol
+from graphact.registry import BUILT_IN, CONVOLUTIONS
 
 # a shell that runs in the background lets its children ignore Ctrl-C
 HEARS_CONTROL_C = """
@@ -210,6 +212,9 @@ def test_list_and_help(capsys):
     printed = capsys.readouterr().out
     assert "source-localization" in printed
     assert "kernel-ga" in printed
+    listed = {line.split()[0]: line.split()[1:] for line in printed.splitlines() if line.startswith("  ")}
+    for name in (*EXPERIMENTS, *BUILT_IN, *CONVOLUTIONS, *DATASETS):
+        assert listed[name], f"{name} has a line that says what it is"
     for arguments in (["--help"], ["run", "--help"], ["data", "--help"], ["report", "--help"]):
         with pytest.raises(SystemExit) as stopped:
             main(arguments)

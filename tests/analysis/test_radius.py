@@ -32,6 +32,9 @@ GCNNS = {
     "kernel-ga": gcnn("kernel-ga"),
     "max-l": gcnn("max-l", hops=2),
     "median-l": gcnn("median-l"),
+    "mean-ga": gcnn("mean-ga", hops=2),
+    "soft-maximum-ga": gcnn("soft-maximum-ga", closed=True),
+    "trimmed-mean-ga": gcnn("trimmed-mean-ga", hops=2),
 }
 MODELS = {**GCNNS, **OTHERS}
 

@@ -13,6 +13,7 @@ import torch
 import graphact
 from graphact import Graph, functional, nn
 from graphact.registry import POINTWISE
+from support.activations import PAPER
 from support.dense import Operator
 from support.drawn_graphs import device_of, draw_edges, draw_graph, draw_world, has_cancelling_row, normalized
 
@@ -378,7 +379,7 @@ def draw_network(draw):
         "gamma": draw.choice("gamma", (1.0, 0.1, 3.0)),
         "learn_gamma": draw.flag("learn gamma"),
     }
-    name = draw.choice("activation", tuple(nn.ACTIVATIONS))
+    name = draw.choice("activation", (*PAPER, *POINTWISE))
     torch.manual_seed(draw.seed)
     norm = draw.choice("normalize", (None, "symmetric", "random_walk", "laplacian", "gcn"))
     options["start"] = draw.choice("start", ("uniform", "small", "zero"))
@@ -394,7 +395,7 @@ def draw_network(draw):
     if kind == "FIR":
         return nn.FIR(wide, order=order, bias=bias, normalize=norm, **readout), wide[0]
     several = draw.flag("an activation for each layer", 0.3)
-    activation = [draw.choice(f"activation {i}", tuple(nn.ACTIVATIONS)) for i in range(len(order))] if several else name
+    activation = [draw.choice(f"activation {i}", (*PAPER, *POINTWISE)) for i in range(len(order))] if several else name
     return nn.GCNN(
         wide, order=order, activation=activation, bias=bias, per_feature=draw.flag("per feature"), **options, **readout
     ), wide[0]

@@ -5,6 +5,7 @@ r"""Linear bounds of margins, carried back from an output to the inputs: the lin
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -13,7 +14,15 @@ from torch import Tensor
 from graphact.analysis.description import Hop, graph_of, hops_of
 from graphact.analysis.fields import Neighborhood, Step
 from graphact.analysis.lipschitz import magnitude_behind, shift_by
-from graphact.analysis.rules import OPERATIONS, OrderStatistic, gather, layer_norm_box, rule_of
+from graphact.analysis.rules import (
+    OPERATIONS,
+    LinearMean,
+    MonotoneMean,
+    OrderStatistic,
+    gather,
+    layer_norm_box,
+    rule_of,
+)
 from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum
 
 Lines = Literal["tangent", "parallel", "everywhere"]
@@ -105,7 +114,7 @@ class Backward:
                 nodes, table = nodes[keep], table[keep]
                 if isinstance(rule, OrderStatistic):
                     apart = self.apart(step, hop, reach, nodes, table)
-                    below, above = self.select(rule, hop.signals[0], reach, apart, table, a[:, nodes], read)
+                    below, above = self.select(layer, hop.signals[0], reach, apart, table, a[:, nodes], read)
                 else:
                     move = rule.largest if self.lines == "everywhere" else rule.move
                     below = above = move(layer, reach, nodes, table)
@@ -135,31 +144,37 @@ class Backward:
         return self.radius * distances.unsqueeze(-1) * step.front.column_norms(reach.size(-1))
 
     def select(
-        self, rule: OrderStatistic, values: Tensor, reach: Tensor, apart: Tensor, table: Tensor, a: Tensor, read: Tensor
+        self, layer: HopMixture, values: Tensor, reach: Tensor, apart: Tensor, table: Tensor, a: Tensor, read: Tensor
     ) -> tuple[Tensor, Tensor]:
-        r"""Lines around an order statistic: :math:`\Delta f` is within bounds of :math:`\sum_j p_j \Delta u_j`.
+        r"""Lines around order statistics and means: :math:`\Delta f` is within bounds of :math:`\sum_j p_j \Delta u_j`.
 
         The p are added to what is read; returned are how far f can be below and above. All p on the selected value
-        (tangent), or alike on all that can be selected (parallel), or on all (everywhere).
+        (tangent), or alike on all that can be selected (parallel), or on all (everywhere, and for means).
         """
+        rule = OPERATIONS[layer.operation]
+        assert isinstance(rule, OrderStatistic)
+        select, is_mean = partial(rule.select, layer), isinstance(rule, MonotoneMean)
         near, move = gather(values, table), gather(reach, table)
-        chosen = rule.select(near)
-        if self.lines == "tangent":
+        chosen = select(near)
+        if self.lines == "tangent" and not is_mean:
             at = (near == chosen.unsqueeze(-2)).to(torch.int8).argmax(-2)  # (n, F)
             loose = apart.gather(2, at[:, None, None, :].expand(-1, apart.size(1), 1, -1)).squeeze(2)
             offset = near - chosen.unsqueeze(-2)
             index = table.gather(1, at).expand(len(a), -1, -1)
             read.scatter_add_(1, index, a)
-            return -rule.select(offset - loose), rule.select(offset + loose)
+            return -select(offset - loose), select(offset + loose)
         share = torch.ones_like(near)
-        if self.lines == "parallel":
-            least, most = rule.select(near - move), rule.select(near + move)
+        if self.lines == "parallel" and not is_mean:
+            least, most = select(near - move), select(near + move)
             share = ((near + move >= least.unsqueeze(-2)) & (near - move <= most.unsqueeze(-2))).to(near)
         share = share / share.sum(-2, keepdim=True)
-        loose = torch.einsum("njkf,nkf->njf", apart.expand(-1, -1, -1, near.size(-1)), share)
+        if isinstance(rule, LinearMean):
+            loose = torch.zeros_like(near)  # it is the line
+        else:
+            loose = torch.einsum("njkf,nkf->njf", apart.expand(-1, -1, -1, near.size(-1)), share)
         read.index_add_(1, table.flatten(), (share * a.unsqueeze(2)).flatten(1, 2))
         if self.lines == "everywhere":
             return loose.amax(-2), loose.amax(-2)
         middle = (share * near).sum(-2)
         offset, behind = near - middle.unsqueeze(-2), chosen - middle
-        return behind - rule.select(offset - loose), rule.select(offset + loose) - behind
+        return behind - select(offset - loose), select(offset + loose) - behind
