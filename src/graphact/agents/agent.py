@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from graphact._checks import check_positive
 from graphact.agents.addresses import Addresses
 from graphact.agents.deployment import Deployment
@@ -78,10 +80,10 @@ Schedule = Clocked | BackToBack
 class Agent:
     """Runs inferences on a schedule until the signals end or :meth:`stop` is called.
 
-    ``report`` is called with every event: ``result`` (see :func:`describe`), ``skipped``, and ``refused`` with the
-    reason why this node does not take part with a neighbour. ``clock`` is Unix time and says which run is next, and
-    when; it may be set at any moment. ``timer`` goes on evenly and measures all that happens within a run
-    (:func:`time.monotonic`, or the clock if another one is given).
+    ``report`` is called with every event: ``result`` or ``failed`` (see :func:`describe`), ``skipped``, and
+    ``refused`` with the reason why this node does not take part with a neighbour. ``clock`` is Unix time and says which
+    run is next, and when; it may be set at any moment. ``timer`` goes on evenly and measures all that happens within a
+    run (:func:`time.monotonic`, or the clock if another one is given).
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class Agent:
         timing = timing or Timing()
         numbers = {name: float(value) for name, value in [("slot", timing.slot), *asdict(schedule).items()]}
         digest = agreement(deployment.model, schedule=type(schedule).__name__, **numbers)
-        self.node = Node(deployment.links, log, timing, limits, digest=digest)
+        self.node = Node(deployment.links, log, timing, limits, digest=digest, finite=True)
         self.stopping = False
         self._deployment, self._transport, self._signals, self._schedule = deployment, transport, signals, schedule
         self._report, self._clock = report, clock
@@ -114,6 +116,10 @@ class Agent:
 
     def work(self, runs: int | None = None) -> str:
         """Work until there is a reason to end, such as this many runs; the reason."""
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and told, by the node
+            return self._work(runs)
+
+    def _work(self, runs: int | None) -> str:
         self._greet()
         done = 0
         while runs is None or done < runs:
@@ -191,8 +197,11 @@ class Agent:
 def describe(node: int, result: RunResult, offset: float = 0.0) -> Event:
     """A result as JSON can hold it: the output, and for each round the neighbours that were missed.
 
-    ``offset`` is what the time of its run lacks to Unix time.
+    A run without an output, since its numbers left the floating-point range, is ``failed``, with the reason. ``offset``
+    is what the time of its run lacks to Unix time.
     """
+    if result.failure:
+        return {"event": "failed", "node": node, "run": result.run, "reason": result.failure}
     return {
         "event": "result",
         "node": node,
@@ -248,7 +257,7 @@ def serve(
 
 def write_event(event: Event) -> None:
     """One line of JSON on standard output, at once."""
-    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.write(json.dumps(event, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 
