@@ -3,12 +3,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo check test lint types imports quick unit docs coverage mutation fuzz soak bench clean
+.PHONY: help demo check test lint types imports quick unit docs pages paper coverage mutation fuzz soak bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 demo: $(READY)  ## source localization with six activations: table, figure, HTML report
+	@echo 'Nine kinds of networks are trained: two minutes on two idle cores, ten times that on a busy machine.'
 	$(BIN)/graphact run source-localization --preset quick --device cpu --out out/demo
 
 check: $(READY) lint types imports quick  ## every check and the quick tests: two minutes on two cores
@@ -36,6 +37,12 @@ unit: $(READY)  ## all tests and examples in the documentation
 
 docs: $(READY)  ## examples of README, documentation and docstrings, as they stand
 	$(PYTEST) src tests/test_package.py tests/agents/test_documentation.py tests/analysis/test_documentation.py
+
+pages: $(READY)  ## docs/reproduction.md and its kin, from the rows in results/
+	$(BIN)/python studies/page.py
+
+paper: $(READY)  ## LaTeX of the reproducibility paper, from the rows; its PDF where an engine is installed
+	$(BIN)/python studies/paper.py --out out/paper
 
 coverage: $(READY)  ## all tests, and which lines they reach: a table, and out/coverage/index.html
 	$(BIN)/coverage erase

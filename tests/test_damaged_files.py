@@ -152,7 +152,7 @@ class TestNestedJson:
         with pytest.raises(store.StoreError, match=r"run\.json is damaged"):
             store.Store(tmp_path).commands()
         (tmp_path / "c.process-0.json").write_bytes(DEEP)
-        assert RankStatus(tmp_path / "c", 0).previous_status() is None
+        assert RankStatus(tmp_path / "c", 0, 2, 3).previous_status() is None
 
     def test_results_that_unpack_to_too_much(self, tmp_path, monkeypatch):
         monkeypatch.setattr(store, "LARGEST_FILE", 1000)

@@ -21,6 +21,20 @@ def test_jobs_are_lines_in_a_pipe(capsys):
     assert capsys.readouterr().out == expected
 
 
+def test_a_cell_that_takes_long_has_a_line_now_and_then_in_a_pipe(capsys, monkeypatch):
+    clock = iter([0.0, 1.0, 10.0, 20.0, 20.0, 25.0, 40.0, 40.0, 50.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    with JobProgress() as watcher:
+        watcher.plan(4, 1)
+        watcher.start("max-ga F=8", 10)
+        for epoch in (1, 5, 6, 9, 10):  # at 10, 20, 25, 40 and 50 seconds
+            watcher.epoch(epoch)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "    max-ga F=8: epoch 5 of 10, about 1 min 40 s left for all cells",
+        "    max-ga F=8: epoch 9 of 10, about 1 min 30 s left for all cells",
+    ]
+
+
 def test_jobs_have_bars_in_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     with JobProgress() as watcher:

@@ -112,7 +112,7 @@ class Linear(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Pointwise(Layer):
-    """A function of each value on its own, by name: see :data:`graphact.functional.pointwise.FUNCTIONS`.
+    """A function of each value on its own, by name: see :data:`graphact.functional.elementwise.FUNCTIONS`.
 
     Two have trained arrays: ``"prelu"`` the slope below 0, ``()`` or one for each feature ``(F,)``; ``"maxout"`` the
     slopes and offsets of the lines of which it takes the largest, ``(P,)`` or ``(P, F)``.
@@ -122,8 +122,8 @@ class Pointwise(Layer):
     ARRAYS = ("slope", "offset")
 
     function: str
-    slope: Array | None = None
-    offset: Array | None = None
+    slope: Any = None
+    offset: Any = None
 
     @property
     def in_features(self) -> int | None:
@@ -189,6 +189,87 @@ class HopMixture(Layer):
         return int(self.weights.shape[1]) if len(self.weights.shape) == 2 else None
 
 
+@dataclass(frozen=True, eq=False)
+class LayerNorm(Layer):
+    """The features of each node less their mean, divided by the root of their variance plus epsilon, scaled, moved."""
+
+    kind = "layer-norm"
+    ARRAYS = ("weight", "bias")
+
+    features: int
+    epsilon: float
+    weight: Array | None = None  # (F,)
+    bias: Array | None = None  # (F,)
+
+    @property
+    def in_features(self) -> int:
+        return self.features
+
+
+@dataclass(frozen=True, eq=False)
+class Nested(Layer):
+    """Layers that hold others: branches of chains, whose arrays are named by their places."""
+
+    branches: tuple[tuple[Layer, ...], ...]
+
+    def arrays(self) -> dict[str, Array]:
+        return {
+            f"{branch}.{number}.{name}": array
+            for branch, layers in enumerate(self.branches)
+            for number, layer in enumerate(layers)
+            for name, array in layer.arrays().items()
+        }
+
+    def with_arrays(self, arrays: Mapping[str, Array]) -> Self:
+        def part(branch: int, number: int) -> dict[str, Array]:
+            start = f"{branch}.{number}."
+            return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+
+        return replace(
+            self,
+            branches=tuple(
+                tuple(layer.with_arrays(part(branch, number)) for number, layer in enumerate(layers))
+                for branch, layers in enumerate(self.branches)
+            ),
+        )
+
+    def settings(self) -> dict[str, Any]:
+        return {"branches": [structure(layers) for layers in self.branches]}
+
+    @property
+    def exchanges(self) -> int:
+        return sum(layer.exchanges for layers in self.branches for layer in layers)
+
+    @property
+    def in_features(self) -> int | None:
+        return next((layer.in_features for layers in self.branches for layer in layers if layer.in_features), None)
+
+    @property
+    def out_features(self) -> int | None:
+        ends = ([layer.out_features for layer in layers if layer.out_features] for layers in self.branches)
+        return next((end[-1] for end in ends if end), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Nested):
+    """Chains of layers side by side, whose results are added; the empty chain is the input, as in a residual block."""
+
+    kind = "sum"
+
+
+@dataclass(frozen=True, eq=False)
+class OnGraph(Nested):
+    """One chain on a graph of its own, such as the operator that a convolution makes of the edges it is given."""
+
+    kind = "on-graph"
+
+    graph: Any
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return self.branches[0]
+
+
 KINDS: dict[str, type[Layer]] = {layer.kind: layer for layer in (Filter, Linear, Pointwise, HopMixture)}
 
 
@@ -218,6 +299,8 @@ def to_json(layers: Sequence[Layer], names: Mapping[int, str]) -> list[dict[str,
     """
     described = []
     for number, layer in enumerate(layers):
+        if layer.kind not in KINDS:
+            raise UnsupportedModelError(f"layer {number}", f"a layer of the kind {layer.kind!r} has no place in a file")
         if isinstance(layer, HopMixture) and not is_registered(layer.operation):
             reason = (
                 f"its operation {layer.operation.name!r} holds a Python function that is not registered under a name"

@@ -87,7 +87,8 @@ class Operation:
         """Evaluate for own ``(..., 1, F)``, neighbors ``(..., d, F)`` and parameters; those it starts from if None."""
         xp = namespace_of(neighbors)
         if neighbors.shape[-2] == 0:
-            return neighbors.sum(-2) + self.empty  # nothing is summed; a backward pass finds its way to the signal
+            at_own = own[..., 0, :]  # so that a backward pass finds its way to the signal, with zeros
+            return xp.where(xp.ones_like(at_own, dtype=bool), self.empty, at_own)
         given = {"own": own, "neighbors": neighbors, "xp": xp, **(self.parameters if values is None else values)}
         if self.arguments and self.arguments[0] in given:
             return self.function(**{name: given[name] for name in self.arguments})

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 DownloadProgress = Callable[[str, int, int | None], None]  # called with address, bytes so far, bytes in all if known
+LINE_SECONDS = 15.0  # between lines on a cell that takes long
 EpochProgress = Callable[..., None]  # called after an epoch with its number, the number of epochs and the mean loss
 
 
@@ -65,6 +66,19 @@ def show_progress(url: str, done: int, total: int | None) -> None:
     sys.stderr.flush()
 
 
+def in_words(seconds: float) -> str:
+    """A time that is left, not more exact than it is known.
+
+    Example:
+        >>> in_words(8), in_words(100), in_words(7400)
+        ('10 s', '1 min 40 s', '2 h 3 min')
+    """
+    tens = max(10, 10 * round(seconds / 10))
+    if tens < 3600:
+        return f"{tens // 60} min {tens % 60} s" if tens >= 60 else f"{tens} s"
+    return f"{tens // 3600} h {tens % 3600 // 60} min"
+
+
 class JobWatcher:
     """Called while the cells of an experiment are trained. This one shows nothing."""
 
@@ -109,13 +123,17 @@ class JobLines(JobWatcher):
 
 
 class JobProgress(JobLines):
-    """The same, and bars in a terminal: all cells with the time left, and the epochs of the running one."""
+    """The same, and bars in a terminal: all cells with the time left, and the epochs of the running one.
+
+    Elsewhere a cell that takes long has a line now and then, with the time left.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.bars = live_bars(transient=True, disable=not sys.stdout.isatty())
         self.all, self.current = (self.bars.add_task(name, total=None, note="") for name in ("cells", "epochs"))
-        self.epochs = 0
+        self.before = self.epochs = 0
+        self.title, self.last = "", self.begun
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -126,16 +144,23 @@ class JobProgress(JobLines):
 
     def plan(self, cells: int, finished: int) -> None:
         super().plan(cells, finished)
+        self.before = finished
         self.bars.reset(self.all, total=cells, completed=finished)
 
     def start(self, title: str, epochs: int) -> None:
-        self.epochs = epochs
+        self.title, self.epochs = title, epochs
         self.bars.reset(self.current, description=title, total=epochs)
 
     def epoch(self, epoch: int) -> None:
         self.bars.update(self.current, completed=epoch)
-        self.bars.update(self.all, completed=self.done + epoch / self.epochs)
+        share = self.done + epoch / self.epochs
+        self.bars.update(self.all, completed=share)
+        now = time.monotonic()
+        if self.bars.disable and epoch < self.epochs and now - self.last >= LINE_SECONDS:
+            left = (now - self.begun) / (share - self.before) * (self.cells - share)
+            self.log(f"    {self.title}: epoch {epoch} of {self.epochs}, about {in_words(left)} left for all cells")
 
     def log(self, line: str) -> None:
         """Print above the bars, at once, also into a pipe."""
+        self.last = time.monotonic()
         self.bars.console.print(line, markup=False, highlight=False, soft_wrap=True)

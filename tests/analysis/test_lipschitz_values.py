@@ -177,7 +177,9 @@ def test_mistakes():
         lipschitz_bound(ReLU(), PATH, norm=2)
     with pytest.raises(TypeError, match="function of your own"):
         lipschitz_bound(GraphAdaptive(lambda neighbors: neighbors.mean(-2)), PATH)
-    with pytest.raises(TypeError, match="must be a GCNN, FIR, GraphFilter or an activation"):
-        lipschitz_bound(torch.nn.Linear(1, 1), PATH)
+    with pytest.raises(TypeError, match="nothing is known about what a Conv1d computes"):
+        lipschitz_bound(torch.nn.Conv1d(1, 1, 1), PATH)
+    with pytest.raises(TypeError, match=r"module must be a torch.nn.Module, got function"):
+        lipschitz_bound(test_mistakes, PATH)
     with pytest.raises(TypeError, match="graph must be a graphact.Graph"):
         lipschitz_bound(ReLU(), torch.zeros(2, 2))

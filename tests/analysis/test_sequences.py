@@ -160,7 +160,7 @@ class MysteryLayer(Layer):
             "parts.1",
             "takes 3 features, and the layer in front",
         ),
-        (torch.nn.Linear(1, 1), "", "must be a GCNN, FIR, GraphFilter or an activation"),
+        (torch.nn.Conv1d(1, 1, 1), "", "Conv1d"),
     ],
     ids=["operation in a network", "operation", "pointwise", "kind", "widths", "torch"],
 )
@@ -222,3 +222,10 @@ def test_limits_hold_in_any_order(seed):
     assert lipschitz_bound(case.module, case.graph).value <= free / 3
     release(case.module)
     assert 0.3 * free / 3 < lipschitz_bound(case.module, case.graph).value <= free / 3
+
+
+def test_limits_and_lost_links_are_for_modules_of_graphact():
+    for interpreter in ("lipschitz_constrained", "topology_bound"):
+        with pytest.raises(UnsupportedModelError, match="must be a GCNN, FIR, GraphFilter or an activation"):
+            INTERPRETERS[interpreter](torch.nn.Linear(1, 1))
+    assert lipschitz_bound(torch.nn.Linear(1, 1), GRAPH).layers[0][0] == "readout"

@@ -7,8 +7,9 @@ from torch.autograd import forward_ad
 
 import graphact
 from graphact import Graph, functional, nn
+from graphact.registry import COMPARED
 
-NAMES = [name for name in nn.ACTIVATIONS if name != "relu"]
+NAMES = [name for name in COMPARED if name != "relu"]
 BACKENDS = ["auto", "reference"]
 
 

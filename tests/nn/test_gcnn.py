@@ -39,8 +39,8 @@ def test_two_layers_against_the_oracle(name, per_feature):
         x = case.x
         for bank, activation in zip(model.filters, model.activations, strict=True):
             x = oracle.graph_filter(case.matrix, x, array(bank.taps)) + array(bank.bias)
-            if name == "relu":
-                x = x.clip(0)
+            if name not in KIND:
+                x = oracle.pointwise(name, x, *map(array, activation.parameters()))
             else:
                 kind, op = KIND[name]
                 beta, weights = activation.beta.item(), array(activation.weights)

@@ -10,6 +10,7 @@ from torch_geometric.utils import erdos_renyi_graph
 
 from graphact import Graph, nn
 from graphact.graph.normalize import KINDS
+from graphact.registry import POINTWISE
 
 
 def graphs(count=6, features=3):
@@ -100,7 +101,11 @@ def test_edge_index_and_graph_give_the_same(name, normalize):
     by_graph = activation(data.x, graph)
     assert torch.equal(activation(data.x, data.edge_index, data.edge_weight), by_graph)
     static = torch.stack([data.x, data.x + 1])
-    assert torch.equal(activation(static, data.edge_index, data.edge_weight)[0], by_graph)
+    together = activation(static, data.edge_index, data.edge_weight)[0]
+    if name in POINTWISE:  # torch evaluates some of them differently at the end of a vector
+        torch.testing.assert_close(together, by_graph)
+    else:
+        assert torch.equal(together, by_graph)
 
 
 MODULES = {

@@ -2,9 +2,11 @@
 
 import pytest
 
+from graphact.nn import ACTIVATIONS
+
 pytestmark = pytest.mark.slow
 
-CASES = (9 + 3) * 6 + 6 * 3 + 4  # networks on nine graphs, three of them in two precisions; modules
+CASES = (9 + 3 + 3) * len(ACTIVATIONS) + 4  # networks on nine graphs, three of them in two precisions; modules
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 4])

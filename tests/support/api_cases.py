@@ -12,6 +12,7 @@ import torch
 
 import graphact
 from graphact import Graph, functional, nn
+from graphact.registry import POINTWISE
 from support.dense import Operator
 from support.drawn_graphs import device_of, draw_edges, draw_graph, draw_world, has_cancelling_row, normalized
 
@@ -125,6 +126,7 @@ def check_call(draw, call, ideal, inputs, error, operator):
         actual = call(**given)
     first = next(iter(given))
     assert actual.dtype == given[first].dtype
+    allowed = allowed + torch.finfo(actual.dtype).smallest_normal * torch.finfo(actual.dtype).eps  # or it is 0
     compare(draw, "values", actual, expected, allowed)
     if mode == "twice":
         again = call(**{name: value.contiguous() for name, value in given.items()})
@@ -410,6 +412,9 @@ def apply_ideally(module, values, x, operator, prefix=""):
         return operator.filter(x, values[f"{prefix}taps"]) + values.get(f"{prefix}bias", 0.0)
     if isinstance(module, nn.ReLU):
         return operator.relu(x)
+    name = next((name for name, kind in POINTWISE.items() if type(module).__name__ == kind), None)
+    if name is not None:
+        return operator.pointwise(name, x, *(values[f"{prefix}{array}"] for array, _ in module.named_parameters()))
     op = {"Max": "max", "Median": "median", "Kernel": "kernel"}
     op = next(op[end] for end in op if type(module).__name__.endswith(end))
     kind = "localized" if type(module).__name__.startswith("Localized") else "graph_adaptive"
@@ -563,7 +568,12 @@ def network_error(module, values, x, operator, dtype):
             size, error = through(size, error, taps, range(len(taps)))
             if f"{prefix}bias" in values:
                 size += float(values[f"{prefix}bias"].abs().max())
-        elif not isinstance(layer, nn.ReLU):
+        elif type(layer).__name__ in {*POINTWISE.values(), "ReLU"}:
+            lines = [values[f"{prefix}{name}"].detach().abs().max() for name, _ in layer.named_parameters()]
+            steepest = max([1.13, *map(float, lines[:1])])  # GELU's slope, or a trained one
+            size = steepest * size + sum(map(float, lines[1:]))
+            error = steepest * error + eps * size
+        else:
             weights = values[f"{prefix}weights"].detach().abs().reshape(layer.hops, -1).amax(1).tolist()
             beta = abs(float(values[f"{prefix}beta"]))
             if type(layer).__name__.endswith("Kernel"):

@@ -43,6 +43,28 @@ class Operator:
             self.unclear = True
         return torch.where(x < 0, torch.zeros_like(x), x) if x.isnan().any() else torch.relu(x)
 
+    def pointwise(self, name, x, slope=None, offset=None):
+        """A function of each value on its own, written out."""
+        match name:
+            case "identity":
+                return x
+            case "leaky-relu":
+                return torch.where(x > 0, x, x / 100)
+            case "prelu":
+                return torch.where(x > 0, x, slope * x)
+            case "elu":
+                return torch.where(x > 0, x, torch.expm1(torch.where(x > 0, 0.0, x)))
+            case "gelu":
+                return x * (1 + torch.erf(x / math.sqrt(2))) / 2
+            case "silu":
+                return x * torch.sigmoid(x)
+            case "tanh":
+                return 1 - 2 / (1 + torch.exp(2 * x))
+            case "abs":
+                return torch.where(x < 0, -x, x)
+            case "maxout":
+                return torch.stack([a * x + b for a, b in zip(slope, offset, strict=True)]).amax(0)
+
     def select(self, y, pattern, op):
         """The maximum, minimum or lower median over each row of a pattern; 0 over an empty one."""
         flat = y.reshape(math.prod(y.shape[:-2]), *y.shape[-2:])

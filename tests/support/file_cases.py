@@ -266,7 +266,7 @@ def write_status(folder):
 
 
 def read_status(folder):
-    return RankStatus(folder / "c", 0).previous_status()
+    return RankStatus(folder / "c", 0, 2, 3).previous_status()
 
 
 def check_status(content):

@@ -72,3 +72,23 @@ def graph_filter(matrix, x, taps):
         out = out + power @ x @ tap
         power = power @ matrix
     return out
+
+
+def pointwise(name, x, *arrays):
+    """A function of each value on its own, from its definition."""
+    functions = {
+        "relu": lambda v: max(v, 0.0),
+        "identity": lambda v: v,
+        "leaky-relu": lambda v: v if v > 0 else v / 100,
+        "elu": lambda v: v if v > 0 else math.exp(v) - 1,
+        "gelu": lambda v: v * (1 + math.erf(v / math.sqrt(2))) / 2,
+        "silu": lambda v: v / (1 + math.exp(-v)),
+        "tanh": math.tanh,
+        "abs": abs,
+    }
+    if name == "prelu":
+        return np.where(x > 0, x, arrays[0] * x)
+    if name == "maxout":
+        slope, offset = arrays
+        return np.max([a * x + b for a, b in zip(slope, offset, strict=True)], axis=0)
+    return np.vectorize(functions[name], otypes=[float])(x)

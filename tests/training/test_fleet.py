@@ -8,6 +8,7 @@ import torch
 
 from graphact import Graph
 from graphact.nn import ACTIVATIONS, FIR, GCNN
+from graphact.registry import POINTWISE
 from graphact.tasks import Task, consensus_tasks, source_localization_tasks
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact.training.loop import train
@@ -284,3 +285,46 @@ def test_link_loss_evaluation_uses_the_other_graphs():
 def test_bad_fleets(models, tasks, message):
     with pytest.raises(ValueError, match=message):
         Fleet(models(), tasks())
+
+
+EVERY = [*((name, 1) for name in POINTWISE), *((name, hops) for name in ("max-l", "median-l") for hops in (2, 3, 4))]
+
+
+@pytest.mark.parametrize("per_feature", [True, False], ids=["per-feature", "shared"])
+@pytest.mark.parametrize("at_a_node", [False, True], ids=["all nodes", "one node"])
+@pytest.mark.parametrize(("name", "hops"), EVERY)
+def test_pointwise_and_localized_activations_are_trained_as_if_alone(name, hops, at_a_node, per_feature):
+    """Every model ends with parameters of its own: those that training it alone gives, to the last digits."""
+    rng = torch.Generator().manual_seed(4)
+    graphs = [SMALL_GRAPHS["undirected"](rng) for _ in "ab"]
+    tasks = []
+    for number, graph in enumerate([graphs[0], graphs[1], graphs[0]]):
+        changes = {"targets": torch.randn(20, generator=rng), "node": number + 1} if at_a_node else {}
+        tasks.append(tiny_task(graph, **changes).to(dtype=torch.float64))
+    torch.manual_seed(0)
+    options = {"activation": name, "hops": hops, "bias": True, "per_feature": per_feature, "start": "uniform"}
+    options["closed"] = hops == 3
+    models = [GCNN([1, 3, 2], order=2, **options).double() for _ in tasks]
+    for model in models:  # slopes and lines that differ, and no ties
+        for part in model.activations:
+            for parameter in part.parameters():
+                torch.nn.init.normal_(parameter, generator=rng)
+    alone = [copy.deepcopy(model) for model in models]
+    settings = TrainingSettings(3, 5, 0.01)
+    result = Fleet(models, tasks, seeds=[5, 6, 7], way="stacked").train(settings)
+    for number, (model, other, task) in enumerate(zip(models, alone, tasks, strict=True)):
+        single = fit(other, task, settings, seed=5 + number)
+        assert result.test[number] == pytest.approx(single.test, rel=1e-12)
+        for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_lost_links_change_the_hops_of_localized_activations():
+    from graphact.training import StackedGraphs
+
+    tasks = tasks_with_few_samples(consensus_tasks(graphs=1, splits=1, dtype=torch.float64), 100, 20, 20)
+    model = GCNN([1, 3], order=2, activation="median-l", hops=2, start="uniform").double()
+    fleet = Fleet([model], tasks)
+    thin = tasks[0].graph.drop_edges(0.8, generator=torch.Generator().manual_seed(0))
+    expected = (model(tasks[0].inputs[tasks[0].test], thin) - tasks[0].targets[tasks[0].test]).square().mean().sqrt()
+    torch.testing.assert_close(fleet.metric("test", StackedGraphs([thin]))[0], expected.detach())

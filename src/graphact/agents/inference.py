@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphact.agents import pointwise
 from graphact.agents.links import Row
 from graphact.agents.messages import Array
 from graphact.agents.program import Exchange, Program
@@ -17,9 +18,6 @@ from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, Unsupp
 
 if TYPE_CHECKING:
     from graphact.agents.model import Model
-
-POINTWISE: dict[str, Callable[[Array], Array]] = {"relu": lambda x: np.maximum(x, 0)}
-"""Functions of each value on its own, by name."""
 
 
 def infer(model: "Model", row: Row, signal: Array) -> Program[Array]:
@@ -61,7 +59,7 @@ def run_linear(layer: Linear, x: Array, _: Row) -> Program[Array]:
 def run_pointwise(layer: Pointwise, x: Array, _: Row) -> Program[Array]:
     """A function of a node's own value, likewise."""
     yield from ()
-    return POINTWISE[layer.function](x)
+    return pointwise.evaluate(layer, x)
 
 
 def run_hop_mixture(layer: HopMixture, x: Array, row: Row) -> Program[Array]:
@@ -105,7 +103,7 @@ def operation_values(layer: HopMixture, dtype: np.dtype[Any]) -> dict[str, Any]:
 
 # What must hold for a layer to run on agents
 
-DIMENSIONS = {"taps": (3,), "weight": (2,), "bias": (1,), "weights": (1, 2)}
+DIMENSIONS = {"taps": (3,), "weight": (2,), "bias": (1,), "weights": (1, 2), "slope": (0, 1, 2), "offset": (1, 2)}
 """How many dimensions an array of a layer may have; others are scalars."""
 
 
@@ -119,9 +117,8 @@ def check_layer(layer: Layer, part: str) -> None:
             raise UnsupportedModelError(part, f"{name} must have {dimensions} dimensions, got the shape {array.shape}")
         if name == "bias" and len(array) != layer.out_features:
             raise UnsupportedModelError(part, f"bias must have {layer.out_features} entries, got {array.shape}")
-    if isinstance(layer, Pointwise) and layer.function not in POINTWISE:
-        known = ", ".join(POINTWISE)
-        raise UnsupportedModelError(part, f"function must be one of {known} on agents, got {layer.function!r}")
+    if isinstance(layer, Pointwise) and (unfit := pointwise.why_not(layer)):
+        raise UnsupportedModelError(part, unfit)
     if isinstance(layer, HopMixture) and (reason := why_not_hop_mixture(layer)) is not None:
         raise UnsupportedModelError(part, reason)
 

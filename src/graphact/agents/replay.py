@@ -68,7 +68,7 @@ def _replay_layer(layer: Layer, matrix: Array, x: Array, answered: Answered) -> 
     if isinstance(layer, Linear):
         return np.einsum("nf,of->no", x, layer.weight) + (0 if layer.bias is None else layer.bias)
     if isinstance(layer, Pointwise):
-        return {"relu": np.where(x < 0, 0, x)}[layer.function]
+        return _pointwise(layer, x)
     if isinstance(layer, Filter):
         out: Array = x @ layer.taps[0]
         for tap in layer.taps[1:]:
@@ -84,6 +84,16 @@ def _replay_layer(layer: Layer, matrix: Array, x: Array, answered: Answered) -> 
         out = out + weight * _function(layer, x, used, closed)
         x = _shift(matrix, x, used, closed)
     return out
+
+
+def _pointwise(layer: Pointwise, x: Array) -> Array:
+    """A function of each value on its own, one value after another."""
+    if layer.slope is None:
+        with np.errstate(invalid="ignore"):  # nodes that did not get so far are NaN
+            return np.vectorize(PLAIN_POINTWISE[layer.function], otypes=[float])(x)
+    if layer.function == "prelu":
+        return np.maximum(x, 0) + layer.slope * np.minimum(x, 0)
+    return np.max([a * x + b for a, b in zip(layer.slope, layer.offset, strict=True)], axis=0)
 
 
 def _shift(matrix: Array, y: Array, used: Array, closed: Array) -> Array:
@@ -108,6 +118,16 @@ def _function(layer: HopMixture, y: Array, used: Array, closed: Array) -> Array:
     return out
 
 
+PLAIN_POINTWISE: dict[str, Callable[[float], float]] = {
+    "relu": lambda v: 0.0 if v < 0 else v,
+    "leaky-relu": lambda v: v / 100 if v < 0 else v,
+    "elu": lambda v: math.exp(v) - 1 if v < 0 else v,
+    "gelu": lambda v: v * (1 + math.erf(v / math.sqrt(2))) / 2,
+    "silu": lambda v: v / (1 + math.exp(-v)) if v > 0 else v * math.exp(v) / (1 + math.exp(v)),
+    "tanh": math.tanh,
+    "abs": abs,
+}
+"""Functions of one value."""
 PLAIN: dict[str, Callable[..., float]] = {
     "max": lambda _, members: members[-1] if members else 0.0,
     "min": lambda _, members: members[0] if members else 0.0,

@@ -3,6 +3,7 @@
 from graphact.analysis.certificates import Certificate, certify
 from graphact.analysis.constrained import lipschitz_constrained, release
 from graphact.analysis.lipschitz import LipschitzBound, lipschitz_bound
+from graphact.analysis.radius import CertifiedRadius, attack_radius, certified_radius
 from graphact.analysis.searches import (
     Attack,
     EmpiricalLipschitz,
@@ -17,6 +18,7 @@ from graphact.analysis.topology import EdgeNoise, LostLinks, TopologyBound, topo
 __all__ = [
     "Attack",
     "Certificate",
+    "CertifiedRadius",
     "EdgeNoise",
     "EmpiricalLipschitz",
     "Equivariance",
@@ -24,6 +26,8 @@ __all__ = [
     "LostLinks",
     "TopologyBound",
     "attack",
+    "attack_radius",
+    "certified_radius",
     "certify",
     "check_equivariance",
     "empirical_lipschitz",

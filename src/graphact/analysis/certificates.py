@@ -4,18 +4,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_positive
 from graphact.analysis.columns import Budget
-from graphact.analysis.description import Layers, read_layers, read_signals, split_readout, widths
+from graphact.analysis.description import Blocks, read_signals, split_readout, widths
 from graphact.analysis.lipschitz import form_sizes, layer_norms, rounding, tightest_norms
+from graphact.analysis.models import read_model
 from graphact.analysis.rules import MOST_ENTRIES
 from graphact.analysis.zonotope import Zonotope, through_layers
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
 from graphact.layers import Linear
-from graphact.nn import GraphModule
 
 ROUNDING = 1e-9  # bounds are moved outward by this share of the numbers involved, far more than float64 loses
 MOST_GENERATORS = 5 * MOST_ENTRIES  # coefficients of the forms of one signal, 800 MB
@@ -57,7 +57,7 @@ class Certificate:
 
 @torch.no_grad()
 def certify(
-    model: GraphModule,
+    model: nn.Module,
     graph: Graph,
     x: Tensor,
     radius: float,
@@ -73,7 +73,7 @@ def certify(
     million coefficients (about 2,000 nodes with 4 features), there is only the second one.
 
     Args:
-        model: a GCNN, an FIR, a filter bank, an activation, or another module that describes itself.
+        model: what :func:`lipschitz_bound` takes.
         graph: the graph.
         x: signals.
         radius: largest change of any input, not negative.
@@ -103,7 +103,7 @@ def certify(
     seconds = None if budget is None else check_positive("budget", budget)
     device = check_graph("graph", graph).device
     shape = check_signal(x, graph).shape
-    layers, features = read_layers(model, x.size(-1))
+    layers, features = read_model(model, graph, x.size(-1))
     x = read_signals(x)
     graph = graph.to("cpu", torch.float64)
     constants = _constants(layers, features, graph, Budget(seconds), device)
@@ -118,7 +118,7 @@ def certify(
     return Certificate(float(radius), outputs, lower, upper, *(decided or (None, None)))
 
 
-def _constants(layers: Layers, features: int, graph: Graph, budget: Budget, device: torch.device) -> Constants:
+def _constants(layers: Blocks, features: int, graph: Graph, budget: Budget, device: torch.device) -> Constants:
     """The certified constants of all outputs, ``(N, O)``, and of all differences of two, ``(N, O, O)``."""
     body, readout = split_readout(layers)
     count = [features, *widths(layers, features)][-1]
@@ -135,7 +135,7 @@ def _constants(layers: Layers, features: int, graph: Graph, budget: Budget, devi
 
 
 def _certify(
-    layers: Layers, graph: Graph, x: Tensor, radius: float, kind: str, constants: Constants, with_forms: bool
+    layers: Blocks, graph: Graph, x: Tensor, radius: float, kind: str, constants: Constants, with_forms: bool
 ) -> tuple[Tensor, ...]:
     """Outputs, their bounds and, for a classifier, decisions and margins."""
     body, readout = split_readout(layers)

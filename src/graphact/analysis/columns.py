@@ -23,10 +23,10 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from graphact.analysis.description import KnownLayer, Layers, split_readout, widths
-from graphact.analysis.rules import OPERATIONS, POINTWISE, GaussianKernel
+from graphact.analysis.description import Block, Blocks, graph_of, split_readout, widths
+from graphact.analysis.rules import OPERATIONS, POINTWISE, GaussianKernel, layer_norm_slope, rule_of
 from graphact.graph import Graph
-from graphact.layers import Filter, HopMixture, Linear, Pointwise
+from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum
 
 Progress = Callable[[float], None]  # called with the share of the columns that are done
 Array = np.ndarray[Any, Any]
@@ -154,23 +154,29 @@ class Operator:
 
 
 class Surroundings:
-    """The whole graph: its shift, and for each hop of each activation what every node reads."""
+    """The whole graph: its shifts, and for each hop of each activation what every node reads.
 
-    def __init__(self, graph: Graph, layers: Layers, device: torch.device) -> None:
-        graph = graph.to("cpu", torch.float64)
+    A layer may have a graph of its own, such as the operator of a convolution; values pass along the edges of all.
+    """
+
+    def __init__(self, graph: Graph, layers: Blocks, device: torch.device) -> None:
+        self.graph = graph = graph.to("cpu", torch.float64)
         self.num_nodes, self.device = graph.num_nodes, device
-        (source, target), weight = (part.numpy() for part in graph.to_edge_index())
         size = (self.num_nodes, self.num_nodes)
-        shift = scipy.sparse.csr_array((weight, (target, source)), shape=size)
-        everything = scipy.sparse.csr_array((np.ones(len(weight), dtype=bool), (target, source)), shape=size)
-        everything = everything + scipy.sparse.eye_array(self.num_nodes, dtype=bool, format="csr")
-        self.shift = Lists.of(shift)
-        self.reads: dict[tuple[int, bool], Lists] = {}
+        everything = scipy.sparse.eye_array(self.num_nodes, dtype=bool, format="csr")
+        self.shifts: dict[int, Lists] = {}  # by the id of their graph
+        for each in {id(own): own for own in (graph, *(graph_of(layer, graph) for layer in layers))}.values():
+            (source, target), weight = (part.numpy() for part in each.to_edge_index())
+            ones = np.ones(len(weight), dtype=bool)
+            self.shifts[id(each)] = Lists.of(scipy.sparse.csr_array((weight, (target, source)), shape=size))
+            everything = everything + scipy.sparse.csr_array((ones, (target, source)), shape=size)
+        self.reads: dict[tuple[int, int, bool], Lists] = {}
         for layer in layers:
             if isinstance(layer, HopMixture):
+                graph = graph_of(layer, self.graph)
                 for hop in range(layer.hops):
                     key = self.key(layer, hop)
-                    hops, closed = key
+                    _, hops, closed = key
                     near = graph.hop_pattern(hops, closed=closed) if hops > 1 else graph.incoming
                     ones = np.ones(len(near.col))
                     pattern = scipy.sparse.csr_array((ones, near.col.numpy(), near.rowptr.numpy()), shape=size)
@@ -183,10 +189,9 @@ class Surroundings:
         self.everything, self.reached = Lists.of(everything.tocsr()), Lists.of(everything.T.tocsr())
         self.all = Window(self, np.arange(self.num_nodes), np.arange(self.num_nodes))
 
-    @staticmethod
-    def key(layer: HopMixture, hop: int) -> tuple[int, bool]:
-        """By how many hops a term reads, and whether a node reads itself."""
-        return (1 if layer.reads == "shifted" else hop + 1), layer.closed
+    def key(self, layer: HopMixture, hop: int) -> tuple[int, int, bool]:
+        """On which graph and by how many hops a term reads, and whether a node reads itself."""
+        return id(graph_of(layer, self.graph)), (1 if layer.reads == "shifted" else hop + 1), layer.closed
 
     def spread(self, nodes: Array, lists: Lists, hops: int = 1) -> Array:
         """All nodes within that many hops, in order."""
@@ -228,11 +233,15 @@ class Window:
         self.place = np.full(graph.num_nodes, -1)
         self.place[nodes] = np.arange(len(nodes))
         self.index = torch.from_numpy(nodes).to(graph.device)
-        self._reads: dict[tuple[int, bool], Operator] = {}
+        self._reads: dict[tuple[int, int, bool], Operator] = {}
+        self._shifts: dict[int, Operator] = {}
 
-    @cached_property
-    def shift(self) -> Operator:
-        return self._operator(self.graph.shift)
+    def shift(self, layer: Block) -> Operator:
+        """The shift operator of the graph that a layer acts on."""
+        key = id(graph_of(layer, self.graph.graph))
+        if key not in self._shifts:
+            self._shifts[key] = self._operator(self.graph.shifts[key])
+        return self._shifts[key]
 
     def reads(self, layer: HopMixture, hop: int) -> Operator:
         """The mean over what a hop reads."""
@@ -270,8 +279,8 @@ class Window:
 class Segment:
     """Linear layers and the activation behind them, and what was summed up there over all columns so far."""
 
-    layers: Layers
-    activation: HopMixture | Pointwise
+    layers: Blocks
+    activation: HopMixture | Pointwise | LayerNorm
     norms: Tensor  # of what the pointwise function reads, (N, F)
     apart: list[Tensor]  # for each hop the norms of differences of what is read, (E, F)
     merged: Tensor = field(init=False)  # coefficients of the columns that were given up behind it, (N, F)
@@ -281,13 +290,15 @@ class Segment:
 
     @property
     def slopes(self) -> tuple[float, float]:
-        name = self.activation.function if isinstance(self.activation, Pointwise) else "relu"
-        return POINTWISE[name].slopes
+        if isinstance(self.activation, LayerNorm):  # nothing is known of its direction
+            return 0.0, 0.0
+        rule = rule_of(self.activation) if isinstance(self.activation, Pointwise) else POINTWISE["relu"]
+        return rule.slopes
 
     @property
     def beta(self) -> Tensor:
         one = torch.ones((), dtype=torch.float64, device=self.norms.device)
-        return one if isinstance(self.activation, Pointwise) else self.activation.beta
+        return self.activation.beta if isinstance(self.activation, HopMixture) else one
 
     def advance(self, x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
         """Sum up what the activation reads; the middle of its hops, and what its pointwise function is applied to."""
@@ -296,7 +307,7 @@ class Segment:
         for number, apart in enumerate(self.apart):
             assert isinstance(layer, HopMixture)
             read = window.reads(layer, number)
-            y = window.shift @ y if layer.reads == "shifted" else y
+            y = window.shift(layer) @ y if layer.reads == "shifted" else y
             is_kernel = isinstance(OPERATIONS[layer.operation], GaussianKernel)
             mean, sizes = read.read(y, is_kernel)
             if window is window.graph.all:
@@ -311,6 +322,9 @@ class Segment:
         """How far the hops can be from their middle, and the pointwise function from its own, ``(N, F)`` each."""
         low, high = self.slopes
         total, layer = torch.zeros_like(self.norms), self.activation
+        if isinstance(layer, LayerNorm):
+            total += layer_norm_slope(layer.features, layer.epsilon).to(total) * self.norms.amax(-1, keepdim=True)
+            total = total if layer.weight is None else total * layer.weight.abs().to(total)
         for number, apart in enumerate(self.apart):
             assert isinstance(layer, HopMixture)
             rows = torch.from_numpy(graph.reads[graph.key(layer, number)].rows).to(apart.device)
@@ -319,7 +333,7 @@ class Segment:
         return total, (high - low) / 2 * self.beta.abs() * self.norms
 
 
-def reach(layer: KnownLayer) -> int:
+def reach(layer: Block) -> int:
     """How many hops a layer carries a value on, at most."""
     match layer:
         case Filter():
@@ -330,19 +344,19 @@ def reach(layer: KnownLayer) -> int:
             return 0
 
 
-def pass_linear(layer: KnownLayer, x: Tensor, window: Window) -> Tensor:
+def pass_linear(layer: Block, x: Tensor, window: Window) -> Tensor:
     """Signals ``(n, m, F)`` behind a filter bank or a linear map."""
     if isinstance(layer, Linear):
         return x @ layer.weight.T
     assert isinstance(layer, Filter)
     total, y = x @ layer.taps[0], x
     for tap in layer.taps[1:]:
-        y = window.shift @ y
+        y = window.shift(layer) @ y
         total += y @ tap
     return total
 
 
-def unit_columns(layer: KnownLayer | None, nodes: Array, weights: Tensor, chosen: slice, window: Window) -> Tensor:
+def unit_columns(layer: Block | None, nodes: Array, weights: Tensor, chosen: slice, window: Window) -> Tensor:
     """Behind the first linear layer: the columns of some nodes and features, of the sizes ``weights`` ``(g, C)``."""
     places = torch.from_numpy(window.place[nodes]).to(weights.device)
     unit = weights.new_zeros(len(window.nodes), len(nodes), 1)
@@ -356,7 +370,7 @@ def unit_columns(layer: KnownLayer | None, nodes: Array, weights: Tensor, chosen
             rows = torch.eye(chosen.stop, dtype=torch.float64, device=weights.device).unsqueeze(0)
     total = weights.new_zeros(len(window.nodes), len(nodes), weights.size(1), rows.size(2))
     for number, row in enumerate(rows[:, chosen]):
-        unit = window.shift @ unit if number else unit
+        unit = window.shift(layer) @ unit if number and layer is not None else unit
         total += unit.unsqueeze(-1) * (weights.unsqueeze(-1) * row)
     return total.flatten(1, 2)
 
@@ -399,13 +413,14 @@ class Outputs:
         return self.norms.amax(-1) + hops @ size.T + rectified @ untried.T
 
 
-def split_segments(body: Layers, features: int, graph: Surroundings) -> tuple[list[Segment], Layers]:
+def split_segments(body: Blocks, features: int, graph: Surroundings) -> tuple[list[Segment], Blocks]:
     """The layers up to each activation, and those behind the last one."""
     segments, linear = [], []
     for layer, width in zip(body, widths(body, features), strict=True):
         if isinstance(layer, Filter | Linear):
             linear.append(layer)
             continue
+        assert not isinstance(layer, Sum)
         zeros = torch.zeros(graph.num_nodes, width, dtype=torch.float64, device=graph.device)
         reads: list[Lists] = []
         if isinstance(layer, HopMixture):
@@ -416,7 +431,7 @@ def split_segments(body: Layers, features: int, graph: Surroundings) -> tuple[li
 
 
 def column_norms(
-    layers: Layers, features: int, graph: Graph, budget: Budget, device: torch.device, progress: Progress
+    layers: Blocks, features: int, graph: Graph, budget: Budget, device: torch.device, progress: Progress
 ) -> tuple[Tensor, float]:
     """How far each output ``(N, O)`` moves, at most, when every input moves by 1; the share of columns followed.
 
@@ -439,7 +454,7 @@ def one_thread(device: torch.device) -> Iterator[None]:
 
 
 def _column_norms(
-    layers: Layers, features: int, graph: Graph, budget: Budget, device: torch.device, progress: Progress
+    layers: Blocks, features: int, graph: Graph, budget: Budget, device: torch.device, progress: Progress
 ) -> tuple[Tensor, float]:
     body, readout = split_readout(layers)
     whole = Surroundings(graph, layers, device)
@@ -449,7 +464,7 @@ def _column_norms(
     weights = torch.ones(graph.num_nodes, features, dtype=torch.float64, device=device)
     last = segments[-1] if segments and not behind else None
     outputs = Outputs(graph.num_nodes, last_width, last, readout, weights)
-    steps: list[tuple[Layers, Segment | None]] = [(segment.layers, segment) for segment in segments]
+    steps: list[tuple[Blocks, Segment | None]] = [(segment.layers, segment) for segment in segments]
     if last is None:
         steps.append((behind, None))
     columns_of = [weights.numel(), *(segment.norms.numel() for segment in segments)][: len(steps)]
@@ -469,7 +484,7 @@ def _column_norms(
 
 
 def column_blocks(
-    whole: Surroundings, steps: list[tuple[Layers, Segment | None]], features: int, width: int
+    whole: Surroundings, steps: list[tuple[Blocks, Segment | None]], features: int, width: int
 ) -> Iterator[tuple[Array, slice]]:
     """Groups of nodes and ranges of their features, such that what a block reaches fits into the memory for it."""
     hops = sum(hops_of_step(*step) for step in steps)
@@ -482,13 +497,13 @@ def column_blocks(
             yield nodes, slice(first, min(first + step, features))
 
 
-def hops_of_step(linear: Layers, segment: Segment | None) -> int:
+def hops_of_step(linear: Blocks, segment: Segment | None) -> int:
     """How many hops linear layers and the activation behind them carry a value on."""
     return sum(reach(layer) for layer in linear) + (0 if segment is None else reach(segment.activation))
 
 
 def follow(
-    steps: list[tuple[Layers, Segment | None]],
+    steps: list[tuple[Blocks, Segment | None]],
     nodes: Array,
     weights: Tensor,
     chosen: slice,

@@ -29,8 +29,9 @@ def lipschitz_constrained(module: GraphModule, graph: Graph, limit: float) -> Gr
     :math:`\min(1, \mathrm{limit} / L)` with the certified constant L that they would give, which depends on all
     parameters and is proportional to these. Gradients flow through the factor. The module is changed in place.
 
-    The constant is certified for this graph. :func:`release` makes the rescaled coefficients ordinary ones again, as
-    saving to a file needs them.
+    The constant is certified for this graph. A bias behind these coefficients stays as it is; where a trained
+    classifier is to begin with the decisions it had, multiply its bias by the same factor first. :func:`release` makes
+    the rescaled coefficients ordinary ones again, as saving to a file needs them.
 
     Args:
         module: a GCNN, an FIR, a filter bank, an activation with coefficients, or another module that describes itself.

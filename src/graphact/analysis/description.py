@@ -1,20 +1,53 @@
 """What guarantees read of a module: its layers in float64, each of a known kind, and the hops of its activations."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE
+from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, TRAINED
 from graphact.functional import shift
 from graphact.graph import Graph, Neighborhoods
-from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError, map_arrays
+from graphact.layers import (
+    Filter,
+    HopMixture,
+    Layer,
+    LayerNorm,
+    Linear,
+    OnGraph,
+    Pointwise,
+    Sum,
+    UnsupportedModelError,
+    map_arrays,
+)
 from graphact.nn import GraphModule
 
-KnownLayer = Filter | Linear | Pointwise | HopMixture
+KnownLayer = Filter | Linear | Pointwise | HopMixture  # what everything in this package knows
 Layers = tuple[KnownLayer, ...]
+Block = KnownLayer | LayerNorm | Sum  # what bounds on a fixed graph know
+Blocks = tuple[Block, ...]
+Each = TypeVar("Each", bound=Layer)
+
+
+@dataclass(frozen=True, eq=False)
+class FilterOn(Filter):
+    """A filter bank on a graph of its own."""
+
+    graph: Graph | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class HopMixtureOn(HopMixture):
+    """An activation on a graph of its own."""
+
+    graph: Graph
+
+
+def graph_of(layer: Layer, graph: Graph) -> Graph:
+    """The graph that a layer acts on: its own, or that of the network."""
+    return getattr(layer, "graph", None) or graph
 
 
 def read_layers(module: nn.Module, features: int | None = None) -> tuple[Layers, int]:
@@ -29,28 +62,67 @@ def read_layers(module: nn.Module, features: int | None = None) -> tuple[Layers,
             "module must be a GCNN, FIR, GraphFilter or an activation of graphact.nn, or another module that describes "
             f"itself, got {type(module).__name__}",
         )
-    described = module.layers()
+    layers, taken = checked_layers(module, module.layers(), features, (Filter, Linear, Pointwise, HopMixture))
+    return cast("Layers", layers), taken
+
+
+def checked_layers(
+    module: nn.Module, described: tuple[Layer, ...], features: int | None, kinds: tuple[type[Layer], ...]
+) -> tuple[Blocks, int]:
+    """Layers of these kinds in float64, and the features of the input; raise if one is unknown or does not fit."""
     taken = next((layer.in_features for layer in described if layer.in_features is not None), features or 1)
     if features not in (None, taken):
         raise ValueError(f"x must have {taken} features, got {features}")
-    width = taken
-    for part, layer in zip(part_names(module, described), described, strict=True):
-        reason = unknown(layer)
+    check_chain(part_names(module, described), described, taken, kinds)
+    return cast("Blocks", map_arrays(described, wide)), taken
+
+
+def check_chain(parts: Iterable[str], layers: tuple[Layer, ...], width: int, kinds: tuple[type[Layer], ...]) -> int:
+    """The features behind layers; raise if one of them is unknown, or does not take what the one in front gives."""
+    for part, layer in zip(parts, layers, strict=True):
+        reason = unknown(layer, kinds)
         if not reason and layer.in_features not in (None, width):
             reason = f"it takes {layer.in_features} features, and the layer in front of it gives {width}"
         if reason:
             raise UnsupportedModelError(part, reason)
+        if isinstance(layer, Sum):
+            ends = {check_chain([part] * len(branch), branch, width, kinds) for branch in layer.branches}
+            if len(ends) > 1:
+                raise UnsupportedModelError(part, f"it adds values of {' and '.join(map(str, sorted(ends)))} features")
         width = layer.out_features or width
-    return cast("Layers", map_arrays(described, wide)), taken
+    return width
 
 
-def unknown(layer: Layer) -> str:
+def branches_of(layer: Sum) -> tuple[Blocks, ...]:
+    """The chains that a sum adds, of which all layers are known."""
+    return cast("tuple[Blocks, ...]", layer.branches)
+
+
+def flatten(layers: Iterable[Layer], graph: Graph | None = None) -> Iterator[Layer]:
+    """Layers without :class:`~graphact.layers.OnGraph`: those that act on a graph of their own hold it."""
+    for layer in layers:
+        match layer:
+            case OnGraph():
+                yield from flatten(layer.layers, layer.graph.to("cpu", torch.float64))
+            case Sum():
+                yield Sum(tuple(tuple(flatten(branch, graph)) for branch in layer.branches))
+            case Filter() | HopMixture() if graph is not None:
+                kind = FilterOn if isinstance(layer, Filter) else HopMixtureOn
+                yield kind(**{item.name: getattr(layer, item.name) for item in fields(layer)}, graph=graph)
+            case _:
+                yield layer
+
+
+def unknown(layer: Layer, kinds: tuple[type[Layer], ...]) -> str:
     """Why nothing is known about a layer; empty where there is a rule for it."""
     match layer:
-        case Filter() | Linear():
+        case _ if not isinstance(layer, kinds):
+            return f"nothing is known about layers of the kind {layer.kind!r} here"
+        case Filter() | Linear() | LayerNorm() | Sum():
             return ""
         case Pointwise():
-            name, is_known, known = layer.function, layer.function in POINTWISE, list(POINTWISE)
+            name, known = layer.function, [*POINTWISE, *TRAINED]
+            is_known = name in POINTWISE or name in TRAINED
         case HopMixture(operation=operation):  # by what it is: another operation of the same name has no rule
             name, is_known, known = operation.name, operation in OPERATIONS, [rule.name for rule in OPERATIONS]
         case _:
@@ -81,14 +153,14 @@ def wide(tensor: Tensor) -> Tensor:
     return tensor.to("cpu", torch.float64)
 
 
-def split_readout(layers: Layers) -> tuple[Layers, Linear | None]:
+def split_readout(layers: tuple[Each, ...]) -> tuple[tuple[Each, ...], Linear | None]:
     """The layers in front of the last linear map, and that map, where a network ends with one."""
     if layers and isinstance(layers[-1], Linear):
         return layers[:-1], layers[-1]
     return layers, None
 
 
-def widths(layers: Layers, features: int) -> Iterator[int]:
+def widths(layers: Blocks, features: int) -> Iterator[int]:
     """The features behind each layer."""
     for layer in layers:
         features = layer.out_features or features
@@ -125,6 +197,7 @@ class Hop:
 
 def hops_of(layer: HopMixture, graph: Graph, *signals: Tensor) -> Iterator[Hop]:
     """The hops of an activation: :math:`S^k x` at the neighbours (graph-adaptive), or x at the k-hop neighbours."""
+    graph = graph_of(layer, graph)
     for number in range(layer.hops):
         if layer.reads == "shifted":
             signals = tuple(shift(x, graph) for x in signals)

@@ -14,23 +14,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_positive
 from graphact.analysis.columns import Budget, OutOfTimeError, Progress, column_norms
-from graphact.analysis.description import KnownLayer, Layers, hops_of, read_layers, split_readout, widths
-from graphact.analysis.powers import PowerRows, bank_norms, matrix_of
-from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, row_norms
+from graphact.analysis.description import Block, Blocks, branches_of, graph_of, hops_of, split_readout, widths
+from graphact.analysis.models import read_model
+from graphact.analysis.powers import PowerRows, bank_norms, matrix_of, to_torch
+from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, layer_norm_slope, row_norms, rule_of
 from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
-from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
+from graphact.layers import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
 from graphact.operations import MAX
 from graphact.progress import live_bars
 
-LABELS: dict[type[Layer], str] = {Filter: "filter", Linear: "linear", Pointwise: "activation", HopMixture: "activation"}
+LABELS: dict[type[Layer], str] = {
+    Filter: "filter",
+    Linear: "linear",
+    Pointwise: "activation",
+    HopMixture: "activation",
+    LayerNorm: "norm",
+    Sum: "sum",
+}
 MOST_COEFFICIENTS = MOST_ENTRIES  # of the forms of a layer that are held at once; above, they come in blocks
 MOST_ENUMERATED = 8  # ReLUs of a node whose signs are all tried
 IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
@@ -84,7 +93,8 @@ def lipschitz_bound(
     the module itself are not part of the statement.
 
     Args:
-        module: a GCNN, an FIR, a filter bank or an activation of :mod:`graphact.nn`, or a module that describes itself.
+        module: a module of :mod:`graphact.nn` or one that describes itself, a chain or residual block of these and of
+            torch's, or a model or convolution of PyG that docs/guarantees.md lists.
         graph: the graph.
         norm: only infinity.
         budget: seconds that large networks may take, in about; afterwards coefficients are merged instead of followed,
@@ -113,7 +123,7 @@ def lipschitz_bound(
     graph = graph.to("cpu", torch.float64)
     with torch.no_grad(), watch(progress) as show:
         spent = Budget(seconds)
-        layers, features = read_layers(module)
+        layers, features = read_model(module, graph)
         every = layer_norms(layers, features, graph)
         constants, lost = [norms.max().item() for norms in every], rounding(layers, features, graph)
         outputs, followed = tightest_norms(layers, features, graph, every, spent, device, show)
@@ -129,7 +139,7 @@ def lipschitz_bound(
 
 
 def tightest_norms(
-    layers: Layers,
+    layers: Blocks,
     features: int,
     graph: Graph,
     every: list[Tensor],
@@ -141,6 +151,8 @@ def tightest_norms(
     composed = torch.minimum(composed_norms(every, features, graph), magnitudes(layers, features, graph)[0])
     if is_affordable(layers, features, graph):
         return torch.minimum(composed, output_norms(layers, features, graph)), 1.0
+    if any(isinstance(layer, Sum) for layer in layers):
+        return composed, 0.0
     try:
         forms, followed = column_norms(layers, features, graph, budget, device, progress)
     except OutOfTimeError:
@@ -148,7 +160,7 @@ def tightest_norms(
     return torch.minimum(composed, forms.cpu()), followed
 
 
-def rounding(layers: Layers, features: int, graph: Graph) -> Tensor:
+def rounding(layers: Blocks, features: int, graph: Graph) -> Tensor:
     """More than float64 can lose in the constants of a network, ``(N, O)``; one activation is rounded to nearest.
 
     Every number is a sum of products along paths through the network. Its error is at most the number of roundings on
@@ -157,41 +169,85 @@ def rounding(layers: Layers, features: int, graph: Graph) -> Tensor:
     fractions nothing is lost.
     """
     total, longest = magnitudes(layers, features, graph, 3.0)
-    only_one = len(layers) < 2 and not any(isinstance(layer, Filter | Linear) for layer in layers)
-    is_local = not any(isinstance(layer, HopMixture) or layer.exchanges for layer in layers)
+    only_one = len(layers) < 2 and all(isinstance(layer, HopMixture | Pointwise) for layer in layers)
+    is_local = all(isinstance(layer, Linear | Pointwise | Filter) and not layer.exchanges for layer in layers)
     is_whole = all((array % 1 == 0).all() for layer in layers for array in layer.arrays().values())
     is_exact = only_one or (is_local and is_whole and bool(longest * total.max() < 2**52))
     return 0 * total if is_exact else longest * torch.finfo(torch.float64).eps * total
 
 
-def magnitudes(layers: Layers, features: int, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
+def magnitudes(layers: Blocks, features: int, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
     """What each output ``(N, O)`` can move when all coefficients add up, in time that grows with the edges.
 
     Hops count ``hop_factor`` times. Beside it, the number of operations on the longest way through the network.
+    Differentiable, where the arrays are. As long as all features of a node move alike, one column stands for them.
     """
-    matrix, total = abs(matrix_of(graph)), torch.ones(graph.num_nodes, features, dtype=torch.float64)
-    longest, degree = features * graph.num_nodes, graph.incoming.max_degree + 1
-    for layer in layers:
-        near, longest = total, longest + total.numel() + degree + total.size(1)
-        match layer:
-            case Filter():
-                total = near @ layer.taps[0].abs()
-                for tap in layer.taps[1:]:
-                    near = torch.from_numpy(matrix @ near.numpy())
-                    total, longest = total + near @ tap.abs(), longest + degree + near.size(1)
-            case Linear():
-                total = total @ layer.weight.abs().T
-            case Pointwise():
-                total = POINTWISE[layer.function].steepest * total
-            case HopMixture():
-                total = layer.beta.abs() * near
-                for hop in hops_of(layer, graph):
-                    if layer.reads == "shifted":
-                        near = torch.from_numpy(matrix @ near.numpy())
-                    largest = hop.reduce_one(partial(OPERATIONS[layer.operation].largest, layer, near), near.size(1))
-                    total = total + hop_factor * layer.weights[hop.number].abs() * largest
-                    longest += 3 * (degree if hop.number == 0 else graph.num_nodes)
+    total = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
+    longest, width = features * graph.num_nodes, features
+    for layer, next_width in zip(layers, widths(layers, features), strict=True):
+        total, steps = magnitude_behind(layer, total, graph, hop_factor)
+        longest, width = longest + steps + graph.num_nodes * width + width, next_width
+    return total.expand(-1, width), longest
+
+
+def magnitude_behind(layer: Block, near: Tensor, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
+    """How far outputs of a layer move when its inputs do by ``near`` ``(..., N, F)``; operations on the longest way.
+
+    Inputs of which all features move alike may have F = 1.
+    """
+    graph = graph_of(layer, graph)
+    degree = graph.incoming.max_degree + 1
+    longest = near.numel() + degree + near.size(-1)
+    match layer:
+        case Filter():
+            matrix = abs(matrix_of(graph))
+            total = through_weights(near, layer.taps[0].abs())
+            for tap in layer.taps[1:]:
+                near = shift_by(matrix, near)
+                total, longest = total + through_weights(near, tap.abs()), longest + degree + near.size(-1)
+        case Linear():
+            total = through_weights(near, layer.weight.abs().T)
+        case Pointwise():
+            total = rule_of(layer).steepest * near
+        case LayerNorm():
+            slope = layer_norm_slope(layer.features, layer.epsilon)
+            total = slope * near.amax(-1, keepdim=True).expand(*near.shape[:-1], layer.features)
+            total = total if layer.weight is None else total * layer.weight.abs()
+            longest += 10 * layer.features
+        case Sum():
+            total = torch.zeros(())
+            for branch in branches_of(layer):
+                value = near
+                for inner in branch:
+                    value, steps = magnitude_behind(inner, value, graph, hop_factor)
+                    longest += steps
+                total = total + value
+        case HopMixture():
+            matrix = abs(matrix_of(graph)) if layer.reads == "shifted" else None
+            total = layer.beta.abs() * near
+            for hop in hops_of(layer, graph):
+                if matrix is not None:
+                    near = shift_by(matrix, near)
+                entries = near[..., 0, :].numel()
+                largest = hop.reduce_one(partial(OPERATIONS[layer.operation].largest, layer, near), entries)
+                total = total + hop_factor * layer.weights[hop.number].abs() * largest
+                longest += 3 * (degree if hop.number == 0 else graph.num_nodes)
     return total, longest
+
+
+def through_weights(near: Tensor, weight: Tensor) -> Tensor:
+    """Magnitudes behind a linear map ``(F_in, F_out)`` without signs; one feature stands for all that move alike."""
+    return near @ weight if near.size(-1) == weight.size(0) else near * weight.sum(0)
+
+
+def shift_by(matrix: Any, near: Tensor) -> Tensor:
+    """A sparse matrix times signals ``(..., N, F)``; gradients flow through signals ``(N, F)``."""
+    if near.requires_grad:
+        return torch.sparse.mm(to_torch(matrix), near)
+    if near.dim() == 2:
+        return torch.from_numpy(matrix @ near.numpy())
+    rows = near.movedim(-2, 0)
+    return torch.from_numpy(matrix @ rows.flatten(1).numpy()).view(rows.shape).movedim(0, -2)
 
 
 @contextmanager
@@ -207,7 +263,7 @@ def watch(progress: Progress | bool | None) -> Iterator[Progress]:
         yield lambda share: bars.update(task, completed=round(100 * share))
 
 
-def paper_constant(layers: Layers, graph: Graph) -> float | None:
+def paper_constant(layers: Blocks, graph: Graph) -> float | None:
     r"""Proposition 2 of the paper, :math:`|\beta| + K C \max_k \|S^k\|_\infty` with :math:`C = \max_k |h_k|`.
 
     None for what it does not speak of: anything but one graph-adaptive max.
@@ -215,28 +271,41 @@ def paper_constant(layers: Layers, graph: Graph) -> float | None:
     only = layers[0] if len(layers) == 1 else None
     if not isinstance(only, HopMixture) or only.operation is not MAX or only.reads != "shifted":
         return None
+    graph = graph_of(only, graph)
     largest = max(PowerRows(graph, hop + 1).norms.max().item() for hop in range(only.hops))
     return only.beta.abs().item() + only.hops * only.weights.abs().max().item() * largest
 
 
-def layer_names(layers: Layers) -> Iterator[str]:
+def layer_names(layers: Blocks) -> Iterator[str]:
     """What the layers are called in tables: filters and activations by their number, and the readout."""
     counts: Counter[str] = Counter()
     body, readout = split_readout(layers)
     for layer in body:
-        label = LABELS[type(layer)]
+        label = label_of(layer)
         counts[label] += 1
         yield f"{label} {counts[label]}"
     if readout is not None:
         yield "readout"
 
 
-def certified_norms(layers: Layers, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
-    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are."""
-    composed = composed_norms(layer_norms(layers, features, graph), features, graph)
-    if not is_affordable(layers, features, graph):
-        return composed
-    return torch.minimum(composed, output_norms(layers, features, graph, thorough=thorough))
+def label_of(layer: Layer) -> str:
+    """The kind of a layer, as tables call it."""
+    return next(label for kind, label in LABELS.items() if isinstance(layer, kind))
+
+
+def certified_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
+    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are.
+
+    Beyond what is affordable: the smaller of the sum of all coefficients in magnitude and the product of the layers,
+    the latter where no filter bank has so many entries that a step of training would take seconds and gigabytes.
+    """
+    if is_affordable(layers, features, graph):
+        composed = composed_norms(layer_norms(layers, features, graph), features, graph)
+        return torch.minimum(composed, output_norms(layers, features, graph, thorough=thorough))
+    paths, entries = magnitudes(layers, features, graph)[0], graph.num_nodes + graph.num_edges
+    if any(isinstance(layer, Filter) and layer.taps[0].numel() * entries > MOST_ENTRIES for layer in layers):
+        return paths
+    return torch.minimum(paths, composed_norms(layer_norms(layers, features, graph), features, graph))
 
 
 def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
@@ -246,18 +315,34 @@ def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
     return math.prod((norms.max() for norms in before), start=unit.new_ones(())) * last
 
 
-def form_sizes(layers: Layers, features: int, graph: Graph) -> Iterator[tuple[int, int]]:
+def form_sizes(layers: Blocks, features: int, graph: Graph) -> Iterator[tuple[int, int]]:
     """For each layer in front of the readout: coefficients of the forms behind it, without and with its unknowns."""
     columns = graph.num_nodes * features
     body, _ = split_readout(layers)
+    before = features
     for layer, width in zip(body, widths(body, features), strict=True):
-        outputs = graph.num_nodes * width
-        unknowns = outputs if LABELS[type(layer)] == "activation" else 0
+        unknowns, widest = unknowns_of(layer, before, width)
+        outputs, unknowns = graph.num_nodes * widest, graph.num_nodes * unknowns
+        if isinstance(layer, Sum):  # its branches hold their unknowns before they are added
+            columns, unknowns = columns + unknowns, 0
         yield columns * outputs, (columns + unknowns) * outputs
-        columns += unknowns
+        columns, before = columns + unknowns, width
 
 
-def is_affordable(layers: Layers, features: int, graph: Graph) -> bool:
+def unknowns_of(layer: Layer, before: int, width: int) -> tuple[int, int]:
+    """How many unknowns a node has behind a layer, and the most features on the way."""
+    if not isinstance(layer, Sum):
+        return (width if isinstance(layer, Pointwise | HopMixture | LayerNorm) else 0), width
+    unknowns, widest = 0, width
+    for branch in branches_of(layer):
+        inner = before
+        for part, behind in zip(branch, widths(branch, before), strict=True):
+            more, wide = unknowns_of(part, inner, behind)
+            unknowns, widest, inner = unknowns + more, max(widest, wide), behind
+    return unknowns, widest
+
+
+def is_affordable(layers: Blocks, features: int, graph: Graph) -> bool:
     """Whether the affine forms of all layers fit into memory."""
     return all(size <= MOST_COEFFICIENTS for size, _ in form_sizes(layers, features, graph))
 
@@ -265,12 +350,12 @@ def is_affordable(layers: Layers, features: int, graph: Graph) -> bool:
 # Layer by layer
 
 
-def layer_norms(layers: Layers, features: int, graph: Graph) -> list[Tensor]:
+def layer_norms(layers: Blocks, features: int, graph: Graph) -> list[Tensor]:
     """The constants of every output of every layer, ``(N, F)`` each."""
     return [norms_of(layer, width, graph) for layer, width in zip(layers, widths(layers, features), strict=True)]
 
 
-def norms_of(layer: KnownLayer, width: int, graph: Graph) -> Tensor:
+def norms_of(layer: Block, width: int, graph: Graph) -> Tensor:
     r"""The Lipschitz constant of a layer of that width at every node and feature, ``(N, F)``.
 
     Of a filter bank, the largest is its induced infinity norm, exactly:
@@ -283,15 +368,23 @@ def norms_of(layer: KnownLayer, width: int, graph: Graph) -> Tensor:
     """
     match layer:
         case Filter():
-            return bank_norms(layer.taps, graph)
+            return bank_norms(layer.taps, graph_of(layer, graph))
         case Linear():
             return layer.weight.abs().sum(1).expand(graph.num_nodes, -1)
         case Pointwise():
-            return torch.full((graph.num_nodes, width), POINTWISE[layer.function].steepest, dtype=torch.float64)
+            return torch.full((graph.num_nodes, width), rule_of(layer).steepest, dtype=torch.float64)
+        case LayerNorm():
+            slope = layer_norm_slope(layer.features, layer.epsilon).expand(graph.num_nodes, width)
+            return slope if layer.weight is None else slope * layer.weight.abs()
+        case Sum():
+            start, total = layer.in_features or width, torch.zeros(())
+            for branch in branches_of(layer):
+                total = total + composed_norms(layer_norms(branch, start, graph), start, graph)
+            return total
         case HopMixture():
             rule, total = OPERATIONS[layer.operation], layer.beta.abs().expand(graph.num_nodes, width)
             for hop in hops_of(layer, graph):
-                rows = PowerRows(graph, hop.number + 1 if layer.reads == "shifted" else 0)
+                rows = PowerRows(graph_of(layer, graph), hop.number + 1 if layer.reads == "shifted" else 0)
                 total = total + hop.reduce_one(partial(rule.constants, layer, hop.number, rows), rows.entries_at_once)
             return total
 
@@ -314,7 +407,7 @@ def bank_rows(taps: Tensor, graph: Graph) -> Iterator[Tensor]:
 # The whole network, by affine forms
 
 
-def output_norms(layers: Layers, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
+def output_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
     """How far each output ``(N, O)`` moves, at most, when every input moves by at most 1.
 
     The readout may hold any rows, such as differences of classes. A thorough search tries all signs of up to 8 of a
@@ -325,8 +418,7 @@ def output_norms(layers: Layers, features: int, graph: Graph, *, thorough: bool 
     weight = None if readout is None else readout.weight
     behind: Tensor | Differences = unit_forms(graph.num_nodes, features)
     for layer in body:
-        forms = behind.settle() if isinstance(behind, Differences) else behind
-        behind = differences_behind(layer, forms, graph, thorough)
+        behind = differences_behind(layer, settled(behind), graph, thorough)
     return behind.norms(weight, thorough) if isinstance(behind, Differences) else row_norms(read_out(behind, weight))
 
 
@@ -389,21 +481,40 @@ class Differences:
         return min(most, MOST_ENUMERATED, int((readout != 0).sum(1).max()))
 
 
+def settled(behind: Tensor | Differences) -> Tensor:
+    """Forms of differences, with the unknowns of the last layer among them."""
+    return behind.settle() if isinstance(behind, Differences) else behind
+
+
 def read_out(forms: Tensor, readout: Tensor | None) -> Tensor:
     """Forms behind the linear map that all nodes share."""
     return forms if readout is None else forms @ readout.T
 
 
-def differences_behind(layer: KnownLayer, forms: Tensor, graph: Graph, thorough: bool) -> Tensor | Differences:
+def differences_behind(layer: Block, forms: Tensor, graph: Graph, thorough: bool) -> Tensor | Differences:
     """Differences behind a layer, from the forms ``(M, N, F)`` in front of it."""
     centre, spread = torch.zeros_like(forms), torch.zeros_like(forms[0])
     match layer:
         case Filter():
-            return graph_filter(forms, graph, layer.taps)
+            return graph_filter(forms, graph_of(layer, graph), layer.taps)
         case Linear():
             return read_out(forms, layer.weight)
         case Pointwise():
-            return Differences(centre, spread, forms, POINTWISE[layer.function].slopes)
+            return Differences(centre, spread, forms, rule_of(layer).slopes)
+        case LayerNorm():  # nothing is known of the direction
+            moved = row_norms(forms).amax(-1, keepdim=True) * layer_norm_slope(layer.features, layer.epsilon)
+            moved = moved.expand_as(spread) if layer.weight is None else moved * layer.weight.abs()
+            return Differences(centre, moved, centre, (0.0, 0.0))
+        case Sum():
+            branches = []
+            for branch in branches_of(layer):
+                behind: Tensor | Differences = forms
+                for inner in branch:
+                    behind = differences_behind(inner, settled(behind), graph, thorough)
+                branches.append(settled(behind))
+            shared = forms.size(0)  # then come the unknowns of each branch
+            total = torch.stack([branch[:shared] for branch in branches]).sum(0)
+            return torch.cat([total, *(branch[shared:] for branch in branches)])
         case HopMixture():
             rule = OPERATIONS[layer.operation]
             for hop in hops_of(layer, graph, forms):

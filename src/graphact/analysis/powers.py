@@ -22,6 +22,13 @@ def matrix_of(graph: Graph) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array(entries, shape=(graph.num_nodes, graph.num_nodes))
 
 
+def to_torch(matrix: scipy.sparse.csr_array) -> Tensor:
+    """The same matrix for products that gradients flow through."""
+    entries = matrix.tocoo()
+    places, values = torch.from_numpy(np.stack(entries.coords).astype(np.int64)), torch.from_numpy(entries.data)
+    return torch.sparse_coo_tensor(places, values, matrix.shape, check_invariants=False).coalesce()
+
+
 class PowerRows:
     """The rows of :math:`S^k`."""
 

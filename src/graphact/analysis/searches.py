@@ -1,10 +1,11 @@
 """What trials show: whether a model is equivariant, and lower bounds beside the certificates, which show their slack.
 
-They take any module, described or not; the searches need one that can be differentiated.
+They take any module, described or not, and PyG's; the searches need one that can be differentiated.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from graphact._checks import check_generator, check_integer
 from graphact.analysis.topology import Perturbation
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
+from graphact.nn.parts import call_on_graph, is_called_by_kind
 
 NOISE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)  # how far from the given signals the search starts, in their own scale
 RADII = (1.0, 0.3, 0.1, 0.03, 0.01)  # sizes of the perturbation during the ascent, in the same scale
@@ -77,7 +79,7 @@ def check_equivariance(
         >>> graphact.analysis.check_equivariance(first_node_differs, graph, x).holds
         False
     """
-    x = _checked(graph, x, generator)
+    x, model = _checked(graph, x, generator), callable_on(model)
     with torch.no_grad():
         expected = model(x, graph)
         largest = 0.0
@@ -128,7 +130,7 @@ def attack(
         steps: gradient steps of each search, and random corners.
         generator: source of randomness, on the CPU.
     """
-    x = _checked(graph, x, generator)
+    x, model = _checked(graph, x, generator), callable_on(model)
     with torch.no_grad():
         first: Tensor = model(x, graph)
     decisions = first.argmax(-1, keepdim=True)
@@ -213,7 +215,7 @@ def empirical_lipschitz(
         >>> round(found.value, 6)
         3.0
     """
-    x = _checked(graph, x, generator).reshape(-1, *x.shape[-2:])
+    x, module = _checked(graph, x, generator).reshape(-1, *x.shape[-2:]), callable_on(module)
     count = graph.num_nodes * check_integer("starts", starts, minimum=1)
     scale = x.std().nan_to_num().item() or 1.0
     search = _Search(module, graph, _start(x, count, scale, generator))
@@ -296,7 +298,7 @@ def empirical_topology(
         draws: random perturbations, and as many along gradients.
         generator: source of randomness, on the CPU.
     """
-    x = _checked(graph, x, generator)
+    x, module = _checked(graph, x, generator), callable_on(module)
     with torch.no_grad():
         before = module(x, graph)
     largest = torch.zeros(graph.num_nodes, dtype=before.dtype, device=before.device)
@@ -316,6 +318,11 @@ def empirical_topology(
             for sign in (1.0, -1.0):
                 largest = largest.maximum(measure(perturbation.attack(graph, sign * gradient)))
     return largest
+
+
+def callable_on(model: Any) -> Model:
+    """A model as a function of signal and graph; those of torch and PyG are called as they expect."""
+    return partial(call_on_graph, model) if is_called_by_kind(model) else model
 
 
 def _checked(graph: Graph, x: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -20,8 +20,10 @@ from torch import Tensor, nn
 
 from graphact._checks import check_integer, check_positive
 from graphact.analysis.description import KnownLayer, Layers, hops_of, read_layers, read_signals, split_readout, widths
+from graphact.analysis.enumeration import Enumeration, enumerate_losses, is_known, is_linear
 from graphact.analysis.lipschitz import bank_rows
-from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, gather
+from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, gather, rule_of
+from graphact.analysis.shares import LinkShares
 from graphact.analysis.zonotope import Zonotope, values_behind
 from graphact.functional import shift
 from graphact.graph import Graph
@@ -160,14 +162,19 @@ class TopologyBound:
         value: the largest change of any output.
         per_node: ``(N,)``, the largest change at each node.
         perturbation: what can happen to the graph.
+        exact: whether every way to lose links was tried, so that value and per_node are attained, but for rounding.
+        worst: ``(n, 2)``, where exact: the links (pairs of nodes) whose loss changes an output by the value.
     """
 
     value: float
     per_node: Tensor
     perturbation: Perturbation
+    exact: bool = False
+    worst: Tensor | None = None
 
     def __repr__(self) -> str:
-        return f"TopologyBound(value={self.value:.6g}, perturbation={self.perturbation})"
+        exact = ", exact" if self.exact else ""
+        return f"TopologyBound(value={self.value:.6g}, perturbation={self.perturbation}{exact})"
 
 
 @torch.no_grad()
@@ -178,6 +185,7 @@ def topology_bound(
     x: Tensor | None = None,
     *,
     magnitude: float = 1.0,
+    trials: int | None = None,
 ) -> TopologyBound:
     r"""Certify how far the outputs can move when the graph is perturbed after training.
 
@@ -185,12 +193,18 @@ def topology_bound(
     without any, for all signals with :math:`\|x\|_\infty \le` magnitude. Weights that are not perturbed stay as they
     are; the graph is not normalised anew.
 
+    Lost links are tried, set by set, as long as there are few: then the result is ``exact``. That is possible for given
+    signals, and for all signals where the module is linear. Sets that no node notices as a whole need not be tried.
+    Otherwise bounds are propagated from layer to layer.
+
     Args:
         module: a GCNN, an FIR, a filter bank, an activation, or another module that describes itself.
         graph: the graph that the module was made for.
         perturbation: :class:`EdgeNoise` (S + E with a norm-bounded E) or :class:`LostLinks` (any that many links).
         x: signals; None for all signals up to ``magnitude``.
         magnitude: the largest value of an input, where no signals are given.
+        trials: how many sets of lost links may be tried, 0 for none. None: as many as two billion values have to be
+            computed for, which takes a minute or two; the same on every machine.
 
     Shapes:
         x: ``(..., N, F)``.
@@ -202,24 +216,51 @@ def topology_bound(
         >>> one_hop = graphact.nn.GraphFilter(1, 1, order=1)
         >>> _ = torch.nn.init.constant_(one_hop.taps, 1.0)
         >>> topology_bound(one_hop, path, LostLinks(1))
-        TopologyBound(value=1, perturbation=LostLinks(count=1))
+        TopologyBound(value=1, perturbation=LostLinks(count=1), exact)
     """
     if not isinstance(perturbation, EdgeNoise | LostLinks):
         raise TypeError(f"perturbation must be EdgeNoise or LostLinks, got {type(perturbation).__name__}")
     graph = check_graph("graph", graph)
     layers, features = read_layers(module, None if x is None else check_signal(x, graph).size(-1))
+    limit = None if trials is None else check_integer("trials", trials, minimum=0)
+    magnitude, graph = check_positive("magnitude", magnitude), graph.to("cpu", torch.float64)
+    x = None if x is None else read_signals(x)
+    if isinstance(perturbation, LostLinks) and is_known(layers) and limit != 0:
+        tried = _try_losses(layers, features, graph, perturbation.count, x, magnitude, limit)
+        if tried is not None:
+            per_node, worst = tried.per_node, tried.worst
+            return TopologyBound(per_node.max().item(), per_node, perturbation, exact=True, worst=worst)
     if x is None:
-        zero = torch.zeros(1, graph.num_nodes, features, dtype=torch.float64)
-        forms = Zonotope.box(zero, check_positive("magnitude", magnitude))
+        forms = Zonotope.box(torch.zeros(1, graph.num_nodes, features, dtype=torch.float64), magnitude)
     else:
-        forms = Zonotope.point(read_signals(x))
-    graph = graph.to("cpu", torch.float64)
+        forms = Zonotope.point(x)
     sources = perturbation.error_sources(graph)
     width = max([features, *widths(layers, features)])
     step = max(1, MOST_ENTRIES // max(1, sources.count * graph.num_nodes * width))
     parts = zip(*(tensor.split(step) for tensor in (forms.centre, forms.generators, forms.slack)), strict=True)
     per_node = torch.stack([_largest_errors(layers, graph, sources, Zonotope(*part)) for part in parts]).amax(0)
+    if isinstance(perturbation, LostLinks) and is_known(layers) and x is not None and sources.count:
+        shares = LinkShares(graph, perturbation.count)
+        signed = torch.stack([shares.largest_changes(layers, part) for part in x.split(step)]).amax(0)
+        per_node = torch.minimum(per_node, signed)
     return TopologyBound(per_node.max().item(), per_node, perturbation)
+
+
+def _try_losses(
+    layers: Layers, features: int, graph: Graph, count: int, x: Tensor | None, magnitude: float, limit: int | None
+) -> Enumeration | None:
+    """Every loss of links for given signals or, where the network is linear, for all; None where these are too many.
+
+    What a linear network makes of a signal is a sum over its entries, and largest where all entries have the right
+    signs: the sum of what it makes of each entry alone, in magnitude.
+    """
+    if x is not None:
+        return enumerate_losses(layers, graph, x, count, limit)
+    inputs = graph.num_nodes * features
+    if not is_linear(layers) or inputs**2 > MOST_ENTRIES:
+        return None
+    impulses = magnitude * torch.eye(inputs, dtype=torch.float64).view(-1, graph.num_nodes, features)
+    return enumerate_losses(layers, graph, impulses, count, limit, adds_up=True)
 
 
 def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: Zonotope) -> Tensor:
@@ -251,7 +292,7 @@ def errors_behind(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Gra
         case Linear():
             return errors @ layer.weight.abs().T
         case Pointwise():
-            return POINTWISE[layer.function].steepest * errors
+            return rule_of(layer).steepest * errors
         case HopMixture():
             return errors_behind_hops(layer, errors, forms, graph, sources)
 

@@ -11,11 +11,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from graphact.analysis.description import KnownLayer, Layers, hops_of
-from graphact.analysis.rules import OPERATIONS, POINTWISE
+from graphact.analysis.description import Block, Blocks, branches_of, graph_of, hops_of
+from graphact.analysis.rules import OPERATIONS, POINTWISE, PointwiseRule, layer_norm_box, rule_of
 from graphact.functional import graph_filter
 from graphact.graph import Graph
-from graphact.layers import Filter, HopMixture, Linear, Pointwise
+from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum
 
 
 @dataclass(frozen=True)
@@ -66,36 +66,55 @@ class Zonotope:
             self.slack @ readout.weight.abs().T,
         )
 
-    def apply(self, function: str) -> "Zonotope":
+    def apply(self, rule: PointwiseRule) -> "Zonotope":
         """Forms behind a pointwise function, within a band around it."""
-        slope, offset, half = POINTWISE[function].band(self.centre - self.radius, self.centre + self.radius)
+        slope, offset, half = rule.band(self.centre - self.radius, self.centre + self.radius)
         return Zonotope(
             slope * self.centre + offset, slope.unsqueeze(1) * self.generators, slope.abs() * self.slack + half
         )
 
+    def normalize(self, layer: LayerNorm) -> "Zonotope":
+        """Forms behind a LayerNorm: its value at the centre, with the steepest slopes of the box around it."""
+        value, slack = layer_norm_box(layer, self.centre, self.radius)
+        return Zonotope(value, 0 * self.generators, slack)
 
-def through_layers(forms: Zonotope, layers: Layers, graph: Graph) -> Zonotope:
+
+def through_layers(forms: Zonotope, layers: Blocks, graph: Graph) -> Zonotope:
     """Forms behind all layers."""
     for layer in layers:
         forms = values_behind(layer, forms.settle(), graph)
     return forms
 
 
-def values_behind(layer: KnownLayer, forms: Zonotope, graph: Graph) -> Zonotope:
+def values_behind(layer: Block, forms: Zonotope, graph: Graph) -> Zonotope:
     """Forms behind a layer; those in front must have no slack."""
     match layer:
         case Filter():
+            graph = graph_of(layer, graph)
             centre, generators = (graph_filter(x, graph, layer.taps) for x in (forms.centre, forms.generators))
             return Zonotope(centre if layer.bias is None else centre + layer.bias, generators, torch.zeros_like(centre))
         case Linear():
             return forms.read_out(layer)
         case Pointwise():
-            return forms.apply(layer.function)
+            return forms.apply(rule_of(layer))
+        case LayerNorm():
+            return forms.normalize(layer)
+        case Sum():
+            return add_branches([through_layers(forms, branch, graph) for branch in branches_of(layer)], forms)
         case HopMixture():
             rule = OPERATIONS[layer.operation]
-            total = forms.apply("relu").scale(layer.beta)
+            total = forms.apply(POINTWISE["relu"]).scale(layer.beta)
             for hop in hops_of(layer, graph, forms.centre, forms.generators):
                 samples, shared, _, features = hop.signals[1].shape
                 term = Zonotope(*hop.reduce(partial(rule.enclose, layer, *hop.signals), samples * shared * features))
                 total = total.add(term.scale(layer.weights[hop.number]))
             return total
+
+
+def add_branches(branches: list[Zonotope], before: Zonotope) -> Zonotope:
+    """The sum of forms that share the generators in front of them, and each have others of their own."""
+    shared = before.generators.size(1)
+    own = [branch.generators[:, shared:] for branch in branches]
+    total = torch.stack([branch.generators[:, :shared] for branch in branches]).sum(0)
+    centre, slack = (torch.stack(parts).sum(0) for parts in zip(*((b.centre, b.slack) for b in branches), strict=True))
+    return Zonotope(centre, torch.cat([total, *own], 1), slack)

@@ -12,11 +12,13 @@ def baselines(task: Task, *, order: int = 35) -> dict[str, float]:
     """The test metric of simple methods, by name. They are fitted on the training samples, in float64.
 
     - source localization: "chance";
-    - consensus: "answer zero", "least-squares FIR";
+    - consensus: "answer zero", "least-squares FIR", and "least-squares filter of order 5 with Metropolis weights", of
+      order 10, and with doubly stochastic weights, in the place of S;
     - denoising: "leave the noise in", "mean of the hour over stations + station offset", "centralised linear least
-      squares on all stations", the same with a constant, and "centralised Wiener filter", which knows the noise;
-    - recommendation: "mean of the training ratings", "user's mean + offset", "ridge regression on the user's centred
-      ratings".
+      squares on all stations", the same with a constant, "centralised Wiener filter", which knows the noise, and
+      "Wiener filter of each neighbourhood", which knows it, too, and takes one exchange;
+    - recommendation: "mean of the training ratings", "user's mean + offset", "mean + film bias + user bias", "ridge
+      regression on the user's centred ratings".
 
     Args:
         task: the task, with ratings as they are (not centred by user).

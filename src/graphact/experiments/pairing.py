@@ -1,34 +1,26 @@
 """Paired comparisons: by how much one method differs from another on the same graphs, splits and nodes."""
 
 import math
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
+
+from graphact.experiments.statistics import Estimate, estimate
 
 Row = Mapping[str, Any]
 
 REPLICA = ("graph", "split", "node", "realization", "seed")
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The first method minus the second, or a method minus a number."""
+@dataclass(frozen=True, kw_only=True)
+class Difference(Estimate):
+    """The first method minus the second, or a method minus a number; its effect is Cohen's d of pairs."""
 
-    mean: float
-    margin: float  # half the width of its 95 % confidence interval; infinite for a single unit
-    effect: float  # mean over standard deviation of the units' differences (Cohen's d of pairs)
     wins: float  # share of the runs in which the first has the larger value, ties counted by half
     runs: int  # number of pairs
-    units: int  # number of independent units: graphs, or splits where there is one graph
-
-    @property
-    def is_certain(self) -> bool:
-        return abs(self.mean) > self.margin
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.4g} ± {self.margin:.2g}"
+    values: tuple[float, ...]  # of the units
 
 
 def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: float | None = None) -> Difference:
@@ -51,8 +43,6 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
         >>> print(difference(rows, 70.0))
         +2 ± 2
     """
-    from scipy.stats import t
-
     ours = by_place(first)
     if isinstance(second, (int, float)):
         pairs = {place: value - second for place, value in ours.items()}
@@ -76,20 +66,10 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
     units: dict[object, list[float]] = defaultdict(list)
     for (graph, split, *_, seed), value in pairs.items():
         units[seed, graph if drawn else split].append(value)
-    means = [statistics.fmean(values) for values in units.values()]
-    mean, spread, margin = statistics.fmean(means), math.nan, math.inf
-    if len(means) > 1:
-        spread, repeated = statistics.stdev(means), 0.0 if drawn or overlap is None else overlap
-        margin = float(t.ppf(0.975, len(means) - 1)) * spread * math.sqrt(1 / len(means) + repeated)
-    always_alike = math.copysign(math.inf, mean) if mean else 0.0  # the effect where all units differ by the same
-    return Difference(
-        mean=mean,
-        margin=margin,
-        effect=mean / spread if spread else always_alike,
-        wins=statistics.fmean((value > 0) + 0.5 * (value == 0) for value in pairs.values()),
-        runs=len(pairs),
-        units=len(means),
-    )
+    means = [fmean(values) for values in units.values()]
+    found = estimate(means, overlap=0.0 if drawn or overlap is None else overlap)
+    wins = fmean((value > 0) + 0.5 * (value == 0) for value in pairs.values())
+    return Difference(**vars(found), wins=wins, runs=len(pairs), values=tuple(means))
 
 
 def place_of(row: Row) -> tuple[Any, ...]:

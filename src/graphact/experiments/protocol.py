@@ -201,6 +201,7 @@ def changed_protocol(protocol: Protocol, changes: Mapping[str, str], task_option
     """
     own = {item.name for item in fields(Protocol)} - FIXED
     training = {item.name for item in fields(TrainingSettings)}
+    changed, options = dict[str, dict[str, Any]](protocol={}, training={}), dict(protocol.task_options)
     for name, text in changes.items():
         values = tuple(as_value(part) for part in text.split(",") if part)
         check_choice("--set", name, (*sorted(own | training), *task_options))
@@ -210,14 +211,9 @@ def changed_protocol(protocol: Protocol, changes: Mapping[str, str], task_option
         )
         if value is None and text.lower() != "none":
             raise ValueError(f"--set {name} must be one value, got {text!r}")
-        change: dict[str, Any] = {name: value}
-        if name in own:
-            protocol = replace(protocol, **change)
-        elif name in training:
-            protocol = replace(protocol, training=replace(protocol.training, **change))
-        else:
-            protocol = replace(protocol, task_options={**protocol.task_options, **change})
-    return protocol
+        (changed["protocol"] if name in own else changed["training"] if name in training else options)[name] = value
+    trained = replace(protocol.training, **changed["training"])
+    return replace(protocol, training=trained, task_options=options, **changed["protocol"])
 
 
 def as_value(text: str) -> Any:

@@ -3,6 +3,7 @@
 Nothing here needs torch: what makes tasks is imported when it is called.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -47,6 +48,7 @@ class Measure(NamedTuple):
     digits: int
     higher_is_better: bool = False
     unit: str = ""  # what follows a number in a sentence
+    limits: tuple[float, float] = (0.0, math.inf)  # what values can be, at least and at most
     # Test samples over training samples, where one data set is split again and again; None where every graph has
     # samples of its own
     overlap: float | None = None

@@ -1,6 +1,7 @@
 """The mathematics: pure functions of a signal, a graph and coefficients."""
 
 from graphact.functional.activation import graph_adaptive, localized
+from graphact.functional.elementwise import pointwise
 from graphact.functional.filter import graph_filter
 from graphact.functional.neighborhood import (
     neighborhood_apply,
@@ -10,7 +11,6 @@ from graphact.functional.neighborhood import (
     neighborhood_min,
     shift,
 )
-from graphact.functional.pointwise import pointwise
 
 __all__ = [
     "graph_adaptive",

@@ -13,6 +13,7 @@ from graphact.nn.base import GraphModule
 from graphact.nn.filter import GraphFilter
 from graphact.nn.gcnn import FIR, GCNN
 from graphact.nn.names import ACTIVATIONS, make_activation, register, unregister
+from graphact.nn.parts import Residual, Sequential
 from graphact.nn.passing import PassGraph, PerLayer
 from graphact.nn.pointwise import ELU, GELU, Abs, Identity, LeakyReLU, Maxout, PReLU, ReLU, SiLU, Tanh
 
@@ -39,6 +40,8 @@ __all__ = [
     "PassGraph",
     "PerLayer",
     "ReLU",
+    "Residual",
+    "Sequential",
     "SiLU",
     "Tanh",
     "make_activation",

@@ -1,6 +1,6 @@
 """What all modules share: how they are called, and how they describe themselves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from threading import local
 from typing import Any, ClassVar
 
@@ -68,37 +68,47 @@ TORCH_LAYERS: dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]] = {
     nn.Identity: lambda _: (),
     nn.Linear: lambda module: (Linear(module.weight, module.bias),),
     nn.ReLU: lambda _: (Pointwise("relu"),),
+    nn.LeakyReLU: lambda module: (Pointwise(f"leaky_relu({module.negative_slope!r})"),),
+    nn.ELU: lambda module: (Pointwise(f"elu({module.alpha!r})"),),
+    nn.Tanh: lambda _: (Pointwise("tanh"),),
+    nn.Sigmoid: lambda _: (Pointwise("sigmoid"),),
+    nn.SiLU: lambda _: (Pointwise("silu"),),
+    nn.GELU: lambda module: (Pointwise("gelu" if module.approximate == "none" else "gelu approximated by tanh"),),
 }
 BUILT: BuildCache[Graph] = BuildCache()
-HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
-def describe(module: nn.Module, part: str = "") -> tuple[Layer, ...]:
+def describe(
+    module: nn.Module, part: str = "", known: dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]] = TORCH_LAYERS
+) -> tuple[Layer, ...]:
     """The layers of a module of graphact or of a torch module that it may hold, under the name ``part``.
 
     Raise UnsupportedModelError if it is of another class, its ``forward`` was overridden, or it carries hooks.
     """
     try:
-        check_unchanged(module)
+        check_unchanged(module, known)
         if isinstance(module, GraphModule):
             return module.describe()
-        return TORCH_LAYERS[original_class(module)](module)
+        return known[original_class(module)](module)
     except UnsupportedModelError as error:
         raise (error.inside(part) if part else error) from None
 
 
-def check_unchanged(module: nn.Module) -> None:
+def check_unchanged(module: nn.Module, known: Container[type[nn.Module]] = TORCH_LAYERS) -> None:
     """Raise if a call of the module does other things than its class describes."""
     kind = original_class(module)
     if isinstance(module, GraphModule):
         described = type(module)._described_forward
         if described is None or type(module).forward is not described:
             raise UnsupportedModelError("", f"{kind.__name__} does not describe the forward that it defines")
-    elif kind not in TORCH_LAYERS:
+    elif kind not in known:
         raise UnsupportedModelError("", f"nothing is known about what a {kind.__name__} computes")
-    if "forward" in vars(module) or type(module).__call__ is not nn.Module.__call__:
+    is_compiled = kind.__module__ == "torch_geometric.nn.sequential"  # each has a forward of its own
+    if ("forward" in vars(module) and not is_compiled) or type(module).__call__ is not nn.Module.__call__:
         raise UnsupportedModelError("", f"the forward of this {kind.__name__} was replaced")
-    if any(getattr(module, hooks) for hooks in HOOKS) or torch.nn.modules.module._has_any_global_hook():
+    # PyG's convolutions have further ones, such as _message_forward_hooks
+    hooks = (value for name, value in vars(module).items() if name.endswith(("ward_hooks", "ward_pre_hooks")))
+    if any(hooks) or torch.nn.modules.module._has_any_global_hook():
         raise UnsupportedModelError("", f"this {kind.__name__} carries hooks, which may change what it computes")
 
 
@@ -111,7 +121,8 @@ def original_class(module: nn.Module) -> type[nn.Module]:
 
 
 class ModelCall:
-    """One forward pass of a :class:`~graphact.nn.PassGraph`: its graph, and how often it used each ``PerLayer``."""
+    """One forward pass of a :class:`~graphact.nn.PassGraph`, or its description: its graph, and how often it used each
+    ``PerLayer``."""
 
     def __init__(self, graph: GraphLike) -> None:
         self.graph = graph
@@ -122,6 +133,7 @@ class Current(local):
     """What runs now, in each thread apart; not a ContextVar, which torch.compile cannot trace."""
 
     call: ModelCall | None = None
+    described: ModelCall | None = None  # on the edges that a model is described for
 
 
 CURRENT = Current()

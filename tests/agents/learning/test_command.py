@@ -80,8 +80,8 @@ def test_a_stopped_training_goes_on(files, tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--signals", "MISSING"], "No such file"),
-        (["--signals", "MODEL"], "not an .npy file"),
+        (["--signals", "MISSING"], "there is no file"),
+        (["--signals", "MODEL"], "is not a NumPy file of numbers"),
         (["--signals", "FLAT"], "must hold numbers of shape (M, N, F), got float64 of shape (4,)"),
         (["--targets", "WIDE"], "targets must have the shape (12, 8, 1), got (12, 8, 2)"),
         (["--steps", "0"], "steps must be at least 1, got 0"),

@@ -72,7 +72,7 @@ def test_page(shown):
     assert browser.execute_script("return window.innerWidth") == width
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     figures = browser.execute_script(SIZES)
-    assert len(figures) == 7
+    assert len(figures) == 9
     for figure_width, figure_height, left, right, visible in figures:
         assert visible
         assert figure_width >= min(width - 40, 300)
@@ -91,3 +91,5 @@ def test_wide_tables_scroll_in_their_own_box(shown):
     assert all(inner <= width for inner, _ in boxes)
     if width == 360:
         assert any(whole > inner for inner, whole in boxes)
+    if width == 1280:
+        assert all(whole <= inner for inner, whole in boxes)

@@ -7,12 +7,22 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 from experiments.report.factory import baseline, every_experiment, row
 from matplotlib.colors import to_hex
 
 from graphact.experiments.report.figures import draw, render, scale_of
 from graphact.experiments.report.rows import read_rows
-from graphact.experiments.report.style import GREY, METHODS, ON_DARK, WIDTH, Variant, dark_rules, house_style, settle
+from graphact.experiments.report.style import (
+    GREY,
+    METHODS,
+    ON_DARK,
+    WIDTH,
+    Variant,
+    dark_rules,
+    house_style,
+    settle,
+)
 from graphact.experiments.report.write import sections_of
 
 OKABE_ITO = {"#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"}
@@ -101,14 +111,57 @@ def test_line_chart_holds_the_means_and_deviations():
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("Filter order K", "Test RMSE (kelvin)")
 
 
-def test_line_chart_of_one_column_stands_side_by_side():
+def test_one_column_is_a_chart_of_dots_and_no_axis_has_one_tick(every_figure):
     methods = ("relu", "max-ga", "fir")
-    rows = [denoising(method, count + split, split=split) for count, method in enumerate(methods) for split in (0, 2)]
+    rows = [
+        denoising(method, 2 + count + split, split=split) for count, method in enumerate(methods) for split in (0, 2)
+    ]
     (axes,) = sheet_of(rows).axes
-    places = [line.get_xydata()[0].tolist() for line in networks_of(axes).values()]
-    assert places == [[pytest.approx(2 / 3), 1.0], [1.0, 2.0], [pytest.approx(4 / 3), 3.0]]
-    bars = [bar.get_segments()[0][:, 1].tolist() for bar in axes.collections[::2]]
-    assert bars == [pytest.approx([mean - 2**0.5, mean + 2**0.5]) for mean in (1.0, 2.0, 3.0)]
+    assert axes.texts[0].get_text() == "K = 1"
+    expected = [
+        (METHODS[method].short, mean, [round(mean - 2**0.5, 9), round(mean + 2**0.5, 9)])
+        for method, mean in zip(methods, (3.0, 4.0, 5.0), strict=True)
+    ]
+    assert [dot[:3] for dot in dots_of(axes)] == expected
+    for sheet in [axes.figure, *(sheet for _, sheet in every_figure)]:
+        for own in sheet.axes:
+            for axis in (own.xaxis, own.yaxis):
+                low, high = sorted(axis.get_view_interval())
+                assert sum(low <= tick <= high for tick in axis.get_majorticklocs()) > 1
+
+
+def test_bands_and_bars_do_not_leave_what_values_can_be():
+    rows = [
+        denoising(order=order, value=value, split=split) for order in (1, 2) for split, value in ((0, 0.1), (1, 3.0))
+    ]
+    (axes,) = sheet_of(rows).axes
+    (band,) = axes.collections
+    assert band.get_paths()[0].vertices[:, 1].min() == 0.0
+    accuracies = [row(method="max-ga", hops=2, value=value, split=split) for split, value in enumerate((100.0, 80.0))]
+    (axes,) = sheet_of(accuracies).axes
+    (bar,) = [ends for label, _, ends, *_, filled in dots_of(axes) if filled]
+    assert bar == [round(90 - 200**0.5, 9), 100.0]
+
+
+def test_differences_have_their_intervals_and_a_line_at_zero():
+    values = {"fir": (1.0, 1.2, 1.4), "max-ga": (0.9, 1.0, 1.3)}
+    rows = [
+        denoising(method, value + order, order=order, split=split, graph=None)
+        for method, of_splits in values.items()
+        for order in (1, 2)
+        for split, value in enumerate(of_splits)
+    ]
+    _, figure = figures_of(rows)
+    assert figure.title == "Figure 2c, minus FIR: error over the filter order, F = 4"
+    (axes,) = drawn(figure).axes
+    (line,) = networks_of(axes).values()
+    gaps = np.subtract(values["max-ga"], values["fir"])
+    assert line.get_ydata() == pytest.approx([gaps.mean()] * 2)
+    reach = scipy.stats.t.ppf(0.975, 2) * gaps.std(ddof=1) * (1 / 3 + 1 / 8) ** 0.5
+    heights = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == pytest.approx((gaps.mean() - reach, gaps.mean() + reach))
+    assert [0.0, 0.0] in baselines_of(axes)
+    assert axes.get_ylabel() == "Test RMSE (kelvin), minus FIR"
 
 
 def test_axis_of_doubled_orders_is_logarithmic():
@@ -134,18 +187,19 @@ def test_baselines_are_drawn_where_they_are_known():
 
 
 def test_baselines_far_away_are_named_and_not_drawn_into_the_scale():
-    rows = [denoising(value=1.0), denoising(value=1.1, split=1), baseline("denoising", "noise", 9.0)]
-    sheet = sheet_of([*rows, baseline("denoising", "oracle", 0.001)])
+    rows = [denoising(order=order, value=1.0 + split / 10, split=split) for order in (1, 2) for split in (0, 1)]
+    sheet = sheet_of([*rows, baseline("denoising", "noise", 9.0), baseline("denoising", "oracle", 0.001)])
     assert [text[3:] for text in texts_below(sheet)] == [
         "noise (9.000, above the scale)",
         "oracle (0.001, below the scale)",
     ]
     assert sheet.axes[0].get_ylim()[1] < 2.0
-    assert [text.get_text() for text in sheet.axes[0].texts] == []
+    ends = {text.get_text(): text.xy[1] for text in sheet.axes[0].texts}
+    assert ends == {"b ↓": 0.0, "a ↑": 1.0}  # seen to be off the scale
 
 
 def test_baselines_at_one_place_share_it():
-    rows = [denoising(value=1.0), denoising(value=2.0, split=1)]
+    rows = [denoising(order=order, value=1.0 + split, split=split) for order in (1, 2) for split in (0, 1)]
     names = "abcdef"
     rows += [baseline("denoising", name, 1.5 + 1e-6 * count) for count, name in enumerate(names)]
     assert [text.get_text() for text in sheet_of(rows).axes[0].texts] == ["a, b, c, …"]
@@ -249,7 +303,7 @@ def test_nothing_overlaps_and_nothing_is_cut_off(every_figure):
 @pytest.mark.slow
 def test_files_are_well_formed_and_say_what_they_show(full_report):
     files = sorted((full_report / "figures").glob("*.svg"))
-    assert len(files) == 7
+    assert len(files) == 9
     for file in files:
         root = ElementTree.parse(file).getroot()
         assert root.find(f"{SVG}title").text
@@ -305,7 +359,7 @@ def test_same_method_looks_the_same_in_every_figure(every_figure):
 
 
 def test_thin_lines_are_explained():
-    rows = [denoising("max-ga", 1.0 + hops, hops=hops) for hops in (1, 2)]
+    rows = [denoising("max-ga", 1.0 + hops, hops=hops, order=order) for hops in (1, 2) for order in (1, 2)]
     (figure,) = figures_of(rows)
     assert figure.caption.endswith("Thin lines: the same method with fewer hops.")
     widths = {label: line.get_linewidth() for label, line in networks_of(drawn(figure).axes[0]).items()}

@@ -77,7 +77,7 @@ def test_is_accessible(page):
     assert page.all("html") == [{"lang": "en"}]
     assert len(page.all("title")) == len(page.all("h1")) == len(page.all("main")) == 1
     assert all(cell.get("scope") in ("col", "colgroup", "row") for cell in page.all("th"))
-    assert len(page.all("figure")) == len(page.all("figcaption")) == len(page.all("svg")) == 7
+    assert len(page.all("figure")) == len(page.all("figcaption")) == len(page.all("svg")) == 9
     assert all(svg["role"] == "img" and "best is" in svg["aria-label"] for svg in page.all("svg"))
     signs = [span for span in page.all("span") if span.get("role") == "img"]
     assert {sign["aria-label"] for sign in signs} >= {"inside the paper's spread", "below the paper's spread"}

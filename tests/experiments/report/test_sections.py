@@ -120,6 +120,23 @@ def test_headline_of_sweeps_is_about_the_lowest_order_and_names_fir():
     assert found.headlines == [("K = 1, F = 4", "ReLU 1.000, FIR (no nonlinearity) 1.500.")]
 
 
+def test_headline_of_consensus_is_about_the_order_that_validates_best():
+    rows = [consensus(order=order, value=order / 1000, validation=abs(order - 25)) for order in (20, 25, 30)]
+    assert content(rows).headlines == [("K = 25, F = 32", "ReLU 0.0250.")]
+
+
+def test_headline_tells_graph_adaptive_from_relu_even_if_another_is_best():
+    rows = []
+    for graph, noise in enumerate((0.0, 1.0, -1.0)):
+        values = {("relu", None): 50.0, ("max-ga", 2): 60.0 + noise, ("max-l", 1): 65.0}
+        rows += [row(method=method, hops=hops, value=value, graph=graph) for (method, hops), value in values.items()]
+    ((_, sentence),) = content(rows).headlines
+    assert sentence.replace("\N{NO-BREAK SPACE}", " ") == (
+        "graph-adaptive max (2 hops) 60.0 % ± 1.0, ReLU 50.0 % ± 0.0, a difference of +10.0 ± 2.5 on the same 3 graphs "
+        "(95 % interval); the best is localized max (1 hop) 65.0 % ± 0.0."
+    )
+
+
 def test_largest_number_of_features_is_the_main_one():
     found = content([denoising(features=features, value=float(features)) for features in (1, 2, 4)])
     assert titles(found) == [
@@ -151,17 +168,28 @@ def test_a_noise_level_that_was_run_twice_is_shown_once():
     assert means(noise, "ReLU") == [2.0, 1.1]
 
 
-def test_link_loss_shows_the_setting_with_the_lowest_validation_error():
+def test_link_loss_shows_one_order_for_all_with_the_lowest_validation_error():
+    rows = []
+    for method, validations in (("relu", (0.5, 0.4, 0.6)), ("fir", (0.3, 0.35, 0.2))):  # 0.8, 0.75 and 0.8 in all
+        for order, validation in zip((20, 25, 30), validations, strict=True):
+            shared = {"order": order, "validation": validation}
+            rows += [consensus(method, order / 100, **shared), consensus(method, 1 + order / 100, loss=0.05, **shared)]
+    losses = content(rows).tables[1]
+    assert losses.title == "Figure 2b in numbers: error over lost links, K = 25, F = 32"
+    assert means(losses, "ReLU") == means(losses, "FIR") == [0.25, 1.25]
+
+
+def test_link_loss_without_a_common_order_shows_each_at_its_best():
     rows = []
     for order, validation, test in ((20, 0.5, 0.1), (25, 0.4, 0.3), (30, 0.6, 0.2)):
         rows.append(consensus(order=order, validation=validation, value=test))
         rows.append(consensus(order=order, validation=validation, value=test + 1, loss=0.05))
-    rows += [consensus("fir", 0.7, order=20), consensus("fir", 0.8, order=20, loss=0.05)]
+    rows += [consensus("fir", 0.7, order=15), consensus("fir", 0.8, order=15, loss=0.05)]
     losses = content(rows).tables[1]
     assert losses.title == "Figure 2b in numbers: error over lost links, F = 32"
     assert losses.columns == ["p = 0", "p = 0.05"]
     assert means(losses, "ReLU, K = 25") == [0.3, 1.3]
-    assert means(losses, "FIR, K = 20") == [0.7, 0.8]
+    assert means(losses, "FIR, K = 15") == [0.7, 0.8]
     assert len(losses.lines) == 2
 
 
@@ -189,18 +217,19 @@ def test_baselines_of_link_loss_say_where_they_were_measured():
 def test_learned_weights_over_replicas_and_features():
     shared = {"method": "max-ga", "hops": 2}
     rows = [
-        row(**shared, beta=[1.0, 2.0], weights=[[[0.1, 0.3], [1.0, 1.0]], [[0.0, 0.0], [2.0, 2.0]]]),
+        row(**shared, beta=[1.0, 2.0], weights=[[[0.1, -0.3], [1.0, 1.0]], [[0.0, 0.0], [2.0, 2.0]]]),
         row(**shared, split=1, beta=[3.0, 2.0], weights=[[[0.5, 0.7], [1.0, 1.0]], [[0.0, 0.0], [2.0, 4.0]]]),
         row(),
     ]
     found = content(rows)
     weights = found.tables[-1]
     assert weights.title == "Learned activation weights, F = 8"
-    assert weights.columns == ["Layer 1: β", "Layer 1: h1", "Layer 1: h2", "Layer 2: β", "Layer 2: h1", "Layer 2: h2"]
-    assert [line.label for line in weights.lines] == ["Max G.A. (2)"]
-    texts = [weights.ours(entry) for entry in weights.lines[0].entries]
-    assert texts[:4] == ["2.000 ± 1.414", "0.400 ± 0.258", "1.000 ± 0.000", "2.000 ± 0.000"]
-    assert means(weights, "Max G.A. (2)")[5] == 2.5
+    assert weights.columns == ["β", "|h1| / |β|", "|h2| / |β|"]
+    assert [line.label for line in weights.lines] == ["Max G.A. (2), layer 1", "Max G.A. (2), layer 2"]
+    assert weights.ours(weights.lines[0].entries[0]) == "2.00 ± 1.41"
+    shares = [0.1, 0.3, 0.5 / 3, 0.7 / 3]
+    assert means(weights, "Max G.A. (2), layer 1") == pytest.approx([2.0, sum(shares) / 4, (1 + 1 + 1 / 3 + 1 / 3) / 4])
+    assert means(weights, "Max G.A. (2), layer 2") == pytest.approx([2.0, 0.0, (1 + 1 + 1 + 2) / 4])
     assert found.more_tables == []
 
 
@@ -264,6 +293,15 @@ def test_settings():
     assert facts["Bias"] == "yes"
     assert facts["Trained networks"] == "8"
     assert facts["Computing time, added up"] == "12.0 s"
+
+
+def test_settings_tell_what_networks_cost_where_rows_do():
+    rows = [row(features=features, parameters=100 * features, exchanges=8) for features in (2, 8)]
+    rows += [row(method="max-ga", hops=2, features=8, parameters=1234, exchanges=14)]
+    facts = dict(block(rows).facts)
+    assert facts["Parameters of a network"] == "ReLU 200 to 800, Max G.A. (2) 1,234"
+    assert facts["Exchanges for an answer"] == "ReLU 8, Max G.A. (2) 14"
+    assert "Parameters of a network" not in dict(block([row()]).facts)
 
 
 def test_time_of_a_network_counts_once():

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphact._checks import check_choice
+from graphact.agents import pointwise
 from graphact.agents.inference import evaluate_operation, operation_values, run_linear, run_pointwise
 from graphact.agents.links import Links, Row
 from graphact.agents.messages import Array
@@ -81,16 +82,13 @@ def linear_vjp(layer: Linear, x: Array, place: Place, _powers: Array | None) -> 
     return Vjp(out, backward)
 
 
-POINTWISE_DERIVATIVES: dict[str, Callable[[Array], Array]] = {"relu": lambda x: x > 0}
-
-
 def pointwise_vjp(layer: Pointwise, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
     """A pointwise function and its VJP."""
     out = yield from run_pointwise(layer, x, place.row)
 
     def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
         yield from ()
-        return grad * POINTWISE_DERIVATIVES[layer.function](x), {}
+        return pointwise.backward(layer, x, grad)
 
     return Vjp(out, backward)
 
@@ -244,7 +242,7 @@ def check_learnable(model: Model) -> Model:
     for part, layer in zip(model.parts, model.layers, strict=True):
         function, is_known = layer.kind, layer.kind in VJPS
         if isinstance(layer, Pointwise):
-            function, is_known = layer.function, layer.function in POINTWISE_DERIVATIVES
+            function, is_known = layer.function, layer.function in pointwise.FUNCTIONS
         elif isinstance(layer, HopMixture):
             function, is_known = layer.operation.name, gradient_of(layer.operation) is not None
         if not is_known:

@@ -106,11 +106,52 @@ def by_centrality(inputs: Tensor, graph: Graph, steps: int = CENTRALITY_STEPS) -
 
 
 def baselines(task: Task, order: int) -> dict[str, float]:
-    """Zero, the expectation of the mean; and the best filter of one order."""
-    return {
+    """Zero, the expectation of the mean; the best filter of one order; and of two low orders with averaging weights."""
+    figures = {
         "answer zero": score_on_test(task, torch.zeros_like(task.targets)),
         "least-squares FIR": score_on_test(task, least_squares_fir(task, order)),
     }
+    for words, weights in AVERAGING.items():
+        matrix = weights(task.graph)
+        for low in AVERAGING_ORDERS:
+            answers = least_squares_fir(task, low, matrix)
+            figures[f"least-squares filter of order {low} with {words} weights"] = score_on_test(task, answers)
+    return figures
+
+
+def metropolis_weights(graph: Graph) -> Tensor:
+    r"""The matrix :math:`W_{ij} = 1 / (1 + \max(d_i, d_j))` on edges whose rows and columns add up to 1.
+
+    A node needs the degrees of its neighbours (Xiao, Boyd and Kim 2007). Edge weights play no part.
+
+    Example:
+        >>> metropolis_weights(Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]]).to(dtype=torch.float64))
+        tensor([[0.6667, 0.3333, 0.0000],
+                [0.3333, 0.3333, 0.3333],
+                [0.0000, 0.3333, 0.6667]], dtype=torch.float64)
+    """
+    adjacency = pattern_of(graph)
+    degree = adjacency.sum(1)
+    weights = adjacency / (1 + torch.maximum(degree.unsqueeze(0), degree.unsqueeze(1)))
+    return weights + torch.diag(1 - weights.sum(1))
+
+
+def doubly_stochastic_weights(graph: Graph, steps: int = 200) -> Tensor:
+    """The adjacency with self-loops, rows and columns scaled until all add up to 1 (Sinkhorn and Knopp 1967)."""
+    matrix = pattern_of(graph) + torch.eye(graph.num_nodes, dtype=torch.float64)
+    scale = torch.ones(graph.num_nodes, dtype=torch.float64)
+    for _ in range(steps):  # of a symmetric matrix: the geometric mean of both scalings
+        scale = (scale / (matrix @ scale)).sqrt()
+    return scale.unsqueeze(1) * matrix * scale
+
+
+def pattern_of(graph: Graph) -> Tensor:
+    """The neighbourhoods as a matrix of ones, in float64."""
+    return (graph.to_dense() != 0).double().fill_diagonal_(0)
+
+
+AVERAGING = {"Metropolis": metropolis_weights, "doubly stochastic": doubly_stochastic_weights}
+AVERAGING_ORDERS = (5, 10)
 
 
 def prepared_baselines(task: Task, preparation: str, order: int) -> dict[str, float]:
@@ -120,14 +161,16 @@ def prepared_baselines(task: Task, preparation: str, order: int) -> dict[str, fl
     return {"least-squares FIR of the prepared signals": score_on_test(task, least_squares_fir(task, order))}
 
 
-def least_squares_fir(task: Task, order: int) -> Tensor:
+def least_squares_fir(task: Task, order: int, matrix: Tensor | None = None) -> Tensor:
     r"""The outputs of the filter :math:`\sum_{k=0}^{K} c_k T_k(S)` with the least squared error on training samples.
+
+    S is the shift operator of the task, or another matrix.
 
     Chebyshev polynomials :math:`T_k`, which stay bounded on the spectrum of S in [-1, 1], keep the problem solvable in
     double precision at orders where powers of S no longer differ by more than rounding. The filter is one filter of
     S of order K all the same.
     """
-    signals, transposed = task.inputs.squeeze(-1), task.graph.to_dense().T
+    signals, transposed = task.inputs.squeeze(-1), (task.graph.to_dense() if matrix is None else matrix).T
     terms = [signals, signals @ transposed][: order + 1]
     while len(terms) <= order:
         terms.append(2 * terms[-1] @ transposed - terms[-2])

@@ -123,7 +123,7 @@ def noisy_hours(
 
 
 def baselines(task: Task, _: int) -> dict[str, float]:
-    """Doing nothing, spatial averaging, and the best matrix from all stations to all stations."""
+    """Doing nothing, spatial averaging, the best matrix from all stations to all, and from neighbours alone."""
     noisy, clean = task.inputs.squeeze(-1), task.targets.squeeze(-1)
     mean_of_hour = noisy.mean(dim=1, keepdim=True)
     offset = (clean - mean_of_hour)[task.train].mean(dim=0)
@@ -132,7 +132,8 @@ def baselines(task: Task, _: int) -> dict[str, float]:
     affine = with_constant @ least_squares(with_constant[task.train], clean[task.train])
     mean, centred = clean[task.train].mean(dim=0), (clean - clean[task.train].mean(dim=0))[task.train]
     covariance = centred.T @ centred / len(task.train)
-    noise = task.details["noise_kelvin"] ** 2 * torch.eye(len(covariance), dtype=torch.float64)
+    level = float(task.details["noise_kelvin"])
+    noise = level**2 * torch.eye(len(covariance), dtype=torch.float64)
     wiener = mean + (noisy - mean) @ torch.linalg.solve(covariance + noise, covariance)
     answers = {
         "leave the noise in": noisy,
@@ -140,6 +141,7 @@ def baselines(task: Task, _: int) -> dict[str, float]:
         "centralised linear least squares on all stations": linear,
         "centralised linear least squares on all stations, with a constant": affine,
         "centralised Wiener filter": wiener,
+        "Wiener filter of each neighbourhood": mean + (noisy - mean) @ local_filter(covariance, level, task.graph).T,
     }
     return {name: score_on_test(task, answer.unsqueeze(-1)) for name, answer in answers.items()}
 

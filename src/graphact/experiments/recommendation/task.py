@@ -14,7 +14,7 @@ from graphact.data.datasets.download import PathLike, locate
 from graphact.data.datasets.movielens import Ratings, read_movielens
 from graphact.data.splits import data_generator, random_split
 from graphact.experiments.baselines import constant_answer, score_on_test
-from graphact.experiments.recommendation.films import FillIn, filled_in, film_graph
+from graphact.experiments.recommendation.films import FillIn, filled_in, film_biases, film_graph, take_apart
 
 NAME = "recommendation"
 FILMS = {"toy-story": 1, "contact": 258, "return-of-the-jedi": 181}
@@ -199,13 +199,14 @@ def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options:
 
 
 def baselines(task: Task, _: int) -> dict[str, float]:
-    """A constant, a constant above the user's mean, and linear regression on all other ratings of the user."""
+    """A constant, a constant above the user's mean, biases, and linear regression on all other ratings of the user."""
     means = user_means(task)
     with_offset = means + (task.targets - means)[task.train].mean()
     ridge = means + ridge_answers(centered_by_user(task))
     return {
         "mean of the training ratings": constant_answer(task),
         "user's mean + offset": score_on_test(task, with_offset.unsqueeze(-1)),
+        "mean + film bias + user bias": score_on_test(task, biased_answers(task).unsqueeze(-1)),
         "ridge regression on the user's centred ratings": score_on_test(task, ridge.unsqueeze(-1)),
     }
 
@@ -213,6 +214,21 @@ def baselines(task: Task, _: int) -> dict[str, float]:
 def prepared_baselines(task: Task, preparation: str, _: int) -> dict[str, float]:
     """Filling in, corrected by a constant."""
     return {"fill-in alone": constant_answer(task)} if preparation == "fill-in" else {}
+
+
+def biased_answers(task: Task) -> Tensor:
+    """The mean of all ratings, what the film gets more, and what the user gives more than others, both shrunk.
+
+    Means and film biases come from the training users, with their ratings of the film in question; a user's bias from
+    this user's other ratings alone. The shrinkage is that of :class:`~graphact.tasks.FillIn`.
+    """
+    assert task.node is not None
+    asked = task.inputs.squeeze(-1).numpy()
+    known = asked[task.train].copy()
+    known[:, task.node] = task.targets[task.train].numpy()
+    mean, film = film_biases(known, FillIn.film_shrinkage)
+    _, user, _ = take_apart(asked, mean, film, FillIn.user_shrinkage)
+    return torch.from_numpy(mean + film[task.node] + user[:, 0])
 
 
 def ridge_answers(task: Task) -> Tensor:

@@ -1,16 +1,18 @@
 """What sections consist of: tables of the paper with our numbers, sweeps over a number, learned weights, figures."""
 
+import math
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import chain, product
+from itertools import chain
 from typing import Any
 
 import pandas as pd
 
 from graphact.experiments.registry import Measure
 from graphact.experiments.report.rows import summarize
-from graphact.experiments.report.sentences import headline
+from graphact.experiments.report.sentences import FEWEST_UNITS, paired
+from graphact.experiments.report.sentences import headline as tell
 from graphact.experiments.report.style import Variant
 from graphact.experiments.report.tables import (
     PublishedTable,
@@ -70,9 +72,14 @@ DOTS = (
     "Filled markers are ours, hollow ones the paper's; bars reach one standard deviation to either side. "
     "Dotted lines are baselines that need no network."
 )
+SPREADS = " {} reach one standard deviation to either side. Dotted: baselines."
+DIFFERENCES = (
+    "On the same graphs, splits and nodes, minus {}: below 0 is better. {} are 95 % intervals, over graphs or, "
+    "corrected for their overlap, over splits."
+)
 WEIGHTS = (
-    "β weighs the ReLU term, h1, h2, … the terms of the hops. Mean ± standard deviation over replicas and, for h, over "
-    "features."
+    "β weighs the ReLU term, h1, h2, … the terms of the hops; these differ in sign, so their sizes are shown, as "
+    "shares of β. Mean ± standard deviation over replicas and, for h, over features."
 )
 
 
@@ -122,7 +129,7 @@ def comparison(
         heading = f"{title[:1].upper()}{title[1:]}{words(setting)}"
         figure = Figure(file_name("figure", name, words(setting)), heading, DOTS, table)
         told = list(enumerate(table.columns))[headlines]
-        sentences = [(f"{label}{words(setting)}", headline(table, index)) for index, label in told]
+        sentences = [(f"{label}{words(setting)}", tell(table, index)) for index, label in told]
         content += Content(sentences, [figure] if table.entries.best.any() else [], [table])
     in_words = [column_label(cell.column) + words(cell.setting) for cell in networks.itertuples()]
     return content + learned_weights(networks.assign(setting_in_words=in_words), name, content.headlines[0][0])
@@ -140,11 +147,15 @@ def sweeps(
     title: str,
     axis: str,
     column: str,
+    headline: str = "lowest",
+    references: tuple[str | None, str | None] = (None, None),
 ) -> Content:
     """Methods over the filter order at the usual level of the condition, and then over its levels.
 
     ``orders`` and ``levels`` are the paper's name of a figure and its caption. ``shown`` chooses the cells of the
-    second figure, from cells with their level as ``column`` and from all cells; the other words are that figure's.
+    second figure, from cells with their level as ``column`` and from all cells; the other words are that figure's. The
+    summary speaks of the "lowest" order, or of the one that is "best" on validation samples. ``references`` are the
+    networks from which differences are shown beside the two figures.
     """
     usual = at_levels(cells, usual_level, prefer_named=False)
     usual = usual[usual.column == usual_level]
@@ -156,14 +167,60 @@ def sweeps(
         words = f"{exhibit} in numbers: error over the filter order" + (f", F = {features}" if features else "")
         chosen = usual[fits].assign(column=usual.order)
         tables.append(make_table(chosen, measure, name=own_name, title=words, column_label="K = {}".format))
-    where = tables[0].columns[0] + tables[0].title.partition("filter order")[2]
+    told = best_column(tables[0], networks) if headline == "best" else 0
+    where = tables[0].columns[told] + tables[0].title.partition("filter order")[2]
     in_words = [f"K = {cell.order}, F = {cell.features}" for cell in networks.itertuples()]
-    figures = line_figures(tables[0], orders[1], "Filter order K")
-    content = Content([(where, headline(tables[0], 0))], figures, tables[:1], tables[1:])
+    figures = sweep_figures(tables[0], orders[1], "Filter order K")
+    content = Content([(where, tell(tables[0], told))], figures, tables[:1], tables[1:])
+    content += differences(tables[0], references[0], "Filter order K")
     content += learned_weights(networks.assign(setting_in_words=in_words), name, where)
     swept = pd.concat(shown(at_levels(cells, usual_level, prefer_named=True), cells))
     table = level_table(swept, measure, file_name(levels[0], name), f"{levels[0]} in numbers: {title}", column)
-    return content + Content(figures=line_figures(table, levels[1], axis), tables=[table]) if table else content
+    if table is None:
+        return content
+    content += Content(figures=sweep_figures(table, levels[1], axis), tables=[table])
+    return content + differences(table, references[1], axis)
+
+
+def best_column(table: Table, networks: pd.DataFrame) -> int:
+    """The column in which the best network validates best; the first where validation errors are not known."""
+    errors = networks.groupby("order").validation.min()
+    keys = table.entries.drop_duplicates("column_index").set_index("column_index").key
+    known = {index: errors.get(key) for index, key in keys.items()}
+    known = {index: error for index, error in known.items() if error is not None and error == error}
+    return min(known, key=lambda index: (known[index], index)) if known else 0
+
+
+def differences(table: Table, reference: str | None, axis: str) -> Content:
+    """A table as paired differences from one of its networks, with intervals: what bands of runs do not show."""
+    networks = table.entries[(table.entries.kind == "model") & (table.entries.runs > 0)]
+    found = {entry.column_index: entry for entry in networks[networks.method == reference].itertuples()}
+    records = []
+    for entry in networks[networks.method != reference].to_dict("records"):
+        other = found.get(entry["column_index"])
+        gap = other and paired(entry, other._asdict(), table.measure.overlap)
+        if gap and gap.units >= FEWEST_UNITS:
+            places = {name: entry[name] for name in ("line", "key", "column", "method", "hops", "replica")}
+            summary = {"mean": gap.mean, "std": gap.margin, "runs": gap.runs}
+            records.append(places | {name: entry[name] for name in ("line_index", "column_index")} | summary)
+    if not records:
+        return Content()
+    worth = -1 if table.measure.higher_is_better else 1
+    best = {index: min(worth * one["mean"] for one in records if one["column_index"] == index) for index in found}
+    records = [one | {"best": worth * one["mean"] == best[one["column_index"]]} for one in records]
+    look, alone = Variant(str(reference), None).style, is_one_column(records)
+    measure = table.measure._replace(axis=f"{table.measure.axis}, minus {look.short}", limits=(-math.inf, math.inf))
+    exhibit, _, words = table.title.replace(" in numbers", "", 1).partition(":")
+    name, title = file_name(table.name, "minus", str(reference)), f"{exhibit}, minus {look.short}:{words}"
+    note = "Paired difference ± half of its 95 % interval."
+    made = Table(name, title, measure, table.columns, entries_of(records), note, with_runs=False)
+    caption = DIFFERENCES.format(look.long, "Bars" if alone else "Bands")
+    return Content(figures=[Figure(name, title, caption, made, None if alone else axis)], more_tables=[made])
+
+
+def is_one_column(records: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether there is nothing to draw an axis for."""
+    return len({record["column_index"] for record in records}) == 1
 
 
 def level_table(cells: pd.DataFrame, measure: Measure, name: str, title: str, column: str) -> Table | None:
@@ -189,12 +246,17 @@ def level_table(cells: pd.DataFrame, measure: Measure, name: str, title: str, co
     )
 
 
-def line_figures(table: Table, caption: str, axis: str) -> list[Figure]:
-    """A sweep as lines; nothing where no network has a result."""
-    drawn = table.entries[(table.entries.kind == "model") & table.entries["mean"].notna()].drop_duplicates("line_index")
-    thin = " Thin lines: the same method with fewer hops." if drawn.method.duplicated().any() else ""
-    figure = Figure(table.name, table.title.replace(" in numbers", "", 1), f"{caption}{thin}", table, axis)
-    return [] if drawn.empty else [figure]
+def sweep_figures(table: Table, caption: str, axis: str) -> list[Figure]:
+    """A sweep as lines, or as dots where it has one column; nothing where no network has a result."""
+    drawn = table.entries[(table.entries.kind == "model") & table.entries["mean"].notna()]
+    if drawn.empty:
+        return []
+    alone = is_one_column(drawn.to_dict("records"))
+    caption += SPREADS.format("Bars" if alone else "Bands")
+    if not alone and drawn.drop_duplicates("line_index").method.duplicated().any():
+        caption += " Thin lines: the same method with fewer hops."
+    title = table.title.replace(" in numbers", "", 1)
+    return [Figure(table.name, title, caption, table, None if alone else axis)]
 
 
 def at_levels(cells: pd.DataFrame, default: float, *, prefer_named: bool) -> pd.DataFrame:
@@ -208,7 +270,7 @@ def at_levels(cells: pd.DataFrame, default: float, *, prefer_named: bool) -> pd.
 
 
 def learned_weights(networks: pd.DataFrame, name: str, headline: str) -> Content:
-    """Tables of beta and h by layer and hop: the headline's setting to be seen, and all of them to be unfolded.
+    """Tables of beta and the size of h beside it by layer and hop: the headline's setting, and all of them, folded.
 
     A network has its setting in words as ``setting_in_words``.
     """
@@ -231,21 +293,31 @@ def learned_weights(networks: pd.DataFrame, name: str, headline: str) -> Content
 
 
 def weights_table(cells: Mapping[str, Any], name: str, title: str) -> Table:
-    """One line for each network; the summary of a hop is over the features, too, and counts its runs."""
-    runs = [run for cell in cells.values() for run in zip(cell.beta, cell.weights, strict=True)]
-    layers = max((len(part) for run in runs for part in run), default=0)
-    hops = max((len(layer) for _, weights in runs for layer in weights), default=0)
-    parameters = list(product(range(layers), range(hops + 1)))  # hop 0 stands for beta
-    columns = [f"Layer {layer + 1}: {f'h{hop}' if hop else 'β'}" for layer, hop in parameters]
+    """One line for each layer of a network; the summary of a hop is over the features, too, and counts its runs."""
+    runs = {
+        (label, layer): [
+            (beta[layer], by_layer[layer] if layer < len(by_layer) else ())
+            for beta, by_layer in zip(cell.beta, cell.weights, strict=True)
+            if layer < len(beta)
+        ]
+        for label, cell in cells.items()
+        for layer in range(max(map(len, cell.beta), default=0))
+    }
+    layers = max((layer for _, layer in runs), default=0) + 1
+    hops = max((len(by_hop) for own in runs.values() for _, by_hop in own), default=0)
+    columns = ["β", *(f"|h{hop}| / |β|" for hop in range(1, hops + 1))]
     records = []
-    for line, (label, cell) in enumerate(cells.items()):
-        for column, (layer, hop) in enumerate(parameters):
-            by_run = [beta[layer : layer + 1] for beta in cell.beta]
-            if hop:
-                of_layer = [by_hop for weights in cell.weights for by_hop in weights[layer : layer + 1]]
-                by_run = [values for by_hop in of_layer for values in by_hop[hop - 1 : hop]]
+    for line, ((label, layer), own) in enumerate(runs.items()):
+        shares = [
+            [
+                [abs(value) / abs(beta) if beta else math.nan for value in by_hop[hop]] if hop < len(by_hop) else []
+                for beta, by_hop in own
+            ]
+            for hop in range(hops)
+        ]
+        for column, by_run in enumerate([[[beta] for beta, _ in own], *shares]):
             summary = summarize(chain.from_iterable(by_run))._replace(runs=sum(map(bool, by_run)))
-            where = {"line_index": line, "line": label, "column_index": column, "column": columns[column]}
-            records.append(where | summary._asdict())
-    measure = Measure("", "Trained parameters", 3)
+            where = {"line_index": line, "line": f"{label}, layer {layer + 1}" if layers > 1 else label}
+            records.append(where | {"column_index": column, "column": columns[column]} | summary._asdict())
+    measure = Measure("", "Trained parameters", 2)
     return Table(name, title, measure, columns, entries_of(records), WEIGHTS, with_runs=False)

@@ -38,7 +38,7 @@ def draw(figure: Figure) -> Any:
     baselines = entries[(entries.kind == "baseline") & entries["mean"].notna()]
     papers = networks[["paper_mean", "paper_std"]].set_axis(["mean", "std"], axis=1)
     results = pd.concat([networks[["mean", "std"]], papers]).dropna(subset="mean").fillna(0.0)
-    scale = scale_of(results["mean"], results["std"], baselines["mean"])
+    scale = scale_of(results["mean"], results["std"], baselines["mean"], figure.table.measure.limits)
     tags, texts = {}, []
     for position, (line, means) in enumerate(baselines.groupby("line", sort=False)["mean"]):
         low, high = means.min(), means.max()
@@ -65,31 +65,29 @@ def draw(figure: Figure) -> Any:
 
 
 def draw_lines(sheet: Any, figure: Figure, networks: Any, baselines: Any, scale: Scale) -> tuple[float, list[Any]]:
-    """Means over the columns with bands of one standard deviation; of one column, side by side with bars."""
+    """Means over the columns, with bands."""
     axes, xs = sheet.subplots(), np.unique(networks.key.astype(float))
     ratios = xs[1:] / xs[:-1] if xs[0] > 0 else np.zeros(0)
     if len(ratios) > 1 and np.ptp(ratios) < 1e-9 and ratios[0] >= 1.5:
         axes.set_xscale("log", base=2)
     axes.set_xticks(xs, [f"{x:g}" for x in xs])
     axes.set_xticks([], minor=True)
-    axes.set(xlabel=figure.axis, ylabel=figure.table.measure.axis, xmargin=0.04 if len(xs) > 1 else 0.0)
+    axes.set(xlabel=figure.axis, ylabel=figure.table.measure.axis, xmargin=0.04)
     axes.grid(axis="y")
     set_scale(axes.yaxis, scale)
     hops = networks.hops.map(lambda value: value or 0)
     is_main = hops == hops.groupby(networks.method).transform("max")
-    handles, count = [], networks.line_index.nunique()
-    for position, (_, line) in enumerate(networks.groupby("line_index")):
+    handles = []
+    for _, line in networks.groupby("line_index"):
         look, main = Variant(line.method.iloc[0], None).style, is_main[line.index[0]]
-        x = line.key.astype(float) + ((position + 0.5) / count - 0.5 if len(xs) == 1 else 0.0)
-        low, high = line["mean"] - line["std"].fillna(0), line["mean"] + line["std"].fillna(0)
-        if len(xs) == 1:
-            axes.vlines(x, low, high, color=look.color, linewidth=1.5)
+        x = line.key.astype(float)
+        low, high = within(line["mean"], line["std"].fillna(0), figure.table.measure.limits)
         axes.fill_between(x, low, high, color=look.color, alpha=0.1, linewidth=0)
         kind: Any = {"color": look.color, "linestyle": look.line, "marker": look.marker, "markeredgewidth": 0}
         size = {"linewidth": 1.5 if main else 0.9, "markersize": look.size * (5 if main else 3.2)}
         handles += axes.plot(x, line["mean"], label=drawable(line.line.iloc[0]), **kind, **size)
-    if len(xs) == 1:
-        axes.set_xlim(xs[0] - 0.55, xs[0] + 0.55)
+    if scale.low < 0 < scale.high:
+        axes.axhline(0.0, color=INK, linewidth=0.7, zorder=1.4)
     for _, line in baselines.groupby("line_index"):
         if line.constant.all():
             axes.axhline(line["mean"].iloc[0], **DOTTED)
@@ -101,7 +99,7 @@ def draw_lines(sheet: Any, figure: Figure, networks: Any, baselines: Any, scale:
 
 
 def draw_dots(sheet: Any, figure: Figure, networks: Any, baselines: Any, scale: Scale) -> tuple[float, list[Any]]:
-    """A panel for each column; ours filled, the paper's hollow, bars of one standard deviation."""
+    """A panel for each column; ours filled, the paper's hollow, with bars."""
     from matplotlib.lines import Line2D
 
     rows = [int((networks.column_index == index).sum()) for index in range(len(figure.table.columns))]
@@ -122,13 +120,17 @@ def draw_dots(sheet: Any, figure: Figure, networks: Any, baselines: Any, scale: 
             for _, mean, std, offset, kind in kinds:
                 size: Any = {"color": look.color, "marker": look.marker, "markersize": 4.5 * look.size}
                 if entry[mean] == entry[mean]:  # is known
-                    axes.errorbar(entry[mean], row + offset * both, xerr=np.nan_to_num(entry[std]), **size, **kind)
+                    ends = within(entry[mean], np.nan_to_num(entry[std]), figure.table.measure.limits)
+                    bar = [[max(entry[mean] - ends[0], 0.0)], [max(ends[1] - entry[mean], 0.0)]]
+                    axes.errorbar(entry[mean], row + offset * both, xerr=bar, **size, **kind)
         for mean in simple["mean"]:
             axes.axvline(mean, **DOTTED)
         write_tags(axes, simple, vertical=False)
     panels[-1].set_xlabel(figure.table.measure.axis)
+    of_pairs = figure.table.measure.limits[0] < 0
+    words = "difference with 95 % interval" if of_pairs else "{}, mean ± standard deviation"
     handles = [
-        Line2D([], [], color=INK, marker="o", markersize=4.5, label=f"{name}, mean ± standard deviation", **kind)
+        Line2D([], [], color=INK, marker="o", markersize=4.5, label=words.format(name), **kind)
         for name, mean, _, _, kind in kinds
         if networks[mean].notna().any()
     ]
@@ -138,12 +140,15 @@ def draw_dots(sheet: Any, figure: Figure, networks: Any, baselines: Any, scale: 
 def write_tags(axes: Any, baselines: pd.DataFrame, *, vertical: bool) -> None:
     """Write the tags of baselines at the end of a vertical axis or above a horizontal one.
 
-    Those outside of the scale are left out; those too close to each other share a place.
+    Those outside of the scale stand at its end with an arrow; those too close to each other share a place.
     """
-    within = baselines[baselines["mean"].between(*(axes.get_ylim() if vertical else axes.get_xlim()))]
+    low, high = axes.get_ylim() if vertical else axes.get_xlim()
+    arrows = ("↓", "↑") if vertical else ("←", "→")
     groups: list[list[tuple[float, str]]] = []
-    for mean, tag in sorted(zip(within["mean"], within.tag, strict=True)):
-        share = (axes.transData - axes.transAxes).transform((mean, mean))[int(vertical)]
+    for mean, tag in sorted(zip(baselines["mean"], baselines.tag, strict=True)):
+        share = (axes.transData - axes.transAxes).transform((mean, mean))[int(vertical)] if low <= mean <= high else 0.0
+        if not low <= mean <= high:
+            share, tag = float(mean > high), f"{tag} {arrows[int(mean > high)]}"
         shares = [share for share, _ in groups[-1]] if groups else [-np.inf]
         end = shares[-1] + CLOSE if vertical else np.mean(shares) + CLOSE * (len(shares) + 2) / 2
         groups += [[]] if share >= end else []
@@ -155,10 +160,19 @@ def write_tags(axes: Any, baselines: pd.DataFrame, *, vertical: bool) -> None:
         if vertical:
             axes.annotate(text, (1.012, share), va="center", **TAG)
         else:
-            axes.annotate(text, (share, 1.01), ha="left" if share < 0.08 else "center", **TAG)
+            edge = "left" if share < 0.08 else "right" if share > 0.95 else "center"
+            axes.annotate(text, (share, 1.01), ha=edge, **TAG)
 
 
-def scale_of(means: pd.Series, spreads: pd.Series, references: pd.Series) -> Scale:
+def within(mean: Any, spread: Any, limits: tuple[float, float]) -> tuple[Any, Any]:
+    """The ends of a band or bar, not beyond what values can be; a mean that is beyond itself keeps its own."""
+    low, high = np.minimum(mean, limits[0]), np.maximum(mean, limits[1])
+    return np.maximum(mean - spread, low), np.minimum(mean + spread, high)
+
+
+def scale_of(
+    means: pd.Series, spreads: pd.Series, references: pd.Series, limits: tuple[float, float] = (0.0, np.inf)
+) -> Scale:
     """A range that holds every mean with its spread, and the references that are not far from them.
 
     A reference far from all results would press them into a line: it is named below the figure instead.
@@ -167,12 +181,14 @@ def scale_of(means: pd.Series, spreads: pd.Series, references: pd.Series) -> Sca
     if means.min() > 0 and means.max() / means.min() >= 30:
         shown = pd.concat([means, references[references > 0]])
         return Scale(shown.min() / 1.5, shown.max() * 1.5, logarithmic=True)
-    low, high = (means - spreads).min(), (means + spreads).max()
+    ends = within(means, spreads, limits)
+    low, high = ends[0].min(), ends[1].max()
     reach = max(0.35 * (high - low), 0.05 * abs(high), 1e-9)
     near = references[references.between(low - reach, high + reach)]
     low, high = min([low, *near]), max([high, *near])
     margin = 0.06 * max(high - low, 0.05 * abs(high), 1e-9)
-    return Scale(max(low - margin, 0.0) if means.min() >= 0 else low - margin, high + margin, logarithmic=False)
+    floor = limits[0] if means.min() >= limits[0] else -np.inf
+    return Scale(max(low - margin, floor), high + margin, logarithmic=False)
 
 
 def set_scale(axis: Any, scale: Scale) -> None:

@@ -7,6 +7,7 @@ keys. Further keys are passed over, and None is the same as no key.
 - ``kind``, ``method``: "model" and the name of an activation or "fir", or "baseline" and a few words.
 - ``metric``, ``value``, ``validation``: on test and validation samples; NaN, infinity or None where a run diverged.
 - ``hops``, ``features``, ``order``: of the activation and the filters. ``epochs``, ``best_epoch``: run, and kept.
+- ``parameters``, ``exchanges``: what a network learns, and how often neighbours exchange for each of its answers.
 - ``condition``: nothing, or the condition of the experiment with its level, such as ``{"snr_db": 3.0}``.
 - ``graph``, ``split``, ``node``, ``realization``, ``seed``: which replica it is.
 - ``beta`` by layer, ``weights`` by layer, hop and feature: what the activation learned.
@@ -29,7 +30,7 @@ from graphact.experiments.report.style import Variant
 
 TEXTS = ("preset", "protocol", "method")
 PROVENANCE = ("graphact", "torch", "device", "finished")
-COUNTS = ("hops", "features", "order", *REPLICA, "best_epoch", "epochs")
+COUNTS = ("hops", "features", "order", *REPLICA, "best_epoch", "epochs", "parameters", "exchanges")
 NUMBERS = {"value": math.nan, "validation": math.nan, "seconds": 0.0}
 SETTING = ["experiment", "preset", "protocol", "kind", "method", "hops", "features", "order", "level"]
 # Mean and sample standard deviation (divisor n - 1) of the finite numbers, NaN if there are too few of them

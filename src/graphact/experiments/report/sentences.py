@@ -2,12 +2,12 @@
 
 import math
 from collections import namedtuple
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
-from graphact.experiments.pairing import REPLICA, difference
+from graphact.experiments.pairing import REPLICA, Difference, difference
 from graphact.experiments.report.style import Variant
 from graphact.experiments.report.tables import MISSING, Table, format_number
 
@@ -16,15 +16,17 @@ SHOWN_OTHERWISE = {
     *("graphs", "splits", "nodes"),
 }
 SIZES = {"Features F": "features", "Filter order K": "order", "Hops of the activation": "hops"}
+FEWEST_UNITS = 3  # graphs or splits that an interval needs
 Facts = list[tuple[str, str]]
 # How much of what is shown has been run: 100 where nothing is missing, and only there; and in words
 Progress = namedtuple("Progress", "percent sentence")
 
 
 def headline(table: Table, column_index: int) -> str:
-    """The best network of a column beside ReLU, FIR and the best baseline.
+    """The best graph-adaptive network of a column beside ReLU, FIR, the best network and the best baseline.
 
-    It reads like "graph-adaptive max (2 hops) 73.1 % ± 7.0, ReLU 47.5 % ± 13.0; chance 25.0 %".
+    It reads like "graph-adaptive max (2 hops) 73.1 % ± 7.0, ReLU 47.5 % ± 13.0, a difference of +25.6 ± 3.1 on the same
+    graphs (95 % interval); chance 25.0 %".
     """
     measure, entries = table.measure, table.entries
     known = entries[(entries.column_index == column_index) & entries["mean"].notna()]
@@ -39,10 +41,18 @@ def headline(table: Table, column_index: int) -> str:
 
     if not networks:
         return "No network has a result yet" + (f"; {words(simple[0])}." if simple else ".")
-    usual = [next((entry for entry in networks if entry.method == name), networks[0]) for name in ("relu", "fir")]
-    sentence = ", ".join(
-        words(entry) for entry in {entry.line_index: entry for entry in (networks[0], *usual)}.values()
-    )
+    adaptive = next((entry for entry in networks if entry.method.endswith("-ga")), networks[0])
+    relu, fir = (next((entry for entry in networks if entry.method == name), adaptive) for name in ("relu", "fir"))
+    told = list({entry.line_index: entry for entry in (adaptive, relu, fir)}.values())
+    texts = [words(entry) for entry in told]
+    gap = paired(adaptive._asdict(), relu._asdict(), measure.overlap) if adaptive is not relu else None
+    if gap and gap.units >= FEWEST_UNITS:
+        units = "graphs" if adaptive.replica[0][REPLICA.index("graph")] is not None else "splits"
+        size = f"{gap.mean:+.{measure.digits}f} ± {gap.margin:.{measure.digits}f}"
+        texts.insert(2, f"a difference of {size} on the same {gap.units} {units} (95 % interval)")
+    sentence = ", ".join(texts)
+    if networks[0].line_index not in {entry.line_index for entry in told}:
+        sentence += f"; the best is {words(networks[0])}"
     if not simple:
         return f"{sentence}."
     best, baseline = networks[0], simple[0]
@@ -57,13 +67,19 @@ def headline(table: Table, column_index: int) -> str:
 
 def are_alike(one: Any, other: Any, overlap: float | None) -> bool:
     """Whether the 95 % interval of the difference of two entries, run by run, holds 0."""
-    pairs = (zip(entry.replica, entry.value, strict=True) for entry in (one, other))
+    found = paired(one._asdict(), other._asdict(), overlap)
+    return found is not None and found.runs >= 3 and not found.is_certain
+
+
+def paired(one: Mapping[str, Any], other: Mapping[str, Any], overlap: float | None) -> Difference | None:
+    """The difference of two entries over the runs that both have; None where there is none."""
+    pairs = (zip(entry["replica"], entry["value"], strict=True) for entry in (one, other))
     ours, theirs = ({replica: value for replica, value in pair if math.isfinite(value)} for pair in pairs)
-    both = ours.keys() & theirs.keys()
+    both = sorted(ours.keys() & theirs.keys(), key=str)
     rows = [
         [dict(zip(REPLICA, replica, strict=True), value=found[replica]) for replica in both] for found in (ours, theirs)
     ]
-    return len(both) >= 3 and not difference(*rows, overlap=overlap).is_certain
+    return difference(*rows, overlap=overlap) if both else None
 
 
 def progress_over(tables: Iterable[Table]) -> Progress:
@@ -116,6 +132,8 @@ def facts_of(runs: pd.DataFrame) -> Facts:
     found = [
         *((name, listed(models[key])) for name, key in SIZES.items()),
         ("Replicas", " \N{MULTIPLICATION SIGN} ".join(replicas)),
+        ("Parameters of a network", of_each_line(models, "parameters")),
+        ("Exchanges for an answer", of_each_line(models, "exchanges")),
         ("Epochs", listed(models.epochs)),
         *((name.replace("_", " ").capitalize(), value) for name, value in others),
         ("Seed", listed(runs.seed)),
@@ -136,6 +154,19 @@ def provenance(runs: pd.DataFrame) -> Facts:
         ("Finished", " to ".join(dict.fromkeys(finished[:1] + finished[-1:]))),
     ]
     return [(name, value) for name, value in found if value]
+
+
+def of_each_line(models: pd.DataFrame, key: str) -> str:
+    """What networks cost, method by method, from the smallest to the largest setting; nothing where it is not known."""
+    known = models[models[key].notna()]
+    variants = {Variant(run.method, run.hops) for run in known.itertuples()}
+    texts = []
+    for variant in sorted(variants, key=lambda one: one.rank):
+        same_hops = known.hops.isna() if variant.hops is None else known.hops == variant.hops
+        counts = known[key][(known.method == variant.method) & same_hops]
+        ends = dict.fromkeys(f"{end:,}" for end in (counts.min(), counts.max()))
+        texts.append(f"{variant.label} {' to '.join(ends)}")
+    return ", ".join(texts)
 
 
 def listed(values: pd.Series) -> str:

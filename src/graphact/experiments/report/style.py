@@ -53,6 +53,23 @@ METHODS = {
     "fir": Style("FIR", "FIR (no nonlinearity)", "#cc79a7", "X", (0, (1.2, 1.2)), 1.1),
 }
 
+# Beside ReLU, and less important: all of one colour, told apart by their markers
+POINTWISE = {
+    name: Style(short, short, GREY, marker, (0, (2.5, 1, 1, 1, 1, 1)))
+    for name, short, marker in (
+        ("identity", "Identity", "_"),
+        ("leaky-relu", "LeakyReLU", "<"),
+        ("prelu", "PReLU", ">"),
+        ("elu", "ELU", "p"),
+        ("gelu", "GELU", "h"),
+        ("silu", "SiLU", "H"),
+        ("tanh", "tanh", "P"),
+        ("abs", "|x|", "d"),
+        ("maxout", "Maxout", "8"),
+    )
+}
+STYLES = METHODS | POINTWISE
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -69,7 +86,7 @@ class Variant:
     @property
     def style(self) -> Style:
         """Names and looks of the method; one that is not in the list goes by its own name."""
-        return METHODS.get(self.method) or Style(self.method, self.method, GREY, "h", (0, (2.5, 1, 1, 1, 1, 1)))
+        return STYLES.get(self.method) or Style(self.method, self.method, GREY, "h", (0, (2.5, 1, 1, 1, 1, 1)))
 
     @property
     def label(self) -> str:
@@ -82,7 +99,7 @@ class Variant:
     @property
     def rank(self) -> tuple[int, str, int]:
         """Position in tables: the paper's order, then others by name, each by hops."""
-        position = list(METHODS).index(self.method) if self.method in METHODS else len(METHODS)
+        position = list(STYLES).index(self.method) if self.method in STYLES else len(STYLES)
         return position, self.method, -1 if self.hops is None else self.hops
 
 

@@ -60,9 +60,9 @@ QUICK = replace(
     called=None,
     preset="quick",
     features=(8,),
-    hops=(1,),
-    graphs=3,
-    splits=2,
+    graphs=6,
+    splits=1,
+    nodes=2,
     training=TrainingSettings(epochs=60, batch_size=240, learning_rate=2e-2),
 )
 QUICK_PAPER = replace(
@@ -94,7 +94,9 @@ EXPERIMENT = Experiment(
         "graph-adaptive activations and does not state the hops of the localized ones; here every number of hops that "
         "was run has a line. L.: localized. G.A.: graph-adaptive.",
     ),
-    measure=Measure("accuracy", "Test accuracy (%)", 1, higher_is_better=True, unit="\N{NO-BREAK SPACE}%"),
+    measure=Measure(
+        "accuracy", "Test accuracy (%)", 1, higher_is_better=True, unit="\N{NO-BREAK SPACE}%", limits=(0.0, 100.0)
+    ),
     protocols=(PAPER, CONVERGED, BEST, QUICK, QUICK_PAPER, FIRST_PAPER, FIRST_CONVERGED),
     default_protocol="converged",
     make_tasks=lambda protocol, _condition, seed, _data: MAKE_TASKS(

@@ -1,6 +1,6 @@
 """The claims of the paper and ours as paired differences, from stored results.
 
-    python benchmarks/claims.py [results]
+    python studies/differences.py [results]
 
 Reads the folders of results that are there and prints Markdown. A difference is a mean over runs on the same graphs,
 splits and nodes with its 95 % interval: over graphs where graphs were drawn, corrected for overlapping splits where one

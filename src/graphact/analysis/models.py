@@ -1,0 +1,75 @@
+"""Models of any make, read on a graph: described, checked against what they compute, each layer with its graph."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphact.analysis.description import Blocks, branches_of, checked_layers, flatten, graph_of
+from graphact.analysis.rules import rule_of
+from graphact.functional import graph_adaptive, graph_filter, localized
+from graphact.graph import Graph
+from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum, UnsupportedModelError
+from graphact.nn import GraphModule, Sequential
+from graphact.nn.parts import call_on_graph, describe_on
+
+KINDS = (Filter, Linear, Pointwise, HopMixture, LayerNorm, Sum)
+DEVIATION = 1e-9  # of a model from its description, in float64, as a part of the largest output
+
+
+def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Blocks, int]:
+    """The layers of a model on a graph, in float64 on the CPU, and the features of its input.
+
+    Modules of graphact describe themselves; chains, torch's modules and PyG's are described as
+    :mod:`graphact.nn.parts` knows them, and compared with what they compute on random signals. Raise
+    UnsupportedModelError if a part is unknown, or the model computes something else.
+    """
+    if not isinstance(module, nn.Module):
+        raise UnsupportedModelError("", f"module must be a torch.nn.Module, got {type(module).__name__}")
+    graph = graph.to("cpu", torch.float64)  # first, so that operators are made of it in float64
+    described = tuple(flatten(describe_on(module, graph)))
+    layers, taken = checked_layers(module, described, features, KINDS)
+    if not isinstance(module, GraphModule) or any(isinstance(part, Sequential) for part in module.modules()):
+        check_forward(module, layers, graph, taken)
+    return layers, taken
+
+
+@torch.no_grad()
+def check_forward(module: nn.Module, layers: Blocks, graph: Graph, features: int) -> None:
+    """Raise if a model differs from its layers on random signals, large and small."""
+    generator = torch.Generator().manual_seed(features)
+    for scale in (1.0, 100.0):
+        x = scale * torch.randn(graph.num_nodes, features, generator=generator, dtype=torch.float64)
+        expected = evaluate(layers, x, graph)
+        try:
+            actual = call_on_graph(copy.deepcopy(module).to("cpu", torch.float64), x, graph)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise UnsupportedModelError("", f"the model cannot be called on this graph: {error}") from error
+        size = expected.abs().amax().clamp_min(1e-300)
+        if actual.shape != expected.shape or not (actual - expected).abs().amax() <= DEVIATION * size:
+            raise UnsupportedModelError("", "the model does not compute what its layers do; was a part replaced?")
+
+
+def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:
+    """What layers make of signals ``(..., N, F)`` in float64; it can be differentiated."""
+    for layer in layers:
+        own = graph_of(layer, graph)
+        match layer:
+            case Filter():
+                x = graph_filter(x, own, layer.taps)
+            case Linear():
+                x = x @ layer.weight.T
+            case Pointwise():
+                x = rule_of(layer).apply(x)
+            case LayerNorm():
+                x = torch.nn.functional.layer_norm(x, (layer.features,), layer.weight, layer.bias, layer.epsilon)
+            case Sum():
+                x = torch.stack([evaluate(branch, x, graph) for branch in branches_of(layer)]).sum(0)
+            case HopMixture():
+                function = graph_adaptive if layer.reads == "shifted" else localized
+                options: dict[str, Any] = {"closed": layer.closed, "parameters": layer.parameters}
+                x = function(x, own, layer.beta, layer.weights, layer.operation, **options)
+        if isinstance(layer, Filter | Linear) and layer.bias is not None:
+            x = x + layer.bias
+    return x

@@ -1,0 +1,68 @@
+"""What the operators of the published code compute, as its faults are described, beside the paper's definitions.
+
+    python studies/authors.py
+
+Nothing of that code is used: each departure is written down again from its description, on graphs and signals like the
+paper's (stochastic block models of source localization, normal signals of 8 features, batches of 100).
+"""
+
+import sys
+
+import numpy as np
+import torch
+
+from graphact import functional
+from graphact.tasks import consensus, source_localization
+
+GRAPHS, BATCH, FEATURES, DEVIATION, GAMMA = 4, 100, 8, 0.1, 0.1
+
+
+def padded_median(signal, neighbors, width):
+    """The lower median over the neighbours and the node itself, repeated until every list is as long as the longest."""
+    columns = []
+    for node, own in enumerate(neighbors):
+        padded = np.concatenate([own, np.full(width - len(own), node, dtype=int)])
+        columns.append(np.sort(signal[:, padded], axis=1)[:, (width - 1) // 2])
+    return np.stack(columns, axis=1)
+
+
+def summed_kernel(signal, neighbors):
+    """The Gaussian of differences summed over all samples and features, the same for each of them."""
+    spreads = [((signal[:, [node]] - signal[:, own]) ** 2).sum() for node, own in enumerate(neighbors)]
+    return np.exp(-np.array(spreads) / (2 * GAMMA**2))
+
+
+def measure():
+    """The figures by name."""
+    medians, kernels, kernels_of_text, hops = [], [], [], []
+    for number in range(GRAPHS):
+        graph = source_localization(graph=number, dtype=torch.float64).graph
+        dense = graph.to_dense().numpy()
+        neighbors = [np.flatnonzero(line) for line in dense]
+        shape = (BATCH, graph.num_nodes, FEATURES)
+        signal = torch.from_numpy(np.random.default_rng(number).normal(0.0, DEVIATION, shape))
+        of_text = functional.neighborhood_median(signal, graph).numpy()
+        of_code = padded_median(signal.numpy(), neighbors, max(map(len, neighbors)))
+        medians.append((np.mean(of_code != of_text), np.abs(of_code - of_text).mean(), np.abs(of_text).mean()))
+        shifted = functional.shift(signal, graph)
+        kernels_of_text.append(functional.neighborhood_kernel(shifted, graph, GAMMA).numpy().mean())
+        kernels.append(summed_kernel(shifted.numpy(), neighbors).mean())
+        twice = 2 * functional.neighborhood_max(shifted, graph).numpy()  # a loop over hops that never shifts
+        true = sum(functional.neighborhood_max(x, graph).numpy() for x in (shifted, functional.shift(shifted, graph)))
+        hops.append(np.abs(twice - true).mean() / np.abs(true).mean())
+    targets = consensus().targets
+    changed, moved, size = np.mean(medians, axis=0)
+    return {
+        "median_changed": f"{100 * changed:.0f} %",
+        "median_moved": f"{moved:.3f}",
+        "median_size": f"{size:.3f}",
+        "kernel_of_text": f"{np.mean(kernels_of_text):.3f}",
+        "kernel_of_code": f"{np.mean(kernels):.3f}",
+        "hops_moved": f"{100 * np.mean(hops):.0f} %",
+        "targets_zero": f"{100 * (targets.trunc() == 0).double().mean().item():.0f} %",
+        "error_of_zero": f"{targets.double().square().mean().sqrt().item():.3f}",
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"{name}: {value}\n" for name, value in measure().items())
