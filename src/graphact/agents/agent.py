@@ -3,10 +3,12 @@
 import gc
 import json
 import math
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -227,38 +229,40 @@ def serve(
     runs: int | None = None,
 ) -> None:
     """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output."""
-    links = deployment.links
-    network = open_transport(transport, links, Addresses.load(folder, links.neighbors), tls)
-    log = FileLog(folder / LOG_NAME, durable=durable)
-    agent = Agent(deployment, network, log, signals, schedule, write_event, timing)
+    links, addresses = deployment.links, Addresses.load(folder, deployment.links.neighbors)
+    with ExitStack() as opened:
+        opened.callback(signals.close)
+        log = opened.enter_context(closing(FileLog(folder / LOG_NAME, durable=durable)))
+        network = opened.enter_context(closing(open_transport(transport, links, addresses, tls)))
+        agent = Agent(deployment, network, log, signals, schedule, write_event, timing)
 
-    def stop(*_: object) -> None:
-        """Let the agent finish its run; a second signal interrupts it."""
-        if agent.stopping:
-            raise KeyboardInterrupt
-        agent.stop()
+        def stop(*_: object) -> None:
+            """Let the agent finish its run; a second signal interrupts it."""
+            if agent.stopping:
+                raise KeyboardInterrupt
+            agent.stop()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            opened.callback(signal.signal, number, signal.signal(number, stop))
         gc.freeze()  # what is there stays: no need to look through it again and again
         used_to_start = time.process_time()
         ready = {"event": "ready", "node": links.node, "transport": transport, "last_run": log.last_run}
         write_event({**ready, "ignored_records": log.ignored} if log.ignored else ready)
         end = {"event": "end", "node": links.node, "reason": agent.work(runs)}
         agent.linger()
-        end |= {"counters": asdict(agent.node.counters), "memory": memory_use()}
+        counters = asdict(agent.node.counters) | {"strangers": network.dropped}
+        end |= {"counters": counters, "memory": memory_use()}
         write_event(end | {"cpu_seconds": round(time.process_time() - used_to_start, 3)})
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for each in (signals, network, log):
-            each.close()
 
 
 def write_event(event: Event) -> None:
-    """One line of JSON on standard output, at once."""
-    sys.stdout.write(json.dumps(event, allow_nan=False) + "\n")
-    sys.stdout.flush()
+    """One line of JSON on standard output, at once; OSError if nobody reads it any more."""
+    try:
+        sys.stdout.write(json.dumps(event, allow_nan=False) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left cannot fail again at the end
+        raise OSError("nobody reads the results on standard output any more") from error
 
 
 def memory_use() -> dict[str, float]:

@@ -103,6 +103,7 @@ class Node:
         self._mailbox = Mailbox(links.neighbors, self.limits)
         self._archive = Archive(self.limits.archive_bytes)
         self._nonce: int | None = None
+        self._welcomed: dict[int, float] = {}  # when a greeting of a neighbour was last answered
         self._outgoing: list[tuple[int, bytes]] = []
         self._results: list[RunResult] = []
 
@@ -308,6 +309,9 @@ class Node:
 
     def _hear_greeting(self, message: Message, now: float) -> None:
         if message.kind == Kind.HELLO:
+            if now - self._welcomed.get(message.sender, -math.inf) < self.timing.request_after:
+                raise RejectedError("unanswered")
+            self._welcomed[message.sender] = now
             self.counters.greetings_sent += 1
             self._send(Kind.WELCOME, message.sender, self.run + 1, message.round)
         elif message.round != self._nonce:  # a recording of an answer to an older greeting
