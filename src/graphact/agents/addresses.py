@@ -34,7 +34,15 @@ class Address:
         """Read ``host:port``, or ``[host]:port`` for a host with colons (IPv6); ValueError if it is neither."""
         host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
         bracketed = host.startswith("[") and host.endswith("]")
-        if not colon or not host or not port.isdecimal() or (":" in host and not bracketed) or int(port) > 65_535:
+        is_text = host.isprintable() and len(host) < 256
+        if (
+            not colon
+            or not host
+            or not is_text
+            or not port.isdecimal()
+            or (":" in host and not bracketed)
+            or int(port) > 65_535
+        ):
             raise ValueError(f"an address must be host:port, such as 10.0.0.7:7500 or [fe80::7]:7500, got {text!r:.60}")
         return cls(host[1:-1] if bracketed else host, int(port))
 
