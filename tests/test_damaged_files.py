@@ -100,6 +100,12 @@ class TestGraphs:
 
 
 class TestArrays:
+    @pytest.mark.parametrize("shape", [(0, 3, 1), (4, 3, 0)])
+    def test_signals_without_a_number(self, tmp_path, shape):
+        np.save(tmp_path / "x.npy", np.zeros(shape))
+        with pytest.raises(ValueError, match="at least one signal with one feature"):
+            read_signals(tmp_path / "x.npy", 3, 5)
+
     @pytest.mark.parametrize("content", [HUGE, UNTIDY, b"PK\x03\x04", b""], ids=["huge", "untidy", "archive", "empty"])
     def test_every_reader_of_signals(self, tmp_path, content):
         path = tmp_path / "x.npy"
