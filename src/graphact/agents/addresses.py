@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -99,14 +100,30 @@ def read_addresses(path: str | os.PathLike[str], num_nodes: int) -> list[Address
 
 
 def free_addresses(num_nodes: int, host: str = "127.0.0.1") -> list[Address]:
-    """Ports of this machine that are free now, both for TCP and for UDP; for tests and demonstrations."""
+    """Ports of this machine that are free now, both for TCP and for UDP; for tests and demonstrations.
+
+    They are none that the system hands out by itself, so that no connection takes one before its node has started.
+    """
+    first, last = ephemeral_ports()
+    candidates = list(range(10_000, first) if first > 16_000 else range(last + 1, 65_536))
+    random.SystemRandom().shuffle(candidates)
     found: list[Address] = []
     with ExitStack() as held:
         while len(found) < num_nodes:
+            if not candidates:
+                raise OSError(f"this machine has not got {num_nodes} free ports")
+            port = candidates.pop()
             stream = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             datagrams = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            stream.bind((host, 0))
             with suppress(OSError):
-                datagrams.bind(stream.getsockname())
-                found.append(Address(host, stream.getsockname()[1]))
+                stream.bind((host, port))
+                datagrams.bind((host, port))
+                found.append(Address(host, port))
     return found
+
+
+def ephemeral_ports() -> tuple[int, int]:
+    """The first and the last port that the system gives to those who ask for any."""
+    setting = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first, last = map(int, setting.read_text().split()) if setting.is_file() else (32_768, 60_999)
+    return first, last
