@@ -265,3 +265,11 @@ def test_nothing_of_this_touches_a_good_file(tmp_path):
     for ending in ("npz", "txt"):
         graph.save(tmp_path / f"graph.{ending}")
         assert torch.equal(Graph.load(tmp_path / f"graph.{ending}").to_dense(), graph.to_dense())
+
+
+def test_a_long_reason_is_cut(tmp_path):
+    header = b'{"a": {"dtype": "%s", "shape": [1], "data_offsets": [0, 4]}}' % (b"1" * 5000)
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(ValueError, match="not a readable safetensors file") as error:
+        graphact.load(tmp_path / "model.safetensors")
+    assert len(str(error.value)) < 1000
