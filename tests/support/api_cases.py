@@ -147,10 +147,12 @@ def check_call(draw, call, ideal, inputs, error, operator):
     found = torch.autograd.grad(
         out, list(leaves.values()), direction.to(out), create_graph=mode == "second", allow_unused=True
     )
+    # terms of a normalisation that cancel grow with one over the weights
+    least = min([1.0, *exact.get("weight", torch.ones(1)).detach().abs().flatten().tolist()]) or 1.0
     for name, one, other, leaf in zip(leaves, found, wanted, exact.values(), strict=True):
         one = torch.zeros(leaf.shape) if one is None else one
         other = torch.zeros_like(leaf) if other is None else other
-        compare(draw, f"gradients of {name}", one, other, loosely * error_of_gradients(other))
+        compare(draw, f"gradients of {name}", one, other, loosely * error_of_gradients(other) + 1e-14 / least)
     if mode == "jvp" and not single:
         tangent = draw_values(draw, "tangent", tuple(given[first].shape), True).to(given[first])
         rest = {name: value for name, value in given.items() if name != first}
@@ -175,8 +177,7 @@ def check_call(draw, call, ideal, inputs, error, operator):
         if sums[0].requires_grad:
             seconds = torch.autograd.grad(sums[0], list(leaves.values()), allow_unused=True)
         scale = max([float(value.abs().max()) for value in further if value is not None and value.numel()] or [0.0])
-        least = min([1.0, *exact.get("weight", torch.ones(1)).detach().abs().flatten().tolist()]) or 1.0
-        scale += 1e-6 / least**2  # terms of a normalisation that cancel
+        scale += 1e-6 / least**2
         for name, one, other, leaf in zip(leaves, seconds, further, exact.values(), strict=True):
             one = torch.zeros(leaf.shape) if one is None else one
             other = torch.zeros_like(leaf) if other is None else other

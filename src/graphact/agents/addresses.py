@@ -11,7 +11,7 @@ from pathlib import Path
 
 from graphact._checks import check_integer
 from graphact.agents.deployment import read_json
-from graphact.storage import write_atomically
+from graphact.storage import one_line, write_atomically
 
 FILE_NAME = "addresses.json"
 DEFAULT_BASE_PORT = 7500
@@ -74,7 +74,7 @@ class Addresses:
             by_neighbor = {int(j): Address.parse(text) for j, text in content["neighbors"].items()}
             addresses = cls(Address.parse(content["listen"]), by_neighbor)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"{path}: damaged: {error}") from error
+            raise ValueError(f"{path}: damaged: {one_line(error)}") from error
         if set(by_neighbor) != set(neighbors):
             raise ValueError(f"{path}: must name the neighbours {tuple(neighbors)}, got {tuple(sorted(by_neighbor))}")
         return addresses

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphact.agents.links import Links, Row
 from graphact.agents.model import Model, load_model, save_model
-from graphact.storage import write_atomically
+from graphact.storage import one_line, write_atomically
 
 FORMAT = "graphact node"
 VERSION = 1
@@ -68,7 +68,7 @@ class Deployment:
             links = Links(int(described["node"]), int(described["epoch"]), hears, heard_by, by_neighbor)
             row = Row(hears, np.array(described["weights"], model.dtype), float(described["diagonal"]))
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise ValueError(f"{folder}: damaged: {error}") from error
+            raise ValueError(f"{folder}: damaged: {one_line(error)}") from error
         return cls(links, row, model)
 
 
