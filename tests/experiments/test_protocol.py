@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from graphact.experiments.protocol import jobs_of
+from graphact.experiments.protocol import changed_protocol, jobs_of
 from graphact.experiments.registry import EXPERIMENTS, PRESETS, find_protocol
 from graphact.registry import POINTWISE
 from graphact.training import TrainingSettings
@@ -151,3 +151,11 @@ def test_other_operators_are_refused_where_links_are_lost():
         {"shift": "translated", "loss_probabilities": ""},
     ):
         assert find_protocol("consensus", "paper", "paper", (), changes).shift == "translated"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("hops", "0"), ("localized_hops", "0"), ("features", "x"), ("orders", "-1")]
+)
+def test_settings_that_are_no_counts_are_named(name, value):
+    with pytest.raises((TypeError, ValueError), match=f"^{name} must be"):
+        changed_protocol(find_protocol("consensus", "paper"), {name: value}, ())
