@@ -126,6 +126,8 @@ def main():
     parser.add_argument("--set", action="append", default=[], help="CHOICE=NUMBER: an option of that case")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if not options.minutes > 0:
+        parser.error(f"--minutes must be above 0, got {options.minutes:g}")
     warnings.simplefilter("ignore")
     if options.list:
         for name, scenario in SCENARIOS.items():
@@ -133,6 +135,8 @@ def main():
         return 0
     if options.case:
         name, _, number = options.case.rpartition(":")
+        if name not in SCENARIOS or not number.isdecimal():
+            parser.error(f"--case must be KIND:NUMBER with a kind of --list, got {options.case!r}")
         fixed = {key: int(value) for key, _, value in (text.rpartition("=") for text in options.set)}
         draw = Draw(int(number), fixed)
         SCENARIOS[name](draw)
