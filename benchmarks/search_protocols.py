@@ -29,13 +29,13 @@ SEED = 1000
 # One setting of each experiment, under its first condition, on few graphs or splits
 SETTINGS = {
     "source-localization": {"features": "8", "hops": "2", "localized_hops": "1", "graphs": "5", "splits": "1"},
-    "consensus": {"orders": "20", "graphs": "5", "splits": "1", "loss_probabilities": "", "loss_realizations": "0"},
+    "consensus": {"orders": "5", "graphs": "5", "splits": "1", "loss_probabilities": "", "loss_realizations": "0"},
     "denoising": {"features": "4", "orders": "1", "sweep": "", "splits": "5"},
     "recommendation": {"splits": "5", "validation_fraction": "0.1", "graph_from": "training users"},
 }
 TRIALS = {
     "source-localization": {"learning_rate": ("0.005", "0.02"), "per_feature": ("false", "true")},
-    "consensus": {"learning_rate": ("0.001", "0.005", "0.02")},
+    "consensus": {"learning_rate": ("0.001", "0.003", "0.01"), "bias": ("false", "true"), "epochs": ("400",)},
     "denoising": {"learning_rate": ("0.003", "0.01", "0.03", "0.1"), "bias": ("false", "true")},
     "recommendation": {"learning_rate": ("0.0003", "0.001", "0.003")},
 }

@@ -98,9 +98,10 @@ class Evidence:
 
     @cached_property
     def cells(self):
-        """Rows by study and cell; where two folders hold a cell with the same seed, those that were finished last."""
+        """Rows by study and cell; where two folders hold a cell with the same seed, the more, then the newer ones."""
         found, self.folders = defaultdict(lambda: defaultdict(dict)), defaultdict(set)
-        for folder in sorted(path.parent for path in self.directory.glob("*/rows") if path.is_dir()):
+        places = (*self.directory.glob("*/rows"), *self.directory.glob("sweeps/*/rows"))
+        for folder in sorted(path.parent for path in places if path.is_dir()):
             own, studies = defaultdict(list), {}
             for row in Store(folder).rows():
                 condition = tuple(sorted((row.get("condition") or {}).items()))
@@ -114,7 +115,7 @@ class Evidence:
                     {study} if study else set(studies.values())
                 ):  # baselines stand beside all that were run there
                     before = found[each][cell].get(seed)
-                    if before is None or finished(before) <= finished(rows):
+                    if before is None or (len(before), finished(before)) <= (len(rows), finished(rows)):
                         found[each][cell][seed] = rows
                     self.folders[each].add(folder.name)
         for study, cell, row in self.perturbed():
@@ -168,7 +169,12 @@ class Evidence:
         """The one cell of a method in a setting."""
         found = self.candidates(study, where)
         if where.best and found:
-            usual = [cell for cell in self.candidates(study, where, without=("condition",)) if not cell.condition]
+            run = {tuple(getattr(cell, key) for key in where.best) for cell in found}
+            usual = [
+                cell
+                for cell in self.candidates(study, where, without=("condition",))
+                if not cell.condition and tuple(getattr(cell, key) for key in where.best) in run
+            ]
             chosen = min(usual or found, key=lambda cell: self.cost_on_validation(study, cell))
             found = [cell for cell in found if all(getattr(cell, k) == getattr(chosen, k) for k in where.best)]
         if not found:
