@@ -267,6 +267,7 @@ def change(draw, graph, operator, number):
                 radius = spectral_radius(matrix.numpy())
                 assert radius ** min(nodes, 8) < 1e-6 * float(matrix.abs().max()) ** min(nodes, 8)
                 return graph, operator
+            condition = condition_of_row_sums(matrix)
             matrix = normalized(matrix, step)
         elif step in ("pickle", "deepcopy"):
             graph = pickle.loads(pickle.dumps(graph)) if step == "pickle" else copy.deepcopy(graph)
@@ -282,6 +283,7 @@ def change(draw, graph, operator, number):
             graph.share_memory_()
     loosely = 1e8 if step == "spectral" and graph.dtype == torch.float64 else 1.0  # an eigenvalue, by two algorithms
     loosely = 1e4 if step == "laplacian" else loosely  # sums that cancel
+    loosely = max(1.0, condition / 64) if step == "gcn" else loosely  # of n terms: (n - 1) eps / 2 times the condition
     return graph, settle(draw, graph, Operator(matrix, edges, exact), loosely)
 
 
@@ -289,6 +291,13 @@ def has_cancelling_row(matrix):
     """Whether weights of both signs sum to about zero, where rounding decides what GCN's root becomes."""
     loops = torch.where(matrix.diagonal() == 0, 1.0, 0.0)
     return bool(((matrix.sum(1) + loops).abs() < 1e-3 * (matrix.abs().sum(1) + loops)).any())
+
+
+def condition_of_row_sums(matrix):
+    """The largest number of terms times condition number (sum of magnitudes over sum) of GCN's row sums."""
+    loops = torch.where(matrix.diagonal() == 0, 1.0, 0.0)
+    terms = (matrix != 0).sum(1) + 1
+    return float((terms * (matrix.abs().sum(1) + loops) / (matrix.sum(1) + loops).abs().clamp_min(1e-300)).max())
 
 
 def normalized(matrix, kind):
