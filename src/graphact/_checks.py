@@ -100,7 +100,8 @@ def check_companion(name: str, value: "Tensor", signal: "Tensor") -> "Tensor":
     if value.device != signal.device:
         raise ValueError(f"{name} must be on the device of x, {signal.device}, got {value.device}")
     if value.dtype != signal.dtype:
-        if not (signal.dtype.itemsize == 2 and value.dtype.is_floating_point):
+        is_half = signal.dtype.itemsize == 2 and signal.dtype.is_floating_point
+        if not (is_half and value.dtype.is_floating_point):
             raise TypeError(f"{name} must have the dtype of x, {signal.dtype}, got {value.dtype}")
         return value.to(signal.dtype)
     return value

@@ -242,3 +242,50 @@ def test_published_radii_of_cora():
         medians = [np.median(each) for each in (one_constant, values["pairwise"], certified, attack)]
         cells = [f"{each:#.2g}" for each in medians]
         assert f"| {what} | {' | '.join(cells)} | {np.median(certified / one_constant):.1f} | {ratio:.2f} |" in page
+
+
+def test_radii_are_not_rounded_to_single_precision():
+    """float32 rounds up half of the time, and a radius above its range became infinite."""
+    layer, graph = nn.Linear(2, 2).double(), WEIGHTED
+    for scale in (1.0, 1e-60, 1e60):
+        with torch.no_grad():
+            layer.weight.copy_(scale * torch.tensor([[1.0, 0.1], [0.3, 0.7]]).double())
+            layer.bias.copy_(torch.tensor([1.0, 0.0]))
+        x = torch.zeros(graph.num_nodes, 2, dtype=torch.float64)
+        found = certified_radius(layer, graph, x)
+        exact = 1 / (layer.weight[0] - layer.weight[1]).abs().sum().item()
+        assert (found.radius <= exact).all()
+        assert (found.radius >= 0.99 * exact).all()
+        assert not torch.equal(found.radius.float().double(), found.radius)
+
+
+def test_constants_that_overflow_certify_nothing():
+    """The products of layers exceed the range of float64, and infinity meets zeros; the rival is reached at 1."""
+    model = GCNN([1, 2, 2], order=0, activation="relu", out_features=2).double()
+    with torch.no_grad():
+        for part in model.parameters():
+            part.zero_()
+        first, second = (part for name, part in model.named_parameters() if name.endswith("taps"))
+        first[0] = torch.tensor([[1e200, 1.0]], dtype=torch.float64)
+        second[0] = torch.tensor([[1e200, 0.0], [0.0, 2.0]], dtype=torch.float64)
+        model.readout.weight[:] = torch.tensor([[0.0, 0.0], [0.0, 1.0]])
+        model.readout.bias[:] = torch.tensor([1.0, 0.0])
+    x = torch.full((NODES, 1), -0.5, dtype=torch.float64)
+    found = certified_radius(model, WEIGHTED, x)
+    assert not found.constants.isnan().any()
+    assert (found.radius <= 1).all()
+
+
+@pytest.mark.parametrize("search", [certified_radius, attack_radius])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_numbers_that_are_not_finite_are_refused(search, value):
+    model = GCNNS["max-ga"]().double()
+    x = torch.randn(NODES, 3, dtype=torch.float64)
+    wrong = x.clone()
+    wrong[1, 0] = value
+    with pytest.raises(ValueError, match=f"x must be finite, got {value}"):
+        search(model, WEIGHTED, wrong)
+    with torch.no_grad():
+        next(model.parameters()).view(-1)[0] = value
+    with pytest.raises(ValueError, match=f"parameters of the model must be finite, got {value}"):
+        search(model, WEIGHTED, x)

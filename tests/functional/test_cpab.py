@@ -121,3 +121,10 @@ def test_extreme_velocities_stay_finite():
 def test_bad_arguments(theta, radius, error, message):
     with pytest.raises(error, match=message):
         cpab(torch.zeros(3), theta, radius)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int64, torch.bool])
+def test_integers_are_refused(dtype):
+    """Integers of two bytes passed for half precision, in which the velocities were rounded to 0."""
+    with pytest.raises(TypeError, match="theta must have the dtype of x"):
+        cpab(torch.zeros(3, dtype=dtype), torch.tensor([0.3, 0.3, 0.3]))

@@ -258,3 +258,48 @@ def test_every_convolution_is_listed():
 def test_bad_arguments(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_half_precision_sums_of_a_hub_do_not_stop_growing():
+    """Added up in bfloat16, ones stop at 256; signals come in batches, of which torch adds one row after another."""
+    leaves = 3000
+    pair = torch.stack([torch.arange(1, leaves + 1), torch.zeros(leaves, dtype=torch.long)])
+    hub = Graph.from_edge_index(pair, num_nodes=leaves + 1)
+    x = torch.ones(2, leaves + 1, 1)
+    x[:, leaves // 2 :] = 3.0
+    half = x.bfloat16()
+    ones, none = torch.ones(1, 1, 1), torch.zeros(1, 1)
+    for dtype, signal in ((torch.bfloat16, half), (torch.float32, x)):
+        found = graphact.functional.attention(signal, hub, ones.to(dtype), none.to(dtype), none.to(dtype))
+        assert found.dtype == dtype
+        torch.testing.assert_close(found[:, 0].float(), torch.full((2, 1, 1), 2.0), rtol=0, atol=0.01)
+        own, edge = torch.zeros(2, leaves + 1, 1, 1), torch.full((1, leaves, 1, 1), 2.0**-11)
+        found = graphact.functional.edge_varying(signal, hub, own.to(dtype) + 1, edge.to(dtype))
+        assert found.dtype == dtype
+        expected = 2 * x[:, :1] + x[:, 1:].sum(1, keepdim=True) * 2.0**-11
+        torch.testing.assert_close(found[:, :1].float(), expected, rtol=0.01, atol=0)
+
+
+def test_coefficients_that_would_be_broadcast_are_refused():
+    graph, x = random_graph(dtype=torch.float32), torch.randn(12, 2)
+    first, recurrent, one = torch.randn(3, 2, 4), torch.randn(3, 4, 4), torch.randn(1, 2, 4)
+    with pytest.raises(ValueError, match=r"direct must have the shape \(3, 2, 4\), got \(1, 2, 4\)"):
+        graphact.functional.arma(x, graph, first, recurrent, one, 2)
+    with pytest.raises(ValueError, match=r"recurrent must have the shape \(3, 4, 4\), got \(1, 4, 4\)"):
+        graphact.functional.arma(x, graph, first, recurrent[:1], first, 2)
+    with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
+        graphact.functional.arma(x, graph, first, recurrent, first, 0)
+    to = torch.randn(3, 4)
+    for name, pair in (("to", (to[0], to)), ("of", (to, to[:, :1]))):
+        with pytest.raises(ValueError, match=rf"{name} must have the shape \(3, 4\), got"):
+            graphact.functional.attention(x, graph, first, *pair)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_coefficients_of_another_precision_are_refused_by_their_name(name):
+    graph = random_graph(dtype=torch.float64)
+    module = make(name, graph).float()
+    argument = {"Chebyshev": "taps", "ARMA": "first", "GraphAttention": "weight", "EdgeNet": "own"}[name]
+    with pytest.raises(TypeError, match=f"{argument} must have the dtype of x, torch.float64, got torch.float32"):
+        module(torch.randn(12, 2, dtype=torch.float64), graph)
+    assert module(torch.randn(12, 2).bfloat16(), graph.to(torch.float32)).shape == (12, 4)

@@ -265,3 +265,20 @@ def test_a_fleet_trains_as_each_alone(name):
 def test_bad_arguments(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize("kind", [nn.DiGRAF, nn.GReLU])
+def test_means_of_large_graphs_in_half_precision(kind):
+    """A count in bfloat16 stops at 256, and a sum where the next value is less than half a step."""
+    torch.manual_seed(0)
+    graph, batch = random_graph(dtype=torch.float32), torch.zeros(12, dtype=torch.long)
+    graph, batch = Graph.union([graph] * 100), batch.repeat(100)
+    module = kind(features=2, start="uniform").bfloat16()
+    x = torch.rand(3, 1200, 2).bfloat16()
+    torch.testing.assert_close(module(x, graph, batch=batch), module(x, graph), rtol=0.01, atol=0.01)
+
+
+def test_max_k_of_signals_without_features():
+    assert nn.MaxK()(torch.zeros(4, 0)).shape == (4, 0)
+    with pytest.raises(ValueError, match=r"x must have the shape \(..., F\), got a single number"):
+        graphact.functional.max_k(torch.tensor(1.0), 1)

@@ -59,7 +59,8 @@ class Operator:
             case "silu":
                 return x * torch.sigmoid(x)
             case "tanh":
-                return 1 - 2 / (1 + torch.exp(2 * x))
+                far = x.abs() > 30  # where it is 1, and its slope 0; the exponential of more may overflow
+                return torch.where(far, x.detach().sign(), 1 - 2 / (1 + torch.exp(2 * torch.where(far, 0.0, x))))
             case "abs":
                 return torch.where(x < 0, -x, torch.where(x > 0, x, 0 * x))  # of slope 0 at 0
             case "maxout":
@@ -127,6 +128,18 @@ class Operator:
             y = self.matrix.detach().abs() @ y
         return sizes
 
+    def is_exact_in_single(self, x, hops):
+        """Whether float32 holds all sums of so many shifts: multiples of a power of two, at most 2^24 of it."""
+        if not self.exact:
+            return False
+        grids = []
+        for values in (self.matrix, x):
+            grid = 1.0
+            while grid > 2.0**-40 and bool((values.detach() % grid != 0).any()):
+                grid /= 2
+            grids.append(grid)
+        return all(size <= 2.0**24 * grids[1] * grids[0] ** k for k, size in enumerate(self.sizes(x, hops)))
+
     def roundoff(self, eps, hops):
         """The relative error of so many shifts in a precision."""
         degree = int(self.edges.sum(1).max(initial=0))
@@ -153,3 +166,18 @@ class Operator:
                 term = torch.zeros_like(y) + off
             error = error + weights[k - 1] * (term + 4 * eps * (1 if op == "kernel" else sizes[k if shifts else 0]))
         return error * 2 + torch.finfo(torch.float32).tiny
+
+    def kernel_gradient_error(self, weights, gamma, closed, eps, shifts):
+        r"""How far rounding carries the gradient by x of the kernel's terms in a precision, for directions up to 4.
+
+        At y_k, each of the 2 d differences of a node adds a part of at most :math:`|w_k| e^{-1/2} / \gamma`, off by
+        d + 8 roundings; :math:`|S^T|^k` multiplies them, however much of the exact parts cancels.
+        """
+        degree = int(self.pattern(1 if shifts else len(weights), closed).sum(1).max(initial=0))
+        sizes = weights.detach().abs().reshape(len(weights), -1).amax(1, keepdim=True) if weights.numel() else weights
+        each = 4 * 2 * degree * (degree + 8) * eps * math.exp(-0.5) / float(gamma)
+        total, column = 0.0, torch.ones(self.num_nodes, dtype=torch.float64)
+        for size in sizes:
+            column = self.matrix.detach().abs().T @ column if shifts else column
+            total += each * float(size.max()) * float(column.max())
+        return total

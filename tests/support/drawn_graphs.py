@@ -11,6 +11,7 @@ import torch
 
 from graphact import Graph
 from support.dense import Operator
+from support.radius import spectral_radius
 
 NODES = (1, 2, 3, 4, 5, 7, 13, 30, 60, 300, 1200)
 SHARES = (4, 6, 10, 12, 14, 16, 16, 10, 6, 0.6, 0.3)
@@ -263,9 +264,10 @@ def change(draw, graph, operator, number):
                 graph = graph.normalize(step)
             except ValueError:
                 assert step == "spectral"
-                values = np.linalg.eigvals(matrix.numpy())
-                assert np.abs(values).max() ** min(nodes, 8) < 1e-6 * float(matrix.abs().max()) ** min(nodes, 8)
+                radius = spectral_radius(matrix.numpy())
+                assert radius ** min(nodes, 8) < 1e-6 * float(matrix.abs().max()) ** min(nodes, 8)
                 return graph, operator
+            condition = condition_of_row_sums(matrix)
             matrix = normalized(matrix, step)
         elif step in ("pickle", "deepcopy"):
             graph = pickle.loads(pickle.dumps(graph)) if step == "pickle" else copy.deepcopy(graph)
@@ -281,6 +283,7 @@ def change(draw, graph, operator, number):
             graph.share_memory_()
     loosely = 1e8 if step == "spectral" and graph.dtype == torch.float64 else 1.0  # an eigenvalue, by two algorithms
     loosely = 1e4 if step == "laplacian" else loosely  # sums that cancel
+    loosely = max(1.0, condition / 64) if step == "gcn" else loosely  # of n terms: (n - 1) eps / 2 times the condition
     return graph, settle(draw, graph, Operator(matrix, edges, exact), loosely)
 
 
@@ -288,6 +291,13 @@ def has_cancelling_row(matrix):
     """Whether weights of both signs sum to about zero, where rounding decides what GCN's root becomes."""
     loops = torch.where(matrix.diagonal() == 0, 1.0, 0.0)
     return bool(((matrix.sum(1) + loops).abs() < 1e-3 * (matrix.abs().sum(1) + loops)).any())
+
+
+def condition_of_row_sums(matrix):
+    """The largest number of terms times condition number (sum of magnitudes over sum) of GCN's row sums."""
+    loops = torch.where(matrix.diagonal() == 0, 1.0, 0.0)
+    terms = (matrix != 0).sum(1) + 1
+    return float((terms * (matrix.abs().sum(1) + loops) / (matrix.sum(1) + loops).abs().clamp_min(1e-300)).max())
 
 
 def normalized(matrix, kind):
@@ -310,8 +320,7 @@ def normalized(matrix, kind):
         across = matrix.sum(1)
         across = torch.where(across > 0, torch.where(across > 0, across, 1.0).rsqrt(), 0.0)
         return matrix * across[:, None] * across
-    radius = np.abs(np.linalg.eigvals(matrix.numpy())).max()
-    return matrix / radius if matrix.any() else matrix
+    return matrix / spectral_radius(matrix.numpy()) if matrix.any() else matrix
 
 
 def draw_world(draw, steps=2, dtypes=(torch.float64, torch.float32)):

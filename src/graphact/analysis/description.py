@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, TRAINED
 from graphact.functional import shift
 from graphact.graph import Graph, Neighborhoods
+from graphact.graph.edges import check_finite
 from graphact.layers import (
     Filter,
     HopMixture,
@@ -74,7 +75,9 @@ def checked_layers(
     if features not in (None, taken):
         raise ValueError(f"x must have {taken} features, got {features}")
     check_chain(part_names(module, described), described, taken, kinds)
-    return cast("Blocks", map_arrays(described, wide)), taken
+    return cast(
+        "Blocks", map_arrays(described, lambda array: wide(check_finite("parameters of the model", array)))
+    ), taken
 
 
 def check_chain(parts: Iterable[str], layers: tuple[Layer, ...], width: int, kinds: tuple[type[Layer], ...]) -> int:
@@ -145,6 +148,7 @@ def read_signals(x: Tensor) -> Tensor:
     """Signals as float64 ``(B, N, F)``, of which there must be one."""
     if x.numel() == 0:
         raise ValueError(f"x must hold at least one signal, got the shape {tuple(x.shape)}")
+    check_finite("x", x)
     return wide(x.detach()).reshape(-1, *x.shape[-2:])
 
 

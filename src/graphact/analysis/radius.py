@@ -175,17 +175,15 @@ def certify_node(around: Neighborhood) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rivals = (torch.arange(len(margins)) != decision).nonzero().squeeze(1)
     steps = around.with_reach(around.steps)
     constants = torch.zeros_like(margins)
-    constants[rivals] = loss(around, steps, decision, rivals, 1.0, "everywhere")
+    constants[rivals] = loss(around, steps, decision, rivals, 1.0, "everywhere").nan_to_num(
+        nan=torch.inf
+    )  # overflow times 0
     simple = torch.where(constants > 0, margins / constants.clamp_min(1e-300), torch.inf)
     size, limiting = around.outputs.abs().max(), simple.argmin()
     least = simple.min().item() * (1 - 1e-6)  # certified for all rivals
     if not margins.min() > ROUNDING * size or least == torch.inf:
-        return (
-            torch.tensor(least if margins.min() > ROUNDING * size else 0.0).double(),
-            limiting,
-            constants,
-            margins,
-        )
+        least = least if margins.min() > ROUNDING * size else 0.0
+        return torch.tensor(least, dtype=torch.float64), limiting, constants, margins
 
     def lost_at(rivals: Tensor, radius: float) -> tuple[Tensor, Tensor]:
         """What margins can lose, and whether something is left of them."""
@@ -206,7 +204,7 @@ def certify_node(around: Neighborhood) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         tried, high = others[~is_safe], radius
     lost, _ = lost_at(tried, radius)
     limiting = tried[(margins[tried] / lost.clamp_min(1e-300)).argmin()]
-    return torch.tensor(radius).double(), limiting, constants, margins
+    return torch.tensor(radius, dtype=torch.float64), limiting, constants, margins
 
 
 def loss(

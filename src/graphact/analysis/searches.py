@@ -14,6 +14,7 @@ from torch import Tensor
 from graphact._checks import check_generator, check_integer
 from graphact.analysis.topology import Perturbation
 from graphact.graph import Graph
+from graphact.graph.edges import check_finite
 from graphact.graph.graph import check_graph, check_signal
 from graphact.nn.parts import call_on_graph, is_called_by_kind
 
@@ -244,7 +245,8 @@ class _Search:
         self.module, self.graph, self.x = module, graph, x
         self.perturbation = torch.zeros_like(x)
         self.node = torch.arange(len(x), device=x.device) % graph.num_nodes
-        self.output = module(x, graph)[torch.arange(len(x)), self.node].abs().argmax(-1)
+        outputs = check_finite("outputs of module", module(x, graph))
+        self.output = outputs[torch.arange(len(x)), self.node].abs().argmax(-1)
         self.best = torch.zeros(graph.num_nodes, dtype=x.dtype, device=x.device)
         self.pair = (x[0], x[0])
 
@@ -327,6 +329,6 @@ def callable_on(model: Any) -> Model:
 
 def _checked(graph: Graph, x: Tensor, generator: torch.Generator | None) -> Tensor:
     """The signals, without their history, if all three can be used."""
-    x = check_signal(x, check_graph("graph", graph)).detach()
+    x = check_finite("x", check_signal(x, check_graph("graph", graph)).detach())
     check_generator(generator)
     return x

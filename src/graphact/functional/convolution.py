@@ -1,13 +1,17 @@
 """Convolutions besides the polynomial filter: Chebyshev, ARMA, attention, and edge-varying filters."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from graphact._checks import check_companion, check_integer, check_tensor
 from graphact.functional.neighborhood import shift_pass
 from graphact.functional.segments import Segments
 from graphact.graph import Graph
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike
+from graphact.kernels.reference import accumulation_dtype
 
 
 def chebyshev(x: Tensor, graph: GraphLike, taps: Tensor) -> Tensor:
@@ -22,7 +26,7 @@ def chebyshev(x: Tensor, graph: GraphLike, taps: Tensor) -> Tensor:
         x: ``(..., N, F_in)``; taps: ``(K + 1, F_in, F_out)``; result: ``(..., N, F_out)``.
     """
     x = check_signal(x, graph)
-    check_taps("taps", taps, x)
+    taps = check_taps("taps", taps, x)
     basis = [x]
     for k in range(1, taps.size(0)):
         (shifted,) = graph.one_hop(basis[-1], shift_pass)
@@ -40,9 +44,11 @@ def arma(x: Tensor, graph: GraphLike, first: Tensor, recurrent: Tensor, direct: 
         x: ``(..., N, F_in)``; first, direct: ``(P, F_in, F_out)``; recurrent: ``(P, F_out, F_out)``; result: ``(..., N,
         F_out)``.
     """
-    x = check_signal(x, graph)
-    check_taps("first", first, x)
-    stacks = first.size(0)
+    x, steps = check_signal(x, graph), check_integer("steps", steps, minimum=1)
+    first = check_taps("first", first, x)
+    direct = check_shape("direct", direct, x, first.shape)
+    stacks, width = first.size(0), first.size(2)
+    recurrent = check_shape("recurrent", recurrent, x, (stacks, width, width))
     skip = torch.einsum("...ng,pgf->...npf", x, direct)
     state = torch.einsum("...ng,pgf->...npf", x, first)
     for step in range(steps):
@@ -64,7 +70,8 @@ def attention(x: Tensor, graph: GraphLike, weight: Tensor, to: Tensor, of: Tenso
         x: ``(..., N, F_in)``; weight: ``(H, F_in, F)``; to (a), of (b): ``(H, F)``; result: ``(..., N, H, F)``.
     """
     x = check_signal(x, graph)
-    check_taps("weight", weight, x)
+    weight = check_taps("weight", weight, x)
+    to, of = (check_shape(name, part, x, weight.shape[::2]) for name, part in (("to", to), ("of", of)))
     (out,) = graph.one_hop(x, attention_pass, weight, to, of, slope)
     return out.unflatten(-1, (weight.size(0), -1))
 
@@ -72,15 +79,16 @@ def attention(x: Tensor, graph: GraphLike, weight: Tensor, to: Tensor, of: Tenso
 def attention_pass(
     x: Tensor, graph: Graph, weight: Tensor, to: Tensor, of: Tensor, slope: float
 ) -> tuple[Tensor]:  # fmt: skip
-    """One hop of :func:`attention`, heads and features flat, over segments of edges."""
+    """One hop of :func:`attention`, heads and features flat, over segments of edges; sums are taken in float32."""
     segments = Segments.of(graph.incoming, closed=True)
-    heads = torch.einsum("...ng,hgf->...nhf", x, weight)
+    mapped = torch.einsum("...ng,hgf->...nhf", x, weight)
+    heads = mapped.to(accumulation_dtype(mapped.dtype))
     score = segments.at_rows((heads * to).sum(-1)) + segments.at_cols((heads * of).sum(-1))
     score = torch.nn.functional.leaky_relu(score, slope)
     powers = (score - segments.at_rows(segments.extreme(score.detach(), "amax"))).exp()
     values = segments.at_cols(heads.flatten(-2)).unflatten(-1, heads.shape[-2:])
     total = segments.sum((powers.unsqueeze(-1) * values).flatten(-2)).unflatten(-1, heads.shape[-2:])
-    return ((total / segments.sum(powers).unsqueeze(-1)).flatten(-2),)
+    return ((total / segments.sum(powers).unsqueeze(-1)).flatten(-2).to(mapped.dtype),)
 
 
 def edge_varying(x: Tensor, graph: Graph, own: Tensor, edge: Tensor) -> Tensor:
@@ -110,17 +118,25 @@ def edge_varying(x: Tensor, graph: Graph, own: Tensor, edge: Tensor) -> Tensor:
             f"own and edge must have the shapes (K + 1, {x.size(-2)}, {x.size(-1)}, F_out) and "
             f"(K, {graph.incoming.col.numel()}, {x.size(-1)}, F_out), got {tuple(own.shape)} and {tuple(edge.shape)}"
         )
-    segments, (own, edge) = Segments.of(graph.incoming, closed=False), (part.flatten(2) for part in (own, edge))
-    out_features = expected[-1]
-    z = x.repeat_interleave(out_features, dim=-1) * own[0]
+    own, edge = (check_companion(name, part, x).flatten(2) for name, part in (("own", own), ("edge", edge)))
+    segments, out_features = Segments.of(graph.incoming, closed=False), expected[-1]
+    z = x.to(accumulation_dtype(x.dtype)).repeat_interleave(out_features, dim=-1) * own[0]
     total = z
     for diagonal, entries in zip(own[1:], edge, strict=True):
         z = diagonal * z + segments.sum(entries * segments.at_cols(z))
         total = total + z
-    return total.unflatten(-1, (x.size(-1), out_features)).sum(-2)
+    return total.unflatten(-1, (x.size(-1), out_features)).sum(-2).to(x.dtype)
 
 
-def check_taps(name: str, taps: Tensor, x: Tensor) -> None:
-    """Raise if coefficients do not fit the features of a signal."""
-    if taps.dim() != 3 or taps.size(1) != x.size(-1) or taps.size(0) == 0:
+def check_taps(name: str, taps: Tensor, x: Tensor) -> Tensor:
+    """Coefficients in the precision of a signal; raise if they do not fit its features."""
+    if check_tensor(name, taps).dim() != 3 or taps.size(1) != x.size(-1) or taps.size(0) == 0:
         raise ValueError(f"{name} must have the shape (.., {x.size(-1)}, F_out), got {tuple(taps.shape)}")
+    return check_companion(name, taps, x)
+
+
+def check_shape(name: str, values: Tensor, x: Tensor, shape: Sequence[int]) -> Tensor:
+    """Coefficients in the precision of a signal; raise if others than these would be broadcast."""
+    if check_tensor(name, values).shape != torch.Size(shape):
+        raise ValueError(f"{name} must have the shape {tuple(shape)}, got {tuple(values.shape)}")
+    return check_companion(name, values, x)

@@ -24,8 +24,10 @@ def max_k(x: Tensor, k: int) -> Tensor:
         tensor([[ 3.,  0.,  2.],
                 [ 0., -1., -2.]])
     """
-    k, features = check_integer("k", k, minimum=1), check_tensor("x", x).size(-1)
-    if k >= features:
+    k = check_integer("k", k, minimum=1)
+    if check_tensor("x", x).dim() == 0:
+        raise ValueError("x must have the shape (..., F), got a single number")
+    if k >= x.size(-1):
         return x
     kept = x.detach().sort(dim=-1, descending=True, stable=True).indices[..., :k]
     return x.masked_fill(torch.ones_like(x, dtype=torch.bool).scatter(-1, kept, False), 0.0)

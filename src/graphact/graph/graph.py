@@ -325,7 +325,8 @@ class Graph:
         the eigenvalue taken as a constant.
 
         Raises:
-            ValueError: unknown ``kind``, or ``"spectral"`` for a graph with edges whose eigenvalues are all zero.
+            ValueError: unknown ``kind``, or ``"spectral"`` for a graph with edges whose eigenvalues are all zero, or
+                whose largest one cannot be trusted, as weights differ too much.
         """
         check_choice("kind", kind, tuple(normalize.KINDS))
         # weights that need gradients are equal by chance, and row sums make even a symmetric S directed

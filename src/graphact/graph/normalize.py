@@ -4,11 +4,9 @@ Sums and eigenvalues of weights near the ends of the floating-point range leave 
 powers of two, which changes no digit of the result.
 """
 
-import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,16 +15,10 @@ from graphact.graph import device
 from graphact.graph.eager import is_plain, may_have_derivative, outside_compiled_code
 from graphact.graph.edges import check_finite, sum_by
 from graphact.graph.neighborhoods import Neighborhoods
-
-if TYPE_CHECKING:
-    import scipy.sparse
+from graphact.graph.spectral_radius import spectral_radius
 
 Normalization = Literal["spectral", "symmetric", "gcn", "random_walk", "laplacian"]
 Weights = tuple[Tensor, Tensor | None]
-DENSE_UP_TO = 256
-EIGENVALUE_TOLERANCE = 1e-8
-KRYLOV_VECTORS = 64
-MOST_RESTARTS = 2000
 SAFE_EXPONENT = {torch.float32: 100, torch.float64: 900}  # sums between 2^-e and 2^e, and what follows, are in range
 POWERS = torch.tensor([2.0**power for power in range(-1022, 1023)], dtype=torch.float64)
 
@@ -42,8 +34,11 @@ def spectral(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -
             'kind "spectral" needs an eigenvalue that is not zero, and this operator has none (graphs without cycles '
             "are such)"
         )
-    parts = (None if part is None else power_of_two(part, -exponent) / radius for part in (weight, diagonal))
-    return next(parts), next(parts)  # type: ignore[return-value]
+    scaled, loops = (None if part is None else power_of_two(part, -exponent) / radius for part in (weight, diagonal))
+    for part in (scaled, loops):
+        if part is not None:
+            check_finite('weights of kind "spectral"', part.detach())
+    return scaled, loops  # type: ignore[return-value]
 
 
 def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None, is_undirected: bool = False) -> Weights:
@@ -172,68 +167,3 @@ def power_of_two(values: Tensor, exponent: "Tensor | int") -> Tensor:
     powers = POWERS.to(values.device)
     first = exponent // 2
     return values * powers[first + 1022].to(values.dtype) * powers[exponent - first + 1022].to(values.dtype)
-
-
-def spectral_radius(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> tuple[float, int]:
-    """The largest eigenvalue magnitude of S, as a number and the power of two that it is still to be multiplied with.
-
-    Edges between strongly connected components change no eigenvalue of S. They are left out, so that the eigenvalues
-    of acyclic parts are exactly zero instead of the roots of rounding errors.
-    """
-    import scipy.sparse
-
-    n = incoming.num_nodes
-    rows, col = incoming.rows.cpu().numpy(), incoming.col.cpu().numpy()
-    values = weight.detach().cpu().double().numpy()
-    counts = values != 0  # an edge of weight zero closes no cycle
-    rows, col, values = rows[counts], col[counts], values[counts]
-    matrix = scipy.sparse.csr_array((values, (rows, col)), shape=(n, n))
-    _, component = scipy.sparse.csgraph.connected_components(matrix, connection="strong")
-    inside = component[rows] == component[col]
-    matrix = scipy.sparse.csr_array((values[inside], (rows[inside], col[inside])), shape=(n, n))
-    if diagonal is not None:
-        matrix = matrix + scipy.sparse.diags_array(diagonal.detach().cpu().double().numpy(), format="csr")
-    if matrix.nnz == 0:
-        return 0.0, 0
-    _, exponent = math.frexp(abs(matrix).max())
-    exponent = exponent if abs(exponent) > SAFE_EXPONENT[torch.float32] else 0
-    matrix.data = np.ldexp(matrix.data, -exponent)
-    radius = largest_eigenvalue_magnitude(matrix)
-    rounding = n * np.finfo(np.float64).eps * float(abs(matrix).sum(1).max())
-    return (radius if radius > rounding else 0.0), exponent
-
-
-def largest_eigenvalue_magnitude(matrix: "scipy.sparse.csr_array") -> float:
-    """Dense LAPACK for small matrices, restarted Lanczos or Arnoldi iterations (ARPACK) for large ones.
-
-    Without negative entries the largest eigenvalue is positive (Perron and Frobenius) and its eigenvector has no
-    negative entry. Then the positive end of the spectrum is searched, from the constant vector, which avoids the pair
-    of opposite eigenvalues of bipartite graphs and is exact for regular ones.
-    """
-    from scipy.sparse.linalg import ArpackError, eigs, eigsh
-
-    n = matrix.shape[0]
-    is_symmetric = abs(matrix - matrix.T).max() == 0
-    if n <= DENSE_UP_TO:
-        eigenvalues = np.linalg.eigvalsh if is_symmetric else np.linalg.eigvals
-        return float(np.abs(eigenvalues(matrix.toarray())).max())
-    is_nonnegative = matrix.data.min() >= 0
-    solver, end = (eigsh, "LA") if is_symmetric else (eigs, "LR")
-    start = np.ones(n) if is_nonnegative else np.random.default_rng(0).standard_normal(n)
-    try:
-        found = solver(
-            matrix,
-            k=1,
-            which=end if is_nonnegative else "LM",
-            v0=start,
-            tol=EIGENVALUE_TOLERANCE,
-            ncv=min(n, KRYLOV_VECTORS),
-            maxiter=MOST_RESTARTS,
-            return_eigenvectors=False,
-        )
-    except ArpackError as error:
-        raise ValueError(
-            f'kind "spectral" found no largest eigenvalue of this graph of {n} nodes ({error}); "symmetric" or '
-            '"random_walk" need none'
-        ) from error
-    return float(np.abs(found).max())

@@ -58,7 +58,7 @@ class MaxK(NamedActivation):
         self.k = None if k is None else check_integer("k", k, minimum=1)
 
     def forward(self, x: Tensor, graph: Edges = None, edge_weight: Tensor | None = None) -> Tensor:
-        return max_k(x, -(-x.size(-1) // 4) if self.k is None else self.k)
+        return max_k(x, max(1, -(-x.size(-1) // 4)) if self.k is None else self.k)
 
     def reset_parameters(self) -> None:
         """There are none."""
@@ -325,10 +325,11 @@ def mean_of_graph(x: Tensor, batch: Tensor | None) -> Tensor:
     """The mean over the nodes, ``(..., 1, F)``, or over those of each node's own graph, ``(..., N, F)``."""
     if batch is None:
         return x.mean(-2, keepdim=True)
-    ones = torch.ones(batch.numel(), 1, dtype=x.dtype, device=x.device)
+    values = x.to(accumulation_dtype(x.dtype))
+    ones = torch.ones(batch.numel(), 1, dtype=values.dtype, device=x.device)
     count = torch.zeros_like(ones).index_add(0, batch, ones)  # there are at most as many graphs as nodes
-    total = torch.zeros_like(x).index_add(-2, batch, x) / count.clamp_min(1)
-    return total.index_select(-2, batch)
+    total = torch.zeros_like(values).index_add(-2, batch, values) / count.clamp_min(1)
+    return total.index_select(-2, batch).to(x.dtype)
 
 
 def softmax_of_graph(score: Tensor, batch: Tensor | None) -> Tensor:
