@@ -17,6 +17,8 @@ from statistics import fmean
 from claims import name
 from evidence import PROBLEMS, RESULTS, At, Cell, Contrast, Evidence, NotRunError, Study
 
+from graphact.experiments.statistics import ALPHA, holm
+
 FAMILIES = {
     "pointwise": ("Pointwise", "#6e7781", "o"),
     "localized": ("Localized", "#0072b2", "s"),
@@ -111,22 +113,34 @@ def compare(evidence, first, second):
     return both.estimate(first.study, Contrast("", ((plus, one), (minus, At(two.method, two.setting, kind="other")))))
 
 
-def lines_of(evidence, experiment, budgets):
+def gains(evidence, experiment, budgets):
     """For each budget the champion of every family, and what the better of the last two gains over the first."""
     own = networks(evidence, experiment)
-    measure = own[0].study.measure
-    higher, digits = measure.higher_is_better, measure.digits
+    higher = own[0].study.measure.higher_is_better
     for budget in budgets:
         best = {key: champion([one for one in own if one.family == key], budget, higher) for key in FAMILIES}
-        cells = [f"{one.words}: {one.value:.{digits}f}" if one else "" for one in best.values()]
         rivals = [one for key, one in best.items() if one and key != "pointwise"]
-        gap = ""
+        gain = None
         if best["pointwise"] and rivals:
             chosen = (max if higher else min)(rivals, key=lambda one: one.validation)
-            found = compare(evidence, chosen, best["pointwise"])
-            text = f"{found.mean:+.{digits}f} ± {found.margin:.{digits}f}"
-            gap = f"**{text}**" if found.is_certain else text
-        yield [str(budget), *cells, gap]
+            gain = compare(evidence, chosen, best["pointwise"])
+        yield budget, best, gain
+
+
+def certain(found):
+    """Which of several estimates are certain, adjusted for their number (Holm)."""
+    return [p < ALPHA for p in holm([one.p_unlike() for one in found])]
+
+
+def champions_of(evidence, experiment, budgets):
+    """The gains as lines of text, bold where certain."""
+    digits = Study(experiment, "paper", "converged").measure.digits
+    lines = list(gains(evidence, experiment, budgets))
+    sure = iter(certain([gain for *_, gain in lines if gain]))
+    for budget, best, gain in lines:
+        cells = [f"{one.words}: {one.value:.{digits}f}" if one else "" for one in best.values()]
+        text = f"{gain.mean:+.{digits}f} ± {gain.margin:.{digits}f}" if gain else ""
+        yield [str(budget), *cells, f"**{text}**" if gain and next(sure) else text]
 
 
 def heads():
@@ -178,7 +192,7 @@ def main():
         for experiment in WIDTHS:
             budgets = sorted({one.exchanges for one in networks(evidence, experiment)})
             sys.stdout.write(f"\n{TITLES[experiment]}\n\n| {' | '.join(heads())} |\n{'|---' * 5}|\n")
-            for line in lines_of(evidence, experiment, budgets):
+            for line in champions_of(evidence, experiment, budgets):
                 sys.stdout.write(f"| {' | '.join(line)} |\n")
         if options.figure:
             draw(evidence, WIDTHS).savefig(options.figure, dpi=200, metadata={"Software": None})

@@ -25,6 +25,7 @@ from claims import (
     units_of,
 )
 from evidence import Contrast, NotRunError, Study, at, minus
+from exchanges import certain, champions_of, gains, heads
 from learned import lines_of
 
 from graphact.experiments.pairing import difference
@@ -273,6 +274,36 @@ class Facts:
                 cells = [f"{mean} ({gap})" if gap != NOT_RUN else mean for mean, gap in zip(cells, gaps, strict=True)]
             lines.append([name(method), *cells])
         return Grid(heads, lines)
+
+    def exchanges(self, experiment, budgets):
+        """What each family of activations reaches with a budget of exchanges."""
+        return Grid(heads(), list(champions_of(self.evidence, experiment, budgets)))
+
+    def exchanges_pay(self, budgets):
+        """Whether neighbourhood activations gain, with certainty, at all budgets of all experiments."""
+        found = []
+        for experiment, own in budgets.items():
+            sign = 1 if Study(experiment, "paper", "converged").measure.higher_is_better else -1
+            estimates = [gain for *_, gain in gains(self.evidence, experiment, own)]
+            found += certain(estimates) + [gain.mean * sign > 0 for gain in estimates]
+        return all(found)
+
+    def over_hops(self, study, hops=(1, 2, 3, 4)):
+        """Localized and graph-adaptive activations of F = 8 over their hops."""
+        lines = [
+            [name(method), *(self.cell(study, localizing(method, 8, hop)) for hop in hops)]
+            for method in ("max-l", "max-ga", "median-l", "median-ga")
+        ]
+        return Grid(["", *("1 hop" if hop == 1 else f"{hop} hops" for hop in hops)], lines)
+
+    def over_filters(self, study, orders):
+        """Activations of F = 8 over the order of the filters."""
+        one_hop = {"max-l": 1, "median-l": 1, "max-ga": 1}
+        lines = [
+            [name(method), *(self.cell(study, localizing(method, 8, one_hop.get(method), order)) for order in orders)]
+            for method in ("fir", "relu", "leaky-relu", "tanh", *one_hop)
+        ]
+        return Grid(["", *(f"K = {order}" for order in orders)], lines)
 
     def pointwise_run(self, study):
         """The pointwise activations beside ReLU that were run."""
