@@ -282,3 +282,15 @@ def test_max_k_of_signals_without_features():
     assert nn.MaxK()(torch.zeros(4, 0)).shape == (4, 0)
     with pytest.raises(ValueError, match=r"x must have the shape \(..., F\), got a single number"):
         graphact.functional.max_k(torch.tensor(1.0), 1)
+
+
+@pytest.mark.parametrize("kind", [nn.DiGRAF, nn.GReLU])
+@pytest.mark.parametrize("shape", [(11,), (12, 1), (1,)])
+def test_graphs_of_nodes_that_do_not_fit_are_refused(kind, shape):
+    graph, module = random_graph(dtype=torch.float32), kind(features=2)
+    x = torch.randn(12, 2)
+    with pytest.raises(ValueError, match="batch must hold the number of a graph for each of 12 nodes"):
+        module(x, graph, batch=torch.zeros(shape, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"got the shape \(12,\) in torch.float32"):
+        module(x, graph, batch=torch.zeros(12))
+    torch.testing.assert_close(module(x, graph, batch=torch.zeros(12, dtype=torch.int32)), module(x, graph))

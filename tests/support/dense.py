@@ -174,10 +174,11 @@ class Operator:
         d + 8 roundings; :math:`|S^T|^k` multiplies them, however much of the exact parts cancels.
         """
         degree = int(self.pattern(1 if shifts else len(weights), closed).sum(1).max(initial=0))
-        sizes = weights.detach().abs().reshape(len(weights), -1).amax(1, keepdim=True) if weights.numel() else weights
+        if weights.numel() == 0:
+            return 0.0
         each = 4 * 2 * degree * (degree + 8) * eps * math.exp(-0.5) / float(gamma)
         total, column = 0.0, torch.ones(self.num_nodes, dtype=torch.float64)
-        for size in sizes:
+        for weight in weights.detach():
             column = self.matrix.detach().abs().T @ column if shifts else column
-            total += each * float(size.max()) * float(column.max())
+            total += each * float(weight.abs().max()) * float(column.max())
         return total

@@ -189,6 +189,7 @@ class GReLU(NamedActivation):
     ) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
         check_whole(graph, self.name)
+        check_batch(batch, x)
         z = x
         for _ in range(self.hops):
             z = (1 - self.teleport) * shift(z, graph) + self.teleport * x
@@ -281,6 +282,7 @@ class DiGRAF(NamedActivation):
         if self.adaptive:
             graph = resolve_graph(x, graph, edge_weight, self.normalize)
             check_whole(graph, self.name)
+            check_batch(batch, x)
             z = x
             for layer in range(self.hops):
                 z = torch.relu(graph_filter(z, graph, getattr(self, f"taps_{layer}")) + getattr(self, f"bias_{layer}"))
@@ -314,6 +316,18 @@ def check_whole(graph: GraphLike, name: str) -> None:
     """Raise if this process holds a part of a graph, of which an activation reads means."""
     if graph.whole is None:
         raise UnsupportedModelError("", f"{name!r} reads means over all nodes, and this process holds a part of them")
+
+
+def check_batch(batch: Tensor | None, x: Tensor) -> None:
+    """Raise if the graphs of the nodes are no whole numbers, one for each node; their range is left to torch."""
+    if batch is None:
+        return
+    integers = batch.dtype in (torch.int64, torch.int32)
+    if not integers or batch.shape != x.shape[-2:-1]:
+        raise ValueError(
+            f"batch must hold the number of a graph for each of {x.size(-2)} nodes, in int64 or int32, got the shape "
+            f"{tuple(batch.shape)} in {batch.dtype}"
+        )
 
 
 def in_full_precision(x: Tensor) -> AbstractContextManager[object]:
