@@ -10,6 +10,7 @@ EXTRAS = {
     "agents": ("zenoh",),
     "scaleout": ("pymetis",),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
+    "estimators": ("sklearn",),
 }
 EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
 
