@@ -18,7 +18,8 @@ from saying import say
 from scipy.stats import ks_2samp
 
 from graphact.agents import Faults, Timing, deploy, simulate_inference
-from graphact.nn import ACTIVATIONS, FIR, GCNN
+from graphact.nn import FIR, GCNN
+from graphact.registry import COMPARED, POINTWISE
 from graphact.tasks import consensus
 from graphact.training import TrainingSettings, fit
 
@@ -77,7 +78,7 @@ def draw(rows, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("out/agents-link-loss"))
-    parser.add_argument("--methods", nargs="+", default=[*ACTIVATIONS, "fir"])
+    parser.add_argument("--methods", nargs="+", default=[*COMPARED, *POINTWISE, "fir"])
     parser.add_argument("--features", type=int, default=4)
     parser.add_argument("--order", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=20)

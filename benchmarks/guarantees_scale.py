@@ -71,7 +71,7 @@ def rows():
 def measure(name, kind, nodes, edges, layers, budget):
     graph = {"cora": cora, "geometric": geometric, "random": random}[kind](nodes, edges).normalize("symmetric")
     torch.manual_seed(0)
-    model = graphact.nn.GCNN([16] * (layers + 1), order=1, activation="max-ga", hops=1, out_features=7)
+    model = graphact.nn.GCNN([16] * (layers + 1), order=1, activation="max-ga", hops=1, out_features=7, start="uniform")
     wall, processor = time.perf_counter(), time.process_time()
     bound = lipschitz_bound(model, graph, budget=budget)
     return {

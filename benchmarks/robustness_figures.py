@@ -36,17 +36,50 @@ def draw(rows, levels, folder):
     against_relu(cells, tasks, levels, folder / "robustness.png")
     tradeoff(cells, tasks, levels, folder / "robustness-limits.png")
     for task in tasks:
-        middle = levels[task].limits[1]
-        names = [name for name in LOOKS if (task, name, None) in cells]
-        say(f"\n{TITLES[task]}, trained normally (in brackets: minus ReLU, 95 %; * Holm-adjusted p below 0.05)")
-        compare(cells, [((task, name, None), (task, "relu", None)) for name in names])
-        limited = [name for name in names if (task, name, middle) in cells]
-        say(f"\n{TITLES[task]}, limit {middle:g} (in brackets: minus the same activation without a limit)")
-        compare(cells, [((task, name, middle), (task, name, None)) for name in limited])
-        say(f"\n{TITLES[task]}, by limit, at level {levels[task].attack[-2]:g} where attacked or certified")
+        say(f"\nIn brackets: paired differences with 95 % intervals; * Holm-adjusted p below 0.05.\n\n{TITLES[task]}")
+        for title, comparisons in families(cells, task, levels[task].limits):
+            say(f"\n{title}")
+            compare(cells, comparisons)
+        say(f"\nBy limit, at level {levels[task].attack[-2]:g} where attacked or certified")
         by_limit(cells, task, [name for name in LOOKS if (task, name, levels[task].limits[0]) in cells], levels[task])
         say("\n" + constants_and_losses(cells, task))
     say("\n" + check_attacks(rows))
+
+
+def families(cells, task, limits):
+    """Tables, each one family of tests: a title, and lines of a label and two cells, the second to be subtracted."""
+    names, tuned = [name for name in LOOKS if (task, name, None) in cells], limits[-1]
+    shown = {name: LOOKS[name].short for name in names}
+    yield (
+        "Trained normally, minus ReLU",
+        [(shown[name], (task, name, None), (task, "relu", None)) for name in names],
+    )
+    yield (
+        "Trained normally, Lipschitz minus not Lipschitz",
+        [
+            (f"{shown[ours]} minus {shown[theirs].lower()}", (task, ours, None), (task, theirs, None))
+            for ours in ("relu", "max-ga", "median-ga")
+            for theirs in ("square", "root")
+            if ours in names and theirs in names
+        ],
+    )
+    yield (
+        f"Limit {limits[1]:,g}, minus the same activation without a limit",
+        [
+            (shown[name], (task, name, limits[1]), (task, name, None))
+            for name in names
+            if (task, name, limits[1]) in cells
+        ],
+    )
+    yield (
+        "Limits, minus the same activation tuned for as long without one",
+        [
+            (f"{shown[name]}, {limit:,g}", (task, name, limit), (task, name, tuned))
+            for name in names
+            for limit in limits[:-1]
+            if (task, name, limit) in cells and (task, name, tuned) in cells
+        ],
+    )
 
 
 # Statistics
@@ -85,23 +118,22 @@ def holm(ps):
 def compare(cells, comparisons):
     """A line for each pair of cells; one family of tests for the whole table."""
     found = {}
-    for first, second in comparisons:
+    for label, first, second in comparisons:
         for name, measure in MEASURES.items():
             ours, theirs = pairs(cells[first], cells[second], measure)
             apart = [a - b for a, b in zip(ours, theirs, strict=True)]
-            found[first, name] = ours, apart if first != second else None
+            found[label, name] = statistics.fmean(ours), apart if first != second else None
     tested = [key for key, (_, apart) in found.items() if apart is not None]
     adjusted = dict(zip(tested, holm([paired_p(found[key][1]) for key in tested]), strict=True))
     say("| | constant | " + " | ".join(MEASURES) + " |\n|---" + "|---" * (len(MEASURES) + 1) + "|")
-    for first, _ in comparisons:
-        line = [LOOKS[first[1]].short, constant_of(cells[first])]
+    for label, first, _ in comparisons:
+        line = [label, constant_of(cells[first])]
         for name in MEASURES:
-            ours, apart = found[first, name]
-            text = f"{statistics.fmean(ours):.1f}"
+            mean, apart = found[label, name]
+            text = f"{mean:.1f}"
             if apart is not None:
-                mean, margin = mean_and_margin(apart)
-                p = adjusted[first, name]
-                text += f" ({mean:+.1f} ± {margin:.1f}{'*' if p < 0.05 else ''})"
+                difference, margin = mean_and_margin(apart)
+                text += f" ({difference:+.1f} ± {margin:.1f}{'*' if adjusted[label, name] < 0.05 else ''})"
             line.append(text)
         say("| " + " | ".join(line) + " |")
 

@@ -1,6 +1,6 @@
 """Find the training settings of the protocols `converged`: the same trials for every method, validation scores alone.
 
-    python benchmarks/search_protocols.py denoising --out results/search-denoising
+    python benchmarks/search_protocols.py denoising --out results/search/denoising
     python benchmarks/search_protocols.py consensus --device cuda --out DIR
     python benchmarks/search_protocols.py denoising --out DIR --show         what the rows say, without running
 
@@ -11,6 +11,7 @@ command again after a stop: finished cells are not repeated. Rows are compressed
 
 import argparse
 import sys
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from graphact.experiments.store import Store, StoreError
 from graphact.progress import JobLines
 
 SEED = 1000
-# One setting of each experiment, on few graphs or splits
+# One setting of each experiment, under its first condition, on few graphs or splits
 SETTINGS = {
     "source-localization": {"features": "8", "hops": "2", "localized_hops": "1", "graphs": "5", "splits": "1"},
     "consensus": {"orders": "20", "graphs": "5", "splits": "1", "loss_probabilities": "", "loss_realizations": "0"},
@@ -34,9 +35,9 @@ SETTINGS = {
 }
 TRIALS = {
     "source-localization": {"learning_rate": ("0.005", "0.02"), "per_feature": ("false", "true")},
-    "consensus": {"learning_rate": ("0.001", "0.005", "0.02"), "bias": ("false", "true")},
-    "denoising": {"learning_rate": ("0.003", "0.01", "0.03"), "bias": ("false", "true")},
-    "recommendation": {"learning_rate": ("0.0003", "0.001", "0.003"), "bias": ("false", "true")},
+    "consensus": {"learning_rate": ("0.001", "0.005", "0.02")},
+    "denoising": {"learning_rate": ("0.003", "0.01", "0.03", "0.1"), "bias": ("false", "true")},
+    "recommendation": {"learning_rate": ("0.0003", "0.001", "0.003")},
 }
 
 
@@ -47,7 +48,8 @@ def trials_of(experiment, methods, changes):
         trial = dict(zip(names, values, strict=True))
         settings = SETTINGS[experiment] | trial | changes
         words = ", ".join(f"{name} {value}" for name, value in trial.items())
-        yield words, find_protocol(experiment, "paper", "converged", methods, settings)
+        protocol = find_protocol(experiment, "paper", "converged", methods, settings)
+        yield words, replace(protocol, conditions=protocol.conditions[:1])
 
 
 def scores_of(store, protocol):

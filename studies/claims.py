@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from evidence import RESULTS, Contrast, Evidence, NotRunError, Study, at, minus
+from evidence import PROBLEMS, RESULTS, Contrast, Evidence, NotRunError, Study, at, minus
 
 from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
 from graphact.experiments.registry import EXPERIMENTS
@@ -694,7 +694,7 @@ def main():
     options = parser.parse_args()
     try:
         verdicts = judge(Evidence(options.directory))
-    except NotRunError as problem:
+    except PROBLEMS as problem:
         sys.exit(str(problem))
     sys.stdout.writelines(f"{line}\n" for line in table(verdicts))
     if options.contrasts:

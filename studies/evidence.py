@@ -17,7 +17,7 @@ from graphact.experiments.pairing import REPLICA, difference, place_of
 from graphact.experiments.protocol import TrainingJob
 from graphact.experiments.registry import find_experiment
 from graphact.experiments.statistics import published
-from graphact.experiments.store import Store
+from graphact.experiments.store import Store, StoreError
 
 RESULTS = Path(__file__).parent.parent / "results"
 KEYS = ("kind", "method", "hops", "features", "order", "condition")
@@ -30,6 +30,9 @@ WITHIN = {
 
 class NotRunError(LookupError):
     """The rows that were asked for are not there."""
+
+
+PROBLEMS = (NotRunError, StoreError, OSError)  # that scripts end with, in one line
 
 
 class Study(NamedTuple):

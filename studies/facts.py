@@ -47,7 +47,8 @@ class Grid:
 
     def markdown(self):
         lines = [f"| {' | '.join(self.heads)} |", "|---" * len(self.heads) + "|"]
-        return "\n".join([*lines, *(f"| {' | '.join(line)} |" for line in self.lines)])
+        rows = ([text.replace("|x|", r"\|x\|") for text in line] for line in self.lines)
+        return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 class Facts:

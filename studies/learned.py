@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from evidence import RESULTS, Evidence, NotRunError, Study
+from evidence import PROBLEMS, RESULTS, Evidence, NotRunError, Study
 
 LEVELS = {-0.5: "#d55e00", 0.0: "#1f2328", 0.5: "#0072b2"}
 SHOWN = (("max-l", 1), ("max-ga", 2), ("median-ga", 2), ("kernel-ga", 1))
@@ -121,7 +121,7 @@ def main():
                     sys.stdout.write(f"| {words} | {' | '.join([*numbers, *signs])} |\n")
         if options.figure:
             draw(evidence, study, options.features).savefig(options.figure, dpi=200, metadata={"Software": None})
-    except NotRunError as problem:
+    except PROBLEMS as problem:
         sys.exit(str(problem))
 
 

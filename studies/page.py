@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import jinja2
-from evidence import RESULTS, Evidence, NotRunError
+from evidence import PROBLEMS, RESULTS, Evidence
 from facts import Facts
 
 from graphact.storage import write_atomically
@@ -67,7 +67,7 @@ def main():
     options = parser.parse_args()
     try:
         pages = render_pages(Evidence(options.directory))
-    except NotRunError as problem:
+    except PROBLEMS as problem:
         sys.exit(str(problem))
     differs = False
     for path, text in pages.items():

@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 
 from claims import shown_p
-from evidence import RESULTS, Evidence, NotRunError
+from evidence import PROBLEMS, RESULTS, Evidence
 from facts import Facts
 from page import make_environment
 
-from graphact.storage import write_atomically
+from graphact.storage import check_writable, write_atomically
 
 DELIMITERS = {
     **{
@@ -117,8 +117,9 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("out/paper"))
     options = parser.parse_args()
     try:
+        check_writable(options.out)
         facts = Facts(Evidence(options.directory))
-    except NotRunError as problem:
+    except PROBLEMS as problem:
         sys.exit(str(problem))
     write_atomically(options.out / "paper.tex", render_paper(facts).encode())
     draw_figures(facts, options.out)

@@ -11,7 +11,9 @@ from dataclasses import replace
 import pytest
 
 from graphact.cli import main
-from graphact.experiments.registry import find_protocol
+from graphact.data.datasets.download import DATASETS
+from graphact.experiments.registry import EXPERIMENTS, find_protocol
+from graphact.registry import BUILT_IN, CONVOLUTIONS
 
 # a shell that runs in the background lets its children ignore Ctrl-C
 HEARS_CONTROL_C = """
@@ -123,6 +125,29 @@ def test_every_seed_has_a_folder_of_its_own(tmp_path, capsys, monkeypatch):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == folders
 
 
+def test_settings_seeds_and_rows_alone(tmp_path, capsys):
+    """Rows first, wherever networks are trained; the same command without --rows-only adds what is missing."""
+    out = tmp_path / "out"
+    words = ["run", "source-localization", "--preset", "smoke", "--protocol", "converged", "--device", "cpu"]
+    words += ["--activation", "prelu", "--activation", "median-l", "--set", "localized_hops=1,2", "--set", "orders=3"]
+    words += ["--set", "shift=laplacian", "--seeds", "2", "--out", str(out)]
+    assert main([*words, "--rows-only"]) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["checkpoints", "rows", "run.json"]
+    rows = [row for file in (out / "rows").iterdir() for row in json.loads(file.read_text())]
+    cells = {(row["method"], row["hops"], row["order"], row["seed"], row["settings"]["shift"]) for row in rows}
+    expected = {("prelu", None), ("median-l", 1), ("median-l", 2)}
+    assert cells == {(*cell, 3, seed, "laplacian") for cell in expected for seed in (0, 1)}
+    capsys.readouterr()
+    assert main(words) == 0
+    assert "3 cells, 3 of them finished already" in capsys.readouterr().out
+    assert (out / "report.html").exists()
+    (command,) = json.loads((out / "run.json").read_text())["commands"]
+    assert command.endswith(
+        "--activation prelu --activation median-l --set localized_hops=1,2 --set orders=3 --set shift=laplacian "
+        "--device cpu --seed 0 --seeds 2"
+    )
+
+
 @pytest.mark.slow
 def test_two_processes_share_the_cells(tmp_path):
     out = tmp_path / "results"
@@ -140,6 +165,9 @@ def test_two_processes_share_the_cells(tmp_path):
             "protocol must be one of 'converged', 'paper', got 'fancy'",
         ),
         (["run", "consensus", "--activation", "softsign"], "activation must be one of"),
+        (["run", "consensus", "--set", "orders"], "--set must be NAME=VALUE, got 'orders'"),
+        (["run", "consensus", "--set", "colour=red"], "'p', 'q', got 'colour'"),
+        (["run", "consensus", "--seeds", "0"], "--seeds must be at least 1, got 0"),
         (["run", "consensus", "--jobs", "0"], "--jobs must be at least 1, got 0"),
         (["run", "denoising", "--data", "/nowhere", "--preset", "smoke"], "/nowhere"),
         (["report", "/nowhere"], "no results in /nowhere"),
@@ -184,6 +212,9 @@ def test_list_and_help(capsys):
     printed = capsys.readouterr().out
     assert "source-localization" in printed
     assert "kernel-ga" in printed
+    listed = {line.split()[0]: line.split()[1:] for line in printed.splitlines() if line.startswith("  ")}
+    for name in (*EXPERIMENTS, *BUILT_IN, *CONVOLUTIONS, *DATASETS):
+        assert listed[name], f"{name} has a line that says what it is"
     for arguments in (["--help"], ["run", "--help"], ["data", "--help"], ["report", "--help"]):
         with pytest.raises(SystemExit) as stopped:
             main(arguments)

@@ -100,6 +100,12 @@ class TestGraphs:
 
 
 class TestArrays:
+    @pytest.mark.parametrize("shape", [(0, 3, 1), (4, 3, 0)])
+    def test_signals_without_a_number(self, tmp_path, shape):
+        np.save(tmp_path / "x.npy", np.zeros(shape))
+        with pytest.raises(ValueError, match="at least one signal with one feature"):
+            read_signals(tmp_path / "x.npy", 3, 5)
+
     @pytest.mark.parametrize("content", [HUGE, UNTIDY, b"PK\x03\x04", b""], ids=["huge", "untidy", "archive", "empty"])
     def test_every_reader_of_signals(self, tmp_path, content):
         path = tmp_path / "x.npy"
@@ -259,3 +265,11 @@ def test_nothing_of_this_touches_a_good_file(tmp_path):
     for ending in ("npz", "txt"):
         graph.save(tmp_path / f"graph.{ending}")
         assert torch.equal(Graph.load(tmp_path / f"graph.{ending}").to_dense(), graph.to_dense())
+
+
+def test_a_long_reason_is_cut(tmp_path):
+    header = b'{"a": {"dtype": "%s", "shape": [1], "data_offsets": [0, 4]}}' % (b"1" * 5000)
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(ValueError, match="not a readable safetensors file") as error:
+        graphact.load(tmp_path / "model.safetensors")
+    assert len(str(error.value)) < 1000

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.activations import PAPER
 from support.graphs import random_graph
 
 import graphact
 from graphact import Graph, nn
 from graphact.layers import UnsupportedModelError
 from graphact.onnx import EdgeGraph
-from graphact.registry import COMPARED, POINTWISE
+from graphact.registry import POINTWISE
 
 DOCUMENTATION = Path(__file__).parent.parent / "docs" / "conventions.md"
-NAMES = [name for name in COMPARED if name != "relu"]
+NAMES = [name for name in PAPER if name != "relu"]
 
 
 def directed(num_nodes=9, seed=1, loops=True, dtype=torch.float32):

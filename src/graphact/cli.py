@@ -40,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_seed("--seed", getattr(options, "seed", 0))
         return int(options.command(options))
     except KeyboardInterrupt:
-        sys.stderr.write("\ngraphact: stopped; finished cells are kept, run the same command again to go on\n")
+        is_run = list(sys.argv[1:] if arguments is None else arguments)[:1] == ["run"]
+        advice = "; finished cells are kept, run the same command again to go on" if is_run else ""
+        sys.stderr.write(f"\ngraphact: stopped{advice}\n")
         return 130
     except BrokenPipeError:  # whoever read the output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -15,6 +15,7 @@ import torch
 from graphact import nn
 from graphact.layers import UnsupportedModelError, structure, to_json
 from graphact.nn.names import accepted
+from graphact.nn.network import CONVOLUTIONS
 from graphact.storage import (
     check_tensors,
     digest,
@@ -28,7 +29,7 @@ from graphact.storage import (
 __all__ = ["digest", "header_digest", "load", "save", "write_atomically"]
 
 NETWORKS: dict[str, type[nn.GraphModule]] = {
-    module.__name__: module for module in (nn.GCNN, nn.FIR, nn.GraphFilter, nn.GraphAdaptive)
+    module.__name__: module for module in (nn.GCNN, nn.FIR, nn.GraphNetwork, nn.GraphAdaptive, *CONVOLUTIONS.values())
 }
 
 MEANT_BY_0_1 = {"normalize": None, "start": "uniform"}  # settings that its files do not have

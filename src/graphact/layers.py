@@ -48,6 +48,11 @@ class Layer:
         """The same layer with other arrays, of which all must be given."""
         return replace(self, **dict(arrays))
 
+    @classmethod
+    def from_parts(cls, settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """The layer of :meth:`settings` and :meth:`arrays`; KeyError, TypeError or ValueError if they do not fit."""
+        return cls(**settings, **arrays)
+
     def settings(self) -> dict[str, Any]:
         """All that is no array, as JSON values."""
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in self.ARRAYS}
@@ -112,7 +117,7 @@ class Linear(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Pointwise(Layer):
-    """A function of each value on its own, by name: see :data:`graphact.functional.pointwise.FUNCTIONS`.
+    """A function of each value on its own, by name: see :data:`graphact.functional.elementwise.FUNCTIONS`.
 
     Two have trained arrays: ``"prelu"`` the slope below 0, ``()`` or one for each feature ``(F,)``; ``"maxout"`` the
     slopes and offsets of the lines of which it takes the largest, ``(P,)`` or ``(P, F)``.
@@ -165,6 +170,14 @@ class HopMixture(Layer):
         learned = {name: arrays[f"log_{name}"] for name in self.log_parameters}
         return replace(self, beta=arrays["beta"], weights=arrays["weights"], log_parameters=learned)
 
+    @classmethod
+    def from_parts(cls, settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        operation = find_operation(settings["operation"])
+        learned = [name for name in operation.parameters if f"log_{name}" in arrays]  # not in the order of a file
+        logs = {name: arrays[f"log_{name}"] for name in learned}
+        others = {name: array for name, array in arrays.items() if name not in {f"log_{name}" for name in learned}}
+        return cls(**{**settings, "operation": operation}, **others, log_parameters=logs)
+
     def settings(self) -> dict[str, Any]:
         constants = dict(self.constants)
         return {"operation": self.operation.name, "reads": self.reads, "closed": self.closed, "constants": constants}
@@ -187,6 +200,82 @@ class HopMixture(Layer):
     @property
     def in_features(self) -> int | None:
         return int(self.weights.shape[1]) if len(self.weights.shape) == 2 else None
+
+
+@dataclass(frozen=True, eq=False)
+class NamedLayer(Layer):
+    """A layer that is known by its name and settings; interpreters that do not know the name refuse it."""
+
+    ARRAYS = ("tensors",)
+
+    function: str
+    options: Mapping[str, Any]
+    rounds: int
+    tensors: Mapping[str, Array]
+
+    def arrays(self) -> dict[str, Array]:
+        return dict(self.tensors)
+
+    def with_arrays(self, arrays: Mapping[str, Array]) -> Self:
+        return replace(self, tensors={name: arrays[name] for name in self.tensors})
+
+    @classmethod
+    def from_parts(cls, settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        return cls(**settings, tensors=dict(arrays))
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "options": dict(self.options)}
+
+    @property
+    def exchanges(self) -> int:
+        return self.rounds
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution(NamedLayer):
+    """A convolution that is no polynomial filter, by the name of its class, such as ``"EdgeNet"``.
+
+    Attributes:
+        function, options, rounds, tensors: as those of :class:`Activation`.
+        inputs: features of the input.
+        outputs: features of the output.
+    """
+
+    kind = "convolution"
+
+    inputs: int
+    outputs: int
+
+    @property
+    def in_features(self) -> int:
+        return self.inputs
+
+    @property
+    def out_features(self) -> int:
+        return self.outputs
+
+
+@dataclass(frozen=True, eq=False)
+class Activation(NamedLayer):
+    """An activation of another kind, by its name in the registry; interpreters that do not know the name refuse it.
+
+    Attributes:
+        function: the name, such as ``"max-k"``.
+        options: its settings, JSON values.
+        rounds: how many exchanges between neighbours it takes.
+        tensors: its trained arrays, by name.
+        features: features of the signal; None where any number will do.
+        pools: whether it reads a mean over all nodes, which no number of exchanges between neighbours gives.
+    """
+
+    kind = "activation"
+
+    features: int | None = None
+    pools: bool = False
+
+    @property
+    def in_features(self) -> int | None:
+        return self.features
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +359,9 @@ class OnGraph(Nested):
         return self.branches[0]
 
 
-KINDS: dict[str, type[Layer]] = {layer.kind: layer for layer in (Filter, Linear, Pointwise, HopMixture)}
+KINDS: dict[str, type[Layer]] = {
+    layer.kind: layer for layer in (Filter, Linear, Pointwise, HopMixture, Activation, Convolution)
+}
 
 
 def map_arrays(layers: Iterable[Layer], function: Callable[[Array], Array]) -> tuple[Layer, ...]:
@@ -332,11 +423,6 @@ def from_json(described: Sequence[Mapping[str, Any]], tensors: Mapping[str, Arra
     layers = []
     for entry in described:
         settings = {name: value for name, value in entry.items() if name not in ("kind", "arrays")}
-        arrays: dict[str, Any] = {name: tensors[tensor] for name, tensor in entry["arrays"].items()}
-        kind = KINDS[entry["kind"]]
-        if kind is HopMixture:
-            settings["operation"] = operation = find_operation(settings["operation"])
-            learned = [name for name in operation.parameters if f"log_{name}" in arrays]  # not in the order of a file
-            arrays["log_parameters"] = {name: arrays.pop(f"log_{name}") for name in learned}
-        layers.append(kind(**settings, **arrays))
+        arrays = {name: tensors[tensor] for name, tensor in entry["arrays"].items()}
+        layers.append(KINDS[entry["kind"]].from_parts(settings, arrays))
     return tuple(layers)

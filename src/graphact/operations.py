@@ -126,16 +126,109 @@ def kernel(own: Array, neighbors: Array, xp: Any, gamma: Array | float) -> Array
     return xp.exp(-xp.sum((own - neighbors) ** 2, -2) / (2 * gamma**2))
 
 
+def log_mean_exp(neighbors: Array, xp: Any, temperature: Array | float) -> Array:
+    """A soft maximum: near the maximum at low temperatures, near the mean at high ones; NaN in, NaN out."""
+    top = xp.amax(neighbors, -2)
+    top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))  # infinite values less themselves would be NaN
+    scaled = (neighbors - top[..., None, :]) / temperature
+    return top + temperature * xp.log(xp.mean(xp.exp(scaled), -2))
+
+
+def log_mean_exp_gradient(
+    _own: Array, neighbors: Array, value: Array, grad: Array, values: Mapping[str, Any]
+) -> tuple[Array, Array, Mapping[str, float]]:
+    r"""With :math:`p_j = e^{(y_j - f) / t} / d` these are :math:`p_j` and, of log t, :math:`f - \sum_j p_j y_j`."""
+    shares = np.exp((neighbors - value[..., None, :]) / values["temperature"]) / neighbors.shape[-2]
+    spread = float((grad * (value - (shares * neighbors).sum(-2))).sum())
+    return np.zeros_like(grad), shares * grad[..., None, :], {"temperature": spread}
+
+
+def mean(neighbors: Array, xp: Any) -> Array:
+    """The plain mean."""
+    return xp.mean(neighbors, -2)
+
+
+def mean_gradient(
+    _own: Array, neighbors: Array, _value: Array, grad: Array, _: Mapping[str, Any]
+) -> tuple[Array, Array, Mapping[str, float]]:
+    """The same share for all."""
+    shares = np.full_like(neighbors, 1 / neighbors.shape[-2])
+    return np.zeros_like(grad), shares * grad[..., None, :], {}
+
+
+def count_trimmed(degree: Any, trim: float) -> Any:
+    """How many of ``degree`` values, a number or a tensor of them, are cut off at each end; at least one is left."""
+    if not isinstance(trim, float | int | np.generic):
+        raise TypeError("trim must be a number: it counts neighbours and cannot be trained")
+    cut = degree * float(trim) + 1e-6  # 0.35 in float32 is still seven of twenty
+    if isinstance(degree, int):
+        return min(int(cut), (degree - 1) // 2)
+    return cut.long().minimum((degree - 1) // 2).clamp_min(0)
+
+
+def trimmed_mean(neighbors: Array, xp: Any, trim: float) -> Array:
+    """The mean without a share ``trim`` of the values at each end; the median's neighbours at 0.5. NaN in, NaN out."""
+    ordered = xp.sort(neighbors, -2)
+    ordered = ordered if isinstance(ordered, np.ndarray) else ordered.values
+    cut = count_trimmed(neighbors.shape[-2], trim)
+    middle = xp.mean(ordered[..., cut : neighbors.shape[-2] - cut, :], -2)
+    return xp.where(xp.any(xp.isnan(neighbors), -2), xp.full_like(middle, float("nan")), middle)
+
+
+def trimmed_mean_gradient(
+    _own: Array, neighbors: Array, _value: Array, grad: Array, values: Mapping[str, Any]
+) -> tuple[Array, Array, Mapping[str, float]]:
+    """The same share for all that are left; among equal values the first is the lowest."""
+    degree = neighbors.shape[-2]
+    cut = count_trimmed(degree, values["trim"])
+    place = np.argsort(np.argsort(neighbors, -2, kind="stable"), -2, kind="stable")
+    kept = (place >= cut) & (place < degree - cut)
+    return np.zeros_like(grad), kept * grad[..., None, :] / grad.dtype.type(degree - 2 * cut), {"trim": 0.0}
+
+
+def weighted_mean(own: Array, neighbors: Array, xp: Any, width: Array | float) -> Array:
+    """The mean with a Gaussian of the difference to the node's own value as the weight of each neighbour."""
+    log_weight = -((own - neighbors) ** 2) / (2 * width**2)
+    weight = xp.exp(log_weight - xp.amax(log_weight, -2)[..., None, :])
+    return xp.sum(weight * neighbors, -2) / xp.sum(weight, -2)
+
+
+def weighted_mean_gradient(
+    own: Array, neighbors: Array, value: Array, grad: Array, values: Mapping[str, Any]
+) -> tuple[Array, Array, Mapping[str, float]]:
+    r"""With the normalised weights p and :math:`q_j = p_j (y_j - f) (y_i - y_j) / w^2`.
+
+    .. math:: \partial f / \partial y_j = p_j + q_j, \qquad \partial f / \partial y_i = -\textstyle\sum_j q_j, \qquad
+        \partial f / \partial \log w = \textstyle\sum_j p_j (y_j - f) (y_i - y_j)^2 / w^2
+    """
+    width, apart = values["width"], own - neighbors
+    log_weight = -(apart**2) / (2 * width**2)
+    weight = np.exp(log_weight - log_weight.max(-2, keepdims=True))
+    shares = weight / weight.sum(-2, keepdims=True)
+    pulls = shares * (neighbors - value[..., None, :]) * apart / width**2
+    of_width = float((grad * (pulls * apart).sum(-2)).sum())
+    return -grad * pulls.sum(-2), grad[..., None, :] * (shares + pulls), {"width": of_width}
+
+
 MAX = Operation("max", lambda neighbors, xp: xp.amax(neighbors, -2))
 MIN = Operation("min", lambda neighbors, xp: xp.amin(neighbors, -2))
 MEDIAN = Operation("median", median)
 KERNEL = Operation("kernel", kernel, {"gamma": 0.1}, empty=1.0)
+for operation in (MAX, MIN, MEDIAN, KERNEL):
+    object.__setattr__(operation, "is_built_in", True)  # the kernels know it by its name
 
-OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in (MAX, MIN, MEDIAN, KERNEL)}
+# composed of what torch does to segments of edges (functional/segments.py); everywhere else as a user's own
+MEAN = Operation("mean", mean, gradient=mean_gradient)
+LOG_MEAN_EXP = Operation("log-mean-exp", log_mean_exp, {"temperature": 1.0}, gradient=log_mean_exp_gradient)
+TRIMMED_MEAN = Operation("trimmed-mean", trimmed_mean, {"trim": 0.25}, gradient=trimmed_mean_gradient)
+WEIGHTED_MEAN = Operation("weighted-mean", weighted_mean, {"width": 1.0}, gradient=weighted_mean_gradient)
+
+OPERATIONS: dict[str, Operation] = {
+    operation.name: operation
+    for operation in (MAX, MIN, MEDIAN, KERNEL, MEAN, LOG_MEAN_EXP, TRIMMED_MEAN, WEIGHTED_MEAN)
+}
 """Operations by name; :func:`register_operation` adds to them."""
 
-for operation in OPERATIONS.values():
-    object.__setattr__(operation, "is_built_in", True)  # the kernels know it by its name
 ENTRY_POINTS = "graphact.operations"
 
 

@@ -27,7 +27,58 @@ POINTWISE = {  # functions of each value on its own, for comparison with ReLU, w
     "abs": "Abs",
     "maxout": "Maxout",
 }
-BUILT_IN = COMPARED | POINTWISE
+FURTHER = {  # other functions of a neighbourhood, and activations of other authors
+    "mean-ga": "GraphAdaptiveMean",
+    "soft-maximum-ga": "GraphAdaptiveSoftMaximum",
+    "trimmed-mean-ga": "GraphAdaptiveTrimmedMean",
+    "weighted-mean-ga": "GraphAdaptiveWeightedMean",
+    "mixture-ga": "GraphAdaptiveMixture",
+    "shiftless-max": "ShiftlessMax",
+    "shiftless-median": "ShiftlessMedian",
+    "max-k": "MaxK",
+    "grelu": "GReLU",
+    "digraf": "DiGRAF",
+}
+BUILT_IN = COMPARED | POINTWISE | FURTHER
+LINES = {  # what each does, for lists; x are values at a node and h trained weights
+    "relu": "max(x, 0)",
+    "max-l": "localized maximum of Ruiz et al.: ReLU plus maxima over the k-hop neighbours",
+    "median-l": "localized median: ReLU plus medians over the k-hop neighbours",
+    "max-ga": "graph-adaptive maximum: ReLU plus maxima of the neighbours' values, shifted k times",
+    "median-ga": "graph-adaptive median, likewise",
+    "kernel-ga": "graph-adaptive Gaussian kernel of the differences to the neighbours",
+    "mean-ga": "graph-adaptive mean: linear, for comparison",
+    "soft-maximum-ga": "graph-adaptive log-mean-exp with a learned temperature, between mean and maximum",
+    "trimmed-mean-ga": "graph-adaptive mean without the lowest and the highest values",
+    "weighted-mean-ga": "graph-adaptive mean, weighted by how near values are to the node's own",
+    "mixture-ga": "graph-adaptive maximum, median, minimum and mean at once, for the exchanges of one",
+    "shiftless-max": "ablation: the maximum as DiGRAF's comparison ran it, without shift and with dense maps",
+    "shiftless-median": "ablation: the median, likewise",
+    "max-k": "MaxK-GNN (ASPLOS 2024): the k largest features of each node",
+    "grelu": "GReLU (WWW 2022): a piecewise linear function for each node and channel",
+    "digraf": "DiGRAF (NeurIPS 2024): a diffeomorphism (CPAB) for each graph",
+    "identity": "x",
+    "leaky-relu": "max(x, 0) + 0.01 min(x, 0)",
+    "prelu": "max(x, 0) + a min(x, 0) with trained a",
+    "elu": "x above 0, exp(x) - 1 below",
+    "gelu": "x times the normal distribution function of x",
+    "silu": "x / (1 + exp(-x)), also called swish",
+    "tanh": "hyperbolic tangent",
+    "abs": "|x|",
+    "maxout": "the largest of a few lines with trained slopes and offsets",
+}
+CONVOLUTIONS = {  # classes of graphact.nn, and a line for each
+    "GraphFilter": "a bank of polynomial graph filters of any order: sum_k S^k x H_k",
+    "Chebyshev": "the same in the basis of Chebyshev polynomials (Defferrard et al. 2016)",
+    "ARMA": "rational filters by recursion (Isufi et al. 2017, Bianchi et al. 2021)",
+    "GraphAttention": "weights of neighbours by attention (Velickovic et al. 2018)",
+    "EdgeNet": "edge-varying filters: coefficients for every edge of one graph (Isufi et al. 2021)",
+}
+DATA_SETS = {  # what graphact.data.datasets reads
+    "ml-100k": "MovieLens 100K: ratings of 1682 films by 943 users",
+    "molene": "Molène: hourly temperatures of weather stations in Brittany",
+    "planetoid": "Cora, CiteSeer and PubMed: citations between papers, with their public splits",
+}
 _registered: dict[str, type[Any]] = {}
 ModuleT = TypeVar("ModuleT", bound=type[Any])
 
@@ -86,6 +137,13 @@ def find(name: str) -> type[Any]:
         return entry.load()
     listed = ", ".join(repr(known) for known in names())
     raise ValueError(f"activation must be one of {listed}, got {name!r}")
+
+
+def line_of(name: str) -> str:
+    """What an activation does, in one line; for registered ones the first line of the docstring."""
+    if name in LINES or name not in _registered:
+        return LINES.get(name, "")
+    return (_registered[name].__doc__ or "").strip().partition("\n")[0]
 
 
 class Activations(Mapping[str, type[Any]]):

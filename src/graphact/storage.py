@@ -123,7 +123,7 @@ def load_tensors(path: Path, framework: Framework) -> tuple[dict[str, Any], dict
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, the file is no dict
     except (SafetensorError, OSError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not a readable safetensors file, perhaps truncated: {error}") from error
+        raise ValueError(f"{path}: not a readable safetensors file, perhaps truncated: {one_line(error)}") from error
     try:
         header = json.loads(metadata.get(FORMAT, "null"))
     except (ValueError, RecursionError) as error:

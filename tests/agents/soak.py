@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from support.activations import ON_AGENTS
 
 import graphact
 from graphact.agents import Deployment, Faults, Limits, Timing, deploy, simulate_inference
@@ -68,7 +69,7 @@ def random_network(rng):
 
 
 def random_model(rng, seed):
-    name = str(rng.choice([*graphact.nn.ACTIVATIONS, "fir"]))
+    name = str(rng.choice([*ON_AGENTS, "fir"]))
     layers = int(rng.integers(1, 3))
     features = rng.integers(1, 4, layers + 1).tolist()
     order = rng.integers(0, 4, layers).tolist()

@@ -1,10 +1,15 @@
 """graphact agents demo: real processes, a view, a figure."""
 
 import io
+import signal
+import socket
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from graphact.agents.addresses import ephemeral_ports, free_addresses
 from graphact.cli import main
 from graphact.commands import agents_demo
 from graphact.commands.agents_demo import ENTRIES, Lines, Screen, SensorNetwork, open_view
@@ -58,6 +63,9 @@ def test_the_view_in_a_terminal(network):
     console = Console(file=io.StringIO(), width=150, force_terminal=True, record=True)
 
     class Live:
+        def __init__(self):
+            self.console = console
+
         def update(self, shown, refresh):
             console.print(shown)
 
@@ -71,6 +79,69 @@ def test_the_view_in_a_terminal(network):
     assert "8/9" in text
     assert "><" in text
     assert all(f"{i:2d}" in text for i in range(9) if i != network.stopped)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 12), (120, 18), (200, 60)])
+def test_the_newest_runs_are_seen_in_a_terminal_of_any_size(network, width, height):
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True)
+    with Live(console=console, auto_refresh=False, screen=False) as live:
+        for run in range(3, 14):
+            answer(network, run)
+            if run == 13:
+                network.note(13, "kill")
+            Screen(live, 9).show(network, run)
+        Screen(live, 9).show(network, 14)  # a run in progress
+        shown = console.render_lines(live.get_renderable(), pad=False)
+    lines = ["".join(segment.text for segment in line) for line in shown]
+    assert len(lines) < height
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    for run in (11, 12, 13, 14):
+        assert f"{run:5d}  " in text
+    assert f"sensor {network.killed} is killed (kill -9)" in text
+    assert "nan" not in text
+    assert (">< " in text or "><" in text) == (width >= 120 and height > 19)
+
+
+@pytest.mark.slow
+def test_the_demo_takes_other_ports_when_one_is_taken(monkeypatch, tmp_path, capfd):
+    """Of the first addresses one is in use when the agents start."""
+    monkeypatch.setattr(agents_demo, "STEPS", 5)
+    asked = []
+    with socket.socket(type=socket.SOCK_DGRAM) as taken:
+
+        def addresses(count):
+            asked.append(free_addresses(count))
+            if len(asked) == 1:
+                taken.bind((asked[0][3].host, asked[0][3].port))
+            return asked[-1]
+
+        monkeypatch.setattr(agents_demo, "free_addresses", addresses)
+        assert main(["agents", "demo", "--sensors", "8", "--runs", "12", "--out", str(tmp_path)]) == 0
+    assert len(asked) == 2
+    assert "once more" in capfd.readouterr().out
+
+
+def test_ports_are_none_that_the_system_hands_out():
+    first, last = ephemeral_ports()
+    addresses = free_addresses(40)
+    assert len({address.port for address in addresses}) == 40
+    assert all(not first <= address.port <= last for address in addresses)
+
+
+@pytest.mark.slow
+def test_control_c_ends_the_demo_with_its_own_words(tmp_path):
+    words = [sys.executable, "-m", "graphact.cli", "agents", "demo", "--sensors", "8", "--out", str(tmp_path)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while "answers" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert error.strip() == "graphact: stopped"
 
 
 def test_without_a_terminal_there_are_lines(network, capsys):

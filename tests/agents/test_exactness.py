@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from agents.networks import GRAPHS
+from support.activations import ON_AGENTS
 
 from graphact import nn
 from graphact.agents import Deployment, cost_of_inference, deploy, simulate_inference
@@ -43,14 +44,14 @@ def check(model, graph, x):
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("activation", nn.ACTIVATIONS)
+@pytest.mark.parametrize("activation", ON_AGENTS)
 def test_two_layers_on_every_graph(graph, activation):
     graph = GRAPHS[graph]()
     x = np.random.default_rng(0).normal(size=(2, 3, graph.num_nodes, 2))
     check(gcnn(activation), graph, x)
 
 
-@pytest.mark.parametrize("activation", nn.ACTIVATIONS)
+@pytest.mark.parametrize("activation", ON_AGENTS)
 def test_closed_neighborhoods_shared_weights_and_bias(activation):
     graph = GRAPHS["directed with a diagonal"]()
     x = np.random.default_rng(1).normal(size=(1, graph.num_nodes, 2))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from agents.networks import GRAPHS
+from support.activations import ON_AGENTS, PAPER
 
 import graphact
 from graphact import agents, nn
@@ -19,7 +20,6 @@ from graphact.agents.split import plain_model
 from graphact.files import describe_model
 from graphact.layers import UnsupportedModelError
 from graphact.operations import OPERATIONS, Operation, register_operation
-from graphact.registry import POINTWISE
 from graphact.storage import load_tensors, save_tensors
 
 MODULES = {
@@ -27,7 +27,7 @@ MODULES = {
         name: lambda name=name: nn.GCNN(
             [2, 4, 3], order=[2, 1], activation=name, out_features=2, gamma=0.8, bias=True, closed=True
         )
-        for name in nn.ACTIVATIONS
+        for name in ON_AGENTS
     },
     "learned": lambda: nn.GCNN(
         [2, 4], order=1, activation="kernel-ga", hops=2, out_features=None, learn_gamma=True, per_feature=False
@@ -156,7 +156,7 @@ def test_an_operation_that_a_node_does_not_know_is_refused(operation, tmp_path):
 # Files
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name not in POINTWISE])  # these are newer
+@pytest.mark.parametrize("name", [name for name in MODULES if name in PAPER or name not in ON_AGENTS])
 def test_files_of_version_0_1_describe_the_same_layers(name, tmp_path):
     """They have module and config alone; the other way round, what agents write is what graphact.save writes."""
     model = MODULES[name]().double()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from agents.networks import GRAPHS
+from support.activations import ON_AGENTS
 
 import graphact
 from graphact import agents, nn
@@ -64,7 +65,7 @@ def models(tmp_path_factory):
     """Two layers with each of the activations, on disk."""
     folder = tmp_path_factory.mktemp("models")
     made = {}
-    for name in nn.ACTIVATIONS:
+    for name in ON_AGENTS:
         hops = 2 if name.endswith("-ga") else 1
         model = nn.GCNN([2, 4, 3], order=[2, 1], activation=name, hops=hops, out_features=2, gamma=0.8).double()
         graphact.save(model, folder / f"{name}.safetensors")
@@ -84,7 +85,7 @@ def test_every_activation(transport, shape, workers, models, tmp_path):
     np.save(tmp_path / "x.npy", x)
     common = {"transport": transport, "signals": str(tmp_path / "x.npy"), "models": list(models)}
     answers = workers.ask([{"folder": str(folder), **common} for folder in folders])
-    assert len(models) == len(nn.ACTIVATIONS)
+    assert len(models) == len(ON_AGENTS)
     for run, model in enumerate(models.values()):
         with torch.no_grad():
             expected = model(torch.from_numpy(x), graph).numpy()

@@ -13,8 +13,7 @@ from analysis.test_models import FEATURES, GRAPHS, LINEAR, NODES, OTHERS, SYMMET
 from torch import nn
 
 from graphact import Graph
-from graphact.analysis import attack_radius, certified_radius
-from graphact.analysis import radius as radius_module
+from graphact.analysis import attack_radius, certified_radius, fields
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter, LocalizedMax, ReLU, Residual, Sequential
 from graphact.nn.parts import call_on_graph
 from graphact.operations import MIN
@@ -33,6 +32,9 @@ GCNNS = {
     "kernel-ga": gcnn("kernel-ga"),
     "max-l": gcnn("max-l", hops=2),
     "median-l": gcnn("median-l"),
+    "mean-ga": gcnn("mean-ga", hops=2),
+    "soft-maximum-ga": gcnn("soft-maximum-ga", closed=True),
+    "trimmed-mean-ga": gcnn("trimmed-mean-ga", hops=2),
 }
 MODELS = {**GCNNS, **OTHERS}
 
@@ -138,10 +140,10 @@ def test_a_node_depends_on_its_field_alone(name, moving, monkeypatch):
     graph = Graph.from_edge_index(edge_index, torch.linspace(0.5, 1.5, 60).double())
     model, x = made(MODELS[name]), signal(0, 30)
     with torch.no_grad():
-        network = radius_module.Network(model, graph, x, moving)
+        network = fields.Network(model, graph, x, moving)
     assert len(network.field(network.layers, np.array([0]))) < 30
     found = certified_radius(model, graph, x, [0, 7], moving=moving)
-    monkeypatch.setattr(radius_module.Network, "field", lambda self, layers, nodes: np.arange(30))
+    monkeypatch.setattr(fields.Network, "field", lambda self, layers, nodes: np.arange(30))
     whole = certified_radius(model, graph, x, [0, 7], moving=moving)
     torch.testing.assert_close(found.radius, whole.radius, rtol=1e-9, atol=0)
     torch.testing.assert_close(found.constants, whole.constants, rtol=1e-9, atol=0)
@@ -149,9 +151,9 @@ def test_a_node_depends_on_its_field_alone(name, moving, monkeypatch):
 
 def test_negligible_rows_cost_little_and_are_on_the_safe_side(monkeypatch):
     model, x = made(MODELS["max-ga"]), signal()
-    monkeypatch.setattr(radius_module, "IN_CACHE", 1)
+    monkeypatch.setattr(fields, "IN_CACHE", 1)
     found = certified_radius(model, WEIGHTED, x)
-    monkeypatch.setattr(radius_module, "NEGLIGIBLE", 0.0)
+    monkeypatch.setattr(fields, "NEGLIGIBLE", 0.0)
     exact = certified_radius(model, WEIGHTED, x)
     assert bool((found.constants >= exact.constants * (1 - 1e-12)).all())
     assert bool((found.constants <= 1.02 * exact.constants + 1e-12).all())

@@ -61,4 +61,4 @@ def help_of(*command):
 @pytest.mark.parametrize("line", COMMANDS)
 def test_command_or_option(line):
     _, *command, last = line.split()
-    assert re.search(rf"^ +(-\w, )?{re.escape(last)}( |$)", help_of(*command), flags=re.MULTILINE)
+    assert re.search(rf"^ +(-\w, )?{re.escape(last)}(,| |$)", help_of(*command), flags=re.MULTILINE)

@@ -5,6 +5,7 @@ import torch
 
 from graphact import Graph
 from graphact.experiments.consensus.task import by_centrality
+from graphact.experiments.preparation import shifted_by
 from graphact.experiments.source_localization.task import local_contrast
 from graphact.tasks import consensus_tasks, prepared, source_localization_tasks
 
@@ -72,3 +73,19 @@ def test_negative_weights_and_unknown_names_are_refused():
         by_centrality(torch.ones(1, 2, 1), graph)
     with pytest.raises(ValueError, match="preparation must be one of .* got 'magic'"):
         prepared([], "magic")
+
+
+@pytest.mark.parametrize("shift", ["adjacency", "laplacian", "translated"])
+def test_other_operators_are_those_of_dense_matrices(shift):
+    tasks = source_localization_tasks(graphs=2, splits=2, nodes=1, dtype=torch.float64)
+    made = shifted_by(tasks, shift)
+    for before, after in zip(tasks, made, strict=True):
+        adjacency = before.graph.to_dense()
+        laplacian = torch.diag(adjacency.sum(1)) - adjacency
+        scaled = laplacian / torch.linalg.eigvalsh(laplacian).max()
+        expected = {"adjacency": adjacency, "laplacian": scaled, "translated": 2 * scaled - torch.eye(40)}[shift]
+        torch.testing.assert_close(after.graph.to_dense(), expected, rtol=1e-9, atol=1e-12)
+        assert torch.equal(after.inputs, before.inputs)
+        assert after.graph.num_edges == before.graph.num_edges  # a diagonal makes no neighbours
+    assert made[0].graph is made[1].graph
+    assert made[0].graph is not made[2].graph

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from graphact.experiments.protocol import jobs_of
+from graphact.experiments.protocol import changed_protocol, jobs_of
 from graphact.experiments.registry import EXPERIMENTS, PRESETS, find_protocol
+from graphact.registry import POINTWISE
 from graphact.training import TrainingSettings
 
 
@@ -84,3 +85,77 @@ def test_every_experiment_has_every_preset():
 def test_bad_names(arguments, message):
     with pytest.raises(ValueError, match=message):
         find_protocol(*arguments)
+
+
+def test_paper_is_the_text_to_the_letter():
+    for experiment in EXPERIMENTS:
+        paper = find_protocol(experiment, "paper", "paper")
+        assert not paper.bias
+        assert not paper.readout_bias
+        assert (paper.training.learning_rate, paper.per_feature, paper.shift) == (1e-3, True, "adjacency")
+    assert find_protocol("recommendation", "paper", "paper").task_options == {"validation_fraction": 0.0}
+    assert find_protocol("denoising", "paper", "paper").task_options == {"noise_from": "training hours"}
+
+
+def test_converged_compares_every_method_at_equal_hops():
+    for experiment in EXPERIMENTS:
+        converged = find_protocol(experiment, "paper", "converged")
+        assert {*POINTWISE} - {"identity"} < {*converged.methods}
+        assert converged.bias
+    jobs = jobs_of(find_protocol("source-localization", "paper", "converged"), 0)
+    assert {job.hops for job in jobs if job.method.endswith("-l")} == {1, 2}
+    assert {job.hops for job in jobs if job.method.endswith("-ga")} == {1, 2}
+    assert {job.hops for job in jobs if job.method in POINTWISE} == {None}
+    assert len({job.title for job in jobs}) == len({job.key for job in jobs}) == len(jobs) == 3 * 20
+
+
+def test_settings_can_be_changed_by_text():
+    changes = {"features": "2,32", "hops": "1,2,3,4", "layers": "3", "learning_rate": "5e-3", "patience": "none"}
+    changes |= {"p": "0.6", "shift": "laplacian", "bias": "false", "start": "small"}
+    changed = find_protocol("source-localization", "paper", "converged", ("compared", "tanh", "relu"), changes)
+    assert changed.methods == ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga", "tanh")
+    assert (changed.features, changed.hops, changed.layers) == ((2, 32), (1, 2, 3, 4), 3)
+    assert (changed.training.learning_rate, changed.training.patience) == (5e-3, None)
+    assert (changed.task_options, changed.shift, changed.bias, changed.start) == (
+        {"p": 0.6},
+        "laplacian",
+        False,
+        "small",
+    )
+    settings = jobs_of(changed, 0)[0].settings()
+    assert (settings["shift"], settings["task_options"], settings["layers"]) == ("laplacian", {"p": 0.6}, 3)
+    assert find_protocol("denoising", "paper", "converged", (), {"sweep": ""}).sweep == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"colour": "red"}, "--set must be one of .*'batch_size'.* got 'colour'"),
+        ({"name": "mine"}, "--set must be one of .* got 'name'"),
+        ({"noise_from": "all hours"}, "--set must be one of .* got 'noise_from'"),
+        ({"layers": "2,3"}, "--set layers must be one value, got '2,3'"),
+        ({"shift": "random"}, "shift must be one of 'adjacency', .* got 'random'"),
+        ({"epochs": "0"}, "epochs must be at least 1, got 0"),
+    ],
+)
+def test_bad_settings(changes, message):
+    with pytest.raises(ValueError, match=message):
+        find_protocol("source-localization", "paper", "converged", (), changes)
+
+
+def test_other_operators_are_refused_where_links_are_lost():
+    with pytest.raises(ValueError, match="shift must be 'adjacency' together with loss_probabilities"):
+        find_protocol("consensus", "paper", "paper", (), {"shift": "translated"})
+    for changes in (
+        {"loss_probabilities": "", "shift": "translated"},
+        {"shift": "translated", "loss_probabilities": ""},
+    ):
+        assert find_protocol("consensus", "paper", "paper", (), changes).shift == "translated"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("hops", "0"), ("localized_hops", "0"), ("features", "x"), ("orders", "-1")]
+)
+def test_settings_that_are_no_counts_are_named(name, value):
+    with pytest.raises((TypeError, ValueError), match=f"^{name} must be"):
+        changed_protocol(find_protocol("consensus", "paper"), {name: value}, ())

@@ -12,7 +12,7 @@ from graphact.commands.run import protocol_of
 from graphact.experiments.protocol import ACTIVATIONS, EVERY_METHOD, METHODS, jobs_of, key_of_baselines
 from graphact.experiments.registry import EXPERIMENTS, find_experiment, find_protocol
 from graphact.experiments.store import Store
-from graphact.registry import POINTWISE
+from graphact.registry import FURTHER, POINTWISE
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -33,9 +33,9 @@ def test_descriptions_need_no_torch():
 
 
 def test_methods_are_the_activations_of_the_library_and_the_linear_filter():
-    assert tuple(nn.ACTIVATIONS) == (*ACTIVATIONS, *POINTWISE)
+    assert tuple(nn.ACTIVATIONS) == (*ACTIVATIONS, *POINTWISE, *FURTHER)
     assert (*ACTIVATIONS, "fir") == METHODS
-    assert {*nn.ACTIVATIONS, "fir"} - {"identity"} == {*EVERY_METHOD}
+    assert {*nn.ACTIVATIONS, "fir"} - {"identity", *FURTHER} == {*EVERY_METHOD}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -15,7 +15,7 @@ def by_kernels(monkeypatch):
     calls, sort = [], device_kernels.sort_edges
     monkeypatch.setattr(build, "is_on_host", lambda _: False)
     monkeypatch.setattr(device_kernels, "sort_edges", lambda *given: calls.append(given) or sort(*given))
-    yield
+    yield calls
     assert calls, "set TRITON_INTERPRET=1"
 
 
@@ -136,3 +136,15 @@ def test_normalize_at_the_ends_of_the_range(size):
     edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
     graph = Graph.from_edge_index(edge_index, torch.full((4,), size), 3)
     torch.testing.assert_close(graph.normalize("symmetric").weight, torch.full((4,), 2**-0.5))
+
+
+@pytest.mark.parametrize("shape", [(1,), (2, 1), (63,), (2, 64), (700,), (2, 1300)])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_few_numbers_are_sorted_by_counting(shape, dtype, by_kernels, monkeypatch):
+    by_kernels.append(shape)  # this one builds no graph
+    key = torch.randint(-3, 40, shape, generator=torch.Generator().manual_seed(0)).to(dtype) * (1 << 20)
+    found = device_kernels.stable_sort(key)
+    monkeypatch.setattr(device_kernels, "COUNTED", 0)
+    for one, right in zip(found, device_kernels.stable_sort(key), strict=True):
+        assert one.dtype == right.dtype
+        assert torch.equal(one, right)

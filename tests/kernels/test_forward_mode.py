@@ -2,14 +2,14 @@
 
 import pytest
 import torch
+from support.activations import FAMILY
 from support.graphs import random_graph
 from torch.autograd import forward_ad
 
 import graphact
 from graphact import Graph, functional, nn
-from graphact.registry import COMPARED
 
-NAMES = [name for name in COMPARED if name != "relu"]
+NAMES = [*(name for name in FAMILY if name != "relu"), "mixture-ga"]
 BACKENDS = ["auto", "reference"]
 
 

@@ -6,10 +6,11 @@ import pickle
 
 import pytest
 import torch
+from support.activations import FAMILY
 from support.graphs import random_graph
 
 from graphact import functional, nn
-from graphact.registry import COMPARED
+from graphact.registry import FURTHER
 
 
 @pytest.mark.parametrize(
@@ -35,12 +36,13 @@ def test_a_module_is_its_function(module, kind, op, closed, features):
 
 def test_names():
     pointwise = ["identity", "leaky-relu", "prelu", "elu", "gelu", "silu", "tanh", "abs", "maxout"]
-    assert list(nn.ACTIVATIONS) == ["relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga", *pointwise]
+    paper = ["relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga"]
+    assert list(nn.ACTIVATIONS) == [*paper, *pointwise, *FURTHER]
     for name, kind in nn.ACTIVATIONS.items():
-        assert type(nn.make_activation(name)) is kind
+        assert type(nn.make_activation(name, features=4)) is kind
 
 
-@pytest.mark.parametrize("name", COMPARED)
+@pytest.mark.parametrize("name", FAMILY)
 def test_a_new_activation_is_the_relu_that_it_replaces(name, real_start):
     graph, x = random_graph(), torch.randn(2, 12, 8, dtype=torch.float64)
     state = torch.get_rng_state()
@@ -118,7 +120,7 @@ def test_repr_of_a_module_without_configuration():
         (lambda: nn.GraphAdaptiveKernel(gamma=-1.0), ValueError, "gamma must be a finite number above 0, got -1.0"),
         (lambda: nn.GraphAdaptiveMax(start="one"), ValueError, "start must be one of .* got 'one'"),
         (lambda: nn.GCNN([1, 2], start="one"), ValueError, "start must be one of .* got 'one'"),
-        (lambda: nn.GraphAdaptive("mean"), ValueError, "op must be one of .* got 'mean'"),
+        (lambda: nn.GraphAdaptive("sum"), ValueError, "op must be one of .* got 'sum'"),
         (lambda: nn.GraphFilter(1, 1, order=-1), ValueError, "order must be at least 0, got -1"),
         (lambda: nn.make_activation("softsign"), ValueError, "activation must be one of .* got 'softsign'"),
         (lambda: nn.make_activation(3), TypeError, "activation must be a name, a module, or a function .* got 3$"),

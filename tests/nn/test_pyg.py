@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from support.activations import ANY_WIDTH
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import ChebConv, GATConv, GCNConv, Sequential, global_mean_pool
@@ -81,7 +82,7 @@ def test_inside_sequential(name):
             (GATConv(3, 6), "x, edge_index -> x"),
             (nn.make_activation(name, hops=1, features=6), "x, edge_index -> x"),
             (nn.GraphFilter(6, 4, order=2), "x, edge_index -> x"),
-            (nn.make_activation(name), "x, edge_index -> x"),
+            (nn.make_activation(name, features=None if name in ANY_WIDTH else 4), "x, edge_index -> x"),
             torch.nn.Linear(4, 2),
         ],
     )
@@ -94,7 +95,8 @@ def test_inside_sequential(name):
 @pytest.mark.parametrize("normalize", ["default", *KINDS, None])
 def test_edge_index_and_graph_give_the_same(name, normalize):
     data = graphs()[4]
-    activation = nn.make_activation(name, hops=2, **({} if normalize == "default" else {"normalize": normalize}))
+    options = {} if normalize == "default" else {"normalize": normalize}
+    activation = nn.make_activation(name, hops=2, features=None if name in ANY_WIDTH else 3, **options)
     graph = Graph.from_pyg(data)
     if normalize is not None:
         graph = graph.normalize("symmetric" if normalize == "default" else normalize)

@@ -6,13 +6,15 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 import torch.distributed as dist
+from support.activations import ON_AGENTS
 from support.graphs import random_matrix
 from support.tolerances import TOLERANCE
 
 import graphact
-from graphact.nn import ACTIVATIONS, FIR, GCNN, GraphAdaptive, GraphFilter, make_activation
+from graphact.nn import FIR, GCNN, GraphAdaptive, GraphFilter, make_activation
 from graphact.scaleout import PartitionedGraph, step_cost
 
+NAMES = (*ON_AGENTS, "shiftless-max", "shiftless-median")
 ALSO_IN_SINGLE_PRECISION = (
     "directed with loops, scattered",
     "islands, empty halos",
@@ -44,8 +46,8 @@ def graphs(parts):
 
 
 def modules(features):
-    """All six activations, near and far, with and without the node itself; a function of one's own; filters."""
-    for name in ACTIVATIONS:
+    """All activations that need no mean over all nodes, near and far, open and closed; an own function; filters."""
+    for name in NAMES:
         for hops, closed in ((1, False), (3, False), (2, True)):
             options = {"hops": hops, "features": features, "closed": closed, "gamma": 0.7, "start": "uniform"}
             yield f"{name} {hops} {closed}", make_activation(name, **options)
@@ -57,7 +59,7 @@ def modules(features):
 
 def networks(features):
     """Two layers, the first wider and the second narrower than its input, with each activation."""
-    for name in ACTIVATIONS:
+    for name in NAMES:
         options = {"activation": name, "hops": 2, "gamma": 0.7, "learn_gamma": True, "start": "uniform"}
         yield f"GCNN {name}", GCNN([features, 4, 2], order=[2, 1], **options)
 

@@ -1,12 +1,11 @@
 """Modules on parts of a graph equal the same modules on the whole graph, and exchange what the cost model says."""
 
 import pytest
-
-from graphact.nn import ACTIVATIONS
+from scaleout.same_as_one import NAMES
 
 pytestmark = pytest.mark.slow
 
-CASES = (9 + 3 + 3) * len(ACTIVATIONS) + 4  # networks on nine graphs, three of them in two precisions; modules
+CASES = (9 + 3 + 3) * len(NAMES) + 4  # networks on nine graphs, three of them in two precisions; modules
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 4])

@@ -61,7 +61,7 @@ class Operator:
             case "tanh":
                 return 1 - 2 / (1 + torch.exp(2 * x))
             case "abs":
-                return torch.where(x < 0, -x, x)
+                return torch.where(x < 0, -x, torch.where(x > 0, x, 0 * x))  # of slope 0 at 0
             case "maxout":
                 return torch.stack([a * x + b for a, b in zip(slope, offset, strict=True)]).amax(0)
 

@@ -87,6 +87,8 @@ def draw_graph(draw, name="", device="cpu", dtypes=(torch.float64, torch.float32
     kind = draw.choice(f"{name}source", SOURCES)
     matrix, edges = np.zeros((nodes, nodes)), np.zeros((nodes, nodes), bool)
     np.add.at(matrix, (target, source), weight)
+    sizes = np.zeros_like(matrix)
+    np.add.at(sizes, (target, source), np.abs(weight))
     edges[target, source] = True
     if kind.startswith("dense"):
         edges = matrix != 0
@@ -94,7 +96,7 @@ def draw_graph(draw, name="", device="cpu", dtypes=(torch.float64, torch.float32
         kind = "csr"
     graph = build(kind, source, target, weight, nodes, dtype, device)
     operator = Operator(torch.from_numpy(matrix), edges, exact)
-    return graph, settle(draw, graph, operator)
+    return graph, settle(draw, graph, operator, sizes=torch.from_numpy(sizes))
 
 
 def build(kind, source, target, weight, nodes, dtype, device):
@@ -170,12 +172,16 @@ def reload(graph, path):
         torch.set_default_dtype(before)
 
 
-def settle(draw, graph, operator, loosely=1.0):
-    """Check a graph against its operator, and return that with the graph's own (rounded) numbers."""
+def settle(draw, graph, operator, loosely=1.0, sizes=0.0):
+    """Check a graph against its operator, and return that with the graph's own (rounded) numbers.
+
+    ``sizes`` are sums of magnitudes of repeated edges, which may cancel.
+    """
     dense, expected = graph.to_dense().detach().double().cpu(), operator.matrix.detach()
     eps = torch.finfo(graph.dtype).eps
     scale = expected.abs().max() if expected.numel() else torch.tensor(0.0)
-    close = (dense - expected).abs() <= 64 * loosely * eps * (expected.abs() + eps**0.25 * scale)
+    allowed = 64 * loosely * eps * (expected.abs() + eps**0.25 * scale) + 8 * eps * sizes
+    close = (dense - expected).abs() <= allowed
     assert close.all(), f"entries differ: {dense[~close][:3].tolist()} instead of {expected[~close][:3].tolist()}"
     edges, nodes = operator.edges, operator.num_nodes
     assert graph.num_nodes == nodes
@@ -191,7 +197,8 @@ def settle(draw, graph, operator, loosely=1.0):
     assert graph.incoming_slot.tolist() == slots
     symmetric = bool((edges == edges.T).all()) and torch.equal(dense, dense.T)
     if not graph.weight.requires_grad:
-        assert graph.is_directed != symmetric, f"is_directed={graph.is_directed}, S symmetric: {symmetric}"
+        rounded = graph.is_directed and any(choice.startswith("dtype ") for choice in draw.chosen)  # stays directed
+        assert rounded or graph.is_directed != symmetric, f"is_directed={graph.is_directed}, S symmetric: {symmetric}"
     if nodes <= 60:
         hops, closed = int(draw.rng("hops").integers(1, 4)), bool(draw.rng("closed").integers(2))
         for lists, way in ((edges, False), (edges.T, True)):

@@ -32,7 +32,29 @@ def reduce(y, i, members, op, gamma):
     if not members:
         return 0.0
     values = [float(y[j]) for j in members]
-    return values[choose(values, op)]
+    return MEANS[op](float(y[i]), values) if op in MEANS else values[choose(values, op)]
+
+
+def trimmed_mean(values, trim):
+    """Without a share of the values at each end, of which one is left at least."""
+    cut = min(math.floor(round(trim * len(values), 9)), (len(values) - 1) // 2)
+    left = sorted(values)[cut : len(values) - cut]
+    return sum(left) / len(left)
+
+
+def weighted_mean(own, values, width):
+    """Weights by the difference to the own value."""
+    nearest = min((own - value) ** 2 for value in values)  # which cancels
+    weights = [math.exp((nearest - (own - value) ** 2) / (2 * width**2)) for value in values]
+    return sum(w * value for w, value in zip(weights, values, strict=True)) / sum(weights)
+
+
+MEANS = {  # with the parameters they start from
+    "mean": lambda _, values: sum(values) / len(values),
+    "log-mean-exp": lambda _, values, t=1.0: t * math.log(sum(math.exp(v / t) for v in values) / len(values)),
+    "trimmed-mean": lambda _, values, trim=0.25: trimmed_mean(values, trim),
+    "weighted-mean": lambda own, values, width=1.0: weighted_mean(own, values, width),
+}
 
 
 def column_by_column(function, x):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from graphact._checks import check_integer
 from graphact.agents.deployment import read_json
-from graphact.storage import write_atomically
+from graphact.storage import one_line, write_atomically
 
 FILE_NAME = "addresses.json"
 DEFAULT_BASE_PORT = 7500
@@ -34,7 +35,15 @@ class Address:
         """Read ``host:port``, or ``[host]:port`` for a host with colons (IPv6); ValueError if it is neither."""
         host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
         bracketed = host.startswith("[") and host.endswith("]")
-        if not colon or not host or not port.isdecimal() or (":" in host and not bracketed) or int(port) > 65_535:
+        is_text = host.isprintable() and len(host) < 256
+        if (
+            not colon
+            or not host
+            or not is_text
+            or not port.isdecimal()
+            or (":" in host and not bracketed)
+            or int(port) > 65_535
+        ):
             raise ValueError(f"an address must be host:port, such as 10.0.0.7:7500 or [fe80::7]:7500, got {text!r:.60}")
         return cls(host[1:-1] if bracketed else host, int(port))
 
@@ -65,7 +74,7 @@ class Addresses:
             by_neighbor = {int(j): Address.parse(text) for j, text in content["neighbors"].items()}
             addresses = cls(Address.parse(content["listen"]), by_neighbor)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"{path}: damaged: {error}") from error
+            raise ValueError(f"{path}: damaged: {one_line(error)}") from error
         if set(by_neighbor) != set(neighbors):
             raise ValueError(f"{path}: must name the neighbours {tuple(neighbors)}, got {tuple(sorted(by_neighbor))}")
         return addresses
@@ -91,14 +100,30 @@ def read_addresses(path: str | os.PathLike[str], num_nodes: int) -> list[Address
 
 
 def free_addresses(num_nodes: int, host: str = "127.0.0.1") -> list[Address]:
-    """Ports of this machine that are free now, both for TCP and for UDP; for tests and demonstrations."""
+    """Ports of this machine that are free now, both for TCP and for UDP; for tests and demonstrations.
+
+    They are none that the system hands out by itself, so that no connection takes one before its node has started.
+    """
+    first, last = ephemeral_ports()
+    candidates = list(range(10_000, first) if first > 16_000 else range(last + 1, 65_536))
+    random.SystemRandom().shuffle(candidates)
     found: list[Address] = []
     with ExitStack() as held:
         while len(found) < num_nodes:
+            if not candidates:
+                raise OSError(f"this machine has not got {num_nodes} free ports")
+            port = candidates.pop()
             stream = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             datagrams = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            stream.bind((host, 0))
             with suppress(OSError):
-                datagrams.bind(stream.getsockname())
-                found.append(Address(host, stream.getsockname()[1]))
+                stream.bind((host, port))
+                datagrams.bind((host, port))
+                found.append(Address(host, port))
     return found
+
+
+def ephemeral_ports() -> tuple[int, int]:
+    """The first and the last port that the system gives to those who ask for any."""
+    setting = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first, last = map(int, setting.read_text().split()) if setting.is_file() else (32_768, 60_999)
+    return first, last

@@ -3,13 +3,17 @@
 import gc
 import json
 import math
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from graphact._checks import check_positive
 from graphact.agents.addresses import Addresses
@@ -78,10 +82,10 @@ Schedule = Clocked | BackToBack
 class Agent:
     """Runs inferences on a schedule until the signals end or :meth:`stop` is called.
 
-    ``report`` is called with every event: ``result`` (see :func:`describe`), ``skipped``, and ``refused`` with the
-    reason why this node does not take part with a neighbour. ``clock`` is Unix time and says which run is next, and
-    when; it may be set at any moment. ``timer`` goes on evenly and measures all that happens within a run
-    (:func:`time.monotonic`, or the clock if another one is given).
+    ``report`` is called with every event: ``result`` or ``failed`` (see :func:`describe`), ``skipped``, and
+    ``refused`` with the reason why this node does not take part with a neighbour. ``clock`` is Unix time and says which
+    run is next, and when; it may be set at any moment. ``timer`` goes on evenly and measures all that happens within a
+    run (:func:`time.monotonic`, or the clock if another one is given).
     """
 
     def __init__(
@@ -100,7 +104,7 @@ class Agent:
         timing = timing or Timing()
         numbers = {name: float(value) for name, value in [("slot", timing.slot), *asdict(schedule).items()]}
         digest = agreement(deployment.model, schedule=type(schedule).__name__, **numbers)
-        self.node = Node(deployment.links, log, timing, limits, digest=digest)
+        self.node = Node(deployment.links, log, timing, limits, digest=digest, finite=True)
         self.stopping = False
         self._deployment, self._transport, self._signals, self._schedule = deployment, transport, signals, schedule
         self._report, self._clock = report, clock
@@ -114,6 +118,10 @@ class Agent:
 
     def work(self, runs: int | None = None) -> str:
         """Work until there is a reason to end, such as this many runs; the reason."""
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and told, by the node
+            return self._work(runs)
+
+    def _work(self, runs: int | None) -> str:
         self._greet()
         done = 0
         while runs is None or done < runs:
@@ -191,8 +199,11 @@ class Agent:
 def describe(node: int, result: RunResult, offset: float = 0.0) -> Event:
     """A result as JSON can hold it: the output, and for each round the neighbours that were missed.
 
-    ``offset`` is what the time of its run lacks to Unix time.
+    A run without an output, since its numbers left the floating-point range, is ``failed``, with the reason. ``offset``
+    is what the time of its run lacks to Unix time.
     """
+    if result.failure:
+        return {"event": "failed", "node": node, "run": result.run, "reason": result.failure}
     return {
         "event": "result",
         "node": node,
@@ -218,38 +229,40 @@ def serve(
     runs: int | None = None,
 ) -> None:
     """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output."""
-    links = deployment.links
-    network = open_transport(transport, links, Addresses.load(folder, links.neighbors), tls)
-    log = FileLog(folder / LOG_NAME, durable=durable)
-    agent = Agent(deployment, network, log, signals, schedule, write_event, timing)
+    links, addresses = deployment.links, Addresses.load(folder, deployment.links.neighbors)
+    with ExitStack() as opened:
+        opened.callback(signals.close)
+        log = opened.enter_context(closing(FileLog(folder / LOG_NAME, durable=durable)))
+        network = opened.enter_context(closing(open_transport(transport, links, addresses, tls)))
+        agent = Agent(deployment, network, log, signals, schedule, write_event, timing)
 
-    def stop(*_: object) -> None:
-        """Let the agent finish its run; a second signal interrupts it."""
-        if agent.stopping:
-            raise KeyboardInterrupt
-        agent.stop()
+        def stop(*_: object) -> None:
+            """Let the agent finish its run; a second signal interrupts it."""
+            if agent.stopping:
+                raise KeyboardInterrupt
+            agent.stop()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            opened.callback(signal.signal, number, signal.signal(number, stop))
         gc.freeze()  # what is there stays: no need to look through it again and again
         used_to_start = time.process_time()
         ready = {"event": "ready", "node": links.node, "transport": transport, "last_run": log.last_run}
         write_event({**ready, "ignored_records": log.ignored} if log.ignored else ready)
         end = {"event": "end", "node": links.node, "reason": agent.work(runs)}
         agent.linger()
-        end |= {"counters": asdict(agent.node.counters), "memory": memory_use()}
+        counters = asdict(agent.node.counters) | {"strangers": network.dropped}
+        end |= {"counters": counters, "memory": memory_use()}
         write_event(end | {"cpu_seconds": round(time.process_time() - used_to_start, 3)})
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for each in (signals, network, log):
-            each.close()
 
 
 def write_event(event: Event) -> None:
-    """One line of JSON on standard output, at once."""
-    sys.stdout.write(json.dumps(event) + "\n")
-    sys.stdout.flush()
+    """One line of JSON on standard output, at once; OSError if nobody reads it any more."""
+    try:
+        sys.stdout.write(json.dumps(event, allow_nan=False) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left cannot fail again at the end
+        raise OSError("nobody reads the results on standard output any more") from error
 
 
 def memory_use() -> dict[str, float]:

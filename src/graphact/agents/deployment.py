@@ -11,7 +11,7 @@ import numpy as np
 
 from graphact.agents.links import Links, Row
 from graphact.agents.model import Model, load_model, save_model
-from graphact.storage import write_atomically
+from graphact.storage import one_line, write_atomically
 
 FORMAT = "graphact node"
 VERSION = 1
@@ -67,9 +67,16 @@ class Deployment:
             by_neighbor = {int(j): bytes.fromhex(key) for j, key in keys.items()}
             links = Links(int(described["node"]), int(described["epoch"]), hears, heard_by, by_neighbor)
             row = Row(hears, np.array(described["weights"], model.dtype), float(described["diagonal"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{folder}: damaged: {error}") from error
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise ValueError(f"{folder}: damaged: {one_line(error)}") from error
         return cls(links, row, model)
+
+
+def check_private(path: Path) -> None:
+    """Raise PermissionError if others than the owner of a file (and its group, to read) may use it."""
+    mode = path.stat().st_mode & 0o777
+    if os.name == "posix" and mode & 0o027:
+        raise PermissionError(f"{path} must be for its owner alone, as after chmod 600, got the mode {mode:o}")
 
 
 def check_one_model(deployments: Sequence[Deployment]) -> Model:

@@ -5,7 +5,7 @@ S; see :mod:`graphact.agents.program`.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from graphact.agents import pointwise
 from graphact.agents.links import Row
 from graphact.agents.messages import Array
 from graphact.agents.program import Exchange, Program
-from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+from graphact.layers import Activation, Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+from graphact.operations import OPERATIONS, Operation, find_operation
 
 if TYPE_CHECKING:
     from graphact.agents.model import Model
@@ -81,19 +82,61 @@ def run_hop_mixture(layer: HopMixture, x: Array, row: Row) -> Program[Array]:
     return out
 
 
+def run_activation(layer: Activation, x: Array, row: Row) -> Program[Array]:
+    """An activation by its name."""
+    return (yield from ACTIVATIONS[layer.function](layer, x, row))
+
+
+def run_max_k(layer: Activation, x: Array, _: Row) -> Program[Array]:
+    """Keep the largest features, the first among equal ones; NaN counts as the largest."""
+    yield from ()
+    kept = layer.options["k"] or -(-x.shape[-1] // 4)
+    order = np.argsort(np.where(np.isnan(x), -np.inf, -x), axis=-1, kind="stable")
+    place = np.argsort(order, axis=-1, kind="stable")
+    return np.where(place < kept, x, x.dtype.type(0))
+
+
+def run_mixture(layer: Activation, x: Array, row: Row) -> Program[Array]:
+    """As a graph-adaptive activation, with several functions of the values that an exchange brings."""
+    mixing, closed = layer.tensors["weights"], layer.options["closed"]
+    operations = [find_operation(name) for name in layer.options["ops"]]
+    out: Array = layer.tensors["beta"] * np.maximum(x, 0)
+    for hop in range(layer.rounds):
+        heard, weights = row.gather((yield Exchange(x)), x)
+        for number, operation in enumerate(operations if hop else ()):
+            term = evaluate_members(operation, operation.parameters, closed, x, heard)
+            out = out + mixing[number, hop - 1] * term
+        x = row.shift(x, heard, weights)
+    return out
+
+
+ACTIVATIONS: dict[str, Callable[[Activation, Array, Row], Program[Array]]] = {
+    "max-k": run_max_k,
+    "mixture-ga": run_mixture,
+}
+"""Programs of activations by their name."""
+
 PROGRAMS: dict[str, Callable[[Any, Array, Row], Program[Array]]] = {
     Filter.kind: run_filter,
     Linear.kind: run_linear,
     Pointwise.kind: run_pointwise,
     HopMixture.kind: run_hop_mixture,
+    Activation.kind: run_activation,
 }
 
 
 def evaluate_operation(layer: HopMixture, own: Array, heard: Array) -> Array:
     """The operation over the node's value ``(..., F)`` and those of neighbours that answered, ``(d, ..., F)``."""
-    members = np.concatenate([own[np.newaxis], heard]) if layer.closed else heard
-    value = layer.operation(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), operation_values(layer, own.dtype))
-    return np.asarray(value, own.dtype)
+    return evaluate_members(layer.operation, layer.parameters, layer.closed, own, heard)
+
+
+def evaluate_members(
+    operation: Operation, parameters: Mapping[str, Any], closed: bool, own: Array, heard: Array
+) -> Array:
+    """The same for any operation."""
+    members = np.concatenate([own[np.newaxis], heard]) if closed else heard
+    values = {name: own.dtype.type(value) for name, value in parameters.items()}
+    return np.asarray(operation(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), values), own.dtype)
 
 
 def operation_values(layer: HopMixture, dtype: np.dtype[Any]) -> dict[str, Any]:
@@ -111,6 +154,10 @@ def check_layer(layer: Layer, part: str) -> None:
     """Raise UnsupportedModelError, which calls the layer by the name ``part``, if agents cannot compute it."""
     if layer.kind not in PROGRAMS:
         raise UnsupportedModelError(part, f"agents know the layers {', '.join(PROGRAMS)}, got {layer.kind!r}")
+    if isinstance(layer, Activation):
+        if (reason := why_not_activation(layer)) is not None:
+            raise UnsupportedModelError(part, reason)
+        return
     for name, array in layer.arrays().items():
         if array.ndim not in DIMENSIONS.get(name, (0,)) or 0 in array.shape:
             dimensions = " or ".join(map(str, DIMENSIONS.get(name, (0,))))
@@ -121,6 +168,26 @@ def check_layer(layer: Layer, part: str) -> None:
         raise UnsupportedModelError(part, unfit)
     if isinstance(layer, HopMixture) and (reason := why_not_hop_mixture(layer)) is not None:
         raise UnsupportedModelError(part, reason)
+
+
+def why_not_activation(layer: Activation) -> str | None:
+    """Why agents cannot compute an activation that is known by its name; None if they can."""
+    if layer.function not in ACTIVATIONS:
+        hint = "; it reads means over all nodes, which no neighbour sends" if layer.pools else ""
+        return f"agents know the activations {', '.join(ACTIVATIONS)}, got {layer.function!r}{hint}"
+    shapes = {name: tuple(array.shape) for name, array in layer.tensors.items()}
+    if layer.function == "max-k":
+        kept = layer.options.get("k")
+        is_whole = kept is None or (type(kept) is int and kept > 0)
+        return None if is_whole and not shapes and layer.rounds == 0 else f"k must be a positive number, got {kept!r}"
+    ops, hops, closed = (layer.options.get(name) for name in ("ops", "hops", "closed"))
+    if not (isinstance(ops, list) and ops and type(hops) is int and hops > 0 and type(closed) is bool):
+        return f"ops, hops and closed must be names, a number and a truth value, got {ops!r}, {hops!r}, {closed!r}"
+    wide = () if layer.features is None else (layer.features,)
+    if shapes != {"beta": (), "weights": (len(ops), hops, *wide)} or layer.rounds != hops + 1:
+        return f"weights must have the shape {(len(ops), hops, *wide)} for {hops + 1} exchanges, got {shapes}"
+    unknown = [name for name in ops if name not in OPERATIONS]
+    return f"ops must be among {', '.join(OPERATIONS)}, got {unknown[0]!r}" if unknown else None
 
 
 def why_not_hop_mixture(layer: HopMixture) -> str | None:

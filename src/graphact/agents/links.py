@@ -1,5 +1,6 @@
 """The place of a node in the network: its links with their keys, and its row of the shift operator."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -72,7 +73,9 @@ class Row:
     def __post_init__(self) -> None:
         if self.weights.shape != (len(self.hears),) or not np.isfinite(self.weights).all():
             expected = f"{len(self.hears)} finite numbers, one for each neighbour"
-            raise ValueError(f"weights must be {expected}, got {self.weights!r}")
+            raise ValueError(f"weights must be {expected}, got {' '.join(repr(self.weights).split()):.100}")
+        if not math.isfinite(self.diagonal):
+            raise ValueError(f"diagonal must be a finite number, got {self.diagonal}")
 
     def gather(self, received: Received, own: Array) -> tuple[Array, Array]:
         """The values of the neighbours that answered, ``(d, ..., F)``, and their weights ``(d,)``."""

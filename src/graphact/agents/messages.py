@@ -6,19 +6,19 @@ All numbers are little-endian.
 offset  bytes  field
 ======  =====  ==================================================================================
 0       2      ``GA``
-2       1      version: 1, or 2 for a greeting (hello, welcome) with a digest
+2       1      version: 3
 3       1      kind: 1 data, 2 request (send this round again), 3 hello, 4 welcome
 4       1      program: which computation the rounds belong to (1 inference; others are learning's)
 5       1      dtype: 0 none, 1 float32, 2 float64, 3 int64
 6       1      number of dimensions d, at most 4
-7       1      zero
+7       1      mark: 1 if the value was computed without all that belongs to it, otherwise 0
 8       4      sender
 12      4      recipient
 16      8      epoch: the deployment
 24      8      run: number of the inference, less than 2^63
 32      4      round within the run
 36      4 d    dimensions
-36+4d          the values, row by row; in a greeting of version 2 the digest, 16 bytes
+36+4d          the values, row by row; in a greeting the digest, 16 bytes, if the node has one
 -16     16     keyed BLAKE2b over everything before, with the key of the link
 ======  =====  ==================================================================================
 
@@ -27,6 +27,9 @@ The tags (epoch, run, round, sender) name a value once and for all: a sender nev
 The digest stands for what both ends must agree upon: the model, and when runs begin. In data and requests it is the
 personalization of BLAKE2b, so that what comes from a node with another digest does not authenticate. A greeting is
 authenticated without it and carries it, so that the ends can tell why.
+
+A mark travels on: a node that used a marked value, or missed a link, marks all that it sends in later rounds of the
+run. Versions 1 and 2, of graphact 0.1 and of development, knew no marks; they are refused.
 """
 
 import hashlib
@@ -43,7 +46,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 MAGIC = b"GA"
-VERSION, DIGEST_VERSION = 1, 2
+VERSION = 3
+OLDER_VERSIONS = (1, 2)
 HEADER = struct.Struct("<2sBBBBBBIIQQI")
 TAG_BYTES = 16
 KEY_BYTES = 32
@@ -71,11 +75,14 @@ GREETINGS = (Kind.HELLO, Kind.WELCOME)
 
 
 class RejectedError(ValueError):
-    """A datagram that is not used; ``reason`` is one of the rejection counters of :class:`Counters`."""
+    """A datagram that is not used; ``reason`` is one of the rejection counters of :class:`Counters`.
 
-    def __init__(self, reason: str) -> None:
+    ``sender`` is the neighbour that it is from, where that is certain and worth telling; otherwise -1.
+    """
+
+    def __init__(self, reason: str, sender: int = -1) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.sender = reason, sender
 
 
 class Payload(NamedTuple):
@@ -122,6 +129,7 @@ class Message(NamedTuple):
     program: int = 0
     payload: Payload = NOTHING
     digest: bytes = b""
+    mark: bool = False
 
 
 WORD = 2**32 - 1
@@ -145,9 +153,8 @@ def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
     for name, most in LARGEST.items():
         if not 0 <= (value := getattr(message, name)) <= most:
             raise ValueError(f"{name} of a message must lie between 0 and {most}, got {value}")
-    kind, sender, recipient, epoch, run, round_, program, (code, shape, content), own_digest = message
-    version = DIGEST_VERSION if own_digest else VERSION
-    head = HEADER.pack(MAGIC, version, kind, program, code, len(shape), 0, sender, recipient, epoch, run, round_)
+    kind, sender, recipient, epoch, run, round_, program, (code, shape, content), own_digest, mark = message
+    head = HEADER.pack(MAGIC, VERSION, kind, program, code, len(shape), mark, sender, recipient, epoch, run, round_)
     body = head + DIMENSIONS[len(shape)].pack(*shape) + content + own_digest
     return body + authenticate(body, key, b"" if kind in GREETINGS else digest)
 
@@ -159,14 +166,18 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     """
     if not OVERHEAD <= len(datagram) <= MAX_DATAGRAM:
         raise RejectedError("malformed")
-    magic, version, kind, program, code, dimensions, zero, sender, addressed, at, run, round_ = HEADER.unpack_from(
+    magic, version, kind, program, code, dimensions, mark, sender, addressed, at, run, round_ = HEADER.unpack_from(
         datagram
     )
-    if magic != MAGIC or zero or kind not in KINDS or code >= len(DTYPES) or run > MAX_RUN:
+    if magic != MAGIC or mark > 1 or kind not in KINDS or code >= len(DTYPES) or run > MAX_RUN:
         raise RejectedError("malformed")
     greets = kind in GREETINGS
-    if version != VERSION and not (greets and version == DIGEST_VERSION):
-        raise RejectedError("malformed")
+    if version != VERSION:
+        key = keys.get(sender) if version in OLDER_VERSIONS and greets and addressed == recipient else None
+        is_true = key is not None and hmac.compare_digest(
+            authenticate(datagram[:-TAG_BYTES], key), datagram[-TAG_BYTES:]
+        )
+        raise RejectedError("other_version", sender) if is_true else RejectedError("malformed")
     start = HEADER.size + 4 * dimensions
     if dimensions > MAX_DIMENSIONS or len(datagram) < start + TAG_BYTES:
         raise RejectedError("malformed")
@@ -174,8 +185,10 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     dtype = DTYPES[code]
     size = 0 if dtype is None else math.prod(shape) * dtype.itemsize
     carries = kind == Kind.DATA
-    end = start + size + (DIGEST_BYTES if version == DIGEST_VERSION else 0)
-    if len(datagram) != end + TAG_BYTES or (size > 0) != carries or bool(code or shape) != carries:
+    end = len(datagram) - TAG_BYTES
+    if end - start - size not in ((0, DIGEST_BYTES) if greets else (0,)) or (mark and not carries):
+        raise RejectedError("malformed")
+    if (size > 0) != carries or bool(code or shape) != carries:
         raise RejectedError("malformed")
     key = keys.get(sender)
     if key is None or addressed != recipient:
@@ -186,7 +199,8 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     if at != epoch:
         raise RejectedError("other_epoch")
     payload = Payload(code, shape, datagram[start : start + size])
-    return Message(KINDS[kind], sender, addressed, at, run, round_, program, payload, datagram[start + size : end])
+    own_digest = datagram[start + size : end]
+    return Message(KINDS[kind], sender, addressed, at, run, round_, program, payload, own_digest, mark == 1)
 
 
 def authenticate(body: bytes, key: bytes, digest: bytes = b"") -> bytes:

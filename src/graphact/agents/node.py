@@ -16,6 +16,7 @@ reported, and was logged before anything that depends on them was sent.
 import math
 import random
 from collections.abc import Collection
+from typing import Any
 
 from graphact.agents.links import Links
 from graphact.agents.log import Began, Log, RoundClosed
@@ -33,12 +34,25 @@ from graphact.agents.messages import (
     encode,
 )
 from graphact.agents.program import AnyProgram, Exchange, Received
-from graphact.agents.runs import Archive, Counters, Entry, Limits, Mailbox, RunInProgress, RunResult, Timing, freeze
+from graphact.agents.runs import (
+    Archive,
+    Counters,
+    Entry,
+    Limits,
+    Mailbox,
+    RunInProgress,
+    RunResult,
+    Timing,
+    freeze,
+    is_finite,
+)
 
 INFERENCE = 1
 """The program number of inference; learning uses others, so that their values never mix."""
 
 DIFFERS = "its model, slot, period or origin differs from that of this node"
+OTHER_VERSION = "it speaks another version of the messages; bring all nodes to one version of graphact"
+NOT_FINITE = "its value is not finite"
 NO_DIGEST = "its greeting has no digest of model and settings; version 0.1 sends none"
 
 
@@ -53,6 +67,8 @@ class Node:
         seed: decides the jitter of its requests; None draws one.
         digest: 16 bytes that stand for what all nodes must agree upon, the model and when runs begin. Values of a
             neighbour with another digest are refused. Empty asks for no agreement.
+        finite: refuse values with NaN or infinity, and let a run fail at the node where they arise, before they are
+            sent. Otherwise they spread as in the centralised model.
 
     Attributes:
         run: the number of the run in progress or of the last one; -1 before the first.
@@ -70,10 +86,11 @@ class Node:
         limits: Limits | None = None,
         seed: int | None = None,
         digest: bytes = b"",
+        finite: bool = False,
     ) -> None:
         if len(digest) not in (0, DIGEST_BYTES):
             raise ValueError(f"digest must have {DIGEST_BYTES} bytes or none, got {len(digest)}")
-        self.links, self.log, self.digest = links, log, digest
+        self.links, self.log, self.digest, self.finite = links, log, digest, finite
         self.timing, self.limits = timing or Timing(), limits or Limits()
         self.run = log.last_run
         self.latest_heard = -1
@@ -86,6 +103,7 @@ class Node:
         self._mailbox = Mailbox(links.neighbors, self.limits)
         self._archive = Archive(self.limits.archive_bytes)
         self._nonce: int | None = None
+        self._welcomed: dict[int, float] = {}  # when a greeting of a neighbour was last answered
         self._outgoing: list[tuple[int, bytes]] = []
         self._results: list[RunResult] = []
 
@@ -132,7 +150,9 @@ class Node:
         self.run = run
         self._mailbox.forget_before(run)
         self._archive.forget_before(run - 1)
-        self._active = RunInProgress(program, run, kind, self.timing, now if start is None else start)
+        self._active = RunInProgress(
+            program, run, kind, self.timing, now if start is None else start, finite=self.finite
+        )
         self._resume(self._active, None, now)
 
     def expect(self, run: int, due: float = 0.0, period: float = math.inf) -> None:
@@ -162,6 +182,8 @@ class Node:
                 self._hear_greeting(message, now)
         except RejectedError as rejected:
             self.counters.count(rejected.reason)
+            if rejected.reason == "other_version":
+                self.refusals[rejected.sender] = OTHER_VERSION
 
     def advance(self, now: float) -> None:
         """Close rounds whose time is over, and ask again for what is missing."""
@@ -202,23 +224,30 @@ class Node:
         while True:
             try:
                 exchange = run.program.send(received)  # type: ignore[arg-type]  # None starts a generator
+                if self.finite and not is_finite(exchange.value):
+                    return self._end(run, None, now, f"the value of round {run.round + 1} is not finite")
                 self._open_round(run, exchange, now)
             except StopIteration as stop:
-                self._active = None
-                used, missed = tuple(run.used), tuple(run.missed)
-                self._results.append(RunResult(run.number, run.program_id, stop.value, used, missed, run.start, now))
-                return
+                if self.finite and not is_finite(stop.value):
+                    return self._end(run, None, now, "the output is not finite")
+                return self._end(run, stop.value, now)
             except BaseException:
                 self._active = None
                 raise
             if not run.may_close:
-                return
+                return None
             received = self._close_round(run)
+
+    def _end(self, run: RunInProgress, output: Any, now: float, failure: str = "") -> None:
+        self._active = None
+        used, missed = tuple(run.used), tuple(run.missed)
+        numbers = (run.number, run.program_id)
+        self._results.append(RunResult(*numbers, output, used, missed, run.start, now, run.is_whole, failure))
 
     def _open_round(self, run: RunInProgress, exchange: Exchange, now: float) -> None:
         """Send this node's value, and take the values that have come already."""
         recipients, sources = self.links.recipients(exchange.direction), self.links.sources(exchange.direction)
-        entry = Entry(run.program_id, freeze(exchange.value, recipients))
+        entry = Entry(run.program_id, freeze(exchange.value, recipients), mark=not run.is_whole)
         run.open_round(exchange, sources)
         self._archive.keep(run.number, run.round, entry)
         for j in recipients:
@@ -237,6 +266,8 @@ class Node:
             self.refusals.pop(message.sender, None)
         except RejectedError as rejected:
             self.counters.count(rejected.reason)
+            if rejected.reason == "not_finite":
+                self.refusals[message.sender] = NOT_FINITE
 
     def _close_round(self, run: RunInProgress) -> Received:
         """Go on with what there is; log it first."""
@@ -278,6 +309,9 @@ class Node:
 
     def _hear_greeting(self, message: Message, now: float) -> None:
         if message.kind == Kind.HELLO:
+            if now - self._welcomed.get(message.sender, -math.inf) < self.timing.request_after:
+                raise RejectedError("unanswered")
+            self._welcomed[message.sender] = now
             self.counters.greetings_sent += 1
             self._send(Kind.WELCOME, message.sender, self.run + 1, message.round)
         elif message.round != self._nonce:  # a recording of an answer to an older greeting
@@ -306,12 +340,22 @@ class Node:
     def _send_value(self, run: int, round_: int, j: int, entry: Entry, now: float) -> None:
         entry.sent_at[j] = now
         self.counters.data_sent += 1
-        self.counters.data_bytes_sent += self._send(Kind.DATA, j, run, round_, entry.program, entry.payloads[j])
+        tags = (run, round_, entry.program, entry.payloads[j], entry.mark)
+        self.counters.data_bytes_sent += self._send(Kind.DATA, j, *tags)
 
-    def _send(self, kind: Kind, j: int, run: int, round_: int, program: int = 0, payload: Payload = NOTHING) -> int:
+    def _send(
+        self,
+        kind: Kind,
+        j: int,
+        run: int,
+        round_: int,
+        program: int = 0,
+        payload: Payload = NOTHING,
+        mark: bool = False,
+    ) -> int:
         own_digest = self.digest if kind in GREETINGS else b""
         tags = (kind, self.links.node, j, self.links.epoch, run, round_, program)
-        datagram = encode(Message(*tags, payload, own_digest), self.links.keys[j], self.digest)
+        datagram = encode(Message(*tags, payload, own_digest, mark), self.links.keys[j], self.digest)
         self._outgoing.append((j, datagram))
         self.counters.bytes_sent += len(datagram)
         return len(datagram)

@@ -1,4 +1,4 @@
-"""Functions of each value on its own in NumPy, and their gradients; :mod:`graphact.functional.pointwise` defines them.
+"""Functions of each value on its own in NumPy, as :mod:`graphact.functional.elementwise` defines them, and gradients.
 
 ``FUNCTIONS`` and ``SLOPES`` take the node's value ``(..., F)``; those of trained arrays take these after it.
 """

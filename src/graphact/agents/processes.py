@@ -3,6 +3,7 @@
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -32,6 +33,7 @@ class Processes:
     ) -> None:
         self.folders, self.options, self.signals = list(folders), list(options), signals
         self.running: dict[int, subprocess.Popen[bytes]] = {}
+        self._accepted: tuple[int, ...] = (0,)  # exit codes
         self._opened = ExitStack()
         self._selector = self._opened.enter_context(selectors.DefaultSelector())
         self._partial: dict[int, bytes] = {}  # by file descriptor
@@ -69,6 +71,8 @@ class Processes:
         self.running[i].wait()
 
     def stop(self) -> None:
+        """Let all agents end; one that is still starting ends at once."""
+        self._accepted = (0, -signal.SIGTERM)
         for process in self.running.values():
             process.terminate()
 
@@ -81,11 +85,15 @@ class Processes:
             process.stdin.close()
 
     def wait_until_ready(self, timeout: float = 60.0) -> None:
-        """Wait until every agent listens; TimeoutError if one does not, in time."""
-        waiting, until = set(self.running), time.time() + timeout
+        """Wait until every agent listens; TimeoutError if one does not, in time, ChildProcessError if one ended."""
+        waiting, until = set(self.running), time.monotonic() + timeout
         while waiting:
-            waiting -= {event["node"] for event in self.read(until - time.time()) if event["event"] == "ready"}
-            if time.time() > until or self.finished:
+            left = min(0.5, max(0.0, until - time.monotonic()))
+            waiting -= {event["node"] for event in self.read(left) if event["event"] == "ready"}
+            ended = sorted(i for i in waiting if self.running[i].poll() is not None)
+            if ended:
+                raise ChildProcessError(f"the agents of the nodes {ended} ended before they were ready")
+            if waiting and time.monotonic() > until:
                 raise TimeoutError(f"the agents of the nodes {sorted(waiting)} did not start")
 
     def read(self, timeout: float) -> list[Event]:
@@ -117,6 +125,6 @@ class Processes:
         if not self.finished:
             raise TimeoutError(f"agents were still running after {timeout:g} s")
         for i, process in self.running.items():
-            if process.wait() != 0:
+            if process.wait() not in self._accepted:
                 raise RuntimeError(f"the agent of node {i} ended with exit code {process.returncode}")
         return events

@@ -5,7 +5,8 @@ determine (its node had crashed) is NaN, so that using it anywhere would show.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from graphact.agents.log import Record, RoundClosed
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
 from graphact.agents.simulation import Outcome
-from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise
+from graphact.layers import Activation, Filter, HopMixture, Layer, Linear, Pointwise
+from graphact.operations import Operation, find_operation
 
 Answered = Iterator[tuple[Array, Array]]
 """For each round still to come who used whom, ``(N, N)``, and who closed it, ``(N,)``."""
@@ -75,13 +77,37 @@ def _replay_layer(layer: Layer, matrix: Array, x: Array, answered: Answered) -> 
             x = _shift(matrix, x, *next(answered))
             out = out + x @ tap
         return out if layer.bias is None else out + layer.bias
+    if isinstance(layer, Activation):
+        return _replay_activation(layer, matrix, x, answered)
     assert isinstance(layer, HopMixture)
     out = layer.beta * np.where(x < 0, 0, x)
     if layer.reads == "shifted":
         x = _shift(matrix, x, *next(answered))
     for weight in layer.weights:
         used, closed = next(answered)
-        out = out + weight * _function(layer, x, used, closed)
+        out = out + weight * _function(layer.operation, layer.parameters, layer.closed, x, used, closed)
+        x = _shift(matrix, x, used, closed)
+    return out
+
+
+def _replay_activation(layer: Activation, matrix: Array, x: Array, answered: Answered) -> Array:
+    """An activation by its name, on one signal ``(N, F)``."""
+    if layer.function == "max-k":
+        kept = layer.options["k"] or math.ceil(x.shape[1] / 4)
+        out = np.zeros_like(x)
+        for i, row in enumerate(x):
+            ranked = sorted((not np.isnan(value), -value, f) for f, value in enumerate(row))[:kept]
+            out[i, [f for _, _, f in ranked]] = row[[f for _, _, f in ranked]]
+        return out
+    out = layer.tensors["beta"] * np.where(x < 0, 0, x)
+    x = _shift(matrix, x, *next(answered))
+    for hop in range(layer.options["hops"]):
+        used, closed = next(answered)
+        for name, weights in zip(layer.options["ops"], layer.tensors["weights"], strict=True):
+            operation = find_operation(name)
+            out = out + weights[hop] * _function(
+                operation, operation.parameters, layer.options["closed"], x, used, closed
+            )
         x = _shift(matrix, x, used, closed)
     return out
 
@@ -104,17 +130,19 @@ def _shift(matrix: Array, y: Array, used: Array, closed: Array) -> Array:
     return out
 
 
-def _function(layer: HopMixture, y: Array, used: Array, closed: Array) -> Array:
+def _function(
+    operation: Operation, parameters: Mapping[str, Any], with_own: bool, y: Array, used: Array, closed: Array
+) -> Array:
     """The operation over the neighbourhoods without the links that did not answer."""
     out = np.full_like(y, np.nan)
-    plain = PLAIN.get(layer.operation.name) if layer.operation.is_built_in else None
+    plain = PLAIN.get(operation.name) if operation.is_built_in else None
     for i in np.flatnonzero(closed):
-        members = [i, *np.flatnonzero(used[i])] if layer.closed else list(np.flatnonzero(used[i]))
+        members = [i, *np.flatnonzero(used[i])] if with_own else list(np.flatnonzero(used[i]))
         for f in range(y.shape[1]):
             if plain is None:
-                out[i, f] = layer.operation(y[[i], f, np.newaxis], y[members, f, np.newaxis], layer.parameters).item()
+                out[i, f] = operation(y[[i], f, np.newaxis], y[members, f, np.newaxis], parameters).item()
             else:
-                out[i, f] = plain(y[i, f], sorted(y[members, f]), **layer.parameters)
+                out[i, f] = plain(y[i, f], sorted(y[members, f]), **parameters)
     return out
 
 

@@ -79,11 +79,13 @@ class RunResult:
     Attributes:
         run: its number.
         program: number of the program it ran.
-        output: what the program returned.
+        output: what the program returned; None if it failed.
         used: for each round the neighbours whose values were used.
         missed: for each round the neighbours that did not answer in time.
         started: when it was to begin.
         finished: when it ended.
+        is_whole: whether no value that was used was computed with a link missing, at this node or another.
+        failure: why there is no output; empty if there is one.
     """
 
     run: int
@@ -93,10 +95,13 @@ class RunResult:
     missed: tuple[tuple[int, ...], ...]
     started: float
     finished: float
+    is_whole: bool = True
+    failure: str = ""
 
     @property
     def complete(self) -> bool:
-        return not any(self.missed)
+        """Whether the whole computation behind the output was: every link, at every node that it depends on."""
+        return self.is_whole and not any(self.missed) and not self.failure
 
 
 @dataclass(slots=True)
@@ -118,6 +123,8 @@ class RunInProgress:
     silent: dict[int, int] = field(default_factory=dict)  # neighbour: deadlines it let pass in a row
     used: list[tuple[int, ...]] = field(default_factory=list)
     missed: list[tuple[int, ...]] = field(default_factory=list)
+    finite: bool = False  # refuse values that are not
+    is_whole: bool = True  # what this node computes now rests on no missed link, here or elsewhere
 
     def open_round(self, exchange: Exchange, sources: tuple[int, ...]) -> None:
         self.round += 1
@@ -139,8 +146,13 @@ class RunInProgress:
         fits = message.program == self.program_id and (DTYPES[code], shape) == self.expects
         if message.sender not in self.missing or not fits:
             raise RejectedError("misfit")
-        self.values[message.sender] = message.payload.value
+        value = message.payload.value
+        if self.finite and not is_finite(value):
+            raise RejectedError("not_finite", message.sender)
+        self.values[message.sender] = value
         self.missing.discard(message.sender)
+        if message.mark:
+            self.is_whole = False
 
     @property
     def may_close(self) -> bool:
@@ -162,7 +174,15 @@ class RunInProgress:
         self.missed.append(missed)
         for j in missed:
             self.silent[j] = self.silent.get(j, 0) + 1
+            self.is_whole = False
         return used, missed
+
+
+def is_finite(value: Any) -> bool:
+    """Whether an array, or each of a mapping, holds no NaN and no infinity; true of anything else."""
+    if isinstance(value, Mapping):
+        return all(map(is_finite, value.values()))
+    return not isinstance(value, np.ndarray) or value.dtype.kind != "f" or bool(np.isfinite(value).all())
 
 
 class Mailbox:
@@ -216,6 +236,7 @@ class Entry:
 
     program: int
     payloads: dict[int, Payload]
+    mark: bool = False
     sent_at: dict[int, float] = field(default_factory=dict)
 
     @property
@@ -264,7 +285,8 @@ class Counters:
     ``duplicate``, ``overflow`` (the queue of its sender is full), ``misfit`` (wrong dtype, shape or program, or from a
     neighbour that sends nothing in that round), ``unanswered`` (a request for something this node does not have,
     or has sent a moment ago), ``ahead`` (its run is implausibly far ahead), ``differs`` (a greeting of a neighbour with
-    another model or other settings; its values count as ``forged``).
+    another model or other settings; its values count as ``forged``), ``other_version`` (a greeting of a neighbour with
+    another version of the messages; its values count as ``malformed``), ``not_finite`` (a value with NaN or infinity).
     """
 
     data_sent: int = 0
@@ -288,6 +310,8 @@ class Counters:
     unanswered: int = 0
     ahead: int = 0
     differs: int = 0
+    other_version: int = 0
+    not_finite: int = 0
 
     def count(self, name: str) -> None:
         setattr(self, name, getattr(self, name) + 1)

@@ -188,6 +188,9 @@ def check_signal(source: str, value: Any, model: Model) -> Array:
     if value.dtype.kind not in "fiu" or value.ndim < 1 or wanted not in (None, value.shape[-1]):
         shape = f"(..., {wanted or 'F'})"
         raise NoSignal(f"{source}: a signal must be numbers of shape {shape}, got {value.dtype} of shape {value.shape}")
-    if not np.isfinite(value).all():
-        raise NoSignal(f"{source}: a signal must be finite")
-    return np.asarray(value, model.dtype)
+    with np.errstate(over="ignore"):
+        signal = np.asarray(value, model.dtype)
+    if not np.isfinite(signal).all():
+        what = f" in {model.dtype}" if np.isfinite(value).all() else ""
+        raise NoSignal(f"{source}: a signal must be finite{what}")
+    return signal

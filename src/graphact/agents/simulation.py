@@ -211,7 +211,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class SimulatedInference:
-    """What agents answered, ``(runs, ..., N, F_out)`` with NaN where a node was down, and how they got there."""
+    """What agents answered, ``(runs, ..., N, F_out)`` with NaN where a node was down or failed, and how it went."""
 
     outputs: Array
     outcome: Outcome
@@ -262,5 +262,6 @@ def simulate_inference(
     ).simulate()
     outputs = np.full((*signals.shape[:-1], model.out_features(signals.shape[-1])), np.nan, model.dtype)
     for (run, i), result in outcome.results.items():
-        outputs[run, ..., i, :] = result.output
+        if result.output is not None:
+            outputs[run, ..., i, :] = result.output
     return SimulatedInference(outputs, outcome)

@@ -123,7 +123,7 @@ def is_known(layers: Layers) -> bool:
     return all(
         type(layer) in (Filter, Linear)
         or (type(layer) is Pointwise and layer.function == "relu")
-        or (type(layer) is HopMixture and isinstance(OPERATIONS[layer.operation], OrderStatistic | GaussianKernel))
+        or (type(layer) is HopMixture and type(OPERATIONS[layer.operation]) in (OrderStatistic, GaussianKernel))
         for layer in layers
     )
 

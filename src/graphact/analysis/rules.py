@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphact.functional.pointwise import LEAK, pointwise
+from graphact.functional.elementwise import LEAK, pointwise
 from graphact.layers import HopMixture, LayerNorm, Pointwise
-from graphact.operations import KERNEL, MAX, MEDIAN, MIN, Operation
+from graphact.operations import KERNEL, LOG_MEAN_EXP, MAX, MEAN, MEDIAN, MIN, TRIMMED_MEAN, Operation
 
 if TYPE_CHECKING:
     from graphact.analysis.powers import PowerRows
@@ -225,7 +225,7 @@ class OrderStatistic:
         )
 
     def enclose(
-        self, _layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
+        self, layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """With the mean m of all forms that may be the selected one, f(y) = m + f(y - m); f is monotone.
 
@@ -235,19 +235,22 @@ class OrderStatistic:
         if table.size(-1) == 0:
             empty = centre.sum(-2)
             return empty, generators.sum(-2), empty.clone()
-        radius = generators.abs().sum(1)
-        least, most = self.select(centre - radius), self.select(centre + radius)
-        possible = (centre + radius >= least.unsqueeze(-2)) & (centre - radius <= most.unsqueeze(-2))
-        share = possible / possible.sum(-2, keepdim=True)
+        share = self.shares(layer, centre, generators.abs().sum(1))
         middle, shared = (share * centre).sum(-2), (share.unsqueeze(1) * generators).sum(-2)
         apart = (generators - shared.unsqueeze(-2)).abs().sum(1)
         offset = centre - middle.unsqueeze(-2)
-        lower, upper = self.select(offset - apart), self.select(offset + apart)
+        lower, upper = self.select(layer, offset - apart), self.select(layer, offset + apart)
         return middle + (lower + upper) / 2, shared, (upper - lower) / 2
 
-    def select(self, values: Tensor) -> Tensor:
+    def shares(self, layer: HopMixture, centre: Tensor, radius: Tensor) -> Tensor:
+        """Equal ones for those that may be the selected one."""
+        least, most = self.select(layer, centre - radius), self.select(layer, centre + radius)
+        possible = (centre + radius >= least.unsqueeze(-2)) & (centre - radius <= most.unsqueeze(-2))
+        return possible / possible.sum(-2, keepdim=True)
+
+    def select(self, layer: HopMixture, values: Tensor) -> Tensor:
         """The operation over the second last dimension, which is not empty."""
-        return self.operation(values[..., :1, :], values)
+        return self.operation(values[..., :1, :], values, layer.parameters)
 
     def move(self, _layer: HopMixture, errors: Tensor, _nodes: Tensor, table: Tensor) -> Tensor:
         """By the largest move of a neighbour."""
@@ -281,6 +284,61 @@ class OrderStatistic:
         if lost == count and may_be_empty:
             change = torch.maximum(change, torch.maximum(before_low.abs(), before_high.abs()))
         return change
+
+
+class MonotoneMean(OrderStatistic):
+    """A function that is monotone in every value and moves with them by a constant, whatever their order.
+
+    All that is known about order statistics holds for it, but for what lost neighbours change.
+    """
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__(operation, lambda _: 0)
+
+    def shares(self, _layer: HopMixture, centre: Tensor, _radius: Tensor) -> Tensor:
+        """Equal ones for all; whatever they are, what is certified holds."""
+        return torch.full_like(centre, 1 / centre.size(-2))
+
+    def loss(
+        self, layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
+    ) -> Tensor:
+        """By the difference to the function of those left, which is largest when the lowest (highest) are lost."""
+        low, high = (gather(values, table).sort(-2).values for values in (centre - radius, centre + radius))
+        change = torch.zeros_like(low.sum(-2))
+        if lost == 0:
+            return change
+        before_low, before_high = self.select(layer, low), self.select(layer, high)
+        count = low.size(-2)
+        for fewer in range(1, min(lost, count - 1) + 1):
+            after_low = self.select(layer, low[..., : count - fewer, :])
+            after_high = self.select(layer, high[..., fewer:, :])
+            change = torch.maximum(change, torch.maximum(after_high - before_low, before_high - after_low))
+        if lost == count and not layer.closed:
+            change = torch.maximum(change, torch.maximum(before_low.abs(), before_high.abs()))
+        return change
+
+
+class LinearMean(MonotoneMean):
+    """The plain mean, whose differences and values are known exactly."""
+
+    def differences(
+        self, layer: HopMixture, forms: Tensor, thorough: bool, nodes: Tensor, table: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The middle of the forms, and nothing beside it."""
+        middle, apart = super().differences(layer, forms, thorough, nodes, table)
+        return middle, torch.zeros_like(apart)
+
+    def size_of(self, _layer: HopMixture, apart: Tensor, _rows: Tensor, num_nodes: int) -> Tensor:
+        """Nothing."""
+        return apart.new_zeros(num_nodes, apart.size(-1))
+
+    def enclose(
+        self, _layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The mean of the forms."""
+        divisor = max(1, table.size(-1))
+        middle, shared = (gather(part, table).sum(-2) / divisor for part in (centre, generators))
+        return middle, shared, torch.zeros_like(middle)
 
 
 class GaussianKernel:
@@ -404,4 +462,6 @@ OPERATIONS: dict[Operation, OrderStatistic | GaussianKernel] = {
     MIN: OrderStatistic(MIN, lambda _: 0),
     MEDIAN: OrderStatistic(MEDIAN, lambda count: (count - 1) // 2),
     KERNEL: GaussianKernel(),
+    MEAN: LinearMean(MEAN),
+    **{operation: MonotoneMean(operation) for operation in (LOG_MEAN_EXP, TRIMMED_MEAN)},
 }

@@ -111,12 +111,13 @@ def run(options: argparse.Namespace) -> int:
     """
     from graphact.agents.agent import BackToBack, Clocked, Schedule, serve
     from graphact.agents.certificates import TLS_FOLDER
-    from graphact.agents.deployment import Deployment
+    from graphact.agents.deployment import Deployment, check_private
     from graphact.agents.runs import Timing
     from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
     from graphact.agents.transports.zenoh import Tls
 
     timing, deployment = Timing(slot=options.slot), Deployment.load(options.folder)
+    check_private(options.folder / "keys.json")
     model, links = deployment.model, deployment.links
     signals: Signals
     if options.sensor is not None:
@@ -139,7 +140,9 @@ def run(options: argparse.Namespace) -> int:
     schedule: Schedule = BackToBack(options.origin) if period == 0 else Clocked(options.origin, period)
     certificates = options.folder / TLS_FOLDER
     is_encrypted = certificates.is_dir() and options.transport == "zenoh" if options.tls is None else options.tls
-    if options.transport == "zenoh" and not is_encrypted:
+    if is_encrypted:
+        check_private(Tls.of_folder(certificates).key)
+    elif options.transport == "zenoh":
         sys.stderr.write("graphact: no TLS: whoever reaches the port of this node can read its values\n")
     serve(
         options.folder,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Styled = tuple[str, str]
 SLOT, PERIOD = 0.1, 0.5
+ATTEMPTS = 3
 ENTRIES, NOISE, NEIGHBORS, STEPS = 500, 0.5, 4, 300
 EVENTS = {
     "kill": "sensor {} is killed (kill -9)",
@@ -37,7 +38,9 @@ EVENTS = {
     "stop": "sensor {} stands still (SIGSTOP)",
     "continue": "sensor {} goes on (SIGCONT)",
 }
-WIDTH, HEIGHT, LINES = 46, 17, 13
+WIDTH, HEIGHT = 46, 17
+PANEL = 88
+"""How wide inferences are shown; narrower, events have lines of their own."""
 HEADER = "  run  answers  links missed   RMSE before  after\n"
 COLD, WARM = (33, 102, 172), (178, 24, 43)
 MEASURED, ANSWERED, CENTRAL, FAULTY = "#999999", "#0072b2", "#e69f00", "#d55e00"
@@ -61,22 +64,37 @@ def demo(options: argparse.Namespace) -> int:
     progress(f"training a denoiser for {options.sensors} sensors ...")
     network = SensorNetwork.make(options.sensors, options.runs, options.seed)
     with tempfile.TemporaryDirectory() as folder:
-        folders = agents.split(network.model, network.graph, folder, addresses=free_addresses(options.sensors))
-        files = [each / "measured.npy" for each in folders]
-        for i, file in enumerate(files):
-            np.save(file, network.measured[:, i, None])
-        origin = time.time()
-        arguments = ["--transport", options.transport, "--origin", repr(origin), "--repeat"]
-        arguments += ["--period", repr(PERIOD), "--slot", repr(SLOT)]
-        progress(f"starting {options.sensors} processes that talk over {options.transport} ...")
-        with Processes(folders, arguments, files) as processes, open_view(network) as view:
-            processes.wait_until_ready()
+        for attempt in range(ATTEMPTS):
+            try:
+                work(network, Path(folder) / f"{attempt}", options.transport)
+                break
+            except ChildProcessError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                progress("an agent could not start, perhaps another program took its port; once more ...")
+    sys.stdout.write(f"{network.summary()}\nfigure: {draw(network, options.out)}\n")
+    return 0
+
+
+def work(network: "SensorNetwork", folder: Path, transport: str) -> None:
+    """Start one process for each sensor, watch them and end them; ChildProcessError if one does not start."""
+    places = free_addresses(len(network.places))
+    tls = None if transport == "zenoh" else False
+    folders = agents.split(network.model, network.graph, folder, addresses=places, tls=tls)
+    files = [each / "measured.npy" for each in folders]
+    for i, file in enumerate(files):
+        np.save(file, network.measured[:, i, None])
+    origin = time.time()
+    arguments = ["--transport", transport, "--origin", repr(origin), "--repeat"]
+    arguments += ["--period", repr(PERIOD), "--slot", repr(SLOT)]
+    progress(f"starting {len(folders)} processes that talk over {transport} ...")
+    with Processes(folders, arguments, files) as processes:
+        processes.wait_until_ready()
+        with open_view(network) as view:
             network.first = 1 + int((time.time() + PERIOD - origin) / PERIOD)
             watch(network, processes, view, origin)
             processes.stop()
             processes.wait(20)
-    sys.stdout.write(f"{network.summary()}\nfigure: {draw(network, options.out)}\n")
-    return 0
 
 
 def progress(line: str) -> None:
@@ -277,15 +295,24 @@ class Screen:
     sensors: int
 
     def show(self, network: SensorNetwork, run: int) -> None:
+        """As much as the terminal holds: the last inferences in any case, the map where there is room for it."""
         from rich.columns import Columns
         from rich.panel import Panel
         from rich.text import Text
 
-        def panel(parts: list[Styled], title: str, width: int) -> Panel:
-            return Panel(Text.assemble(*parts, no_wrap=True), title=title, width=width, height=HEIGHT + 2)
+        size = self.live.console.size
+        height = min(HEIGHT + 2, size.height - 1)
+        beside = size.width - (WIDTH + 4) - 1
+        has_map = height == HEIGHT + 2 and beside >= len(HEADER) + 4
+        width = min(PANEL, beside if has_map else size.width)
 
-        sensors = panel(map_of(network, run), f"{self.sensors} sensors, one process each", WIDTH + 4)
-        self.live.update(Columns([sensors, panel(last_runs(network, run), "inferences", 88)]), refresh=True)
+        def panel(parts: list[Styled], title: str, width: int) -> Panel:
+            return Panel(Text.assemble(*parts, no_wrap=True), title=title, width=width, height=height)
+
+        shown = [panel(last_runs(network, run, height - 3, width - 4), "inferences", width)]
+        if has_map:
+            shown.insert(0, panel(map_of(network, run), f"{self.sensors} sensors, one process each", WIDTH + 4))
+        self.live.update(Columns(shown), refresh=True)
 
 
 def map_of(network: SensorNetwork, run: int) -> list[Styled]:
@@ -299,20 +326,25 @@ def map_of(network: SensorNetwork, run: int) -> list[Styled]:
     return list(chain.from_iterable(cells))
 
 
-def last_runs(network: SensorNetwork, run: int) -> list[Styled]:
-    """The last inferences, and the events among them."""
-    parts, events = [(HEADER, "dim")], dict(network.events)
-    for number in range(max(network.first, run - LINES + 1), run + 1):
-        parts.append((line_of(network, number), "green" if network.is_complete(number) else "yellow"))
-        parts.append((f"  {events[number]}\n" if number in events else "\n", "bold red"))
-    return parts
+def last_runs(network: SensorNetwork, run: int, rows: int, width: int) -> list[Styled]:
+    """The last inferences, and the events among them, in so many rows: the newest are always there."""
+    events = dict(network.events)
+    shown: list[list[Styled]] = []
+    for number in range(run, network.first - 1, -1):
+        line, event = line_of(network, number), events.get(number, "")
+        colour = "green" if network.is_complete(number) else "yellow"
+        if len(line) + 2 + len(event) > width and event:
+            shown.append([(f"       {event}\n", "bold red")])
+            event = ""
+        shown.append([(line, colour), (f"  {event}\n" if event else "\n", "bold red")])
+    return [(HEADER, "dim"), *chain.from_iterable(reversed(shown[:rows]))]
 
 
 def line_of(network: SensorNetwork, run: int) -> str:
-    """An inference in one line."""
-    before, after = network.errors(run)
+    """An inference in one line; without errors as long as nobody has answered."""
+    before, after = ("-" if math.isnan(error) else f"{error:.3f}" for error in network.errors(run))
     answers = f"{network.answers(run)}/{len(network.places)}"
-    return f"{run:5d}  {answers:>7s}  {network.links_missed(run):12d}   {before:11.3f}  {after:5.3f}"
+    return f"{run:5d}  {answers:>7s}  {network.links_missed(run):12d}   {before:>11s}  {after:>5s}"
 
 
 def style_of(value: float) -> str:

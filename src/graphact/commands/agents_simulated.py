@@ -219,9 +219,10 @@ def train(options: argparse.Namespace) -> int:
             write_training(training, options.checkpoint, identity)
         meter.show(len(training.losses), training.losses[-1])
 
-    training = simulate_training(
-        nodes, signals, targets, learning, steps=options.steps, progress=watch, begun=begun, **network
-    )
+    with np.errstate(over="ignore", invalid="ignore"):  # a gradient that is not finite is an error
+        training = simulate_training(
+            nodes, signals, targets, learning, steps=options.steps, progress=watch, begun=begun, **network
+        )
     agents.save_model(training.model(plain), options.out)
     edges, pairs = (sum(len(getattr(node.links, name)) for node in nodes) for name in ("hears", "neighbors"))
     batch = min(learning.batch or len(signals), len(signals))

@@ -94,9 +94,9 @@ def read_signals(path: Path, num_nodes: int, most: int) -> "Tensor":
         raise ValueError(
             f"{path} must hold finite signals of shape (..., N, F) with N = {num_nodes}, got {array.shape}"
         )
+    if array.size == 0:
+        raise ValueError(f"{path} must hold at least one signal with one feature, got the shape {array.shape}")
     signals = torch.from_numpy(array.astype(np.float64)).reshape(-1, *array.shape[-2:])
-    if len(signals) == 0:
-        raise ValueError(f"{path} must hold at least one signal, got the shape {array.shape}")
     return signals[torch.linspace(0, len(signals) - 1, min(most, len(signals))).round().long()]
 
 

@@ -14,7 +14,7 @@ from graphact._extras import require
 from graphact.commands.parser import command, option
 from graphact.experiments.protocol import METHODS, Protocol, jobs_of
 from graphact.experiments.registry import EXPERIMENTS, PRESETS, find_experiment, find_protocol
-from graphact.registry import POINTWISE, names
+from graphact.registry import CONVOLUTIONS, DATA_SETS, POINTWISE, line_of, names
 
 if TYPE_CHECKING:
     from graphact.experiments.store import Store
@@ -230,9 +230,23 @@ def list_all(_: argparse.Namespace) -> int:
                 models = cells * protocol.graphs * protocol.splits * protocol.nodes
                 counts = f"{cells:6d} {models:7d} {protocol.training.epochs:7d}"
                 lines.append(f"{name:21s} {preset:7s} {called:21s} {counts}")
-    lines.append(f"activations: {', '.join(names())}; fir is the linear baseline")
+    lines += catalogue()
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
+
+
+def catalogue() -> list[str]:
+    """A line for each experiment, activation, convolution and data set."""
+    parts = {
+        "experiments": {name: find_experiment(name).title for name in EXPERIMENTS},
+        "activations": {name: line_of(name) for name in names()},
+        "convolutions": CONVOLUTIONS,
+        "data sets": DATA_SETS,
+    }
+    lines = []
+    for part, entries in parts.items():
+        lines += ["", part, *(f"  {name:20s} {line}".rstrip() for name, line in entries.items())]
+    return [*lines, "", "fir, the filter banks without activation, is the linear baseline of the experiments"]
 
 
 @command(option("action", "download what is missing, or verify what is there", choices=("fetch", "check")), "--data")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any
 
-from graphact._checks import check_choice
+from graphact._checks import check_choice, check_integer
 from graphact.experiments.preparation import OF_SIGNALS, PREPARATIONS
 from graphact.registry import COMPARED, POINTWISE, names
 from graphact.training.settings import TrainingSettings
@@ -19,6 +19,11 @@ ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
 # Fields that no command changes
 FIXED = {"experiment", "preset", "name", "called", "methods", "conditions", "task_options", "training"}
 REPLICAS = ("graphs", "splits", "nodes")
+# Settings that are whole numbers, or several, and the least of each
+LEAST = {
+    **dict.fromkeys(("features", "hops", "localized_hops", "layers", "graphs", "splits", "nodes"), 1),
+    "orders": 0,
+}
 SHIFTS = ("adjacency", "laplacian", "translated")
 
 Condition = Mapping[str, Any]
@@ -57,6 +62,10 @@ class Protocol:
     called: str | None = None  # on the command line, where rows have another name
 
     def __post_init__(self) -> None:
+        for name, least in LEAST.items():
+            values = getattr(self, name)
+            for value in values if isinstance(values, tuple) else (values,):
+                check_integer(name, value, minimum=least)
         for method in self.methods:
             check_choice("activation", method, EVERY_METHOD if method in EVERY_METHOD else (*names(), "fir"))
         check_choice("preparation", self.preparation, (*PREPARATIONS, "fill-in"))
@@ -201,6 +210,7 @@ def changed_protocol(protocol: Protocol, changes: Mapping[str, str], task_option
     """
     own = {item.name for item in fields(Protocol)} - FIXED
     training = {item.name for item in fields(TrainingSettings)}
+    changed, options = dict[str, dict[str, Any]](protocol={}, training={}), dict(protocol.task_options)
     for name, text in changes.items():
         values = tuple(as_value(part) for part in text.split(",") if part)
         check_choice("--set", name, (*sorted(own | training), *task_options))
@@ -210,14 +220,9 @@ def changed_protocol(protocol: Protocol, changes: Mapping[str, str], task_option
         )
         if value is None and text.lower() != "none":
             raise ValueError(f"--set {name} must be one value, got {text!r}")
-        change: dict[str, Any] = {name: value}
-        if name in own:
-            protocol = replace(protocol, **change)
-        elif name in training:
-            protocol = replace(protocol, training=replace(protocol.training, **change))
-        else:
-            protocol = replace(protocol, task_options={**protocol.task_options, **change})
-    return protocol
+        (changed["protocol"] if name in own else changed["training"] if name in training else options)[name] = value
+    trained = replace(protocol.training, **changed["training"])
+    return replace(protocol, training=trained, task_options=options, **changed["protocol"])
 
 
 def as_value(text: str) -> Any:

@@ -1,7 +1,11 @@
 """The mathematics: pure functions of a signal, a graph and coefficients."""
 
-from graphact.functional.activation import graph_adaptive, localized
+from graphact.functional.activation import graph_adaptive, graph_adaptive_mixture, localized
+from graphact.functional.convolution import arma, attention, chebyshev, edge_varying
+from graphact.functional.cpab import cpab
+from graphact.functional.elementwise import pointwise
 from graphact.functional.filter import graph_filter
+from graphact.functional.gated import grelu, max_k
 from graphact.functional.neighborhood import (
     neighborhood_apply,
     neighborhood_kernel,
@@ -10,12 +14,19 @@ from graphact.functional.neighborhood import (
     neighborhood_min,
     shift,
 )
-from graphact.functional.pointwise import pointwise
 
 __all__ = [
+    "arma",
+    "attention",
+    "chebyshev",
+    "cpab",
+    "edge_varying",
     "graph_adaptive",
+    "graph_adaptive_mixture",
     "graph_filter",
+    "grelu",
     "localized",
+    "max_k",
     "neighborhood_apply",
     "neighborhood_kernel",
     "neighborhood_max",

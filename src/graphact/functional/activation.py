@@ -1,6 +1,6 @@
 """Activations that mix a pointwise term with a function of the neighbours 1..K hops away."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from graphact.functional.neighborhood import (
     check_operation,
     evaluate,
     fused_neighbor_pass,
+    several_functions_pass,
     shift_pass,
 )
 from graphact.graph import Graph
@@ -122,6 +123,56 @@ def localized(
     beta, weights = check_coefficients(beta, weights, x)
     operation, parameters = check_operation(op, gamma, parameters)
     return evaluate_whole(x, graph, beta, weights, operation, parameters, closed, compose_localized)
+
+
+def graph_adaptive_mixture(
+    x: Tensor,
+    graph: GraphLike,
+    beta: Tensor | float,
+    weights: Tensor,
+    ops: Sequence[AnyOperation] = ("max", "median", "min", "mean"),
+    *,
+    closed: bool = False,
+) -> Tensor:
+    r"""Several functions of each neighbourhood at once, mixed for every hop.
+
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i)
+        + \sum_{m=1}^{M} \sum_{k=1}^{K} h_{mk}\, f_m(\{[S^k x]_j : j \in \mathcal{N}_i\})
+
+    The functions read the same values, so that M of them take the K + 1 exchanges of one.
+
+    Args:
+        x: signal.
+        graph: the graph.
+        beta: weight of the pointwise term.
+        weights: the weights h of the M functions and K hops, shared by all features or one for each.
+        ops: the functions, as :func:`graph_adaptive` takes them, each with the parameters that it starts from.
+        closed: count the node itself among its neighbours.
+
+    Shapes:
+        x: ``(..., N, F)``; weights: ``(M, K)`` or ``(M, K, F)``; result: ``(..., N, F)``.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> x, weights = torch.tensor([[1.0], [-2.0], [4.0]]), torch.tensor([[1.0], [10.0]])
+        >>> graphact.functional.graph_adaptive_mixture(x, path, 1.0, weights, ["max", "min"]).squeeze()
+        tensor([ 56., -22.,  59.])
+    """
+    x = check_signal(x, graph)
+    fits = isinstance(weights, Tensor) and weights.dim() in (2, 3) and len(weights) == len(ops) > 0
+    if not fits:
+        shape = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
+        raise ValueError(f"weights must have the shape (M, K) or (M, K, F) for M = {len(ops)} ops, got {shape}")
+    beta, flat = check_coefficients(beta, weights.flatten(0, 1), x)
+    functions = tuple(check_operation(op, 0.1) for op in ops)
+    (shifted,), terms, hops = graph.one_hop(x, shift_pass), [], weights.size(1)
+    for k in range(1, hops + 1):
+        *found, following = graph.one_hop(shifted, several_functions_pass, functions, closed, k < hops)
+        terms.append(found)
+        shifted = following
+    in_order = [terms[k][m] for m in range(len(functions)) for k in range(hops)]
+    return autograd.mix(x, in_order, beta, flat)
 
 
 def compose_adaptive(

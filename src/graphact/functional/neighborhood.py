@@ -1,7 +1,7 @@
 """What a node computes from the values of its neighbours: the shift, any function of them, and both in one pass."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION, check_companion, check_positive
+from graphact.functional.segments import evaluate_segments, has_segments
 from graphact.graph import Graph, Neighborhoods
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike, NeighborLists
@@ -230,12 +231,22 @@ def fused_neighbor_pass(
     return value, shifted if graph.diagonal is None else add_diagonal(shifted, graph.diagonal, x)
 
 
+def several_functions_pass(
+    x: Tensor, graph: Graph, functions: Sequence[tuple[Operation, Parameters]], closed: bool, shifting: bool
+) -> tuple[Tensor, ...]:
+    """``(f_1(x), ..., f_M(x), S x)``, with x in the place of S x without shifting."""
+    (op, parameters), *others = functions
+    value, *shifted = fused_neighbor_pass(x, graph, op, parameters, closed, shifting)
+    return value, *(evaluate(x, graph, *other, closed) for other in others), *(shifted or [x])
+
+
 def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Parameters, closed: bool = False) -> Tensor:
     """``op`` over given neighbour lists, of one hop or of several; lists of a class of one's own may evaluate it."""
     if hasattr(lists, "evaluate"):
         return lists.evaluate(x, op, parameters, closed)
     if not op.is_built_in:
-        return evaluate_function(x, lists.incoming, op, parameters, closed)
+        by_edges = evaluate_segments if has_segments(op, x) else evaluate_function
+        return by_edges(x, lists.incoming, op, parameters, closed)
     if op.name == "kernel":
         return evaluate_kernel(x, lists.incoming, lists.outgoing, parameters["gamma"])
     return autograd.select(x, None, lists.incoming, op.name, closed)[0]

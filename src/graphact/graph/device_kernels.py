@@ -23,10 +23,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 BLOCK, NODES = 1024, 256  # edges, and nodes, that a program has
+COUNTED = 16_384  # the most numbers that are sorted by counting those before each
 
 # compiled once for graphs of all sizes
 any_size = triton.jit(
-    do_not_specialize=["num_edges", "num_nodes", "edge_blocks", "most", "steps"],
+    do_not_specialize=["num_edges", "num_nodes", "edge_blocks", "most", "steps", "count"],
     do_not_specialize_on_alignment=["target", "source", "weight", "weight_t", "diagonal"],
 )
 
@@ -70,18 +71,18 @@ def sort_edges(
     key = torch.empty(num_edges, dtype=torch.int32 if fits_32_bits else torch.int64, device=device)
     by_edge = {"fused": not is_coalesced, "block": BLOCK}
     launch(key_kernel, (edge_blocks,), target, source, weight, key, facts, *size, checks=checks, **by_edge)
-    key, edge = torch.sort(key, stable=True)
+    key, edge = stable_sort(key)
 
     row, key_t = (torch.empty(num_edges, dtype=torch.int32, device=device) for _ in range(2))
     col, moved = torch.empty_like(edge), torch.empty_like(weight)
     launch(edge_kernel, (edge_blocks,), key, edge, source, weight, row, key_t, col, moved, facts, *size, **by_edge)
-    row_t, edge_t = torch.sort(key_t, stable=True)
+    row_t, edge_t = stable_sort(key_t)
 
     rowptr, rowptr_t = (torch.empty(num_nodes + 1, dtype=torch.int64, device=device) for _ in range(2))
     degree = torch.empty((2, num_nodes), dtype=torch.int32, device=device)
     lists, steps = (row, row_t, rowptr, rowptr_t, degree), num_edges.bit_length()
     launch(node_kernel, (num_nodes // NODES + 1, 2), *lists, facts, *size, steps, block=NODES)
-    degree, order = torch.sort(degree, dim=1, stable=True)
+    degree, order = stable_sort(degree)
 
     col_t, weight_t, slot = torch.empty_like(col), torch.empty_like(moved), torch.empty_like(row)
     tensors = (row, col, moved, row_t, edge_t, rowptr, col_t, weight_t, slot, degree, facts)
@@ -111,6 +112,40 @@ def sizes_of(groups: "np.ndarray[Any, Any]", num_nodes: int) -> Tensor:
     begins = np.append(groups[:, 1], num_nodes)
     groups[:, 1] = begins[1:] - begins[:-1]
     return torch.from_numpy(groups)
+
+
+def stable_sort(key: Tensor) -> tuple[Tensor, Tensor]:
+    """The numbers in ascending order along the last dimension, and where they stood.
+
+    A few are sorted by one kernel that compares all of them with each, which takes less than starting those of
+    torch.sort.
+    """
+    count = key.size(-1)
+    if count > COUNTED:
+        return torch.sort(key, stable=True)
+    ascending, index = torch.empty_like(key), torch.empty(key.shape, dtype=torch.int64, device=key.device)
+    grid = (-(-count // RANKED), key.numel() // count)
+    launch(rank_kernel, grid, key, ascending, index, count, block=RANKED, chunk=COMPARED)
+    return ascending, index
+
+
+RANKED, COMPARED = 64, 512  # numbers that a program places, and that it compares them with at a time
+
+
+@any_size
+def rank_kernel(key, ascending, index, count, block: tl.constexpr, chunk: tl.constexpr):
+    """Put each number where as many stand before it as are smaller, or equal and came before it."""
+    first = tl.program_id(1).to(tl.int64) * count
+    i = tl.program_id(0) * block + tl.arange(0, block)
+    number = tl.load(key + first + i, mask=i < count, other=0)
+    rank = tl.zeros((block,), dtype=tl.int32)
+    for left in range(0, count, chunk):
+        j = left + tl.arange(0, chunk)
+        other = tl.load(key + first + j, mask=j < count, other=0)[None, :]
+        before = (other < number[:, None]) | ((other == number[:, None]) & (j[None, :] < i[:, None]))
+        rank += tl.sum((before & (j < count)[None, :]).to(tl.int32), 1)
+    tl.store(ascending + first + rank, number, mask=i < count)
+    tl.store(index + first + rank, i.to(tl.int64), mask=i < count)
 
 
 @any_size

@@ -398,6 +398,8 @@ class Graph:
     ) -> "Graph":
         """The same graph on another device or with weights of another floating-point type; this one if both fit.
 
+        A directed graph stays one, even if its weights are symmetric when they are rounded.
+
         With ``non_blocking=True`` copies from pinned memory (:meth:`pin_memory`) to a CUDA device are asynchronous.
         """
         if isinstance(device, torch.dtype):

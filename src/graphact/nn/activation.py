@@ -16,7 +16,19 @@ from graphact.graph.protocol import GraphLike
 from graphact.layers import HopMixture as HopMixtureLayer
 from graphact.layers import Layer, Reads
 from graphact.nn.base import GraphModule, check_features, resolve_graph
-from graphact.operations import KERNEL, MAX, MEDIAN, OPERATIONS, Operation, as_operation, register_operation
+from graphact.operations import (
+    KERNEL,
+    LOG_MEAN_EXP,
+    MAX,
+    MEAN,
+    MEDIAN,
+    OPERATIONS,
+    TRIMMED_MEAN,
+    WEIGHTED_MEAN,
+    Operation,
+    as_operation,
+    register_operation,
+)
 
 # no attribute of a class, which a subclass could change without changing the description
 FUNCTIONS: dict[Reads, Callable[..., Tensor]] = {"shifted": graph_adaptive, "hops": localized}
@@ -48,6 +60,7 @@ class HopMixture(GraphModule):
 
     operation: Operation
     reads: ClassVar[Reads]
+    trains: ClassVar[tuple[str, ...]] = ()  # parameters of the operation that are trained unless learn_NAME=False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -76,7 +89,7 @@ class HopMixture(GraphModule):
         known = OPERATIONS.get(self.operation.name) is self.operation
         self.op = self.operation.name if known else self.operation.function  # a module is registered, and trained
         self.initial = check_options(self.operation, options)
-        self.learned = tuple(name for name in self.initial if options.get(f"learn_{name}"))
+        self.learned = tuple(name for name in self.initial if options.get(f"learn_{name}", name in self.trains))
         for name in self.initial:
             value = nn.Parameter(torch.empty(())) if name in self.learned else None
             self.register_parameter(f"log_{name}", value)
@@ -244,6 +257,46 @@ class GraphAdaptiveKernel(GraphAdaptive):
     def gamma(self) -> float | Tensor:
         """The width of the Gaussian as it is now: a number, or a tensor when it is trained."""
         return parameter_of_operation(self, "gamma")
+
+
+class GraphAdaptiveMean(GraphAdaptive):
+    """Graph-adaptive mean: a linear function of the neighbours, for comparison with those that are not."""
+
+    operation = MEAN
+
+
+class GraphAdaptiveSoftMaximum(GraphAdaptive):
+    r"""Graph-adaptive soft maximum: the logarithm of the mean exponential over the d neighbours of each shift.
+
+    .. math:: f(\{y_j\}) = t \log \frac{1}{d} \sum_{j \in \mathcal{N}_i} e^{y_j / t}
+
+    It lies between the mean (t large) and the maximum (t small); its gradient reaches every neighbour. The arguments
+    are those of :class:`GraphAdaptive` without ``op``, and ``temperature=1.0``, ``learn_temperature=True``.
+    """
+
+    operation, trains = LOG_MEAN_EXP, ("temperature",)
+
+
+class GraphAdaptiveTrimmedMean(GraphAdaptive):
+    """Graph-adaptive trimmed mean: without the lowest and the highest ``floor(trim * d)`` of the d neighbours' values.
+
+    Between the mean (``trim`` near 0) and the median (0.5). The arguments are those of :class:`GraphAdaptive` without
+    ``op``, and ``trim=0.25``, which cannot be trained.
+    """
+
+    operation = TRIMMED_MEAN
+
+
+class GraphAdaptiveWeightedMean(GraphAdaptive):
+    r"""Graph-adaptive weighted mean: neighbours count the more, the nearer their values are to the node's own.
+
+    .. math:: f(y_i, \{y_j\}) = \sum_j w_{ij} y_j \Big/ \sum_j w_{ij}, \qquad w_{ij} = e^{-(y_i - y_j)^2 / 2 w^2}
+
+    These are the weights of a bilateral filter. The arguments are those of :class:`GraphAdaptive` without ``op``, and
+    ``width=1.0``, ``learn_width=True``.
+    """
+
+    operation, trains = WEIGHTED_MEAN, ("width",)
 
 
 class Localized(HopMixture):

@@ -29,9 +29,9 @@ class GCNN(GraphModule):
     Args:
         features: features of the input and of each layer; ``[1, 8, 8]`` is two layers of 8 on a scalar signal.
         order: filter order K of every layer, or one for each layer.
-        activation: a name (``relu``, ``max-l``, ``median-l``, ``max-ga``, ``median-ga``, ``kernel-ga``, or a registered
-            one), a module of which every layer gets a copy, a function from a layer's number of features to a module,
-            or a list with one of these for each layer.
+        activation: a name (``relu``, ``max-l``, ``median-l``, ``max-ga``, ``median-ga``, ``kernel-ga``, a pointwise one
+            such as ``leaky-relu`` or ``gelu``, or a registered one), a module of which every layer gets a copy, a
+            function from a layer's number of features to a module, or a list with one of these for each layer.
         hops: number of hops of the activations.
         out_features: features of the readout at each node; None leaves the readout out.
         bias: trained constants in the filter banks.

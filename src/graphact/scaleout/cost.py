@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from graphact._checks import check_integer
-from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+from graphact.layers import Activation, Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
 from graphact.nn import GraphModule
 from graphact.operations import KERNEL
 from graphact.scaleout.partitioned import PartitionedGraph
@@ -138,8 +138,11 @@ def exchanges_of(model: nn.Module, features: int, *, input_gradient: bool = Fals
                 found += [Exchange(narrow, returns=returns)] * layer.exchanges
             case HopMixture(reads="hops"):
                 found.append(Exchange(width, layer.hops, layer.closed, wanted))
-            case HopMixture():
+            case HopMixture() | Activation():
                 found += [Exchange(width, returns=wanted)] * layer.exchanges
+            case _ if layer.exchanges:
+                reason = f"nothing is known about the exchanges of layers of the kind {layer.kind!r}"
+                raise UnsupportedModelError("", reason)
         wanted = wanted or bool(layer.arrays())  # what is trained in front of a layer needs its gradient
     return found
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from graphact._checks import check_choice, check_integer
 from graphact.graph import Graph
 from graphact.scaleout.processes import PartitionError
-from graphact.storage import header_digest, write_atomically
+from graphact.storage import header_digest, one_line, write_atomically
 
 Array = np.ndarray[Any, Any]
 Method = Literal["auto", "metis", "blocks"]
@@ -211,7 +211,7 @@ def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise PartitionError(f"{path} is not valid JSON, perhaps truncated: {error}") from error
+        raise PartitionError(f"{path} is not valid JSON, perhaps truncated: {one_line(error)}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise PartitionError(f"{path} is not the manifest of a partition")
     if manifest.get("version") != VERSION:
@@ -250,7 +250,7 @@ def read_part(directory: str | os.PathLike[str], rank: int, parts: int) -> Part:
         with safe_open(path, framework="pt") as tensors:  # their memory is that of the file
             stored = {name: tensors.get_tensor(name).numpy() for name in tensors.keys()}  # noqa: SIM118, is no dict
     except (SafetensorError, OSError) as error:
-        raise PartitionError(f"{path} is not a readable safetensors file: {error}") from error
+        raise PartitionError(f"{path} is not a readable safetensors file: {one_line(error)}") from error
     try:
         known, owner, *rows, send, send_counts = ({"diagonal": None, **stored}[name] for name in ARRAYS)
         part = Part(rank, parts, manifest["nodes"], known, owner, LocalRows(*rows), send, send_counts)

@@ -30,7 +30,7 @@ from graphact.scaleout.processes import (
     raise_on_all_ranks,
     replicate,
 )
-from graphact.storage import write_atomically
+from graphact.storage import one_line, write_atomically
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")
@@ -232,7 +232,7 @@ def restore_checkpoint(path: Path, content: bytes, model: nn.Module, optimizer: 
     try:
         tensors = load(content)
     except SafetensorError as error:
-        raise PartitionError(f"{path} is not a readable checkpoint, perhaps truncated: {error}") from error
+        raise PartitionError(f"{path} is not a readable checkpoint, perhaps truncated: {one_line(error)}") from error
     recorded = tensors.pop(DIGEST, None)
     if recorded is None or not torch.equal(recorded, _digest(tensors)):
         raise PartitionError(f"{path} is no checkpoint, or has been altered: its SHA-256 differs from the one recorded")

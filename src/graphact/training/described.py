@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from graphact.functional.activation import iterated_extremes
+from graphact.functional.elementwise import FUNCTIONS, pointwise
 from graphact.functional.neighborhood import evaluate as evaluate_lists
 from graphact.functional.neighborhood import evaluate_kernel
-from graphact.functional.pointwise import FUNCTIONS, pointwise
 from graphact.graph import Graph
 from graphact.kernels import autograd
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError, structure
@@ -125,7 +125,7 @@ class StackedModels(StackedBatch):
         hops = range(1, activation.weights.size(1) + 1) if activation.reads == "shifted" else range(1)
         if activation.reads == "hops" and activation.weights.size(1) > 1:
             own = signal.everywhere(0)
-            values = evaluate_hops(own, graphs.union, activation, gamma)
+            values = evaluate_hops(own, graphs.union, activation, gamma, ego if gamma is None else None)
             if ego is not None:
                 own, *values = (x.flatten(0, 1).index_select(0, ego.nodes).unsqueeze(1) for x in (own, *values))
         elif ego is None:
@@ -149,9 +149,14 @@ def evaluate(z: Tensor, graph: Graph, activation: HopMixture, gamma: Tensor | No
     return autograd.fused_neighbor_pass(rows, graph, op, activation.closed, shifting=False)[0].view(z.shape)
 
 
-def evaluate_hops(z: Tensor, graph: Graph, activation: HopMixture, gamma: Tensor | None) -> list[Tensor]:
-    """The operation over the neighbours of each hop of a localized activation, likewise."""
+def evaluate_hops(
+    z: Tensor, graph: Graph, activation: HopMixture, gamma: Tensor | None, ego: EgoGraphs | None
+) -> list[Tensor]:
+    """The operation over the neighbours of each hop of a localized activation, likewise, or at centers alone."""
     rows, hops = (z if gamma is None else z / gamma).flatten(0, 1).flatten(1), activation.weights.size(1)
+    if ego is not None:
+        op, lists = activation.operation.name, ego.hop_lists(hops, activation.closed)
+        return [autograd.select(rows, None, hop, op, False)[0].view(z.shape) for hop in lists]
     term = partial(evaluate_lists, op=activation.operation, parameters={"gamma": 1.0})
     walk = partial(iterated_extremes, op=activation.operation.name) if activation.operation in (MAX, MIN) else None
     return [value.view(z.shape) for value in graph.k_hop(rows, hops, activation.closed, term, walk)]

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphact.graph import Graph
+from graphact.graph import Graph, Neighborhoods
 from graphact.kernels import autograd
 from graphact.kernels.backends import implementation
 
@@ -139,6 +139,20 @@ class EgoGraphs:
         self._center_slot = slot[torch.searchsorted(rows, self.nodes)]
         self._unions: dict[int, tuple[Graph, Tensor]] = {}
         self._rows: dict[tuple[bool, tuple[int, ...]], Tensor] = {}
+        self._hop_lists: dict[tuple[int, bool], list[Neighborhoods]] = {}
+
+    def hop_lists(self, hops: int, closed: bool) -> list[Neighborhoods]:
+        """The neighbours of the centers over 1..hops hops in the union of all graphs, where others have none."""
+        if (hops, closed) not in self._hop_lists:
+            made = []
+            for hop in range(1, hops + 1):
+                full = self.graphs.union.hop_pattern(hop, closed=closed)
+                counts = torch.zeros_like(full.degree)
+                counts[self.nodes] = full.degree[self.nodes]  # of ascending nodes, so the lists keep their order
+                is_kept = counts.bool().repeat_interleave(full.degree)
+                made.append(Neighborhoods.from_rowptr(F.pad(counts.cumsum(0), (1, 0)), full.col[is_kept]))
+            self._hop_lists[hops, closed] = made
+        return self._hop_lists[hops, closed]
 
     def union(self, hops: int) -> tuple[Graph, Tensor]:
         """The ego graphs of all replicas and hops, and the positions ``(R * hops,)`` of their centers.

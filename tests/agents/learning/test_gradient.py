@@ -5,6 +5,7 @@ import pytest
 import torch
 from agents.learning.problems import gradient_rounds
 from agents.networks import GRAPHS, directed
+from support.activations import ANY_WIDTH
 
 from graphact import nn
 from graphact.agents import deploy
@@ -68,12 +69,12 @@ def gcnn(name, **options):
 
 
 @pytest.mark.parametrize("graph", ["directed", "directed with a diagonal", "disconnected", "one node"])
-@pytest.mark.parametrize("activation", nn.ACTIVATIONS)
+@pytest.mark.parametrize("activation", ANY_WIDTH)
 def test_two_layers_on_every_graph(graph, activation):
     check(gcnn(activation), GRAPHS[graph]())
 
 
-@pytest.mark.parametrize("activation", nn.ACTIVATIONS)
+@pytest.mark.parametrize("activation", ANY_WIDTH)
 def test_closed_neighborhoods_shared_weights_and_bias(activation):
     graph = GRAPHS["directed with a diagonal"]()
     check(gcnn(activation, closed=True, per_feature=False, bias=True, learn_gamma=True), graph)

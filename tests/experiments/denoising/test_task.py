@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -99,3 +101,21 @@ def test_many_real_tasks_are_the_single_ones(real_data):
     assert torch.equal(tasks[-1].test, single.test)
     assert torch.equal(tasks[-1].graph.to_dense(), single.graph.to_dense())
     assert metric_of("rmse", tasks[0].inputs, tasks[0].targets) > metric_of("rmse", tasks[2].inputs, tasks[2].targets)
+
+
+def test_test_hours_have_no_part_in_the_noise_level_of_training_hours(temperatures):
+    """Other temperatures in the hours that are not for training change nothing but these hours."""
+    graph, options = station_graph(temperatures), (0, 0, 3.0, torch.float64)
+    task = noisy_hours(temperatures, graph, *options, "training hours")
+    clean = task.targets[task.train]
+    assert task.details["noise_kelvin"] == pytest.approx((clean.square().mean() * 10**-0.3).sqrt().item())
+    kelvin = temperatures.kelvin.copy()
+    kelvin[np.concatenate([task.validation.numpy(), task.test.numpy()])] += 40.0
+    hotter = replace(temperatures, kelvin=kelvin)
+    again = noisy_hours(hotter, graph, *options, "training hours")
+    assert torch.equal(again.inputs[again.train], task.inputs[task.train])
+    assert again.details == task.details
+    leaky = [noisy_hours(each, graph, *options).details["noise_kelvin"] for each in (temperatures, hotter)]
+    assert leaky[1] > 1.5 * leaky[0]
+    with pytest.raises(ValueError, match="noise_from must be one of 'all hours', 'training hours', got 'test'"):
+        noisy_hours(temperatures, graph, *options, "test")

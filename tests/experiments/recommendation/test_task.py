@@ -216,3 +216,21 @@ def test_many_real_tasks_are_the_single_ones(real_data):
     assert torch.equal(tasks[1].test, single.test)
     assert torch.equal(tasks[1].graph.to_dense(), single.graph.to_dense())
     assert tasks[0].inputs is tasks[1].inputs
+
+
+def test_validation_users_have_no_influence_on_a_graph_of_training_users(ratings):
+    task = make(ratings, graph_from="training users")
+    raters = np.flatnonzero(ratings.matrix[:, 2])
+    reserved = raters[torch.cat([task.validation, task.test]).numpy()]
+    changed = ratings.matrix.copy()
+    changed[reserved] = np.roll(changed[reserved], 1, axis=1)
+    changed[reserved, 2] = 3.0  # they stay raters
+    other = make(Ratings(changed, ratings.titles), graph_from="training users")
+    assert torch.equal(other.graph.to_dense(), task.graph.to_dense())
+    assert not torch.equal(make(Ratings(changed, ratings.titles)).graph.to_dense(), make(ratings).graph.to_dense())
+    none = {"validation_fraction": 0.0}
+    assert torch.equal(
+        make(ratings, **none).graph.to_dense(), make(ratings, graph_from="training users", **none).graph.to_dense()
+    )
+    with pytest.raises(ValueError, match="graph_from must be one of .* got 'friends'"):
+        make(ratings, graph_from="friends")

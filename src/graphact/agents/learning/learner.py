@@ -119,7 +119,8 @@ class Learner:
         loss, gradients = yield from gradient(model, self.place, signal, target, self.learning.objective, powers=known)
         vector = to_vector(gradients, model)
         if not np.isfinite(vector).all():
-            raise ValueError(f"the gradient of node {self.links.node} in step {number} must be finite, got {vector}")
+            got = f"{np.count_nonzero(~np.isfinite(vector))} of {vector.size} numbers that are not"
+            raise ValueError(f"the gradient of node {self.links.node} in step {number} must be finite, got {got}")
         self.store.save((yield from mix(state, vector, self.links, self.weights, self.learning)))
         return loss
 

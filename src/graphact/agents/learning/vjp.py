@@ -20,7 +20,7 @@ from graphact.agents.links import Links, Row
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
 from graphact.agents.program import Direction, Exchange, Program
-from graphact.layers import Filter, HopMixture, Linear, Pointwise, UnsupportedModelError
+from graphact.layers import Activation, Filter, HopMixture, Linear, Pointwise, UnsupportedModelError
 from graphact.operations import Operation
 
 Gradients = dict[str, Array]
@@ -245,6 +245,8 @@ def check_learnable(model: Model) -> Model:
             function, is_known = layer.function, layer.function in pointwise.FUNCTIONS
         elif isinstance(layer, HopMixture):
             function, is_known = layer.operation.name, gradient_of(layer.operation) is not None
+        elif isinstance(layer, Activation):
+            function = layer.function
         if not is_known:
             raise UnsupportedModelError(part, f"agents know no gradient of {function!r} to learn with")
     return model

@@ -16,8 +16,10 @@ class Transport(Protocol):
     """The end of the network at one node.
 
     A transport may lose, delay, repeat or reorder datagrams. It must not deliver them in pieces, and should let in
-    neighbours alone, though the node survives if it does not.
+    neighbours alone, though the node survives if it does not. ``dropped`` counts the datagrams that it did not let in.
     """
+
+    dropped: int
 
     def send(self, to: int, datagram: bytes) -> None:
         """Hand over a datagram: never waits (a full queue loses it), never fails because the neighbour is away.

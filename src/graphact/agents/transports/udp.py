@@ -3,6 +3,7 @@
 import os
 import select
 import socket
+from typing import Any
 
 from graphact.agents.addresses import Address, Addresses
 
@@ -13,16 +14,20 @@ RECEIVE_BUFFER = 4 * 2**20
 class UdpTransport:
     """One socket for all neighbours.
 
-    Datagrams that do not come from the address of a neighbour are dropped unread (whoever forges an address meets the
-    authentication of the node). A datagram that the system does not take at once is lost.
+    Datagrams that do not come from the address of a neighbour are counted and dropped unread (whoever forges an address
+    meets the authentication of the node). A datagram that the system does not take at once is lost.
 
     Host names are looked up once, here; OSError if one is unknown, or the address is in use or not of this machine.
+
+    Attributes:
+        dropped: datagrams of strangers.
     """
 
     def __init__(self, addresses: Addresses) -> None:
         family, own = resolve(addresses.listen)
         self._to = {j: resolve(address, family)[1] for j, address in addresses.neighbors.items()}
-        self._known = {each[:2] for each in self._to.values()}
+        self._known = {identity_of(each) for each in self._to.values()}
+        self.dropped = 0
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
         try:
             self._socket.setblocking(False)
@@ -69,8 +74,9 @@ class UdpTransport:
             except OSError:  # an error that an earlier datagram met on its way
                 continue
             self._drained = False
-            if sender[:2] in self._known:
+            if identity_of(sender) in self._known:
                 return bytes(self._view[:size])
+            self.dropped += 1
 
     def close(self) -> None:
         if not self._closed:
@@ -78,10 +84,18 @@ class UdpTransport:
             self._socket.close()
 
 
-def resolve(address: Address, family: int = 0) -> tuple[socket.AddressFamily, tuple[str, int]]:
+SocketAddress = tuple[Any, ...]  # (host, port), or (host, port, flow, scope) of IPv6
+
+
+def identity_of(address: SocketAddress) -> SocketAddress:
+    """What tells a sender: host and port, and for IPv6 the interface of a link-local address; not the flow."""
+    return address if len(address) == 2 else (*address[:2], address[3])
+
+
+def resolve(address: Address, family: int = 0) -> tuple[socket.AddressFamily, SocketAddress]:
     """The numeric address of a host name, of a given family if one is given."""
     try:
         found = socket.getaddrinfo(address.host, address.port, family, socket.SOCK_DGRAM)[0]
-    except socket.gaierror as error:
-        raise OSError(f"cannot resolve {address}: {error.strerror}") from error
-    return found[0], (str(found[4][0]), int(found[4][1]))
+    except (socket.gaierror, UnicodeError) as error:
+        raise OSError(f"cannot resolve {address}: {getattr(error, 'strerror', None) or error}") from error
+    return found[0], found[4]

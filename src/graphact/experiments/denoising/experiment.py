@@ -36,13 +36,14 @@ FIRST_PAPER = Protocol(
     training=TrainingSettings(epochs=500, batch_size=100, learning_rate=1e-3),
 )
 PAPER = replace(FIRST_PAPER, called=None, readout_bias=False, task_options={"noise_from": "training hours"})
+# Rate and biases from benchmarks/search_protocols.py: results/search/denoising
 CONVERGED = replace(
     PAPER,
     name="converged",
     methods=EVERY_METHOD,
     bias=True,
     readout_bias=True,
-    training=TrainingSettings(epochs=150, batch_size=100, learning_rate=1e-2),
+    training=TrainingSettings(epochs=150, batch_size=100, learning_rate=0.1),
 )
 # What a search on the validation samples of seed 0 found; to be judged on other seeds
 BEST = replace(

@@ -1,0 +1,151 @@
+"""Networks of any convolution and any activation."""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from graphact.graph.normalize import Normalization, check_normalize
+from graphact.graph.protocol import GraphLike
+from graphact.layers import Layer
+from graphact.nn.activation import Start
+from graphact.nn.base import GraphModule, describe, resolve_graph
+from graphact.nn.convolutions import ARMA, Chebyshev, EdgeNet, GraphAttention
+from graphact.nn.filter import GraphFilter
+from graphact.nn.gcnn import make_readout, reset_children
+from graphact.nn.names import Activation, accepted, describe_activation, make_activation
+
+CONVOLUTIONS: dict[str, type[GraphModule]] = {
+    module.__name__: module for module in (GraphFilter, Chebyshev, ARMA, GraphAttention, EdgeNet)
+}
+AnyKind = str | Mapping[str, Any] | Callable[[int, int], GraphModule]
+"""The name of a convolution, a mapping of ``"name"`` and its options, or a function of the two widths."""
+
+
+class GraphNetwork(GraphModule):
+    """A network of any convolutions, each followed by an activation, and one linear map that all nodes share.
+
+    A :class:`GCNN` is the case of polynomial filters.
+
+    Args:
+        features: features of the input and of each layer.
+        convolution: a name (``GraphFilter``, ``Chebyshev``, ``ARMA``, ``GraphAttention``, ``EdgeNet``), a mapping of
+            ``"name"`` and options, a function from the two widths of a layer to a module, or a list with one of these
+            for each layer.
+        activation: as :class:`GCNN` takes it.
+        hops: number of hops of the activations.
+        out_features: features of the readout at each node; None leaves the readout out.
+        readout_bias: a trained constant in the readout.
+        per_feature: give each feature its own activation weights.
+        closed: count a node among its neighbours in the activations.
+        start: where the activations' weights start.
+        normalize: how the graph made from an edge_index is normalised; None takes the weights as they are.
+
+    Shapes:
+        x: ``(..., N, features[0])``; result: ``(..., N, out_features)``.
+
+    Example:
+        >>> import torch, graphact
+        >>> graph = graphact.Graph.stochastic_block_model([10, 10], 0.8, 0.1).normalize("symmetric")
+        >>> edge_net = {"name": "EdgeNet", "graph": graph, "order": 2}
+        >>> model = graphact.nn.GraphNetwork([1, 4, 4], convolution=edge_net, activation="median-ga", out_features=2)
+        >>> model(torch.randn(8, 20, 1), graph).shape
+        torch.Size([8, 20, 2])
+    """
+
+    def __init__(
+        self,
+        features: Sequence[int],
+        *,
+        convolution: AnyKind | Sequence[AnyKind] = "Chebyshev",
+        activation: Activation | Sequence[Activation] = "max-ga",
+        hops: int = 1,
+        out_features: int | None = 1,
+        readout_bias: bool = True,
+        per_feature: bool = True,
+        closed: bool = False,
+        start: Start = "zero",
+        normalize: Normalization | None = "symmetric",
+    ) -> None:
+        super().__init__()
+        if not isinstance(features, list | tuple) or len(features) < 2:
+            raise ValueError(f"features must list the input and at least one layer, got {features!r}")
+        self.features, self.normalize = list(features), check_normalize(normalize)
+        widths = list(itertools.pairwise(self.features))
+        kinds, activations = (
+            list(one) if isinstance(one, list | tuple) else [one] * len(widths) for one in (convolution, activation)
+        )
+        if len(kinds) != len(widths) or len(activations) != len(widths):
+            raise ValueError(
+                f"convolution and activation must be one, or one for each of the {len(widths)} layers, "
+                f"got {len(kinds)} and {len(activations)}"
+            )
+        self.convolutions = nn.ModuleList(
+            make_convolution(kind, *pair, normalize=self.normalize) for kind, pair in zip(kinds, widths, strict=True)
+        )
+        self.activations = nn.ModuleList(
+            make_activation(
+                one,
+                hops=hops,
+                features=width if per_feature else None,
+                closed=closed,
+                start=start,
+                normalize=self.normalize,
+            )
+            for one, (_, width) in zip(activations, widths, strict=True)
+        )
+        self.readout = make_readout(self.features[-1], out_features, readout_bias)
+
+    def reset_parameters(self) -> None:
+        reset_children(self)
+
+    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        graph = resolve_graph(x, graph, edge_weight, self.normalize)
+        for convolution, activation in zip(self.convolutions, self.activations, strict=True):
+            x = activation(convolution(x, graph), graph)
+        return self.readout(x)
+
+    def describe(self) -> tuple[Layer, ...]:
+        found: list[Layer] = []
+        for number, pair in enumerate(zip(self.convolutions, self.activations, strict=True)):
+            for name, part in zip(("convolutions", "activations"), pair, strict=True):
+                found += describe(part, f"{name}.{number}")
+        return (*found, *describe(self.readout, "readout"))
+
+    def config(self) -> dict[str, Any]:
+        linear = self.readout if isinstance(self.readout, nn.Linear) else None
+        return {
+            "features": self.features,
+            "convolution": [describe_convolution(part) for part in self.convolutions],
+            "activation": [describe_activation(part) for part in self.activations],
+            "out_features": None if linear is None else linear.out_features,
+            "readout_bias": linear is None or linear.bias is not None,
+            "normalize": self.normalize,
+        }
+
+
+def make_convolution(kind: AnyKind, in_features: int, out_features: int, **options: Any) -> GraphModule:
+    """Build a convolution between two widths from its name, a mapping or a function."""
+    if not isinstance(kind, str | Mapping):
+        made = kind(in_features, out_features) if callable(kind) else None
+        if not isinstance(made, GraphModule):
+            raise TypeError(f"convolution must be a name, a mapping, or a function that returns a module, got {kind!r}")
+        return made
+    given = {"name": kind} if isinstance(kind, str) else dict(kind)
+    name = given.pop("name", None)
+    if name not in CONVOLUTIONS:
+        raise ValueError(f"convolution must be one of {', '.join(CONVOLUTIONS)}, got {name!r}")
+    module = CONVOLUTIONS[name]
+    if module is GraphFilter:
+        given = {"order": 2} | given
+    taken = {key: value for key, value in options.items() if key in accepted(module)}
+    return module(in_features, out_features, **taken | given)
+
+
+def describe_convolution(module: nn.Module) -> dict[str, Any]:
+    """The mapping that :func:`make_convolution` makes such a module from."""
+    name = type(module).__name__
+    if CONVOLUTIONS.get(name) is not type(module) or not isinstance(module, GraphModule):
+        return {"name": None}
+    return {"name": name, **{k: v for k, v in module.config().items() if k not in ("in_features", "out_features")}}

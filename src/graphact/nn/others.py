@@ -1,0 +1,341 @@
+"""Activations of other authors, called like graphact's own."""
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from graphact._checks import check_choice, check_integer, check_positive
+from graphact.functional import cpab, graph_filter, grelu, max_k
+from graphact.functional.neighborhood import neighborhood, shift
+from graphact.graph.normalize import Normalization, check_normalize
+from graphact.graph.protocol import GraphLike
+from graphact.kernels.reference import accumulation_dtype
+from graphact.layers import Activation, Layer, UnsupportedModelError
+from graphact.nn.activation import STARTS, Start
+from graphact.nn.base import GraphModule, check_features, resolve_graph
+
+Edges = GraphLike | Tensor | None
+
+
+class NamedActivation(GraphModule):
+    """What these activations share: they are described by their name, settings and parameters."""
+
+    name: ClassVar[str]
+    features: int | None = None
+
+    def described(self, rounds: int, *, pools: bool = False) -> tuple[Layer, ...]:
+        """The description, with the number of exchanges, and whether means over all nodes are read."""
+        options = {key: value for key, value in self.config().items() if key not in ("features", "normalize", "start")}
+        return (Activation(self.name, options, rounds, dict(self.named_parameters()), self.features, pools),)
+
+    def draw(self, name: str, fan_in: int, *shape: int, start: str = "uniform") -> None:
+        """Register a parameter that starts uniform within one over the root of the terms in its sum, or nearer to 0."""
+        self.register_parameter(name, nn.Parameter(torch.empty(shape)))
+        self.drawn = {**getattr(self, "drawn", {}), name: (start, fan_in)}
+
+    def reset_parameters(self) -> None:
+        for name, (start, fan_in) in self.drawn.items():
+            draw_uniform(getattr(self, name), STARTS[start] / math.sqrt(fan_in))
+
+
+class MaxK(NamedActivation):
+    """Keep the k largest features of each node (MaxK-GNN); see :func:`graphact.functional.max_k`.
+
+    Args:
+        k: how many features are kept; None for a quarter of them, rounded up.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+    """
+
+    name = "max-k"
+
+    def __init__(self, k: int | None = None) -> None:
+        super().__init__()
+        self.k = None if k is None else check_integer("k", k, minimum=1)
+
+    def forward(self, x: Tensor, graph: Edges = None, edge_weight: Tensor | None = None) -> Tensor:
+        return max_k(x, -(-x.size(-1) // 4) if self.k is None else self.k)
+
+    def reset_parameters(self) -> None:
+        """There are none."""
+
+    def describe(self) -> tuple[Layer, ...]:
+        return self.described(0)
+
+    def config(self) -> dict[str, Any]:
+        return {"k": self.k}
+
+
+class Shiftless(NamedActivation):
+    r"""What DiGRAF's comparison calls "Max" and "Median": no shift, and a dense map for each term; an ablation.
+
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i)
+        + \sum_{k=1}^{K} \big(H_k f(\{x_j : j \in \mathcal{N}_i\}) + b_k\big)
+
+    All K terms read the same values, so that they are one dense map in K pieces; the graph-adaptive activations read
+    shifted signals and weight each feature on its own. As in that code, beta starts at 0.5, and the median counts a
+    node among its neighbours.
+
+    Args:
+        features: number F of features.
+        hops: number K of terms.
+        normalize: of no consequence, as only the pattern of the graph is read.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+    """
+
+    op: ClassVar[str]
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(
+        self, features: int, *, hops: int = 1, normalize: Normalization | None = "symmetric"
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.features = check_width(self.name, features)
+        self.hops, self.normalize = check_integer("hops", hops, minimum=1), check_normalize(normalize)
+        self.draw("weight", features, self.hops, features, features)
+        self.draw("bias", features, self.hops, features)
+        self.beta = nn.Parameter(torch.empty(()))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the maps as :class:`torch.nn.Linear` does, and set beta to 0.5."""
+        super().reset_parameters()
+        nn.init.constant_(self.beta, 0.5)
+
+    def forward(self, x: Tensor, graph: Edges = None, edge_weight: Tensor | None = None) -> Tensor:
+        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
+        read = neighborhood(x, graph, self.op, closed=self.op == "median")
+        return self.beta * torch.relu(x) + nn.functional.linear(read, self.weight.sum(0), self.bias.sum(0))
+
+    def describe(self) -> tuple[Layer, ...]:
+        return self.described(1)
+
+    def config(self) -> dict[str, Any]:
+        return {"features": self.features, "hops": self.hops, "normalize": self.normalize}
+
+
+class ShiftlessMax(Shiftless):
+    """The maximum of the neighbours without a shift; see :class:`Shiftless`."""
+
+    name, op = "shiftless-max", "max"
+
+
+class ShiftlessMedian(Shiftless):
+    """The lower median of the neighbours and the node without a shift; see :class:`Shiftless`."""
+
+    name, op = "shiftless-median", "median"
+
+
+class GReLU(NamedActivation):
+    r"""A piecewise linear function for each node and channel, made by a function of signal and graph (GReLU).
+
+    See :func:`graphact.functional.grelu` for the function. With a diffusion of ``hops`` steps,
+    :math:`z \leftarrow (1 - a) S z + a x`, its coefficients are
+
+    .. math:: \gamma = N\,\mathrm{softmax}(\mathrm{MLP}(z)) \;\text{over the nodes}, \qquad
+        (a^p_c, b^p_c) = \tanh \mathrm{MLP}(\mathrm{mean}_n z_n)
+
+    The paper publishes no code. Where it leaves a choice, it is taken so that a new activation is the ReLU that it
+    replaces (the last map starts at 0), and so that the factors of the nodes have the mean 1 on graphs of any size.
+
+    Args:
+        features: number F of features.
+        hops: steps of the diffusion.
+        pieces: number P of affine functions.
+        teleport: the share a of the signal itself in each step.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the last map of that network starts: ``"zero"``, ``"small"`` or ``"uniform"``.
+
+    Call as ``module(x, graph, batch=batch)`` on several graphs side by side, with the graph of each node, as in PyG.
+
+    Shapes:
+        x: ``(..., N, F)``; batch: ``(N,)``; result: that of x.
+    """
+
+    name = "grelu"
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        hops: int = 1,
+        pieces: int = 2,
+        teleport: float = 0.1,
+        normalize: Normalization | None = "symmetric",
+        start: Start = "zero",
+    ) -> None:
+        super().__init__()
+        self.start = check_choice("start", start, tuple(STARTS))
+        self.features, self.normalize = check_width(self.name, features), check_normalize(normalize)
+        self.hops = check_integer("hops", hops, minimum=1)
+        self.pieces, self.teleport = check_integer("pieces", pieces, minimum=2), check_positive("teleport", teleport)
+        for part, out in (("node", 1), ("channel", 2 * pieces * features)):
+            self.draw(f"{part}_hidden", features, features, features)
+            self.draw(f"{part}_bias", features, features)
+            self.draw(f"{part}_out", features, out, features, start="uniform" if part == "node" else self.start)
+        self.draw("channel_offset", features, 2 * pieces * features, start=self.start)
+        self.reset_parameters()
+
+    def forward(
+        self, x: Tensor, graph: Edges = None, edge_weight: Tensor | None = None, batch: Tensor | None = None
+    ) -> Tensor:
+        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
+        check_whole(graph, self.name)
+        z = x
+        for _ in range(self.hops):
+            z = (1 - self.teleport) * shift(z, graph) + self.teleport * x
+        with in_full_precision(x):  # an exponential multiplies what bfloat16 loses
+            return grelu(x.to(accumulation_dtype(x.dtype)), *self.coefficients(z, batch)).to(x.dtype)
+
+    def coefficients(self, z: Tensor, batch: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """The factors of the nodes, slopes and offsets, from the diffused signal; at least in float32."""
+        wide = accumulation_dtype(z.dtype)
+        values = {name: getattr(self, name).to(wide) for name in self.drawn}
+
+        def network(part: str, x: Tensor) -> Tensor:
+            hidden = nn.functional.linear(x, values[f"{part}_hidden"], values[f"{part}_bias"]).relu()
+            return nn.functional.linear(hidden, values[f"{part}_out"])
+
+        z = z.to(wide)
+        made = torch.tanh(network("channel", mean_of_graph(z, batch)) + values["channel_offset"])
+        slopes, offsets = made.unflatten(-1, (2, self.pieces, z.size(-1))).unbind(-3)
+        return softmax_of_graph(network("node", z), batch), slopes, offsets
+
+    def describe(self) -> tuple[Layer, ...]:
+        return self.described(self.hops, pools=True)
+
+    def config(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("features", "hops", "pieces", "teleport", "normalize", "start")}
+
+
+class DiGRAF(NamedActivation):
+    r"""A diffeomorphism of an interval, made by a network for each graph (DiGRAF, Mantri et al., NeurIPS 2024).
+
+    See :func:`graphact.functional.cpab` for the function T. Its velocities are
+
+    .. math:: \theta = \tanh\big(V\, \mathrm{mean}_n\, z_n + c\big), \qquad
+        z = \mathrm{ReLU}(z H_0 + S z H_1 + b) \;\text{in each of}\; L \;\text{layers, from}\; z = x
+
+    or, without ``adaptive``, trained themselves (the paper's DiGRAF W/O ADAP.), one function for all graphs. V and c
+    start at 0, so that a new activation is the identity.
+
+    Args:
+        features: number F of features; None only without ``adaptive``.
+        cells: number of cells of the interval.
+        radius: half the length of the interval, outside of which the activation is the identity.
+        adaptive: make the function by a network of the graph.
+        hops: layers L of that network, each of which takes one exchange.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the last map of that network starts: ``"zero"``, ``"small"`` or ``"uniform"``.
+
+    Call as ``module(x, graph, batch=batch)`` on several graphs side by side, with the graph of each node, as in PyG.
+
+    Shapes:
+        x: ``(..., N, F)``; batch: ``(N,)``; result: that of x.
+    """
+
+    name = "digraf"
+    theta: Tensor
+    theta_map: Tensor
+
+    def __init__(
+        self,
+        features: int | None = None,
+        *,
+        cells: int = 16,
+        radius: float = 5.0,
+        adaptive: bool = True,
+        hops: int = 1,
+        normalize: Normalization | None = "symmetric",
+        start: Start = "zero",
+    ) -> None:
+        super().__init__()
+        self.start = check_choice("start", start, tuple(STARTS))
+        self.adaptive, self.normalize = bool(adaptive), check_normalize(normalize)
+        self.features = check_width(self.name, features) if adaptive or features is not None else None
+        self.cells, self.radius = check_integer("cells", cells, minimum=2), check_positive("radius", radius)
+        self.hops = check_integer("hops", hops, minimum=1)
+        if self.adaptive:
+            width = check_width(self.name, features)
+            for layer in range(self.hops):
+                self.draw(f"taps_{layer}", 2 * width, 2, width, width)
+                self.draw(f"bias_{layer}", 2 * width, width)
+            self.draw("theta_map", width, self.cells - 1, width, start=self.start)
+        self.draw("theta", self.cells, self.cells - 1, start=self.start)
+        self.reset_parameters()
+
+    def forward(
+        self, x: Tensor, graph: Edges = None, edge_weight: Tensor | None = None, batch: Tensor | None = None
+    ) -> Tensor:
+        check_features(x, "features", self.features)
+        theta = self.theta
+        if self.adaptive:
+            graph = resolve_graph(x, graph, edge_weight, self.normalize)
+            check_whole(graph, self.name)
+            z = x
+            for layer in range(self.hops):
+                z = torch.relu(graph_filter(z, graph, getattr(self, f"taps_{layer}")) + getattr(self, f"bias_{layer}"))
+            theta = nn.functional.linear(mean_of_graph(z, batch), self.theta_map, theta).unsqueeze(-2)
+        return cpab(x, torch.tanh(theta), self.radius)
+
+    def describe(self) -> tuple[Layer, ...]:
+        return self.described(self.hops if self.adaptive else 0, pools=self.adaptive)
+
+    def config(self) -> dict[str, Any]:
+        names = ("features", "cells", "radius", "adaptive", "hops", "normalize", "start")
+        return {name: getattr(self, name) for name in names}
+
+
+def draw_uniform(parameter: Tensor, bound: float) -> None:
+    """Fill a parameter; without a bound nothing is drawn."""
+    if bound == 0:
+        nn.init.zeros_(parameter)
+    else:
+        nn.init.uniform_(parameter, -bound, bound)
+
+
+def check_width(name: str, features: int | None) -> int:
+    """Raise if no number of features is given to an activation that has maps between them."""
+    if features is None:
+        raise TypeError(f"features must be the number of features of the signal for {name!r}, got None")
+    return check_integer("features", features, minimum=1)
+
+
+def check_whole(graph: GraphLike, name: str) -> None:
+    """Raise if this process holds a part of a graph, of which an activation reads means."""
+    if graph.whole is None:
+        raise UnsupportedModelError("", f"{name!r} reads means over all nodes, and this process holds a part of them")
+
+
+def in_full_precision(x: Tensor) -> AbstractContextManager[object]:
+    """Without autocast, on devices that have it."""
+    return torch.autocast(x.device.type, enabled=False) if x.device.type in ("cpu", "cuda") else nullcontext()
+
+
+def mean_of_graph(x: Tensor, batch: Tensor | None) -> Tensor:
+    """The mean over the nodes, ``(..., 1, F)``, or over those of each node's own graph, ``(..., N, F)``."""
+    if batch is None:
+        return x.mean(-2, keepdim=True)
+    ones = torch.ones(batch.numel(), 1, dtype=x.dtype, device=x.device)
+    count = torch.zeros_like(ones).index_add(0, batch, ones)  # there are at most as many graphs as nodes
+    total = torch.zeros_like(x).index_add(-2, batch, x) / count.clamp_min(1)
+    return total.index_select(-2, batch)
+
+
+def softmax_of_graph(score: Tensor, batch: Tensor | None) -> Tensor:
+    """The softmax over the nodes, or over those of each graph, times their number: its mean is 1."""
+    if batch is None:
+        return torch.softmax(score, -2) * score.size(-2)
+    index = batch.unsqueeze(-1).expand_as(score)
+    top = torch.zeros_like(score).scatter_reduce(-2, index, score.detach(), "amax", include_self=False)
+    powers = (score - top.index_select(-2, batch)).exp()
+    return powers / mean_of_graph(powers, batch)

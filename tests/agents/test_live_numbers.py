@@ -1,0 +1,81 @@
+"""Running agents, and numbers that are not finite."""
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from agents.live import Captured, Daemon, make_network
+from agents.networks import undirected
+
+import graphact
+from graphact import nn
+
+OPTIONS = ["--transport", "udp", "--period", "2", "--slot", "0.6"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_neighbors_value_that_is_not_finite_is_refused_and_told(tmp_path, value):
+    folders = make_network(tmp_path, [(0, 1)], 2)
+    with Captured(folders[1], slot=0.6, period=2.0) as captured, Daemon(folders[0], *OPTIONS) as daemon:
+        run = daemon.next_event("result")["run"]
+        for number in range(1, 4):
+            for round_ in range(3):
+                captured.say(0, run + number, round_, value=[value])
+            result = daemon.next_event("result")
+            assert result["complete"] is False
+            assert np.isfinite(result["output"]).all()
+        refused = [event["reason"] for event in daemon.events if event["event"] == "refused"]
+        assert "its value is not finite" in refused
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.next_event("end")["counters"]["not_finite"] > 0
+
+
+def test_numbers_that_leave_the_range_at_one_node_stay_there(tmp_path):
+    """1e308 is a signal; what becomes of it is not finite, is not sent, and the run of that node fails."""
+    model = nn.GCNN([1, 1], order=1, activation="max-ga").double()
+    for parameter in model.parameters():
+        parameter.data.fill_(3.0)
+    folders = make_network(tmp_path, [(0, 1), (1, 2), (0, 2)], 3, model)
+    np.save(folders[0] / "x.npy", np.full((50, 1), 1e308))
+    with (
+        Daemon(folders[0], *OPTIONS) as first,
+        Daemon(folders[1], *OPTIONS) as second,
+        Daemon(folders[2], *OPTIONS) as third,
+    ):
+        assert "is not finite" in first.next_event("failed")["reason"]
+        for daemon in (second, third):
+            for _ in range(2):
+                event = daemon.next_event(where=lambda event: event["event"] in ("result", "failed"))
+                assert event["event"] == "failed" or np.isfinite(event["output"]).all()
+
+
+@pytest.mark.parametrize(("number", "message"), [(np.nan, "must be finite"), (1e200, "must be finite")])
+def test_learning_from_such_numbers_ends_in_one_line_and_writes_no_model(tmp_path, number, message):
+    model, graph = (
+        nn.GCNN([1, 2], order=1, activation="max-ga", out_features=1).double(),
+        undirected([(0, 1), (1, 2)], 3),
+    )
+    graphact.save(model, tmp_path / "model.safetensors")
+    graph.save(tmp_path / "graph.npz")
+    x = np.ones((4, 3, 1))
+    x[2, 1] = number
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", np.ones((4, 3, 1)))
+    files = [str(tmp_path / name) for name in ("model.safetensors", "graph.npz")]
+    data = ["--signals", str(tmp_path / "x.npy"), "--targets", str(tmp_path / "y.npy"), "--steps", "5"]
+    words = [sys.executable, "-m", "graphact.cli", "agents", "train", *files, *data, "--out", str(tmp_path / "out.st")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert message in line
+    assert not (tmp_path / "out.st").exists()
+
+
+def test_events_are_json_without_nan():
+    """``json.dumps`` writes NaN where JSON knows none."""
+    from graphact.agents.agent import write_event
+
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_event({"event": "result", "output": [float("nan")]})

@@ -1,0 +1,267 @@
+"""Activations of other authors against plain NumPy, on graphs of every kind; what interprets them, or refuses."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+from support import oracle
+from support.graphs import random_case, random_graph
+from support.tolerances import assert_near
+from torch_geometric.data import Batch, Data
+
+import graphact
+from graphact import Graph, nn
+from graphact.agents import deploy, simulate_inference
+from graphact.analysis import lipschitz_bound
+from graphact.functional.neighborhood import neighborhood
+from graphact.functional.segments import log_mean_exp
+from graphact.layers import UnsupportedModelError, from_json, structure, to_json
+from graphact.registry import FURTHER
+from graphact.tasks import source_localization_tasks
+from graphact.training import Fleet, TrainingSettings, fit
+
+OTHERS = ("mixture-ga", "shiftless-max", "shiftless-median", "max-k", "grelu", "digraf")
+
+
+def array(parameter):
+    return parameter.detach().numpy()
+
+
+def mixture(case, module):
+    out, power = module.beta.item() * np.maximum(case.x, 0), case.x
+    for hop in range(module.hops):
+        power = case.matrix @ power
+        for name, weights in zip(module.ops, array(module.weights), strict=True):
+            function = lambda y, f, name=name: [  # noqa: E731
+                oracle.reduce(y, i, oracle.neighbors(case.edges, i, module.closed), name, 0.1) for i in range(len(y))
+            ]
+            out = out + weights[hop] * oracle.column_by_column(function, power)
+    return out
+
+
+def shiftless(case, module):
+    closed, op = module.op == "median", module.op
+    read = oracle.column_by_column(
+        lambda y, f: [oracle.reduce(y, i, oracle.neighbors(case.edges, i, closed), op, None) for i in range(len(y))],
+        case.x,
+    )
+    out = module.beta.item() * np.maximum(case.x, 0)
+    for weight, bias in zip(array(module.weight), array(module.bias), strict=True):
+        out = out + np.einsum("...f,of->...o", read, weight) + bias
+    return out
+
+
+def max_k(case, module):
+    out = np.zeros_like(case.x)
+    for index in np.ndindex(case.x.shape[:-1]):
+        row = case.x[index]
+        kept = sorted(range(len(row)), key=lambda f, row=row: (-row[f], f))[: module.k or -(-len(row) // 4)]
+        out[index][kept] = row[kept]
+    return out
+
+
+def grelu(case, module):
+    out, flat = np.empty_like(case.x), case.x.reshape(-1, *case.x.shape[-2:])
+    value = {name: array(parameter) for name, parameter in module.named_parameters()}
+    for number, x in enumerate(flat):
+        z = x
+        for _ in range(module.hops):
+            z = 0.9 * case.matrix @ z + 0.1 * x
+        score = np.maximum(z @ value["node_hidden"].T + value["node_bias"], 0) @ value["node_out"].T
+        share = np.exp(score - score.max())
+        node = len(x) * share / share.sum()
+        hidden = np.maximum(z.mean(0) @ value["channel_hidden"].T + value["channel_bias"], 0)
+        made = np.tanh(hidden @ value["channel_out"].T + value["channel_offset"])
+        slopes, offsets = made.reshape(2, module.pieces, x.shape[1])
+        pieces = [((p == 0) + node * slopes[p]) * x + node * offsets[p] for p in range(module.pieces)]
+        out.reshape(flat.shape)[number] = np.max(pieces, axis=0)
+    return out
+
+
+def digraf(case, module):
+    out, flat = np.empty_like(case.x), case.x.reshape(-1, *case.x.shape[-2:])
+    value = {name: array(parameter) for name, parameter in module.named_parameters()}
+    vertices = np.linspace(-module.radius, module.radius, module.cells + 1)
+    for number, x in enumerate(flat):
+        z = x
+        for layer in range(module.hops):
+            taps = value[f"taps_{layer}"]
+            z = np.maximum(z @ taps[0] + case.matrix @ z @ taps[1] + value[f"bias_{layer}"], 0)
+        theta = np.tanh(value["theta_map"] @ z.mean(0) + value["theta"])
+        velocity = 2 * module.radius * np.concatenate([[0], theta, [0]])
+        field = lambda _, y, velocity=velocity: np.interp(y, vertices, velocity)  # noqa: E731
+        moved = solve_ivp(field, (0, 1), x.ravel(), rtol=1e-10, atol=1e-11, max_step=1e-2).y[:, -1].reshape(x.shape)
+        out.reshape(flat.shape)[number] = np.where(np.abs(x) < module.radius, moved, x)
+    return out
+
+
+REFERENCES = {
+    "mixture-ga": mixture,
+    "shiftless-max": shiftless,
+    "shiftless-median": shiftless,
+    "max-k": max_k,
+    "grelu": grelu,
+    "digraf": digraf,
+}
+
+
+@pytest.mark.parametrize("hops", [1, 3])
+@pytest.mark.parametrize("name", OTHERS)
+def test_values_on_graphs_of_every_kind(name, hops):
+    """Directed, weighted, with loops, with nodes that hear nobody; batches of signals."""
+    for seed in range(6 if name == "digraf" else 25):  # integrating takes time
+        case = random_case(seed)
+        options = {"cells": 5, "radius": 1.2} if name == "digraf" else {}
+        module = nn.make_activation({"name": name, **options}, hops=hops, features=case.x.shape[-1]).double()
+        found, expected = module(case.signal, case.graph), REFERENCES[name](case, module)
+        if name == "digraf":  # the integrator is the less accurate one
+            torch.testing.assert_close(found.detach(), torch.from_numpy(expected), rtol=1e-6, atol=1e-6)
+        else:
+            assert_near(found, expected)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_gradients(name):
+    graph = Graph.from_dense(torch.tensor([[0, 1.0, 0.5], [0, 0.3, 0], [0, 0, 0]], dtype=torch.float64))
+    module = nn.make_activation(name, hops=2, features=2).double()
+    names, values = zip(*module.named_parameters(), strict=True) if name != "max-k" else ((), ())
+
+    def run(x, *values):
+        return torch.func.functional_call(module, dict(zip(names, values, strict=True)), (x, graph))
+
+    x = torch.randn(2, 3, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(run, (x, *values), check_forward_ad=True, fast_mode=True)
+    assert torch.autograd.gradgradcheck(run, (x, *values), fast_mode=True)
+
+
+@pytest.mark.parametrize("name", ["grelu", "digraf"])
+def test_graphs_side_by_side_are_pooled_apart(name):
+    torch.manual_seed(4)
+    data = [Data(x=torch.randn(n, 3).double(), edge_index=torch.randint(n, (2, 3 * n)), num_nodes=n) for n in (4, 1, 7)]
+    module = nn.make_activation(name, features=3, hops=2).double()
+    batch = Batch.from_data_list(data)
+    together = module(batch.x, batch.edge_index, batch=batch.batch)
+    alone = torch.cat([module(item.x, item.edge_index) for item in data])
+    torch.testing.assert_close(together, alone)
+    assert not torch.allclose(module(batch.x, batch.edge_index), alone)  # pooled as one graph
+
+
+def test_how_they_start(real_start):
+    x, graph = torch.randn(2, 12, 8), random_graph(dtype=torch.float32)
+    assert torch.equal(nn.GReLU(8)(x, graph), torch.relu(x))
+    assert torch.equal(nn.GReLU(8, pieces=4)(x, graph), torch.relu(x))
+    assert torch.equal(nn.GraphAdaptiveMixture(8, hops=2)(x, graph), torch.relu(x))
+    torch.testing.assert_close(nn.DiGRAF(8)(x, graph), x, rtol=0, atol=1e-6)
+    for module in (nn.GReLU(8), nn.DiGRAF(8), nn.GraphAdaptiveMixture(8)):  # and training moves them away
+        module(x, graph).square().sum().backward()
+        assert any(parameter.grad.abs().max() > 1e-3 for parameter in module.parameters())
+
+
+def test_a_diffeomorphism_for_all_graphs():
+    module, x = nn.DiGRAF(adaptive=False).double(), torch.randn(7, 3, dtype=torch.float64)
+    assert [name for name, _ in module.named_parameters()] == ["theta"]
+    assert torch.equal(module(x), module(x, random_graph(7)))
+    expected = graphact.functional.cpab(x, torch.tanh(module.theta), 5.0)
+    assert torch.equal(module(x), expected)
+
+
+def test_the_learned_parameters_of_means():
+    soft, weighted = nn.GraphAdaptiveSoftMaximum(hops=2), nn.GraphAdaptiveWeightedMean(width=0.5)
+    assert [name for name, _ in soft.named_parameters()] == ["beta", "weights", "log_temperature"]
+    assert weighted.log_width.exp().item() == pytest.approx(0.5)
+    assert nn.GraphAdaptiveSoftMaximum(learn_temperature=False).log_temperature is None
+    trimmed = nn.GraphAdaptiveTrimmedMean(trim=0.1)
+    assert [name for name, _ in trimmed.named_parameters()] == ["beta", "weights"]
+
+
+def test_soft_maximum_between_mean_and_maximum():
+    graph, x = random_graph(), torch.randn(12, 3, dtype=torch.float64)
+    largest, mean = neighborhood(x, graph, "max"), neighborhood(x, graph, "mean")
+    cold, warm, hot = (log_mean_exp(x, graph.incoming, False, temperature) for temperature in (1e-3, 1.0, 1e6))
+    torch.testing.assert_close(cold, largest, rtol=0, atol=1e-2)
+    torch.testing.assert_close(hot, mean, rtol=0, atol=1e-4)
+    assert ((warm > mean) & (warm < largest))[graph.degree > 1].all()
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_files(name, tmp_path):
+    model = nn.GCNN([2, 4, 3], order=1, activation=name, hops=2, out_features=2)
+    graphact.save(model, tmp_path / "model.safetensors")
+    loaded = graphact.load(tmp_path / "model.safetensors")
+    graph, x = random_graph(dtype=torch.float32), torch.randn(12, 2)
+    assert torch.equal(loaded(x, graph), model(x, graph))
+    assert loaded.config() == model.config()
+    alone = nn.make_activation(name, features=3, hops=2)
+    graphact.save(alone, tmp_path / "activation.safetensors")
+    assert structure(graphact.load(tmp_path / "activation.safetensors").layers()) == structure(alone.layers())
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_descriptions_come_back_from_json(name):
+    module = nn.make_activation(name, features=3, hops=2)
+    names = {id(parameter): key for key, parameter in module.named_parameters()}
+    described = to_json(module.layers(), names)
+    again = from_json(described, dict(module.named_parameters()))
+    assert structure(again) == structure(module.layers())
+
+
+@pytest.mark.parametrize("name", ["mixture-ga", "max-k"])
+@pytest.mark.parametrize("closed", [False, True])
+def test_agents_compute_the_same(name, closed):
+    model = nn.GCNN([2, 5, 3], order=1, activation=name, hops=2, closed=closed, out_features=2).double()
+    graph, x = random_graph(), torch.randn(12, 2, dtype=torch.float64)
+    outputs = simulate_inference(deploy(model, graph), x[None].numpy()).outputs[0]
+    torch.testing.assert_close(torch.as_tensor(outputs), model(x, graph).detach(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["shiftless-max", "shiftless-median", "grelu", "digraf"])
+def test_agents_refuse_the_others_in_one_line(name):
+    with pytest.raises(
+        UnsupportedModelError, match=f"agents know the activations max-k, mixture-ga, got '{name}'"
+    ) as e:
+        deploy(nn.GCNN([2, 5], activation=name), random_graph(dtype=torch.float32))
+    assert "\n" not in str(e.value)
+    assert ("means over all nodes" in str(e.value)) == (name in ("grelu", "digraf"))
+
+
+@pytest.mark.parametrize("name", [*OTHERS, "weighted-mean-ga"])
+def test_guarantees_refuse_what_they_do_not_know(name):
+    with pytest.raises(UnsupportedModelError, match="nothing is known|no rule for 'weighted-mean'") as caught:
+        lipschitz_bound(nn.GCNN([2, 5], activation=name), random_graph(dtype=torch.float32))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FURTHER)
+def test_a_fleet_trains_as_each_alone(name):
+    tasks = [task.to(dtype=torch.float64) for task in source_localization_tasks(graphs=2, splits=1, nodes=2)]
+    settings = TrainingSettings(epochs=2, learning_rate=0.02)
+    models = [nn.GCNN([1, 4], order=1, activation=name, hops=2, out_features=4).double() for _ in tasks]
+    alone = copy.deepcopy(models)
+    together = Fleet(models, tasks).train(settings)
+    for number, (model, task) in enumerate(zip(alone, tasks, strict=True)):
+        assert together.test[number] == pytest.approx(fit(model, task, settings, seed=number).test, abs=1e-6)
+        for mine, theirs in zip(model.parameters(), models[number].parameters(), strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: nn.MaxK(0), ValueError, "k must be at least 1, got 0"),
+        (lambda: nn.GraphAdaptiveMixture(ops=[]), ValueError, r"ops must list at least one name .* got \[\]"),
+        (lambda: nn.GraphAdaptiveMixture(ops="max"), ValueError, "ops must list at least one name .* got 'max'"),
+        (lambda: nn.GraphAdaptiveMixture(ops=["sum"]), ValueError, "op must be one of .* got 'sum'"),
+        (lambda: nn.GReLU(2, pieces=1), ValueError, "pieces must be at least 2, got 1"),
+        (lambda: nn.DiGRAF(), TypeError, "features must be the number of features .* 'digraf', got None"),
+        (lambda: nn.DiGRAF(2, cells=1), ValueError, "cells must be at least 2, got 1"),
+        (lambda: nn.DiGRAF(2, radius=-1), ValueError, "radius must be a finite number above 0"),
+        (lambda: nn.ShiftlessMax(None), TypeError, "features must be the number of features .* 'shiftless-max'"),
+        (lambda: nn.GReLU(3)(torch.zeros(2, 2), None), ValueError, "F = 3, the features of this module"),
+    ],
+)
+def test_bad_arguments(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

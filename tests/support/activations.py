@@ -1,0 +1,16 @@
+"""Names of activations by what tests may expect of them."""
+
+from graphact import nn
+from graphact.nn.activation import HopMixture
+from graphact.registry import COMPARED, POINTWISE
+
+PAPER = tuple(COMPARED)
+
+# beta * ReLU(x) + sum_k h_k f_k(x): features apart from each other, any number of them, and a start as the ReLU
+FAMILY = tuple(name for name, kind in nn.ACTIVATIONS.items() if kind is nn.ReLU or issubclass(kind, HopMixture))
+
+# features apart from each other, and any number of them
+ANY_WIDTH = (*FAMILY, *POINTWISE)
+
+# of which agents know a program; the others read means over all nodes, or are there for comparison only
+ON_AGENTS = (*ANY_WIDTH, "mixture-ga", "max-k")
