@@ -1,12 +1,15 @@
 """The site: `make docs` builds it into out/site, without a network and with warnings as errors."""
 
 import importlib
+import logging
 import re
 from pathlib import Path
 
 import graphact
 
 ROOT = Path(__file__).parent.parent
+for noisy in ("onnx_ir", "onnxscript"):  # which tell every initializer that they share
+    logging.getLogger(noisy).setLevel(logging.WARNING)
 
 project = "graphact"
 author = "The graphact developers"
@@ -22,7 +25,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["gallery/*.ipynb", "gallery/*.py", "gallery/*.md5", "gallery/*.json", "sg_execution_times.rst"]
+exclude_patterns = ["gallery/*.ipynb", "gallery/*.py", "gallery/*.md5", "gallery/*.json"]
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
@@ -60,6 +63,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "plot_gallery": "True",
     "within_subsection_order": "FileNameSortKey",
+    "write_computation_times": False,  # its page would load scripts from elsewhere
 }
 
 

@@ -29,7 +29,7 @@ def test_there_are_at_least_twelve():
     assert len(EXAMPLES) >= 12
 
 
-@pytest.mark.parametrize("path", cases())
+@pytest.mark.parametrize("path", list(cases()))
 def test_example(path, tmp_path):
     environment = {**os.environ, "MPLBACKEND": "agg", "GRAPHACT_DATA": str(tmp_path), "MPLCONFIGDIR": str(tmp_path)}
     command = [sys.executable, "-c", RUNNER, str(path)]

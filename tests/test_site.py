@@ -14,7 +14,7 @@ BLOCKS = [block for page in PAGES for block in re.findall(r"```python\n(.*?)```"
 NOT_IN_THE_REFERENCE = {"experiments"}  # has a page of its own, and no list of public names
 
 
-def documented(directive=r"auto\w+"):
+def documented(directive=r"(?:auto\w+|py:data)"):
     pages = [page.read_text() for page in (DOCS / "api").glob("*.rst")]
     return {name for page in pages for name in re.findall(rf"{directive}:: (\S+)", page)}
 

@@ -35,6 +35,7 @@ inputs = {"x": x, "edge_index": edge_index, "edge_weight": edge_weight}
 expected = model(x, other).detach().numpy()
 
 # %%
+plt.figure(figsize=(4.8, 4.8), layout="constrained")
 plt.scatter(expected, scores, s=4)
 plt.xlabel("torch")
 plt.ylabel("onnxruntime")

@@ -39,6 +39,6 @@ for activation, accuracy in results.items():
 left.set(xlabel="test accuracy, %", ylabel="networks")
 left.legend()
 right.axvline(0, color="grey")
-right.hist(difference, bins=15)
+right.hist(difference, bins=np.arange(-30, 31, 5))
 right.set(xlabel="max-ga minus relu, points", title=f"mean {difference.mean():+.1f}")
 plt.show()

@@ -71,9 +71,11 @@ curves = {name: accuracies(graphact.nn.make_activation(name, features=16)) for n
 curves["relu"] = accuracies(graphact.nn.ReLU())
 
 # %%
+plt.figure(layout="constrained")
 for name, found in curves.items():
     plt.plot(range(1, len(found) + 1), found, marker="o", label=f"{name}: {found[-1]:.0%}")
 plt.axhline(0.5, color="grey", linestyle=":", label="chance")
+plt.xticks(range(1, 6))
 plt.xlabel("epoch")
 plt.ylabel("test accuracy")
 plt.legend()

@@ -26,18 +26,19 @@ activations = {
     "max, 3 hops": graphact.nn.GraphAdaptiveMax(hops=3),
     "kernel, 3 hops": graphact.nn.GraphAdaptiveKernel(hops=3, gamma=1.0),
 }
-figure, axes = plt.subplots(1, 4, figsize=(12, 3.2), layout="constrained")
+figure, axes = plt.subplots(2, 2, figsize=(8, 7), layout="constrained")
 source, target = graph.to_edge_index()[0]
 lines = places.numpy()[torch.stack([source, target]).numpy()]
-for axis, (title, activation) in zip(axes, activations.items(), strict=True):
+for axis, (title, activation) in zip(axes.flat, activations.items(), strict=True):
     for name, parameter in activation.named_parameters():
         torch.nn.init.constant_(parameter, 1.0 if name in ("beta", "weights") else parameter.item())
     signal = x.clone().requires_grad_()
     activation(signal, graph)[node].sum().backward()
     influence = signal.grad.abs().flatten()
     axis.plot(lines[..., 0], lines[..., 1], color="lightgrey", linewidth=0.7, zorder=0)
-    axis.scatter(*places.T, c=influence, s=40, cmap="Reds", edgecolors="grey", linewidths=0.5, vmin=0, vmax=1)
+    dots = axis.scatter(*places.T, c=influence, s=40, cmap="Reds", edgecolors="grey", linewidths=0.5, vmin=0, vmax=1)
     axis.scatter(*places[node], s=160, facecolors="none", edgecolors="royalblue", linewidths=2)
     axis.set_title(f"{title}: {int((influence > 0).sum())} heard")
     axis.set_axis_off()
+figure.colorbar(dots, ax=axes, shrink=0.6, label="absolute gradient")
 plt.show()

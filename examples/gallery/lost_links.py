@@ -31,6 +31,7 @@ def errors(activation):
 
 
 # %%
+plt.figure(layout="constrained")
 for name in ("relu", "max-ga", "median-ga", "kernel-ga"):
     plt.plot([100 * p for p in share], errors(name), marker="o", label=name)
 spread = task.targets[task.test].square().mean().sqrt()

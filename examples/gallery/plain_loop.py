@@ -37,9 +37,11 @@ for activation in ("relu", "median-ga", "max-ga", "max-l"):
     curves[f"{activation}: test RMSE {error:.2f}"] = losses
 
 # %%
+plt.figure(layout="constrained")
 for label, losses in curves.items():
-    plt.semilogy(losses, label=label)
+    plt.plot(losses, label=label)
 plt.xlabel("step")
-plt.ylabel("training loss")
+plt.ylabel("training loss, mean squared error")
+plt.ylim(0, 1)
 plt.legend()
 plt.show()

@@ -71,7 +71,7 @@ for is_cut, colour in ((False, "lightgrey"), (True, "crimson")):
     pairs = places.numpy()[np.stack([source[chosen], target[chosen]])]
     left.plot(pairs[..., 0], pairs[..., 1], color=colour, linewidth=0.6, zorder=0)
 left.scatter(*places.numpy().T, c=halves, cmap="coolwarm", s=12)
-left.set_title(f"two parts ({method}), {cut.mean():.1%} of the edges between them")
+left.set_title(f"{cut.mean():.1%} of the edges cross ({method})")
 left.set_axis_off()
 right.plot(alone, label="one process", linewidth=4, alpha=0.4)
 right.plot(together, label="two processes", linestyle="--")

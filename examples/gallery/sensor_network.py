@@ -73,5 +73,6 @@ limit = abs(shown["measured"]).max()
 for axis, (title, values) in zip(axes, shown.items(), strict=True):
     dots = axis.scatter(longitude, latitude, c=values, cmap="coolwarm", vmin=-limit, vmax=limit, edgecolors="grey")
     axis.set_title(title)
+    axis.set(xticks=[], yticks=[])
 figure.colorbar(dots, ax=axes, label="K above the mean")
 plt.show()

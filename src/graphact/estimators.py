@@ -28,7 +28,7 @@ from graphact.storage import check_tensors, load_tensors, save_tensors
 require("graphact.estimators needs", "sklearn")
 
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # noqa: E402, named first if it is missing
-from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.utils import assert_all_finite, check_random_state, column_or_1d  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
@@ -298,8 +298,10 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
             nodes: the nodes to learn from, as numbers or as a mask; all when left out.
         """
         x, ready, chosen, targets = self._prepare(X, y, graph, nodes)
+        targets = column_or_1d(targets, warn=True)  # a column is taken for a list, with scikit-learn's warning
+        assert_all_finite(targets, input_name="y")
         check_classification_targets(targets)
-        self.classes_, labels = np.unique(targets.ravel(), return_inverse=True)
+        self.classes_, labels = np.unique(targets, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {self.classes_}")
         target = torch.zeros(x.size(0), dtype=torch.int64, device=x.device)
@@ -322,8 +324,9 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
     def predict(self, X: Any, *, graph: Any = None, nodes: Any = None) -> Array:  # noqa: N803
         """The most probable class of each node."""
-        best: Array = self.classes_[self._outputs(X, graph, nodes).argmax(1)]
-        return best
+        best = self._outputs(X, graph, nodes).argmax(1)  # refuses one that was not fitted, which has no classes
+        found: Array = self.classes_[best]
+        return found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803
         """The share of nodes whose class is right."""
@@ -349,8 +352,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         """Train on a graph, with the mean squared error; arguments as in :meth:`NodeClassifier.fit`."""
         x, ready, chosen, targets = self._prepare(X, y, graph, nodes)
         numbers_ = np.asarray(targets, dtype=np.float64)
-        if not np.isfinite(numbers_).all():
-            raise ValueError("y must hold finite numbers, got NaN or infinity")
+        assert_all_finite(numbers_, input_name="y")
         self.n_outputs_ = 0 if numbers_.ndim == 1 else numbers_.shape[1]
         columns = numbers_.reshape(len(numbers_), -1)
         target = torch.zeros(x.size(0), columns.shape[1], device=x.device)
@@ -365,9 +367,14 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     def _sizes(self) -> tuple[int, int]:
         return self.n_features_in_, max(self.n_outputs_, 1)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def predict(self, X: Any, *, graph: Any = None, nodes: Any = None) -> Array:  # noqa: N803
         """The number, or numbers, of each node."""
-        found = self._outputs(X, graph, nodes)
+        found = self._outputs(X, graph, nodes).astype(np.float64)
         return found if self.n_outputs_ else found[:, 0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803
