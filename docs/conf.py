@@ -3,11 +3,13 @@
 import importlib
 import logging
 import re
+import sys
 from pathlib import Path
 
 import graphact
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "docs"))  # gallery_figures
 for noisy in ("onnx_ir", "onnxscript"):  # which tell every initializer that they share
     logging.getLogger(noisy).setLevel(logging.WARNING)
 
@@ -46,6 +48,7 @@ html_theme = "furo"
 html_title = f"graphact {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/icon.svg"
 html_copy_source = False
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#1f5fa8", "color-brand-content": "#1f5fa8"},
@@ -56,6 +59,7 @@ sphinx_gallery_conf = {
     "examples_dirs": str(ROOT / "examples" / "gallery"),
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
+    "image_scrapers": ("gallery_figures.save",),
     "abort_on_example_error": True,
     "download_all_examples": False,
     "min_reported_time": 1,
@@ -68,13 +72,8 @@ sphinx_gallery_conf = {
 
 
 def resolve_outside(_app, _docname, source):
-    """Links to folders and pages of the repository that are not on the site become their names."""
-
-    def plain(link):
-        target = ROOT / "docs" / link[2]
-        return f"`{link[1].strip('`')}`" if target.is_dir() or target.suffix == ".md" else link[0]
-
-    source[0] = re.sub(r"\[([^\]]+)\]\((\.\./[^)#]+)\)", plain, source[0])
+    """Links to folders and files of the repository that are not on the site become their names."""
+    source[0] = re.sub(r"(?<!!)\[([^\]]+)\]\(\.\./[^)]+\)", lambda link: f"`{link[1].strip('`')}`", source[0])
 
 
 def load_lazy_names(_app):
