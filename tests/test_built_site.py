@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples" / "gallery").glob("*.py"))
 PAGES = ["index", "start", "concepts", "howto", "activations", "guarantees", "reproduction", "agents"]
-PAGES += ["gallery/index", "gallery/hops", "api/nn", "api/functional"]
+PAGES += ["gallery/index", "gallery/hops", "api/nn", "explorer", "_static/explorer"]
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +132,8 @@ def test_pages_in_a_browser(browser, address, width, scheme):
         assert browser.execute_script("return window.innerWidth") == width
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
         ground, ink = browser.execute_script(
-            "const style = getComputedStyle(document.querySelector('.page'));"
-            "const body = getComputedStyle(document.body); return [body.backgroundColor, style.color]"
+            "const text = getComputedStyle(document.querySelector('h1'));"
+            "return [getComputedStyle(document.body).backgroundColor, text.color]"
         )
         light, dark = (ink, ground) if scheme == "dark" else (ground, ink)
         assert brightness(light) > 150
