@@ -25,7 +25,16 @@ PAGES += ["gallery/index", "gallery/hops", "api/nn", "explorer", "_static/explor
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The pages, from a clean copy, without data sets and without a network."""
-    for package in ("sphinx", "furo", "myst_parser", "sphinx_gallery", "sklearn", "onnxruntime", "torch_geometric"):
+    for package in (
+        "sphinx",
+        "furo",
+        "myst_parser",
+        "sphinx_gallery",
+        "sklearn",
+        "onnxruntime",
+        "torch_geometric",
+        "lightning",
+    ):
         pytest.importorskip(package, reason=f"the site needs {package} (extra docs)")
     folder = tmp_path_factory.mktemp("site")
     for name in ("docs", "examples"):
