@@ -437,8 +437,9 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
             raise ValueError(f"graphs must be one for each of the {len(samples)} samples, got {len(graphs)}")
         signals = [torch.as_tensor(getattr(sample, "x", sample), dtype=torch.float32) for sample in samples]
         for place, signal in enumerate(signals):
-            if signal.dim() != 2 or signal.size(0) == 0 or not bool(signal.isfinite().all()):
-                raise ValueError(f"X[{place}] must hold finite numbers of shape (n, F), got {tuple(signal.shape)}")
+            if signal.dim() != 2 or signal.size(0) == 0:
+                raise ValueError(f"X[{place}] must have the shape (n, F), got {tuple(signal.shape)}")
+            assert_all_finite(signal.numpy(), input_name=f"X[{place}]")
         built = [self._graph(x, graph).cpu() for x, graph in zip(signals, graphs, strict=True)]
         owner = torch.repeat_interleave(torch.arange(len(signals)), torch.tensor([len(x) for x in signals]))
         return torch.cat(signals).to(self.device), Graph.union(built).to(self.device), owner.to(self.device)
