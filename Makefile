@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo check test lint types imports quick unit docs pages paper coverage mutation fuzz soak bench clean
+.PHONY: help demo check test lint types imports quick unit doctests docs pages paper coverage mutation fuzz soak bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -35,8 +35,12 @@ quick: $(READY)  ## the tests that are not marked as slow
 unit: $(READY)  ## all tests and examples in the documentation
 	$(PYTEST)
 
-docs: $(READY)  ## examples of README, documentation and docstrings, as they stand
-	$(PYTEST) src tests/test_package.py tests/agents/test_documentation.py tests/analysis/test_documentation.py
+doctests: $(READY)  ## examples of README, documentation and docstrings, as they stand
+	$(PYTEST) src tests/test_package.py tests/agents/test_documentation.py tests/analysis/test_documentation.py tests/test_site.py
+
+docs: $(READY)  ## the site, with its gallery executed: out/site/index.html
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going -q -b html -d out/site-cache docs out/site
+	@echo 'out/site/index.html'
 
 pages: $(READY)  ## docs/reproduction.md and its kin, from the rows in results/
 	$(BIN)/python studies/page.py

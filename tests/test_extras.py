@@ -12,7 +12,7 @@ import graphact
 from graphact._extras import EXTRA_OF, EXTRAS, is_installed, require
 
 ROOT = Path(__file__).parent.parent
-OTHER_NAMES = {"zenoh": "eclipse-zenoh"}
+OTHER_NAMES = {"sklearn": "scikit-learn", "zenoh": "eclipse-zenoh"}
 
 
 def run_without(packages, program, *words, cwd=None):

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from graphact import agents, analysis, data, experiments, functional, nn, scaleout, tasks, training
+    from graphact import estimators as estimators
     from graphact import files as files
     from graphact import graph as graph
     from graphact import kernels as kernels
     from graphact import layers as layers
+    from graphact import lightning as lightning
     from graphact import onnx as onnx
     from graphact import operations as operations
     from graphact.files import load, save
@@ -41,7 +43,8 @@ __all__ = [
 
 # where the names of __all__ are; a name that is not here is a module of its own
 _HOMES = {"Graph": "graph", "backend": "kernels.backends", "export_onnx": "onnx", "load": "files", "save": "files"}
-_FURTHER_MODULES = ("files", "graph", "kernels", "layers", "onnx", "operations", "registry", "storage")
+_FURTHER_MODULES = ["estimators", "files", "graph", "kernels", "layers", "lightning", "onnx", "operations"]
+_FURTHER_MODULES += ["registry", "storage"]
 
 
 def __getattr__(name: str) -> object:

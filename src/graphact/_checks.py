@@ -3,7 +3,7 @@
 Packages that do without torch use them, too, so torch is imported only where a tensor is checked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +67,16 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Return ``value`` if it is one of ``choices``."""
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name} must be one of {listed}, got {value!r}")
+        raise ValueError(f"{name} must be one of {listed}, got {value!r}{did_you_mean(value, choices)}")
     return str(value)
+
+
+def did_you_mean(value: Any, choices: Iterable[Any]) -> str:
+    """The end of a message: what may have been meant, if anything is near."""
+    import difflib
+
+    near = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1, cutoff=0.7)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def check_generator(value: Any) -> "torch.Generator | None":

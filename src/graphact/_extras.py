@@ -10,6 +10,8 @@ EXTRAS = {
     "agents": ("zenoh",),
     "scaleout": ("pymetis",),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
+    "estimators": ("sklearn",),
+    "lightning": ("lightning",),
 }
 EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "bench": ("graphact.commands.bench:bench", "how fast activations run on a graph"),
     "partition": ("graphact.commands.partition:partition", "cut a graph into files, one for each process"),
     "agents": ("graphact.commands.agents:agents", "run a network on its own nodes"),
+    "completion": ("graphact.commands.completion:completion", "a script that completes commands in a shell"),
 }
 
 
@@ -48,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, TypeError, OSError, ModuleNotFoundError, RuntimeError) as error:
-        if is_bug(error):
+        words = sys.argv[1:] if arguments is None else arguments
+        if is_bug(error) or "--verbose" in words:
             raise
         sys.stderr.write(f"graphact: {error}\n")
         return 2

@@ -110,7 +110,8 @@ class JobLines(JobWatcher):
 
     def plan(self, cells: int, finished: int) -> None:
         self.cells, self.done = cells, finished
-        self.log(f"{cells} cells, {finished} of them finished already" if finished else f"{cells} cells")
+        noun = "cell" if cells == 1 else "cells"
+        self.log(f"{cells} {noun}, {finished} of them finished already" if finished else f"{cells} {noun}")
 
     def finish(self, title: str, summary: str) -> None:
         self.done += 1

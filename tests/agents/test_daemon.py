@@ -89,7 +89,7 @@ def test_bad_lines_are_skipped_and_a_restarted_node_goes_on(tmp_path):
     assert told[:3] == told[3:]
     assert told[0] == "a line must hold a JSON array of numbers, got 'warm'"
     assert told[1] == "a line: a signal must be numbers of shape (..., 2), got int64 of shape (3,)"
-    assert told[2] == "a line: a signal must be finite"
+    assert told[2] == "a line: a signal must be finite, got nan"
 
 
 def test_files_of_json_lines_repeat_if_asked(tmp_path):

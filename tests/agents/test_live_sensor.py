@@ -65,7 +65,7 @@ def test_a_command_that_does_not_end_is_killed_with_its_children(folder, tmp_pat
     [
         (["exit 3"], "the sensor command failed with exit code 3"),
         (["head -c 3000000 /dev/zero"], "the sensor command printed more than 1048576 bytes"),
-        (["echo NaN"], "the sensor command: a signal must be finite"),
+        (["echo NaN"], "the sensor command: a signal must be finite, got nan"),
         (["kill -9 $$"], "the sensor command failed with exit code -9"),
     ],
 )

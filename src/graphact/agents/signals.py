@@ -192,5 +192,5 @@ def check_signal(source: str, value: Any, model: Model) -> Array:
         signal = np.asarray(value, model.dtype)
     if not np.isfinite(signal).all():
         what = f" in {model.dtype}" if np.isfinite(value).all() else ""
-        raise NoSignal(f"{source}: a signal must be finite{what}")
+        raise NoSignal(f"{source}: a signal must be finite{what}, got {signal[~np.isfinite(signal)][0]}")
     return signal

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from graphact.commands.parser import command, option
+from graphact.commands.parser import command, option, print_json
 
 
 @command(
@@ -13,6 +13,7 @@ from graphact.commands.parser import command, option
     option("--device", "(default: cuda if there is one)"),
     option("--repeats", "calls that are timed (default: 9)", type=int, default=9, metavar="R"),
     option("--without-pyg", "do not measure PyG, which may take long", action="store_true"),
+    "--json",
 )
 def bench(options: argparse.Namespace) -> int:
     """Time each activation on a graph, forward and with the backward pass, beside the plain shift and beside the same
@@ -38,9 +39,12 @@ def bench(options: argparse.Namespace) -> int:
     bandwidth = copy_bandwidth(device)
     run = Bench(graph, options.features, options.hops, options.repeats)
     rows = [run.shift(), *(run.activation(op, against_pyg=against_pyg) for op in OPERATIONS)]
+    table = [row.as_dict(bandwidth) for row in rows]
+    if options.json:
+        return print_json({"nodes": graph.num_nodes, "edges": graph.num_edges, "bandwidth": bandwidth, "rows": table})
     name = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
     sys.stdout.write(
         f"{graph.num_nodes:,} nodes, {graph.num_edges:,} edges, {options.features} features, {options.hops} hops; "
-        f"{name}, copies at {bandwidth / 1e9:.0f} GB/s\n\n{markdown([row.as_dict(bandwidth) for row in rows])}\n"
+        f"{name}, copies at {bandwidth / 1e9:.0f} GB/s\n\n{markdown(table)}\n"
     )
     return 0

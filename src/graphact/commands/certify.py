@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphact._extras import require
-from graphact.commands.parser import command, option
+from graphact.commands.parser import command, option, print_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,6 +39,7 @@ LEAST_RATIO = 10.0  # of the largest to the smallest value, for a logarithmic sc
     option("--most", "certify at most that many of the signals (default: 60)", type=int, default=60, metavar="M"),
     option("--out", "folder for the figure and the numbers (default: out/certify-MODEL)"),
     option("--seed", "decides where searches start (default: 0)"),
+    "--json",
 )
 def certify(options: argparse.Namespace) -> int:
     """Check that a model does not depend on how nodes are numbered, certify its Lipschitz constant on this graph and,
@@ -67,11 +68,14 @@ def certify(options: argparse.Namespace) -> int:
     graph = graph if options.normalize is None else graph.normalize(options.normalize)
     signals = None if options.signals is None else read_signals(options.signals, graph.num_nodes, options.most)
     verdict, findings = find(model, graph, signals, options.radius, options.seed)
-    sys.stdout.write(table(verdict, findings))
+    if not options.json:
+        sys.stdout.write(table(verdict, findings))
     write_atomically(directory / "certificate.json", json.dumps(findings, indent=1).encode())
     png, svg = draw(findings)
     write_atomically(directory / "certificate.png", png)
     write_atomically(directory / "certificate.svg", svg.encode())
+    if options.json:
+        return print_json(findings | {"figure": str(directory / "certificate.png")})
     sys.stdout.write(f"\nfigure: {directory / 'certificate.png'}\n")
     return 0
 
@@ -90,10 +94,11 @@ def read_signals(path: Path, num_nodes: int, most: int) -> "Tensor":
         raise ValueError(f"{path} must hold one array of real numbers")
     if array.ndim >= 1 and array.shape[-1] == num_nodes and (array.ndim == 1 or array.shape[-2] != num_nodes):
         array = array[..., None]
-    if array.ndim < 2 or array.shape[-2] != num_nodes or not np.isfinite(array).all():
-        raise ValueError(
-            f"{path} must hold finite signals of shape (..., N, F) with N = {num_nodes}, got {array.shape}"
-        )
+    if array.ndim < 2 or array.shape[-2] != num_nodes:
+        raise ValueError(f"{path} must hold signals of shape (..., N, F) with N = {num_nodes}, got {array.shape}")
+    if not np.isfinite(array).all():
+        bad = array[~np.isfinite(array)]
+        raise ValueError(f"{path} must hold finite signals, got {bad[0]} ({bad.size} such values)")
     if array.size == 0:
         raise ValueError(f"{path} must hold at least one signal with one feature, got the shape {array.shape}")
     signals = torch.from_numpy(array.astype(np.float64)).reshape(-1, *array.shape[-2:])

@@ -3,9 +3,12 @@
 import argparse
 import inspect
 import pkgutil
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from graphact._checks import did_you_mean
 
 Table = Mapping[str, tuple[str, str]]
 """For each command ``module:name`` of its :class:`Command`, and its line in the help of the parent."""
@@ -30,6 +33,7 @@ SHARED: dict[str, dict[str, Any]] = {
     "--out": {"type": Path, "metavar": "DIR"},
     "--device": {"choices": ("auto", "cpu", "cuda"), "default": "auto"},
     "--transport": {"choices": ("zenoh", "udp")},
+    "--json": {"action": "store_true", "help": "print the results as one JSON value, and nothing else"},
     "--seed": {"type": int, "default": 0, "help": "decides everything random (default: 0)"},
     "--slot": {"type": float, "default": 0.18, "help": "seconds for one round (default: 0.18)"},
 }
@@ -54,6 +58,22 @@ def option(name: str, text: str | None = None, **settings: Any) -> Option:
     return lambda parser: parser.add_argument(name, **settings)
 
 
+def print_json(value: Any) -> int:
+    """Print a value for other programs; NaN, which JSON has not, is null."""
+    import json
+    import math
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, Mapping):
+            return {str(name): plain(each) for name, each in part.items()}
+        if isinstance(part, list | tuple):
+            return [plain(each) for each in part]
+        return None if isinstance(part, float) and not math.isfinite(part) else part
+
+    sys.stdout.write(json.dumps(plain(value), indent=1) + "\n")
+    return 0
+
+
 def one_of(*options: Option) -> Option:
     """At most one of these."""
 
@@ -63,6 +83,15 @@ def one_of(*options: Option) -> Option:
             each(group)
 
     return add
+
+
+OF_ALL = (
+    one_of(
+        option("--quiet", "no progress, only results and errors", action="store_true"),
+        option("--verbose", "with an error, say where in the code it was raised", action="store_true"),
+    ),
+)
+"""Options that every command has."""
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -75,14 +104,30 @@ class CommandParser(argparse.ArgumentParser):
         for name, (target, line) in table.items():
             commands.add_parser(name, help=line).target = target
 
+    def load(self) -> None:
+        """Import the command and add its options, once."""
+        if self.target is None:
+            return
+        found, self.target = pkgutil.resolve_name(self.target), None
+        self.description = inspect.cleandoc(found.description)
+        if "\n\n" in self.description:
+            self.formatter_class = argparse.RawDescriptionHelpFormatter
+        self.set_defaults(command=found.run)
+        for each in (*found.options, *(OF_ALL if found.run is not None else ())):
+            (option(each) if isinstance(each, str) else each)(self)
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Import the command first; argparse calls this on the parser of the command that was asked for."""
-        if self.target is not None:
-            found, self.target = pkgutil.resolve_name(self.target), None
-            self.description = inspect.cleandoc(found.description)
-            if "\n\n" in self.description:
-                self.formatter_class = argparse.RawDescriptionHelpFormatter
-            self.set_defaults(command=found.run)
-            for each in found.options:
-                (option(each) if isinstance(each, str) else each)(self)
-        return super().parse_known_args(args, namespace)
+        self.load()
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown and self._subparsers is None:  # said here, where the options of the command are known
+            first = unknown[0].partition("=")[0]
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{did_you_mean(first, self._option_string_actions)}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            meant = did_you_mean(value, action.choices or ())
+            raise argparse.ArgumentError(action, f"{error.message}{meant}") from None

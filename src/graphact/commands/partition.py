@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from graphact.commands.parser import command, option
+from graphact.commands.parser import command, option, print_json
 
 
 @command(
@@ -18,6 +18,7 @@ from graphact.commands.parser import command, option
         default="auto",
     ),
     "--normalize",
+    "--json",
 )
 def partition(options: argparse.Namespace) -> int:
     """Cut a graph into one file for each process, so that no process has to load all of it. The processes are then
@@ -42,6 +43,8 @@ def partition(options: argparse.Namespace) -> int:
         graph = graph.normalize(options.normalize)
     owner, method = assign_nodes(graph, options.parts, options.method)
     manifest = write_partition(divide(graph, owner, options.parts), options.out, method=method)
+    if options.json:
+        return print_json(manifest)
     sys.stdout.write(summary(manifest) + f"\nwritten to {options.out}\n")
     return 0
 

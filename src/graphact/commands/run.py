@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphact._extras import require
-from graphact.commands.parser import command, option
+from graphact.commands.parser import command, option, print_json
 from graphact.experiments.protocol import METHODS, Protocol, jobs_of
 from graphact.experiments.registry import EXPERIMENTS, PRESETS, find_experiment, find_protocol
 from graphact.registry import CONVOLUTIONS, DATA_SETS, POINTWISE, line_of, names
@@ -60,6 +61,7 @@ STANDARD_INPUT = 0
     option("--jobs", "processes that share the cells (default: 1)", type=int, default=1, metavar="N"),
     option("--worker", argparse.SUPPRESS, action="store_true"),
     "--data",
+    "--json",
 )
 def run(options: argparse.Namespace) -> int:
     """Run one of the paper's experiments: draw or read the data, train all networks of a setting as one batch, write
@@ -99,7 +101,8 @@ def run(options: argparse.Namespace) -> int:
     workers = [] if options.worker else [start_worker(options, store.directory) for _ in range(options.jobs - 1)]
     try:
         for seed in seeds:
-            with JobWatcher() if options.worker else (JobLines() if options.rows_only else JobProgress()) as watcher:
+            silent = options.worker or options.quiet or options.json
+            with JobWatcher() if silent else (JobLines() if options.rows_only else JobProgress()) as watcher:
                 run_protocol(
                     protocol,
                     store,
@@ -127,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
     left = [job.title for job in jobs if not store.is_finished(job.key)]
     if left:
         sys.stderr.write(f"graphact: another process is still working on {len(left)} cells, such as {left[0]}\n")
-    return int(bool(left)) if options.rows_only else finish(store) or bool(left)
+    return int(bool(left)) if options.rows_only else finish(store, as_json=options.json) or bool(left)
 
 
 def protocol_of(options: argparse.Namespace) -> Protocol:
@@ -151,7 +154,7 @@ def default_folder(options: argparse.Namespace) -> Path:
     return folder.with_name(f"{folder.name}-seed-{options.seed}")
 
 
-def finish(store: "Store") -> int:
+def finish(store: "Store", *, as_json: bool) -> int:
     """Print the table and write the report."""
     from graphact.experiments.report import terminal_table, write_report
 
@@ -160,6 +163,8 @@ def finish(store: "Store") -> int:
         page = write_report(rows, store.directory, command="\n".join(store.commands()))
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}; results are kept: graphact report {store.directory}") from error
+    if as_json:
+        return print_json({"folder": str(store.directory), "report": str(page), "rows": rows})
     sys.stdout.write(f"\n{terminal_table(rows)}\n\nreport: {page}\n")
     return 0
 
@@ -207,6 +212,7 @@ def stop_with_parent() -> None:
 @command(
     option("directory", "a folder that graphact run has written", type=Path, metavar="DIR"),
     option("--pack", "compress the rows as well, to keep or to publish them", action="store_true"),
+    "--json",
 )
 def report(options: argparse.Namespace) -> int:
     """Write tables, figures and the HTML page again."""
@@ -215,12 +221,14 @@ def report(options: argparse.Namespace) -> int:
     store = Store(options.directory)
     if options.pack:
         store.pack()
-    return finish(store)
+    return finish(store, as_json=options.json)
 
 
-@command()
-def list_all(_: argparse.Namespace) -> int:
+@command("--json")
+def list_all(options: argparse.Namespace) -> int:
     """List what can be run."""
+    if options.json:
+        return print_json(catalogue())
     lines = ["experiment            preset  protocol               cells  models  epochs"]
     for name in EXPERIMENTS:
         experiment = find_experiment(name)
@@ -230,26 +238,28 @@ def list_all(_: argparse.Namespace) -> int:
                 models = cells * protocol.graphs * protocol.splits * protocol.nodes
                 counts = f"{cells:6d} {models:7d} {protocol.training.epochs:7d}"
                 lines.append(f"{name:21s} {preset:7s} {called:21s} {counts}")
-    lines += catalogue()
+    for part, entries in catalogue().items():
+        lines += ["", part, *(f"  {name:20s} {line}".rstrip() for name, line in entries.items())]
+    lines += ["", "fir, the filter banks without activation, is the linear baseline of the experiments"]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 
 
-def catalogue() -> list[str]:
+def catalogue() -> dict[str, dict[str, str]]:
     """A line for each experiment, activation, convolution and data set."""
-    parts = {
+    return {
         "experiments": {name: find_experiment(name).title for name in EXPERIMENTS},
         "activations": {name: line_of(name) for name in names()},
-        "convolutions": CONVOLUTIONS,
-        "data sets": DATA_SETS,
+        "convolutions": dict(CONVOLUTIONS),
+        "data sets": dict(DATA_SETS),
     }
-    lines = []
-    for part, entries in parts.items():
-        lines += ["", part, *(f"  {name:20s} {line}".rstrip() for name, line in entries.items())]
-    return [*lines, "", "fir, the filter banks without activation, is the linear baseline of the experiments"]
 
 
-@command(option("action", "download what is missing, or verify what is there", choices=("fetch", "check")), "--data")
+@command(
+    option("action", "download what is missing, or verify what is there", choices=("fetch", "check")),
+    "--data",
+    "--json",
+)
 def data(options: argparse.Namespace) -> int:
     """MovieLens 100K, Molène and Planetoid come from their official homes, once, and are checked by hash."""
     from graphact.data.datasets.download import DATASETS, check, fetch
@@ -257,11 +267,16 @@ def data(options: argparse.Namespace) -> int:
 
     if options.action == "fetch":
         require("downloads need", "pooch", *(["rich"] if sys.stderr.isatty() else []))
+        folders = {}
         for dataset in DATASETS:
-            with download_bar() as progress:
-                folder = fetch(dataset, options.data, progress)
-            sys.stdout.write(f"{dataset}: {folder}\n")
-        return 0
+            with nullcontext() if options.quiet else download_bar() as progress:
+                folders[dataset] = str(fetch(dataset, options.data, progress))
+            if not options.json:
+                sys.stdout.write(f"{dataset}: {folders[dataset]}\n")
+        return print_json(folders) if options.json else 0
     states = check(options.data)
-    sys.stdout.writelines(f"{state.status:8s} {state.file}\n" for state in states)
+    if options.json:
+        print_json({state.file: state.status for state in states})
+    else:
+        sys.stdout.writelines(f"{state.status:8s} {state.file}\n" for state in states)
     return 0 if all(state.status == "ok" for state in states) else 1

@@ -151,7 +151,7 @@ def read_edges(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
     if (ends != table[:, :2]).any() or (ends < 0).any():
         raise ValueError("the nodes of an edge must be numbers from 0 on")
     if not np.isfinite(table).all():
-        raise ValueError("weights must be finite")
+        raise ValueError(f"weights must be finite, got {table[~np.isfinite(table)][0]}")
     num_nodes = int(stated[0]) if stated else int(ends.max(initial=-1)) + 1
     if num_nodes < 1 or (ends >= num_nodes).any():
         raise ValueError(f"nodes must be numbered from 0 to {num_nodes - 1}")

@@ -1,22 +1,12 @@
 """The page in a real browser: nothing is missing, nothing sticks out, in light and in dark."""
 
-import shutil
-
 import pytest
+from support.browser import brightness, open_browser, set_screen
 
 pytestmark = pytest.mark.slow
 
 WIDTHS = (360, 768, 1280)
 SCHEMES = ("light", "dark")
-OPTIONS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 SIZES = """
 return [...document.querySelectorAll('figure svg')].map(figure => {
     const box = figure.getBoundingClientRect();
@@ -31,39 +21,18 @@ return [of('body', 'backgroundColor'), of('body', 'color'), of('figure svg text'
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    selenium = pytest.importorskip("selenium.webdriver", reason="the browser test needs selenium")
-    from selenium.webdriver.chrome.service import Service
-
-    programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
-    for name, path in programs.items():
-        if path is None:
-            pytest.skip(f"the browser test needs {name}, which is not installed")
-    options = selenium.ChromeOptions()
-    options.binary_location = programs["chromium"]
-    for option in (*OPTIONS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = selenium.Chrome(options=options, service=Service(executable_path=programs["chromedriver"]))
-    yield driver
-    driver.quit()
+    with open_browser(tmp_path_factory.mktemp("browser")) as driver:
+        yield driver
 
 
 @pytest.fixture(params=[(width, scheme) for width in WIDTHS for scheme in SCHEMES], ids=str)
 def shown(request, browser, full_report):
     """The page at a width and in a scheme, with everything unfolded."""
     width, scheme = request.param
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    set_screen(browser, width, scheme)
     browser.get((full_report / "report.html").as_uri())
     browser.execute_script("document.querySelectorAll('details').forEach(part => part.open = true)")
     return browser, width, scheme
-
-
-def brightness(colour):
-    red, green, blue = (int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(","))
-    return (red + green + blue) / 3
 
 
 def test_page(shown):

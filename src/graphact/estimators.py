@@ -1,0 +1,488 @@
+"""Networks for those who want no loop, with the conventions of scikit-learn: fit, predict, score, clone.
+
+Needs the extra ``estimators``. The graph is an argument of every call: a fitted model predicts on any graph.
+"""
+
+import copy
+import numbers
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from graphact._checks import check_choice, check_integer, check_positive
+from graphact._extras import require
+from graphact.graph import Graph
+from graphact.graph.normalize import Normalization
+from graphact.nn import FIR, GCNN
+from graphact.nn.base import resolve_graph
+from graphact.nn.names import Activation
+from graphact.storage import check_tensors, load_tensors, save_tensors
+
+require("graphact.estimators needs", "sklearn")
+
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # noqa: E402, named first if it is missing
+from sklearn.utils import assert_all_finite, check_random_state, column_or_1d  # noqa: E402
+from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
+from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
+
+__all__ = ["GraphClassifier", "NodeClassifier", "NodeRegressor", "load"]
+
+Array = NDArray[Any]
+Backbone = str | Callable[[int, int], nn.Module]
+BACKBONES = ("gcnn", "fir")
+
+
+class GraphEstimator(BaseEstimator):
+    """What all estimators have in common: settings, training with early stopping, files."""
+
+    def __init__(
+        self,
+        backbone: Backbone = "gcnn",
+        *,
+        activation: Activation = "max-ga",
+        hidden: Sequence[int] = (16,),
+        order: int = 2,
+        hops: int = 1,
+        normalize: Normalization | None = "symmetric",
+        epochs: int = 200,
+        learning_rate: float = 0.01,
+        weight_decay: float = 0.0,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 20,
+        device: str = "cpu",
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.backbone = backbone
+        self.activation = activation
+        self.hidden = hidden
+        self.order = order
+        self.hops = hops
+        self.normalize = normalize
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _build(self, in_features: int, out_features: int) -> nn.Module:
+        """The network, on its device, in float32."""
+        if callable(self.backbone):
+            return self.backbone(in_features, out_features).to(self.device)
+        features = [in_features, *self.hidden]
+        options: dict[str, Any] = {"order": self.order, "out_features": out_features, "normalize": self.normalize}
+        if check_choice("backbone", self.backbone, BACKBONES) == "fir":
+            return FIR(features, bias=True, **options).to(self.device)
+        return GCNN(features, activation=self.activation, hops=self.hops, bias=True, **options).to(self.device)
+
+    def _graph(self, x: Tensor, graph: Any) -> Any:
+        """The graph of a call, ready for the network; None is one without edges, on which every row is on its own."""
+        if graph is None:
+            graph = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=x.size(0))
+        if not isinstance(graph, Tensor) and not hasattr(graph, "one_hop"):
+            graph = torch.as_tensor(np.asarray(graph))
+        return resolve_graph(x, graph.to(self.device), None, self.normalize)
+
+    def _train(
+        self, in_features: int, out_features: int, loss: Callable[[nn.Module, Array], Tensor], samples: Array
+    ) -> None:
+        """Train a new network; ``loss(model, samples)`` is the mean over samples, of which some are held out to stop.
+
+        The parameters with the least loss on these are kept; without early stopping those after the last epoch.
+        """
+        check_integer("epochs", self.epochs, minimum=1)
+        check_integer("patience", self.patience, minimum=1)
+        check_positive("learning_rate", self.learning_rate)
+        random = check_random_state(self.random_state)
+        held_out = np.array([], dtype=np.int64)
+        if self.early_stopping:
+            count = round(self.validation_fraction * len(samples))
+            if not 0 < count < len(samples):
+                raise ValueError(
+                    f"validation_fraction must leave samples on both sides, got {self.validation_fraction} of "
+                    f"{len(samples)} samples"
+                )
+            samples = random.permutation(samples)
+            held_out, samples = samples[:count], samples[count:]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(random.randint(2**31)))
+            self.model_ = self._build(in_features, out_features)
+            optimizer = torch.optim.AdamW(self.model_.parameters(), self.learning_rate, weight_decay=self.weight_decay)
+            self.loss_curve_: list[float] = []
+            best, best_state, self.n_iter_ = float("inf"), None, 0
+            self.best_epoch_ = self.epochs
+            for epoch in range(1, self.epochs + 1):
+                self.model_.train()
+                optimizer.zero_grad()
+                value = loss(self.model_, samples)
+                value.backward()
+                optimizer.step()
+                self.loss_curve_.append(value.item())
+                self.n_iter_ = epoch
+                line = f"epoch {epoch}/{self.epochs}: loss {self.loss_curve_[-1]:.4g}"
+                if self.early_stopping:
+                    self.model_.eval()
+                    with torch.no_grad():
+                        found = loss(self.model_, held_out).item()
+                    line += f", held out {found:.4g}"
+                    if found < best:
+                        best, self.best_epoch_ = found, epoch
+                        best_state = copy.deepcopy(self.model_.state_dict())
+                if self.verbose:
+                    print(line)  # noqa: T201, asked for
+                if self.early_stopping and epoch - self.best_epoch_ >= self.patience and best_state is not None:
+                    break
+            if best_state is not None:
+                self.model_.load_state_dict(best_state)
+        self.model_.eval()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write settings and parameters to a file (safetensors and JSON, nothing executed); :func:`load` reads it.
+
+        Raises:
+            TypeError: a setting is no JSON value, such as a backbone of your own.
+        """
+        check_is_fitted(self)
+        settings = {name: _plain(name, value) for name, value in self.get_params(deep=False).items()}
+        fitted = {name: _plain(name, getattr(self, name)) for name in FITTED if hasattr(self, name)}
+        header = {"estimator": type(self).__name__, "settings": settings, "fitted": fitted}
+        tensors = {name: tensor.cpu().contiguous() for name, tensor in self.model_.state_dict().items()}
+        save_tensors(Path(path), tensors, header)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+
+FITTED = ("classes_", "n_features_in_", "n_outputs_", "loss_curve_", "n_iter_", "best_epoch_")
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, tuple | list):
+        return [_plain(name, one) for one in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | str | numbers.Number):
+        return value
+    raise TypeError(f"{name} must be a JSON value to be saved, got {type(value).__name__}")
+
+
+def load(path: str | os.PathLike[str]) -> "NodeClassifier | NodeRegressor | GraphClassifier":
+    """Read an estimator that :meth:`save` wrote.
+
+    Raises:
+        ValueError: the file is damaged, or holds something else.
+    """
+    path = Path(path)
+    header, tensors = load_tensors(path, "pt")
+    check_tensors(path, header, tensors)
+    kinds = {kind.__name__: kind for kind in (NodeClassifier, NodeRegressor, GraphClassifier)}
+    if header.get("estimator") not in kinds:
+        raise ValueError(f"{path}: must hold one of {', '.join(kinds)}, got {header.get('estimator')!r:.60}")
+    estimator = kinds[header["estimator"]](**header["settings"])
+    for name, value in header["fitted"].items():
+        setattr(estimator, name, np.array(value) if name == "classes_" else value)
+    estimator.model_ = estimator._build(*estimator._sizes())
+    estimator.model_.load_state_dict(tensors)
+    estimator.model_.eval()
+    return estimator
+
+
+class NodeEstimator(GraphEstimator):
+    """What answers at the nodes of one graph."""
+
+    def _signal(self, X: Any, *, reset: bool = False) -> Tensor:  # noqa: N803, scikit-learn's name
+        x = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+        return torch.from_numpy(np.ascontiguousarray(validate_data(self, x, dtype=np.float32, reset=reset))).to(
+            self.device
+        )
+
+    def _nodes(self, nodes: Any, count: int) -> Array:
+        """The numbers of the nodes in question: all, those of a mask, or as given."""
+        if nodes is None:
+            return np.arange(count)
+        chosen = np.asarray(nodes)
+        if chosen.dtype == bool:
+            if chosen.shape != (count,):
+                raise ValueError(f"nodes must be a mask of shape ({count},), got {chosen.shape}")
+            return np.flatnonzero(chosen)
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or chosen.size == 0:
+            raise ValueError(f"nodes must be a mask or a list of nodes, got {chosen.dtype} of shape {chosen.shape}")
+        if chosen.min() < 0 or chosen.max() >= count:
+            raise ValueError(f"nodes must be from 0 to {count - 1}, got {chosen.min()} to {chosen.max()}")
+        return chosen
+
+    def _targets(self, y: Any, nodes: Array, count: int) -> Array:
+        """The targets of the nodes in question: of all nodes, or of these alone."""
+        targets = np.asarray(y)
+        return targets[nodes] if len(targets) == count and len(nodes) != count else targets
+
+    def _prepare(self, X: Any, y: Any, graph: Any, nodes: Any) -> tuple[Tensor, Any, Array, Array]:  # noqa: N803
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        x = self._signal(X, reset=True)
+        chosen = self._nodes(nodes, x.size(0))
+        targets = self._targets(y, chosen, x.size(0))
+        if len(targets) != len(chosen):
+            raise ValueError(f"y must have a target for each of the {len(chosen)} nodes, got {len(targets)}")
+        return x, self._graph(x, graph), chosen, targets
+
+    @torch.no_grad()
+    def _outputs(self, X: Any, graph: Any, nodes: Any) -> Array:  # noqa: N803
+        check_is_fitted(self)
+        x = self._signal(X)
+        outputs: Array = self.model_(x, self._graph(x, graph)).cpu().numpy()
+        return outputs[self._nodes(nodes, x.size(0))]
+
+
+class NodeClassifier(ClassifierMixin, NodeEstimator):
+    """Classes of the nodes of a graph, some of which are known.
+
+    Args:
+        backbone: ``"gcnn"``, ``"fir"`` (no activation), or a function of the numbers of input and output features that
+            returns a module called as ``model(x, graph)``.
+        activation: of the GCNN; see :func:`graphact.nn.make_activation`.
+        hidden: features of each layer.
+        order: order of the filters.
+        hops: hops of the activations.
+        normalize: how a graph given as an edge_index is normalised; a ``Graph`` is taken as it is.
+        epochs: steps of Adam, each over all nodes.
+        learning_rate: step size.
+        weight_decay: decoupled decay of the parameters.
+        early_stopping: hold out a part of the nodes, keep the parameters with the least loss on them, and stop after
+            ``patience`` epochs without a smaller one.
+        validation_fraction: the part that is held out.
+        patience: epochs to wait.
+        device: where to train and predict.
+        verbose: print a line each epoch.
+        random_state: decides initial parameters and what is held out.
+
+    Attributes:
+        classes_: the classes, in the order of the columns of ``predict_proba``.
+        model_: the trained module.
+        loss_curve_: the training loss of each epoch.
+        n_iter_: epochs that were run.
+        best_epoch_: the epoch whose parameters were kept.
+
+    Example:
+        >>> import graphact
+        >>> from graphact.estimators import NodeClassifier
+        >>> graph = graphact.Graph.from_edge_index([[0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3]]).normalize("symmetric")
+        >>> x, y = [[1.0], [1.2], [0.9], [-1.0], [-1.1]], ["a", "a", "?", "b", "?"]
+        >>> model = NodeClassifier(epochs=50, random_state=0).fit(x, y, graph=graph, nodes=[0, 1, 3])
+        >>> model.predict(x, graph=graph, nodes=[2, 4]).tolist()
+        ['a', 'b']
+    """
+
+    def fit(self, X: Any, y: Any, *, graph: Any = None, nodes: Any = None) -> Self:  # noqa: N803
+        """Train on a graph.
+
+        Args:
+            X: ``(N, F)``, the features of all nodes.
+            y: the classes of all nodes, of which those of ``nodes`` are used, or of ``nodes`` alone.
+            graph: a ``Graph`` or an ``edge_index``; None is a graph without edges.
+            nodes: the nodes to learn from, as numbers or as a mask; all when left out.
+        """
+        x, ready, chosen, targets = self._prepare(X, y, graph, nodes)
+        targets = column_or_1d(targets, warn=True)  # a column is taken for a list, with scikit-learn's warning
+        assert_all_finite(targets, input_name="y")
+        check_classification_targets(targets)
+        self.classes_, labels = np.unique(targets, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must hold at least two classes, got one class: {self.classes_}")
+        target = torch.zeros(x.size(0), dtype=torch.int64, device=x.device)
+        target[torch.from_numpy(chosen)] = torch.from_numpy(labels).to(x.device)
+
+        def loss(model: nn.Module, samples: Array) -> Tensor:
+            return F.cross_entropy(model(x, ready)[samples], target[samples])
+
+        self._train(*self._sizes(), loss, chosen)
+        return self
+
+    def _sizes(self) -> tuple[int, int]:
+        return self.n_features_in_, len(self.classes_)
+
+    def predict_proba(self, X: Any, *, graph: Any = None, nodes: Any = None) -> Array:  # noqa: N803
+        """Probabilities of the classes, ``(nodes, classes)``."""
+        scores = torch.from_numpy(self._outputs(X, graph, nodes)).double()
+        found: Array = scores.softmax(-1).numpy()
+        return found
+
+    def predict(self, X: Any, *, graph: Any = None, nodes: Any = None) -> Array:  # noqa: N803
+        """The most probable class of each node."""
+        best = self._outputs(X, graph, nodes).argmax(1)  # refuses one that was not fitted, which has no classes
+        found: Array = self.classes_[best]
+        return found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803
+        """The share of nodes whose class is right."""
+        found = self.predict(X, graph=graph, nodes=nodes)
+        targets = self._targets(y, self._nodes(nodes, len(X)), len(X))
+        return float(np.average(found == targets, weights=sample_weight))
+
+
+class NodeRegressor(RegressorMixin, NodeEstimator):
+    """Numbers at the nodes of a graph, some of which are known. Settings are those of :class:`NodeClassifier`.
+
+    Example:
+        >>> import numpy as np, graphact
+        >>> from graphact.estimators import NodeRegressor
+        >>> graph = graphact.Graph.stochastic_block_model([20, 20], 0.5, 0.1).normalize("spectral")
+        >>> x = np.random.default_rng(0).normal(size=(40, 1))
+        >>> model = NodeRegressor(random_state=0).fit(x, graph.to_dense().numpy() @ x, graph=graph)
+        >>> model.score(x, graph.to_dense().numpy() @ x, graph=graph) > 0.9
+        True
+    """
+
+    def fit(self, X: Any, y: Any, *, graph: Any = None, nodes: Any = None) -> Self:  # noqa: N803
+        """Train on a graph, with the mean squared error; arguments as in :meth:`NodeClassifier.fit`."""
+        x, ready, chosen, targets = self._prepare(X, y, graph, nodes)
+        numbers_ = np.asarray(targets, dtype=np.float64)
+        assert_all_finite(numbers_, input_name="y")
+        self.n_outputs_ = 0 if numbers_.ndim == 1 else numbers_.shape[1]
+        columns = numbers_.reshape(len(numbers_), -1)
+        target = torch.zeros(x.size(0), columns.shape[1], device=x.device)
+        target[torch.from_numpy(chosen)] = torch.from_numpy(columns).float().to(x.device)
+
+        def loss(model: nn.Module, samples: Array) -> Tensor:
+            return F.mse_loss(model(x, ready)[samples], target[samples])
+
+        self._train(*self._sizes(), loss, chosen)
+        return self
+
+    def _sizes(self) -> tuple[int, int]:
+        return self.n_features_in_, max(self.n_outputs_, 1)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def predict(self, X: Any, *, graph: Any = None, nodes: Any = None) -> Array:  # noqa: N803
+        """The number, or numbers, of each node."""
+        found = self._outputs(X, graph, nodes).astype(np.float64)
+        return found if self.n_outputs_ else found[:, 0]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803
+        """The coefficient of determination, R²."""
+        from sklearn.metrics import r2_score
+
+        found = self.predict(X, graph=graph, nodes=nodes)
+        targets = self._targets(y, self._nodes(nodes, len(X)), len(X))
+        return float(r2_score(targets, found, sample_weight=sample_weight))
+
+
+class Pooled(nn.Module):
+    """A network on joined graphs, mean and maximum over the nodes of each, and a linear map."""
+
+    def __init__(self, body: nn.Module, features: int, out_features: int) -> None:
+        super().__init__()
+        self.body, self.readout = body, nn.Linear(2 * features, out_features)
+
+    def forward(self, x: Tensor, graph: Any, owner: Tensor, count: int) -> Tensor:
+        x = F.relu(self.body(x, graph))
+        each = owner[:, None].expand_as(x)
+        zeros = x.new_zeros(count, x.size(1))
+        pooled = [zeros.scatter_reduce(0, each, x, kind, include_self=False) for kind in ("mean", "amax")]
+        return self.readout(torch.cat(pooled, 1))
+
+
+class GraphClassifier(ClassifierMixin, GraphEstimator):
+    """Classes of whole graphs. Settings are those of :class:`NodeClassifier`; a step takes all graphs at once.
+
+    A network on the nodes, mean and maximum over the nodes of each graph, a linear map. Samples are signals
+    ``(n, F)`` with a graph each, or PyG's ``Data``.
+
+    Example:
+        >>> import torch, graphact
+        >>> from graphact.estimators import GraphClassifier
+        >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> signals = [torch.full((3, 1), float(sign)) for sign in (1, -1, 1, -1)]
+        >>> model = GraphClassifier(epochs=50, random_state=0).fit(signals, [1, 0, 1, 0], graphs=path)
+        >>> model.predict(signals[:2], graphs=path).tolist()
+        [1, 0]
+    """
+
+    def _build(self, in_features: int, out_features: int) -> nn.Module:
+        width = list(self.hidden)[-1]
+        return Pooled(super()._build(in_features, width), width, out_features).to(self.device)
+
+    def _sizes(self) -> tuple[int, int]:
+        return self.n_features_in_, len(self.classes_)
+
+    def _join(self, X: Any, graphs: Any) -> tuple[Tensor, Graph, Tensor]:  # noqa: N803
+        """All samples as one signal on one graph, and the sample of each node."""
+        samples = list(X)
+        if not samples:
+            raise ValueError("X must hold at least one graph, got none")
+        if graphs is None:
+            graphs = [getattr(sample, "edge_index", None) for sample in samples]
+        elif isinstance(graphs, Graph | Tensor):
+            graphs = [graphs] * len(samples)
+        if len(graphs) != len(samples):
+            raise ValueError(f"graphs must be one for each of the {len(samples)} samples, got {len(graphs)}")
+        signals = [torch.as_tensor(getattr(sample, "x", sample), dtype=torch.float32) for sample in samples]
+        for place, signal in enumerate(signals):
+            if signal.dim() != 2 or signal.size(0) == 0:
+                raise ValueError(f"X[{place}] must have the shape (n, F), got {tuple(signal.shape)}")
+            assert_all_finite(signal.numpy(), input_name=f"X[{place}]")
+        built = [self._graph(x, graph).cpu() for x, graph in zip(signals, graphs, strict=True)]
+        owner = torch.repeat_interleave(torch.arange(len(signals)), torch.tensor([len(x) for x in signals]))
+        return torch.cat(signals).to(self.device), Graph.union(built).to(self.device), owner.to(self.device)
+
+    def fit(self, X: Any, y: Any, *, graphs: Any = None) -> Self:  # noqa: N803
+        """Train on graphs.
+
+        Args:
+            X: a signal ``(n, F)`` for each graph, or PyG's ``Data``.
+            y: the class of each graph.
+            graphs: a ``Graph`` or an ``edge_index`` for each sample, or one for all; None takes those of the ``Data``.
+        """
+        x, graph, owner = self._join(X, graphs)
+        targets = np.asarray(y)
+        if targets.shape != (int(owner[-1]) + 1,):
+            raise ValueError(f"y must have a class for each of the {int(owner[-1]) + 1} graphs, got {targets.shape}")
+        check_classification_targets(targets)
+        self.classes_, labels = np.unique(targets, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must hold at least two classes, got one class: {self.classes_}")
+        self.n_features_in_, target = x.size(1), torch.from_numpy(labels).to(x.device)
+
+        def loss(model: nn.Module, samples: Array) -> Tensor:
+            return F.cross_entropy(model(x, graph, owner, len(target))[samples], target[samples])
+
+        self._train(*self._sizes(), loss, np.arange(len(target)))
+        return self
+
+    @torch.no_grad()
+    def predict_proba(self, X: Any, *, graphs: Any = None) -> Array:  # noqa: N803
+        """Probabilities of the classes, ``(graphs, classes)``."""
+        check_is_fitted(self)
+        x, graph, owner = self._join(X, graphs)
+        if x.size(1) != self.n_features_in_:
+            raise ValueError(f"X must have {self.n_features_in_} features, got {x.size(1)}")
+        found: Array = self.model_(x, graph, owner, int(owner[-1]) + 1).double().softmax(-1).cpu().numpy()
+        return found
+
+    def predict(self, X: Any, *, graphs: Any = None) -> Array:  # noqa: N803
+        """The most probable class of each graph."""
+        best: Array = self.classes_[self.predict_proba(X, graphs=graphs).argmax(1)]
+        return best
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, graphs: Any = None) -> float:  # noqa: N803
+        """The share of graphs whose class is right."""
+        return float(np.average(self.predict(X, graphs=graphs) == np.asarray(y), weights=sample_weight))

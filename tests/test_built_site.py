@@ -1,0 +1,173 @@
+"""The site, built once as `make docs` does: examples run and draw, links lead somewhere, a browser finds no fault."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from functools import partial
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from support.browser import brightness, open_browser, set_screen
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted(path.stem for path in (ROOT / "examples" / "gallery").glob("*.py"))
+PAGES = ["index", "start", "concepts", "howto", "activations", "guarantees", "reproduction", "agents"]
+PAGES += ["gallery/index", "gallery/hops", "api/nn", "explorer", "_static/explorer"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The pages, from a clean copy, without data sets and without a network."""
+    for package in (
+        "sphinx",
+        "furo",
+        "myst_parser",
+        "sphinx_gallery",
+        "sklearn",
+        "onnxruntime",
+        "torch_geometric",
+        "lightning",
+    ):
+        pytest.importorskip(package, reason=f"the site needs {package} (extra docs)")
+    folder = tmp_path_factory.mktemp("site")
+    for name in ("docs", "examples"):
+        built = shutil.ignore_patterns("gallery" if name == "docs" else "__pycache__")
+        shutil.copytree(ROOT / name, folder / name, ignore=built)
+    for name in ("CHANGELOG.md", "CONTRIBUTING.md"):  # pages of the site, too
+        shutil.copy(ROOT / name, folder / name)
+    nobody = "http://127.0.0.1:9"
+    environment = {**os.environ, "GRAPHACT_DATA": str(folder / "none"), "OMP_NUM_THREADS": "1"}
+    environment |= {"http_proxy": nobody, "https_proxy": nobody, "no_proxy": "localhost,127.0.0.1"}
+    options = ["--fail-on-warning", "--keep-going", "-q", "-b", "html", "-d", str(folder / "cache")]
+    command = [sys.executable, "-m", "sphinx", *options, str(folder / "docs"), str(folder / "html")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)
+    assert result.returncode == 0, (result.stdout + result.stderr)[-4000:]
+    return folder / "html"
+
+
+def test_there_are_at_least_twelve_examples():
+    assert len(EXAMPLES) >= 12
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_has_run_and_drawn(site, name):
+    """The build fails where an example does, or where an axis is empty."""
+    image = pytest.importorskip("PIL.Image")
+    figures = sorted((site / "_images").glob(f"sphx_glr_{name}_0*.png"))
+    assert figures
+    page = (site / "gallery" / f"{name}.html").read_text()
+    for figure in figures:
+        assert figure.name in page
+        with image.open(figure) as opened:
+            assert len(opened.convert("RGB").getcolors(maxcolors=1 << 24)) > 20
+
+
+class Links(HTMLParser):
+    """What a page leads to or loads, and the places in it that others may lead to."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.loads, self.places = [], [], {""}
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.places |= {found[name] for name in ("id", "name") if found.get(name)}
+        for name in ("href", "src"):
+            if found.get(name):
+                (self.links if tag == "a" else self.loads).append(found[name])
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    return {path: Links(path) for path in site.rglob("*.html")}
+
+
+def test_links(site, pages):
+    assert len(pages) > 60
+    broken = []
+    for path, page in pages.items():
+        for link in page.links + page.loads:
+            parts = urlsplit(link)
+            if parts.scheme in ("http", "https", "mailto", "data"):
+                continue
+            target = path if not parts.path else (path.parent / unquote(parts.path)).resolve()
+            if not target.is_file() or (target in pages and unquote(parts.fragment) not in pages[target].places):
+                broken.append(f"{path.relative_to(site)}: {link}")
+    assert broken == []
+
+
+def test_nothing_is_loaded_from_elsewhere(pages):
+    for path, page in pages.items():
+        assert [link for link in page.loads if urlsplit(link).netloc] == [], path.name
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with open_browser(tmp_path_factory.mktemp("browser")) as driver:
+        yield driver
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_in_a_browser(browser, address, width, scheme):
+    set_screen(browser, width, scheme)
+    browser.get_log("browser")
+    for page in PAGES:
+        browser.get(f"{address}/{page}.html")
+        assert browser.get_log("browser") == [], page
+        assert browser.execute_script("return window.innerWidth") == width
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
+        ground, ink = browser.execute_script(
+            "const text = getComputedStyle(document.querySelector('h1'));"
+            "return [getComputedStyle(document.body).backgroundColor, text.color]"
+        )
+        light, dark = (ink, ground) if scheme == "dark" else (ground, ink)
+        assert brightness(light) > 150
+        assert brightness(dark) < 100
+        broken = "return [...document.images].filter(image => image.complete && !image.naturalWidth).map(i => i.src)"
+        assert browser.execute_script(broken) == []
+
+
+def test_formulas_are_set(browser, address):
+    set_screen(browser, 1280, "light")
+    browser.get(f"{address}/index.html")
+    browser.execute_async_script("MathJax.startup.promise.then(arguments[0])")
+    assert browser.execute_script("return document.querySelectorAll('mjx-container').length") > 0
+    assert browser.execute_script("return document.querySelectorAll('mjx-merror').length") == 0
+
+
+def test_search_finds_median(browser, address):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    set_screen(browser, 1280, "light")
+    browser.get_log("browser")
+    browser.get(f"{address}/search.html?q=median")
+    found = WebDriverWait(browser, 30).until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "ul.search li a"))
+    assert len(found) > 3
+    titles = " ".join(link.text for link in found)
+    assert "median" in titles.lower()
+    assert browser.get_log("browser") == []

@@ -1,0 +1,154 @@
+"""What people expect of a command line: hints, results for programs, silence, completion."""
+
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import graphact
+from graphact.cli import main
+from graphact.commands.completion import script_for
+from graphact.commands.parser import print_json
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["runn"], "run"),
+        (["run", "consensuss"], "consensus"),
+        (["run", "consensus", "--presett", "quick"], "--preset"),
+        (["run", "consensus", "--preset=papr"], "paper"),
+        (["agents", "splitt"], "split"),
+        (["list", "--jsn"], "--json"),
+    ],
+)
+def test_did_you_mean(arguments, meant, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.endswith(f"; did you mean {meant!r}?\n")
+
+
+def test_did_you_mean_in_a_setting(capsys):
+    assert main(["run", "consensus", "--activation", "max-gaa"]) == 2
+    assert capsys.readouterr().err.endswith("got 'max-gaa'; did you mean 'max-ga'?\n")
+    with pytest.raises(SystemExit):
+        main(["fly"])
+    assert "did you mean" not in capsys.readouterr().err
+
+
+def test_list_as_json(capsys):
+    assert main(["list", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["activations"]) >= set(graphact.nn.ACTIVATIONS)
+    assert "consensus" in found["experiments"]
+
+
+def test_json_has_no_nan(capsys):
+    print_json({"a": [float("nan"), 1.5], "b": {"c": float("inf"), "d": "x"}})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, 1.5], "b": {"c": None, "d": "x"}}
+
+
+def test_data_as_json(tmp_path, capsys):
+    assert main(["data", "check", "--data", str(tmp_path), "--json"]) == 1
+    assert set(json.loads(capsys.readouterr().out).values()) == {"missing"}
+
+
+@pytest.fixture
+def network(tmp_path):
+    graph = graphact.Graph.stochastic_block_model([4, 4], p=0.9, q=0.2)
+    graph.save(tmp_path / "graph.npz")
+    graphact.save(graphact.nn.GCNN([1, 2], order=1, activation="max-ga"), tmp_path / "model.safetensors")
+    return tmp_path
+
+
+def test_partition_as_json(network, capsys):
+    assert main(["partition", str(network / "graph.npz"), "--parts", "2", "--out", str(network / "p"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["parts"] == 2
+    assert sum(file["nodes"] for file in found["files"]) == 8
+
+
+@pytest.mark.slow
+def test_certify_as_json(network, capsys):
+    pytest.importorskip("matplotlib")
+    words = ["certify", str(network / "model.safetensors"), "--graph", str(network / "graph.npz")]
+    assert main([*words, "--out", str(network / "out"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    written = json.loads((network / "out" / "certificate.json").read_text())
+    assert found == written | {"figure": str(network / "out" / "certificate.png")}
+
+
+def test_nan_is_called_nan(network, capsys):
+    signals = np.zeros((3, 8, 1))
+    signals[1, 4] = np.nan
+    np.save(network / "x.npy", signals)
+    words = ["certify", str(network / "model.safetensors"), "--graph", str(network / "graph.npz")]
+    assert main([*words, "--signals", str(network / "x.npy")]) == 2
+    assert "must hold finite signals, got nan (1 such values)" in capsys.readouterr().err
+    (network / "edges.txt").write_text("0 1 nan\n")
+    assert main(["bench", str(network / "edges.txt")]) == 2
+    assert "weights must be finite, got nan" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_quiet_and_json_runs(tmp_path, capsys):
+    words = ["run", "source-localization", "--preset", "smoke", "--activation", "relu", "--device", "cpu"]
+    assert main([*words, "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    printed = capsys.readouterr().out
+    assert "report: " in printed
+    assert "[1/1]" not in printed
+    assert main(["report", str(tmp_path / "out"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["method"] for row in found["rows"]} >= {"relu"}
+    assert found["folder"] == str(tmp_path / "out")
+
+
+def test_verbose_shows_where(capsys):
+    with pytest.raises(ValueError, match="activation must be one of"):
+        main(["run", "consensus", "--activation", "max-gaa", "--verbose"])
+    with pytest.raises(SystemExit):
+        main(["list", "--quiet", "--verbose"])
+    assert "not allowed with" in capsys.readouterr().err
+
+
+COMPLETE = """
+source "$1"
+COMP_WORDS=("${@:2}")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_graphact
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (["graphact", "r"], {"run", "report"}),
+        (["graphact", "agents", "s"], {"split", "simulate"}),
+        (["graphact", "run", "con"], {"consensus"}),
+        (["graphact", "run", "consensus", "--pre"], {"--preset"}),
+        (["graphact", "run", "consensus", "--preset", "p"], {"paper"}),
+        (["graphact", "run", "consensus", "--wor"], {""}),
+        (["graphact", "certify", "a", "--normalize", "sy"], {"symmetric"}),
+    ],
+)
+def test_completion_in_bash(typed, expected, tmp_path):
+    if shutil.which("bash") is None:
+        pytest.skip("completion is tested in bash, which is not installed")
+    script = tmp_path / "complete"
+    script.write_text(script_for("bash"))
+    result = subprocess.run(
+        ["bash", "-c", COMPLETE, "bash", script, *typed], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert result.stderr == ""
+    assert set(result.stdout.split("\n")[:-1]) == expected
+
+
+def test_completion_in_other_shells(capsys):
+    assert main(["completion", "fish"]) == 0
+    assert "-l preset -x -a 'quick paper best smoke'" in capsys.readouterr().out
+    assert main(["completion", "zsh"]) == 0
+    assert capsys.readouterr().out.startswith("autoload -U +X bashcompinit")
