@@ -157,6 +157,14 @@ class Facts:
         terms = [(1 / 3, where) for where in wheres] + [(-1 / 3, where) for where in others]
         return self.shown(study, Contrast("", tuple(terms), across_nodes=True))
 
+    def span_over_seeds(self, study, where):
+        """The lowest and the highest mean of a method over seeds."""
+        by_seed = {}
+        for row in self.evidence.rows(study, where):
+            by_seed.setdefault(row["seed"], []).append(row["value"])
+        means, digits = [fmean(values) for values in by_seed.values()], study.measure.digits
+        return f"{min(means):.{digits}f} to {max(means):.{digits}f} over {len(means)} seeds"
+
     def share_below(self, study, where, limit):
         """How many runs in a hundred end below a limit."""
         return self._share(study, where, lambda value: value < limit)
