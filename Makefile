@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo check test lint types imports quick unit doctests docs pages paper coverage mutation fuzz soak bench clean
+.PHONY: help demo check test lint types imports quick unit doctests docs pages paper coverage mutation fuzz soak bench release-check clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -70,6 +70,9 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
+
+release-check: $(READY)  ## wheel and sdist: built, looked into, installed with each extra, tested; half an hour
+	$(BIN)/python tests/release.py
 
 bench: $(READY)  ## speed of activations, of building graphs and of fleets on the CPU
 	$(BIN)/python benchmarks/everyday.py --out out/bench/everyday.json

@@ -1,5 +1,7 @@
 """Settings that all tests share."""
 
+from pathlib import Path
+
 import hypothesis
 import pytest
 import torch
@@ -15,6 +17,15 @@ hypothesis.settings.load_profile("graphact")
 # Modules start as the ReLU that they replace, which would hide from most tests what neighbours contribute: here those
 # that name no start draw as version 0.1 did. Tests of the start itself take the fixture below.
 STARTS["zero"] = STARTS["uniform"]
+
+
+@pytest.fixture(scope="session")
+def results():
+    """The folder of published results."""
+    folder = Path(__file__).parent.parent / "results"
+    if not folder.is_dir():
+        pytest.skip("needs the published results, which a source distribution leaves out")
+    return folder
 
 
 @pytest.fixture

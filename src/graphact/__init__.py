@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from graphact.onnx import export_onnx
 del TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Graph",

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -191,8 +190,8 @@ def test_claims_have_keys_of_their_own_and_known_places():
 
 
 @pytest.fixture(scope="module")
-def published():
-    return Evidence(Path(__file__).parents[2] / "results")
+def published(results):
+    return Evidence(results)
 
 
 def test_published_contrasts_are_those_of_scipy(published):

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def evidence():
-    return Evidence(ROOT / "results")
+def evidence(results):
+    return Evidence(results)
 
 
 @pytest.fixture(scope="module")

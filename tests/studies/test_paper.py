@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def facts():
-    return Facts(Evidence(ROOT / "results"))
+def facts(results):
+    return Facts(Evidence(results))
 
 
 @pytest.fixture(scope="module")
