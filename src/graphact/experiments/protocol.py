@@ -19,10 +19,11 @@ ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
 # Fields that no command changes
 FIXED = {"experiment", "preset", "name", "called", "methods", "conditions", "task_options", "training"}
 REPLICAS = ("graphs", "splits", "nodes")
+GRID = ("rates", "decays", "dropouts")
 # Settings that are whole numbers, or several, and the least of each
 LEAST = {
     **dict.fromkeys(("features", "hops", "localized_hops", "layers", "graphs", "splits", "nodes"), 1),
-    "orders": 0,
+    **dict.fromkeys(("orders", "tuning_splits"), 0),
 }
 SHIFTS = ("adjacency", "laplacian", "translated")
 
@@ -60,6 +61,11 @@ class Protocol:
     shift: str = "adjacency"  # the operator that networks shift by: graphact.experiments.preparation.shifted_by
     data_seed: int | None = None  # decides graphs, splits and noise, where the seed should not
     called: str | None = None  # on the command line, where rows have another name
+    # Nested selection (graphact.experiments.selection): the grid, and how many splits choose among its points
+    rates: tuple[float, ...] = ()
+    decays: tuple[float, ...] = ()
+    dropouts: tuple[float, ...] = ()
+    tuning_splits: int = 0
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():
@@ -96,6 +102,7 @@ class Protocol:
             sweep=self.sweep[:1],
             loss_probabilities=self.loss_probabilities[:1],
             loss_realizations=min(self.loss_realizations, 2),
+            tuning_splits=min(self.tuning_splits, 1),
             training=replace(self.training, epochs=2, batch_size=500),
         )
 
@@ -143,6 +150,8 @@ class TrainingJob:
             "shift": (protocol.shift, "adjacency"),
             "schedule": (training.schedule, "constant"),
             "weight_decay": (training.weight_decay, 0.0),
+            **{name: (list(getattr(protocol, name)), []) for name in GRID},
+            "tuning_splits": (protocol.tuning_splits, 0),
         }
         return settings | changed_options(protocol, **options)
 
