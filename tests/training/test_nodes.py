@@ -73,7 +73,7 @@ def train_alone(model, problem, number, epochs, patience, forward):
             best, best_epoch = 100 * right[validation].double().mean().item(), epoch
             best_test = 100 * right[test].double().mean().item()
             state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        if epoch - best_epoch > patience:
+        if epoch - best_epoch >= patience:
             break
     return best_test, best, best_epoch, state
 

@@ -188,8 +188,9 @@ class NodeFleet:
         else:
             with torch.no_grad():
                 evaluated = self.call(running, {}, False)
-            logits = self.call(running, masks, True)
         running.select(self.scores(running, evaluated.detach()))
+        if not self.template.dropped_last:  # buffers move along, behind the choice
+            logits = self.call(running, masks, True)
         running.steps.add_(1)
         parameters = list(running.parameters.values())
         grads = torch.autograd.grad(self.losses(running, logits).sum(), parameters, allow_unused=True)

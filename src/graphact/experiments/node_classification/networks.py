@@ -244,8 +244,9 @@ class BatchNorm(nn.BatchNorm1d):
         if self.training:
             mean, variance = x.mean(-2), x.var(-2, correction=0)
             unbiased = variance.detach() * (x.size(-2) / (x.size(-2) - 1))
-            self.running_mean = torch.lerp(self.running_mean, mean.detach(), self.momentum)
-            self.running_var = torch.lerp(self.running_var, unbiased, self.momentum)
+            share = self.momentum  # torch.lerp would round it to float32 under vmap
+            self.running_mean = (1 - share) * self.running_mean + share * mean.detach()
+            self.running_var = (1 - share) * self.running_var + share * unbiased
         else:
             mean, variance = self.running_mean, self.running_var
         return (x - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias
