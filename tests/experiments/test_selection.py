@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from graphact.experiments.selection import Point, Trial, choose, grid, nested
+from graphact.experiments.selection import Trial, choose, grid, nested
 
 POINTS = grid([0.1, 0.01], [0.0, 0.5], [0.2])
 
@@ -17,7 +17,8 @@ def scores(trials, validation, test):
 
 
 def test_the_grid_is_every_combination_in_a_fixed_order():
-    assert POINTS == [Point(0.1, 0.0, 0.2), Point(0.1, 0.5, 0.2), Point(0.01, 0.0, 0.2), Point(0.01, 0.5, 0.2)]
+    expected = [(0.1, 0.0, 0.2), (0.1, 0.5, 0.2), (0.01, 0.0, 0.2), (0.01, 0.5, 0.2)]
+    assert [tuple(point) for point in POINTS] == expected
 
 
 def test_the_best_mean_is_chosen_the_first_of_equals_and_never_one_that_diverged():

@@ -144,7 +144,9 @@ def test_models_leave_the_stack_when_they_are_done(problem, monkeypatch):
     models = [make(number) for number in range(4)]
     undisturbed = fleet_of(problem, models).train(EPOCHS, 6)
     sizes, epoch = [], NodeFleet.epoch
-    monkeypatch.setattr(NodeFleet, "epoch", lambda self, running: (sizes.append(len(running.seeds)), epoch(self, running)))
+    monkeypatch.setattr(
+        NodeFleet, "epoch", lambda self, running: (sizes.append(len(running.seeds)), epoch(self, running))
+    )
     monkeypatch.setitem(module.LOOK_EVERY, "cpu", 1)
     fleet = fleet_of(problem, models)
     assert fleet.train(EPOCHS, 6) == undisturbed

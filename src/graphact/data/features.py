@@ -76,11 +76,11 @@ class _SparseProduct(torch.autograd.Function):
     """A constant sparse matrix times a dense one."""
 
     @staticmethod
-    def forward(weight: Tensor, matrix: Tensor, transposed: Tensor) -> Tensor:
+    def forward(weight: Tensor, matrix: Tensor, transposed: Tensor) -> Tensor:  # noqa: ARG004
         return torch.sparse.mm(matrix, weight)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], _: Tensor) -> None:
         ctx.matrix, ctx.transposed = inputs[1:]
 
     @staticmethod
@@ -88,7 +88,7 @@ class _SparseProduct(torch.autograd.Function):
         return _SparseProduct.apply(grad.contiguous(), ctx.transposed, ctx.matrix), None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], weight: Tensor, matrix: Tensor, transposed: Tensor) -> Any:
+    def vmap(_: Any, in_dims: tuple[int | None, ...], weight: Tensor, matrix: Tensor, transposed: Tensor) -> Any:
         side_by_side = weight.movedim(in_dims[0] or 0, 1)  # (F, M, out)
         product = _SparseProduct.apply(side_by_side.flatten(1), matrix, transposed)
         return product.unflatten(1, side_by_side.shape[1:]), 1

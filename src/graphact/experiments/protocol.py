@@ -143,7 +143,7 @@ class TrainingJob:
             "loss_probabilities": list(protocol.loss_probabilities),
             "loss_realizations": protocol.loss_realizations,
         }
-        options = {
+        options: dict[str, tuple[Any, Any]] = {
             "start": (protocol.start, "uniform"),
             "later_order": (protocol.later_order, None),
             "readout_bias": (protocol.readout_bias, True),

@@ -112,7 +112,9 @@ def nested(
     trials = [Trial(point, replica) for point in points for replica in reporting]
     found = train(trials)
     results = zip(trials, found.test, found.validation, found.best_epoch, strict=True)
-    outcomes = {trial: Outcome(trial.replica, trial.point, *result) for trial, *result in results}
+    outcomes = {
+        trial: Outcome(trial.replica, trial.point, test, validated, epoch) for trial, test, validated, epoch in results
+    }
     if len(points) > 1:
         validation = [[outcomes[Trial(point, replica)].validation for replica in reporting] for point in points]
     chosen = [

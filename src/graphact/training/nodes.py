@@ -71,7 +71,7 @@ class NodeFleet:
             if len(values) != len(models):
                 raise ValueError(f"{name} must have one entry for each of the {len(models)} models, got {len(values)}")
         self.metric, self.num_nodes = check_choice("metric", metric, METRICS), len(labels)
-        self.template = copy.deepcopy(models[0]).to(device, dtype)
+        self.template: Any = copy.deepcopy(models[0]).to(device, dtype)
         self.x, self.graph, self.labels = x.to(device, dtype), graph.to(device, dtype), labels.to(device)
 
         def numbers(values: Sequence[float]) -> Tensor:
@@ -137,7 +137,7 @@ class NodeFleet:
         state = self.best[number]
         if state is None:
             raise ValueError("models must have been trained with keep=True")
-        made = copy.deepcopy(self.template)
+        made: nn.Module = copy.deepcopy(self.template)
         made.load_state_dict(state)
         return made.eval()
 
@@ -317,7 +317,9 @@ class Running:
 
         parameters = {name: tensor.requires_grad_() for name, tensor in chosen(self.parameters).items()}
         options = chosen({name: getattr(self, name) for name in ("seeds", "rates", "decays", "dropouts")})
-        made = Running(parameters, chosen(self.buffers), **options, nodes=chosen(self.nodes), counts=chosen(self.counts))
+        made = Running(
+            parameters, chosen(self.buffers), **options, nodes=chosen(self.nodes), counts=chosen(self.counts)
+        )
         made.patience, made.steps = self.patience, self.steps.clone()
         for name in ("best", "best_test", "best_epoch"):
             setattr(made, name, getattr(self, name).index_select(0, index))

@@ -14,7 +14,6 @@ import torch
 
 from graphact.data import read_planetoid
 from graphact.data.datasets.nodes import NODE_SETS, read_nodes, read_npz
-from graphact.data.splits import Split
 from graphact.experiments.node_classification import task
 from graphact.experiments.node_classification.networks import CONVOLUTIONS, NodeNetwork, node_graph
 from graphact.experiments.protocol import jobs_of
@@ -155,7 +154,9 @@ def test_rows_and_report(real_data, tmp_path):
     store.create("graphact run node-classification")
     run_protocol(protocol, store, data=real_data)
     rows = store.rows()
-    assert [(row["method"], row["split"]) for row in rows if row["method"] == "relu"] == [("relu", n) for n in (2, 3, 4)]
+    assert [(row["method"], row["split"]) for row in rows if row["method"] == "relu"] == [
+        ("relu", n) for n in (2, 3, 4)
+    ]
     relu = next(row for row in rows if row["method"] == "relu")
     assert relu["parameters"] == 1703 * 4 + 4 + 4 * 5 + 5
     assert relu["exchanges"] == 2

@@ -154,7 +154,7 @@ EXPERIMENT = Experiment(
     protocols=(GCN, PUBLIC, KIPF, *BACKBONES, NARROW, PLAIN, RESIDUAL, *TUNED, QUICK),
     default_protocol="gcn",
     run_job=Imported("graphact.experiments.node_classification.task:run_job"),
-    datasets=lambda protocol: dict.fromkeys(source_of(condition["dataset"]) for condition in protocol.conditions),
+    datasets=lambda protocol: sorted({source_of(condition["dataset"]) for condition in protocol.conditions}),
     content=partial(
         Imported("graphact.experiments.report.benchmark:benchmark"), overlaps=OVERLAP, alone=("public", "kipf")
     ),

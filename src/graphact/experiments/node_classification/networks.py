@@ -121,7 +121,9 @@ class GATConvolution(Convolution):
     def __init__(self, in_features: int, out_features: int, activation: nn.Module | None = None) -> None:
         super().__init__(in_features, out_features)
         self.heads = 1 if activation is None or out_features % 8 else out_features // 8
-        self.at_node, self.at_neighbor = (nn.Parameter(torch.empty(self.heads, out_features // self.heads)) for _ in range(2))
+        self.at_node, self.at_neighbor = (
+            nn.Parameter(torch.empty(self.heads, out_features // self.heads)) for _ in range(2)
+        )
         for parameter in (self.at_node, self.at_neighbor):
             nn.init.xavier_uniform_(parameter)
 
@@ -179,7 +181,11 @@ class NodeNetwork(nn.Module):
         hidden = check_integer("layers", layers, minimum=1) - (0 if self.readout else 1)
 
         def make(last: bool = False) -> Any:
-            options = {"gamma": 1.0, "learn_gamma": True, "start": start}  # of the kernel, and of all that have weights
+            options: dict[str, Any] = {
+                "gamma": 1.0,
+                "learn_gamma": True,
+                "start": start,
+            }
             return None if last else make_activation(activation, hops=hops, features=width, **options)
 
         self.first = Linear(in_features, width) if skip == "block" else None
@@ -202,9 +208,11 @@ class NodeNetwork(nn.Module):
     @property
     def exchanges(self) -> int:
         """How often neighbours exchange for an answer."""
-        activations = [*self.activations, *(c.activation for c in self.convolutions if hasattr(c, "activation"))]
+        convolutions: list[Any] = list(self.convolutions)
+        inner = [each.activation for each in convolutions if isinstance(each, GINConvolution)]
+        activations: list[Any] = [*self.activations, *inner]
         of_activations = sum(layer.exchanges for each in activations for layer in each.layers())
-        return of_activations + sum(convolution.exchanges for convolution in self.convolutions)
+        return int(of_activations + sum(each.exchanges for each in convolutions))
 
     def forward(self, x: Signal, graph: NodeGraph, masks: Sequence[Tensor] = (), both: bool = False) -> Any:
         masks = list(masks)
@@ -240,11 +248,14 @@ class NodeNetwork(nn.Module):
 class BatchNorm(nn.BatchNorm1d):
     """Batch norm over the nodes, ``(..., N, F)``, which moves its buffers as a function, so that it can be vmapped."""
 
+    running_mean: Tensor
+    running_var: Tensor
+
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
             mean, variance = x.mean(-2), x.var(-2, correction=0)
             unbiased = variance.detach() * (x.size(-2) / (x.size(-2) - 1))
-            share = self.momentum  # torch.lerp would round it to float32 under vmap
+            share = self.momentum or 0.0  # torch.lerp would round it to float32 under vmap
             self.running_mean = (1 - share) * self.running_mean + share * mean.detach()
             self.running_var = (1 - share) * self.running_var + share * unbiased
         else:

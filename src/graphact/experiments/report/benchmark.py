@@ -67,7 +67,7 @@ def benchmark(
 
 
 def differences(table: Table, cells: pd.DataFrame, overlaps: Mapping[str, float], words: str) -> Content:
-    """The table as paired differences from the pointwise activation that validates best, and their adjusted p-values."""
+    """Paired differences from the pointwise activation that validates best, and their adjusted p-values."""
     networks = table.entries[(table.entries.kind == "model") & (table.entries.runs > 0)].to_dict("records")
     found: list[tuple[dict[str, Any], Difference]] = []
     references: dict[str, str] = {}
@@ -124,7 +124,8 @@ def filled(records: Sequence[Mapping[str, Any]], table: Table) -> pd.DataFrame:
     have = {(record["line_index"], record["column_index"]) for record in records}
     lines = {record["line_index"]: record for record in records}
     empty = [
-        {name: line[name] for name in ("line", "line_index", "method", "hops")} | {"column_index": index, "column": label}
+        {name: line[name] for name in ("line", "line_index", "method", "hops")}
+        | {"column_index": index, "column": label}
         for number, line in lines.items()
         for index, label in enumerate(table.columns)
         if (number, index) not in have
