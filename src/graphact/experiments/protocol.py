@@ -15,6 +15,7 @@ from graphact.training.settings import TrainingSettings
 ACTIVATIONS = tuple(COMPARED)  # those of the paper
 METHODS = (*ACTIVATIONS, "fir")
 EVERY_METHOD = (*ACTIVATIONS, *(name for name in POINTWISE if name != "identity"), "fir")  # the identity is FIR
+RIVALS = ("median-gcn", "soft-median-gcn")  # robust convolutions, with ReLU, beside activations
 ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
 # Fields that no command changes
 FIXED = {"experiment", "preset", "name", "called", "methods", "conditions", "task_options", "training"}
@@ -73,7 +74,7 @@ class Protocol:
             for value in values if isinstance(values, tuple) else (values,):
                 check_integer(name, value, minimum=least)
         for method in self.methods:
-            check_choice("activation", method, EVERY_METHOD if method in EVERY_METHOD else (*names(), "fir"))
+            check_choice("activation", method, EVERY_METHOD if method in EVERY_METHOD else (*names(), "fir", *RIVALS))
         check_choice("preparation", self.preparation, (*PREPARATIONS, "fill-in"))
         if check_choice("shift", self.shift, SHIFTS) != "adjacency" and self.loss_probabilities:
             raise ValueError(
@@ -165,7 +166,7 @@ def changed_options(protocol: Protocol, **options: tuple[Any, Any]) -> dict[str,
     """The options that are not as usual: results from before there was an option keep their keys."""
     usual: dict[str, tuple[Any, Any]] = {
         "preparation": (protocol.preparation, "none"),
-        "task_options": (dict(protocol.task_options), {}),
+        "task_options": (json.loads(json.dumps(dict(protocol.task_options))), {}),
         "data_seed": (protocol.data_seed, None),
     }
     return {name: value for name, (value, default) in (usual | options).items() if value != default}
@@ -224,9 +225,8 @@ def changed_protocol(protocol: Protocol, changes: Mapping[str, str], task_option
         values = tuple(as_value(part) for part in text.split(",") if part)
         check_choice("--set", name, (*sorted(own | training), *task_options))
         holder = protocol if name in own else protocol.training
-        value: Any = (
-            values if isinstance(getattr(holder, name, None), tuple) else values[0] if len(values) == 1 else None
-        )
+        present = getattr(holder, name, protocol.task_options.get(name))
+        value: Any = values if isinstance(present, tuple) else values[0] if len(values) == 1 else None
         if value is None and text.lower() != "none":
             raise ValueError(f"--set {name} must be one value, got {text!r}")
         (changed["protocol"] if name in own else changed["training"] if name in training else options)[name] = value

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer
 from graphact.data.features import SparseFeatures
-from graphact.functional import shift
+from graphact.functional import neighborhood_median, shift
 from graphact.functional.convolution import attend
+from graphact.functional.segments import Segments
 from graphact.graph import Graph
 from graphact.nn import make_activation
 
@@ -131,6 +132,45 @@ class GATConvolution(Convolution):
         return attend(terms[0].unflatten(-1, (self.heads, -1)), graph, self.at_node, self.at_neighbor).flatten(-2)
 
 
+class MedianConvolution(Convolution):
+    """The median of what neighbours and node have mapped, feature by feature (MedianGCN, Chen et al. 2021).
+
+    A median has no gradient with respect to edge weights, on which attacks live; there it passes on that of a GCN.
+    """
+
+    def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
+        mapped = self.maps[0](x)
+        median = neighborhood_median(mapped, graph.activation, closed=True)
+        if graph.convolution.weight.requires_grad:
+            smooth = shift(mapped, graph.convolution)
+            median = median + smooth - smooth.detach()
+        return median + self.bias
+
+
+class SoftMedianConvolution(Convolution):
+    r"""A mean whose weights fall with the distance from the median (Soft Median, Geisler et al. 2021).
+
+    .. math:: y_i = \Big(\sum_j a_{ij}\Big) \frac{\sum_j w_{ij} z_j}{\sum_j w_{ij}}, \qquad
+        w_{ij} = a_{ij} \exp(-\|z_j - m_i\| / (T \sqrt{F}))
+
+    with the mapped signals z, their median m over neighbours and node, feature by feature, and the GCN shift a.
+    """
+
+    temperature = 0.2
+
+    def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
+        mapped, own = self.maps[0](x), graph.convolution
+        median = neighborhood_median(mapped, graph.activation, closed=True)
+        segments, values = Segments.of(own.incoming, closed=True), own.weight
+        diagonal = torch.zeros_like(median[..., 0]) if own.diagonal is None else own.diagonal
+        share = torch.cat([values, diagonal], -1).unsqueeze(-1)
+        read = segments.at_cols(mapped)
+        apart = (read - segments.at_rows(median)).square().sum(-1, keepdim=True).clamp_min(1e-12).sqrt()
+        score = -apart / (self.temperature * math.sqrt(mapped.size(-1)))
+        weight = share * (score - segments.at_rows(segments.extreme(score.detach(), "amax"))).exp()
+        return segments.sum(share) * segments.sum(weight * read) / segments.sum(weight) + self.bias
+
+
 CONVOLUTIONS: dict[str, type[Convolution]] = {
     "gcn": GCNConvolution,
     "sage": SAGEConvolution,
@@ -138,6 +178,8 @@ CONVOLUTIONS: dict[str, type[Convolution]] = {
     "gat": GATConvolution,
     "chebyshev": ChebyshevConvolution,
     "gcnn": PolynomialConvolution,
+    "median": MedianConvolution,
+    "soft-median": SoftMedianConvolution,
 }
 NORMS = ("none", "layer", "batch")
 SKIPS = ("none", "linear", "block")

@@ -12,7 +12,7 @@ from graphact.data.datasets.nodes import NodeData, read_nodes
 from graphact.data.features import SparseFeatures
 from graphact.data.splits import Split
 from graphact.experiments.node_classification.networks import NodeGraph, NodeNetwork, node_graph
-from graphact.experiments.protocol import TrainingJob, run_seed
+from graphact.experiments.protocol import RIVALS, TrainingJob, run_seed
 from graphact.experiments.selection import Trial, grid, nested
 from graphact.training.fleet import FleetResult
 from graphact.training.nodes import NodeFleet
@@ -20,6 +20,11 @@ from graphact.training.nodes import NodeFleet
 LIVE_TENSORS = 24  # signals of a layer that are held at once, about
 MEMORY = {"cuda": 48 * 2**30, "cpu": 2 * 2**30}
 NETWORK_OPTIONS = ("convolution", "norm", "skip", "readout", "feature_dropout")
+
+
+def dataset_of(job: TrainingJob) -> str:
+    """The data set of a cell: what it varies, or else the name of its protocol."""
+    return str(job.condition.get("dataset", job.protocol.name))
 
 
 @cache
@@ -48,7 +53,10 @@ def split_of(job: TrainingJob, data: NodeData, replica: int) -> Split:
 
 def make_network(job: TrainingJob, data: NodeData, replica: int) -> NodeNetwork:
     """The network of a replica, drawn from its seed, which is the same for every activation and grid point."""
-    protocol, options = job.protocol, job.protocol.task_options
+    protocol, options = job.protocol, dict(job.protocol.task_options)
+    activation = job.method
+    if job.method in RIVALS:
+        activation, options["convolution"] = "relu", job.method.removesuffix("-gcn")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run_seed("replica", job.seed, replica))
         return NodeNetwork(
@@ -56,7 +64,7 @@ def make_network(job: TrainingJob, data: NodeData, replica: int) -> NodeNetwork:
             job.features,
             data.num_classes,
             layers=protocol.layers,
-            activation=job.method,
+            activation=activation,
             hops=job.hops or 1,
             start=protocol.start,
             **{name: options[name] for name in NETWORK_OPTIONS if name in options},
@@ -67,7 +75,7 @@ def train_trials(
     job: TrainingJob, trials: Sequence[Trial], device: str, directory: Path | None, *, keep: bool = False
 ) -> tuple[FleetResult, list[NodeFleet]]:
     """Train models of a job as few fleets, as large as memory allows; with ``keep``, fleets know their best models."""
-    data = data_of(job.condition["dataset"], directory)
+    data = data_of(dataset_of(job), directory)
     convolution = job.protocol.task_options.get("convolution", "gcn")
     networks = {replica: make_network(job, data, replica) for replica in {trial.replica for trial in trials}}
     x, graph = on_device(data.name, directory, convolution, device)
@@ -100,7 +108,7 @@ def train_trials(
 
 def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
     """Choose the settings of an activation on one graph and report with them: the rows of its reported splits."""
-    protocol, data = job.protocol, data_of(job.condition["dataset"], directory)
+    protocol, data = job.protocol, data_of(dataset_of(job), directory)
     points = grid(protocol.rates, protocol.decays, protocol.dropouts)
     tuning = range(protocol.tuning_splits)
     reporting = range(protocol.tuning_splits, protocol.tuning_splits + protocol.splits)

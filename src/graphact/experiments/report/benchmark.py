@@ -31,16 +31,25 @@ WHOLE_COST = (
 
 
 def benchmark(
-    cells: pd.DataFrame, name: str, measure: Measure, *, overlaps: Mapping[str, float], alone: Sequence[str] = ()
+    cells: pd.DataFrame,
+    name: str,
+    measure: Measure,
+    *,
+    overlaps: Mapping[str, float],
+    alone: Sequence[str] = (),
+    levels: Sequence[str] = (),
 ) -> Content:
     """Scores of all activations on all data sets, one part for each width.
 
     ``overlaps`` are the corrections for splits of one data set that share samples, by data set. In the protocols of
-    ``alone`` runs differ in their seeds alone, on one split, and need none.
+    ``alone`` runs differ in their seeds alone, on one split, and need none. With ``levels``, these are the columns in
+    the place of data sets, and the protocol is the name of the data set.
     """
-    content = Content()
-    if cells.protocol.iloc[0] in alone:
+    content, protocol = Content(), cells.protocol.iloc[0]
+    if protocol in alone:
         overlaps = dict.fromkeys(overlaps, 0.0)
+    if levels:
+        overlaps = dict.fromkeys((*levels, *sorted(set(cells.level))), overlaps[protocol])
     known = [level for level in overlaps if level in set(cells.level)]
     widths = sorted(cells.features.unique(), reverse=True)
     for width in widths:

@@ -53,6 +53,12 @@ METHODS = {
     "fir": Style("FIR", "FIR (no nonlinearity)", "#cc79a7", "X", (0, (1.2, 1.2)), 1.1),
 }
 
+# Robust convolutions with ReLU
+RIVALS = {
+    "median-gcn": Style("MedianGCN", "MedianGCN", "#cc79a7", "1", (0, (1.2, 1.2)), 1.2),
+    "soft-median-gcn": Style("Soft Median", "Soft Median GCN", "#cc79a7", "2", (0, (3, 1)), 1.2),
+}
+
 # Beside ReLU, and less important: all of one colour, told apart by their markers
 POINTWISE = {
     name: Style(short, short, GREY, marker, (0, (2.5, 1, 1, 1, 1, 1)))
@@ -68,7 +74,7 @@ POINTWISE = {
         ("maxout", "Maxout", "8"),
     )
 }
-STYLES = METHODS | POINTWISE
+STYLES = METHODS | POINTWISE | RIVALS
 
 
 @dataclass(frozen=True)
