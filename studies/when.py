@@ -259,12 +259,16 @@ def draw_cost(cells, file):
     with house_style():
         sheet = new_sheet(3.2)
         axes = sheet.subplots()
-        for number, variant in enumerate(common):
-            style = Variant(*variant).style
-            exchanges = cells[0].rows[variant][0]["exchanges"] + 0.03 * (number % 5 - 2)
-            score = fmean(cell.mean(variant) for cell in cells)
-            axes.plot(exchanges, score, color=style.color, marker=style.marker, markersize=4.5 * style.size)
-            axes.annotate(label(variant), (exchanges, score), xytext=(4, 0), textcoords="offset points", fontsize=6)
+        scores = {variant: fmean(cell.mean(variant) for cell in cells) for variant in common}
+        costs = {variant: cells[0].rows[variant][0]["exchanges"] for variant in common}
+        best = {max((one for one in common if costs[one] == cost), key=scores.get) for cost in set(costs.values())}
+        for variant in common:
+            style, place = Variant(*variant).style, (costs[variant], scores[variant])
+            axes.plot(*place, color=style.color, marker=style.marker, markersize=4.5 * style.size)
+            if variant in best or variant[0] == "relu":  # the others are in the table
+                axes.annotate(label(variant), place, xytext=(6, -2), textcoords="offset points", fontsize=7.5)
+        axes.set_xticks(sorted(set(costs.values())))
+        axes.set_xlim(min(costs.values()) - 0.4, max(costs.values()) + 1)
         axes.set_xlabel("Exchanges between neighbours for an answer")
         axes.set_ylabel(f"Mean test score over {len(cells)} data sets (%)")
         axes.grid(axis="y")

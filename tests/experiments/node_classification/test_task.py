@@ -167,7 +167,7 @@ def test_rows_and_report(real_data, tmp_path):
     table = terminal_table(rows)
     assert "Wisconsin" in table
     page = write_report(rows, tmp_path).read_text()
-    for words in ("Differences from the best pointwise activation", "Adjusted p-values", "Exchanges", "digraf"):
+    for words in ("Differences from the best pointwise activation", "Adjusted p-values", "Exchanges", "DiGRAF"):
         assert words in page
 
 
