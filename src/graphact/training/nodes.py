@@ -23,6 +23,8 @@ from graphact.training.randomness import dropout_masks
 METRICS = ("accuracy", "roc_auc")
 PARTS = ("train", "validation", "test")
 LOOK_EVERY = {"cuda": 50, "cpu": 10}  # epochs between looks at the scores
+# Numbers in a pass over edges and nodes from which on it pays to record an epoch anew for fewer models
+WORTH = {"cuda": 10**8, "cpu": 0}
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 State = dict[str, Tensor]
 
@@ -38,7 +40,7 @@ class NodeFleet:
     Args:
         models: modules with parameters of equal names and shapes; one may stand at several places.
         x: features ``(N, F)``, dense or sparse, handed to the models as they are.
-        graph: whatever the models take as the graph, with a method ``to(device, dtype)``.
+        graph: whatever the models take as the graph, with ``to(device, dtype)`` and ``num_edges``.
         labels: ``(N,)``.
         splits: one for each model.
         seeds: one for each model; they decide which units are dropped.
@@ -92,6 +94,7 @@ class NodeFleet:
             nodes={part: pad([split[place] for split in splits]).to(device) for place, part in enumerate(PARTS)},
             counts={part: numbers([len(split[place]) for split in splits]) for place, part in enumerate(PARTS)},
         )
+        self.work = (self.num_nodes + graph.num_edges) * sum(self.template.dropout_widths)  # of one model
         is_decayed = is_decayed or (
             lambda name: name.endswith("weight") and not any(part in name for part in ("activation", "norm"))
         )
@@ -119,7 +122,8 @@ class NodeFleet:
                 step()
             done += min(look_every, epochs - done)
             waiting = running.is_waiting().tolist()
-            if done < epochs and sum(waiting) <= len(places) // 2:  # those that are done leave the stack
+            is_worth = len(places) * self.work >= WORTH[device.type] and sum(waiting) <= len(places) // 2
+            if done < epochs and (is_worth or not any(waiting)):  # those that are done leave the stack
                 self.collect(running, places, waiting, found)
                 chosen = [number for number, waits in enumerate(waiting) if waits]
                 places = [places[number] for number in chosen]

@@ -28,6 +28,10 @@ class NodeGraph(NamedTuple):
     convolution: Graph
     activation: Graph
 
+    @property
+    def num_edges(self) -> int:
+        return self.convolution.num_edges
+
     def to(self, device: torch.device | str, dtype: torch.dtype) -> "NodeGraph":
         convolution = self.convolution.to(device, dtype)
         same = self.activation is self.convolution
