@@ -15,6 +15,7 @@ import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from pkgutil import resolve_name
 from statistics import fmean
@@ -140,7 +141,7 @@ class Ranking:
 
     variants: list
     ranks: list
-    blocks: int
+    levels: list  # the data sets
     p: float
     critical: float
 
@@ -157,12 +158,23 @@ class Ranking:
         return [[self.variants[order[place]] for place in range(first, last + 1)] for first, last in groups]
 
 
+def common_to(cells):
+    """The activations that were run in all cells."""
+    return set.intersection(*(set(cell.rows) for cell in cells))
+
+
 def ranking_of(cells, alpha=0.05):
-    """The ranking of all activations that were run in every one of the cells; None with fewer than three cells."""
+    """The ranking of activations that were run in all of at least three cells; None where there are none.
+
+    Of several choices of cells, the one with most results is taken: a data set on which few activations were run is
+    left out.
+    """
     from scipy.stats import friedmanchisquare, studentized_range
 
-    common = sorted(set.intersection(*(set(cell.rows) for cell in cells)), key=str) if cells else []
-    if len(cells) < 3 or len(common) < 3:
+    choices = [some for size in range(3, len(cells) + 1) for some in combinations(cells, size)]
+    cells = max(choices, key=lambda some: len(some) * len(common_to(some)), default=())
+    common = sorted(common_to(cells), key=str) if cells else []
+    if len(common) < 3:
         return None
     means = [[cell.mean(variant) for variant in common] for cell in cells]
     each = [ranks_of(row) for row in means]
@@ -170,11 +182,13 @@ def ranking_of(cells, alpha=0.05):
     count, blocks = len(common), len(cells)
     quantile = float(studentized_range.ppf(1 - alpha, count, math.inf)) / math.sqrt(2)
     critical = quantile * math.sqrt(count * (count + 1) / (6 * blocks))
-    return Ranking(common, ranks, blocks, float(friedmanchisquare(*zip(*means, strict=True)).pvalue), critical)
+    p = float(friedmanchisquare(*zip(*means, strict=True)).pvalue)
+    return Ranking(common, ranks, [cell.setting.level for cell in cells], p, critical)
 
 
 def label(variant):
-    return Variant(*variant).label
+    """As tables of Markdown show it."""
+    return Variant(*variant).label.replace("|", "\\|")
 
 
 def gains_table(cells):
@@ -249,13 +263,13 @@ def draw_ranking(ranking, file):
         axes.set_yticks(range(len(order)), [label(ranking.variants[number]) for number in order])
         axes.set_ylim(len(order) - 0.4, -2.6)
         axes.set_xlim(0.5, right + 0.5 * len(groups))
-        axes.set_xlabel(f"Mean rank over {ranking.blocks} data sets")
+        axes.set_xlabel(f"Mean rank over {len(ranking.levels)} data sets")
         finish(sheet, file)
 
 
 def draw_cost(cells, file):
     """The mean score over data sets beside exchanges for an answer."""
-    common = sorted(set.intersection(*(set(cell.rows) for cell in cells)), key=lambda one: Variant(*one).rank)
+    common = sorted(common_to(cells), key=lambda one: Variant(*one).rank)
     with house_style():
         sheet = new_sheet(3.2)
         axes = sheet.subplots()
@@ -290,6 +304,7 @@ def render(benchmarks):
         sum(row["seconds"] for cell in benchmarks.cells.values() for own in cell.rows.values() for row in own) / 60
     )
     devices = sorted({own[0]["device"] for cell in benchmarks.cells.values() for own in cell.rows.values()})
+    environment.filters["title_of"] = title_of
     environment.globals |= {
         "of": benchmarks.of,
         "comparable": benchmarks.comparable,
@@ -326,7 +341,8 @@ def main():
         draw_gains(cells, figures / "when-gains.png")
     if ranking := ranking_of(benchmarks.of("node-classification", "gcn")):
         draw_ranking(ranking, figures / "when-ranks.png")
-        draw_cost(benchmarks.of("node-classification", "gcn"), figures / "when-cost.png")
+        cells = [cell for cell in benchmarks.of("node-classification", "gcn") if cell.setting.level in ranking.levels]
+        draw_cost(cells, figures / "when-cost.png")
     write_atomically(page, text.encode())
     return 0
 

@@ -68,7 +68,7 @@ def to_csr(rows: Tensor, cols: Tensor, values: Tensor, shape: tuple[int, int]) -
     rowptr[1:] = rows.bincount(minlength=shape[0]).cumsum(0)
     col = cols[order].to(torch.int32)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks are)")
         return torch.sparse_csr_tensor(rowptr, col, values[order], size=shape, check_invariants=False)
 
 

@@ -101,9 +101,9 @@ def random_words(x: SparseFeatures, share: float, generator: torch.Generator) ->
     changed = torch.rand(cols.numel(), generator=generator) < share
     cols[changed] = torch.randint(x.size(1), (int(changed.sum()),), generator=generator)
     shape = (x.size(0), x.size(1))
-    coo = torch.sparse_coo_tensor(torch.stack([rows, cols]), matrix.values(), shape, check_invariants=False).coalesce()
-    rows, cols = coo.indices()
-    return SparseFeatures.from_entries(rows, cols, coo.values(), shape)
+    keys, place = (rows * x.size(1) + cols).unique(return_inverse=True)  # words that meet add up
+    values = torch.zeros(len(keys), dtype=matrix.dtype).index_add(0, place, matrix.values())
+    return SparseFeatures.from_entries(keys // x.size(1), keys % x.size(1), values, shape)
 
 
 def edges_of(data: NodeData) -> Tensor:
