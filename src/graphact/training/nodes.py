@@ -94,7 +94,6 @@ class NodeFleet:
             nodes={part: pad([split[place] for split in splits]).to(device) for place, part in enumerate(PARTS)},
             counts={part: numbers([len(split[place]) for split in splits]) for place, part in enumerate(PARTS)},
         )
-        self.work = (self.num_nodes + graph.num_edges) * sum(self.template.dropout_widths)  # of one model
         is_decayed = is_decayed or (
             lambda name: name.endswith("weight") and not any(part in name for part in ("activation", "norm"))
         )
@@ -104,6 +103,12 @@ class NodeFleet:
 
     def __len__(self) -> int:
         return len(self.best)
+
+    @property
+    def work(self) -> int:
+        """Numbers in a pass of one model over edges and nodes."""
+        widths: tuple[int, ...] = self.template.dropout_widths
+        return int(self.num_nodes + self.graph.num_edges) * sum(widths)
 
     def train(self, epochs: int, patience: int | None = None, *, keep: bool = True) -> FleetResult:
         """Train all models; each stops after ``patience`` epochs without a better validation score.
