@@ -78,6 +78,8 @@ DATA_SETS = {  # what graphact.data.datasets reads
     "ml-100k": "MovieLens 100K: ratings of 1682 films by 943 users",
     "molene": "Molène: hourly temperatures of weather stations in Brittany",
     "planetoid": "Cora, CiteSeer and PubMed: citations between papers, with their public splits",
+    "heterophily": "minesweeper, tolokers, actor, filtered chameleon and squirrel, wisconsin: ten given splits",
+    "attributed": "BlogCatalog and Flickr: friends, and the words that they use",
 }
 _registered: dict[str, type[Any]] = {}
 ModuleT = TypeVar("ModuleT", bound=type[Any])

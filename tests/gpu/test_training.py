@@ -6,9 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphact.nn import GCNN
+from graphact import Graph
+from graphact.data.features import SparseFeatures
+from graphact.data.splits import Split
+from graphact.experiments.node_classification.networks import NodeNetwork, node_graph
+from graphact.nn import ACTIVATIONS, GCNN
 from graphact.tasks import source_localization_tasks
 from graphact.training import Fleet, TrainingSettings, fit
+from graphact.training.nodes import NodeFleet
 
 SETTINGS = TrainingSettings(epochs=6, batch_size=70, learning_rate=0.01, schedule="cosine", weight_decay=0.1)
 
@@ -54,3 +59,27 @@ def test_a_checkpoint_of_recorded_steps_goes_on_exactly(tmp_path):
     first = Fleet(copy.deepcopy(models), tasks, device="cuda")
     first.train(replace(settings, epochs=3), checkpoint=path, every=lambda: True)
     assert Fleet(models, tasks, device="cuda").train(settings, checkpoint=path) == whole
+
+
+@pytest.mark.parametrize("options", [{"activation": name} for name in ACTIVATIONS] + [{"norm": "batch", "layers": 3}])
+def test_recorded_epochs_of_node_classifiers_are_those_of_the_cpu(options):
+    """All of an epoch is one CUDA graph: dropout, scores, the choice of the best, Adam."""
+    graph = Graph.stochastic_block_model([30, 30], 0.2, 0.05, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(60, 20, dtype=torch.float64).relu()
+    y = torch.arange(60) // 30
+    order = torch.randperm(60)
+    splits = [Split(order[:20], order[20:40], order[40:]), Split(order[40:], order[:25], order[25:40])]
+    models = [NodeNetwork(20, 6, 2, hops=2, **options).double() for _ in splits]
+    settings = {"seeds": [3, 4], "rates": [0.05, 0.02], "decays": [0.0, 0.01], "dropouts": [0.5, 0.3]}
+    found = []
+    for device in ("cpu", "cuda"):
+        graphs = node_graph(graph.to(dtype=torch.float64), "gcn")
+        features = SparseFeatures.from_dense(x)
+        fleet = NodeFleet(models, features, graphs, y, splits, **settings, device=device, dtype=torch.float64)
+        found.append((fleet.train(70), [fleet.model(number).cpu() for number in range(2)]))
+    assert fleet.way == "recorded"
+    assert found[1][0].best_epoch == found[0][0].best_epoch
+    assert found[1][0].validation == pytest.approx(found[0][0].validation)
+    for ours, theirs in zip(found[1][1], found[0][1], strict=True):
+        for name, tensor in ours.state_dict().items():
+            torch.testing.assert_close(tensor, theirs.state_dict()[name], rtol=0, atol=1e-7)

@@ -10,7 +10,7 @@ import torch
 from graphact.data.datasets.download import VARIABLE
 from graphact.data.datasets.movielens import Ratings
 from support.imitation import write_molene
-from support.web import ARCHIVE, CITATIONS, COORDINATES, RATINGS, TITLES, Server, publish, zip_of
+from support.web import ARCHIVE, CITATIONS, COORDINATES, NODES, RATINGS, TITLES, Server, publish, zip_of
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -64,6 +64,7 @@ def server(monkeypatch):
         "/RADOMEH.tar.gz": ARCHIVE,
         "/weather_stations.csv": COORDINATES,
         "/ind.cora.graph": CITATIONS,
+        **dict.fromkeys(("/wisconsin.npz", "/Flickr.mat"), NODES),
     }
     publish(monkeypatch, server.url)
     yield server

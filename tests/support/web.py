@@ -10,6 +10,7 @@ from graphact.data import DATASETS, DataFile
 
 RATINGS, TITLES, ARCHIVE, COORDINATES = b"1\t1\t5\t0\n" * 9000, b"1|A film\n", b"tar" * 50000, b"number,name\n"
 CITATIONS = b"1 cites 2\n"
+NODES = b"a file of features, classes and edges"
 
 
 def zip_of(files):
@@ -69,3 +70,5 @@ def publish(monkeypatch, url):
     monkeypatch.setitem(DATASETS, "molene", weather)
     citations = (file("planetoid/ind.cora.graph", CITATIONS, "ind.cora.graph"),)
     monkeypatch.setitem(DATASETS, "planetoid", citations)
+    for dataset, page in (("heterophily", "wisconsin.npz"), ("attributed", "Flickr.mat")):
+        monkeypatch.setitem(DATASETS, dataset, (file(f"{dataset}/{page}", NODES, page),))

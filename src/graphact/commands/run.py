@@ -14,23 +14,32 @@ from typing import TYPE_CHECKING
 from graphact._extras import require
 from graphact.commands.parser import command, option, print_json
 from graphact.experiments.protocol import METHODS, Protocol, jobs_of
-from graphact.experiments.registry import EXPERIMENTS, PRESETS, find_experiment, find_protocol
+from graphact.experiments.registry import (
+    BENCHMARK_PRESETS,
+    BENCHMARKS,
+    EXPERIMENTS,
+    PRESETS,
+    find_experiment,
+    find_protocol,
+)
 from graphact.registry import CONVOLUTIONS, DATA_SETS, POINTWISE, line_of, names
 
 if TYPE_CHECKING:
     from graphact.experiments.store import Store
 
 STANDARD_INPUT = 0
+EVERY = (*EXPERIMENTS, *BENCHMARKS)
 
 
 @command(
-    option("experiment", ", ".join(EXPERIMENTS), choices=EXPERIMENTS, metavar="EXPERIMENT"),
+    option("experiment", ", ".join(EVERY), choices=EVERY, metavar="EXPERIMENT"),
     option(
         "--preset",
-        "quick: about a minute on a CPU (default); paper: all of it; best: better settings, found on seed 0",
-        choices=PRESETS,
+        "quick: about a minute on a CPU (default); paper: all of it; best: better settings, found on seed 0; full: all "
+        "of a benchmark",
+        choices=tuple(dict.fromkeys((*PRESETS, *BENCHMARK_PRESETS))),
         default="quick",
-        metavar="{quick,paper,best}",
+        metavar="{quick,paper,best,full}",
     ),
     option(
         "--protocol",
@@ -88,8 +97,8 @@ def run(options: argparse.Namespace) -> int:
     if not options.worker:
         for seed in seeds:
             check_settings(protocol, store, seed)
-        dataset = find_experiment(options.experiment).dataset
-        if dataset is not None:
+        experiment = find_experiment(options.experiment)
+        for dataset in (*([] if experiment.dataset is None else [experiment.dataset]), *experiment.datasets(protocol)):
             locate(dataset, options.data)
     store.create(command_line(options))
     keep_freed_memory()
@@ -230,9 +239,9 @@ def list_all(options: argparse.Namespace) -> int:
     if options.json:
         return print_json(catalogue())
     lines = ["experiment            preset  protocol               cells  models  epochs"]
-    for name in EXPERIMENTS:
+    for name in EVERY:
         experiment = find_experiment(name)
-        for preset in PRESETS[:-1]:  # smoke is for tests
+        for preset in (BENCHMARK_PRESETS if name in BENCHMARKS else PRESETS)[:-1]:  # smoke is for tests
             for called, protocol in experiment.protocols_at(preset).items():
                 cells = len(jobs_of(protocol, 0))
                 models = cells * protocol.graphs * protocol.splits * protocol.nodes
@@ -248,7 +257,7 @@ def list_all(options: argparse.Namespace) -> int:
 def catalogue() -> dict[str, dict[str, str]]:
     """A line for each experiment, activation, convolution and data set."""
     return {
-        "experiments": {name: find_experiment(name).title for name in EXPERIMENTS},
+        "experiments": {name: find_experiment(name).title for name in EVERY},
         "activations": {name: line_of(name) for name in names()},
         "convolutions": dict(CONVOLUTIONS),
         "data sets": dict(DATA_SETS),
@@ -261,7 +270,7 @@ def catalogue() -> dict[str, dict[str, str]]:
     "--json",
 )
 def data(options: argparse.Namespace) -> int:
-    """MovieLens 100K, Molène and Planetoid come from their official homes, once, and are checked by hash."""
+    """Data sets (graphact list names them) come from their public homes, once, and are checked by hash."""
     from graphact.data.datasets.download import DATASETS, check, fetch
     from graphact.progress import download_bar
 

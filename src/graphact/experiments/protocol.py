@@ -15,14 +15,16 @@ from graphact.training.settings import TrainingSettings
 ACTIVATIONS = tuple(COMPARED)  # those of the paper
 METHODS = (*ACTIVATIONS, "fir")
 EVERY_METHOD = (*ACTIVATIONS, *(name for name in POINTWISE if name != "identity"), "fir")  # the identity is FIR
+RIVALS = ("median-gcn", "soft-median-gcn")  # robust convolutions, with ReLU, beside activations
 ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
 # Fields that no command changes
 FIXED = {"experiment", "preset", "name", "called", "methods", "conditions", "task_options", "training"}
 REPLICAS = ("graphs", "splits", "nodes")
+GRID = ("rates", "decays", "dropouts")
 # Settings that are whole numbers, or several, and the least of each
 LEAST = {
     **dict.fromkeys(("features", "hops", "localized_hops", "layers", "graphs", "splits", "nodes"), 1),
-    "orders": 0,
+    **dict.fromkeys(("orders", "tuning_splits"), 0),
 }
 SHIFTS = ("adjacency", "laplacian", "translated")
 
@@ -60,6 +62,11 @@ class Protocol:
     shift: str = "adjacency"  # the operator that networks shift by: graphact.experiments.preparation.shifted_by
     data_seed: int | None = None  # decides graphs, splits and noise, where the seed should not
     called: str | None = None  # on the command line, where rows have another name
+    # Nested selection (graphact.experiments.selection): the grid, and how many splits choose among its points
+    rates: tuple[float, ...] = ()
+    decays: tuple[float, ...] = ()
+    dropouts: tuple[float, ...] = ()
+    tuning_splits: int = 0
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():
@@ -67,7 +74,7 @@ class Protocol:
             for value in values if isinstance(values, tuple) else (values,):
                 check_integer(name, value, minimum=least)
         for method in self.methods:
-            check_choice("activation", method, EVERY_METHOD if method in EVERY_METHOD else (*names(), "fir"))
+            check_choice("activation", method, EVERY_METHOD if method in EVERY_METHOD else (*names(), "fir", *RIVALS))
         check_choice("preparation", self.preparation, (*PREPARATIONS, "fill-in"))
         if check_choice("shift", self.shift, SHIFTS) != "adjacency" and self.loss_probabilities:
             raise ValueError(
@@ -96,6 +103,7 @@ class Protocol:
             sweep=self.sweep[:1],
             loss_probabilities=self.loss_probabilities[:1],
             loss_realizations=min(self.loss_realizations, 2),
+            tuning_splits=min(self.tuning_splits, 1),
             training=replace(self.training, epochs=2, batch_size=500),
         )
 
@@ -136,13 +144,15 @@ class TrainingJob:
             "loss_probabilities": list(protocol.loss_probabilities),
             "loss_realizations": protocol.loss_realizations,
         }
-        options = {
+        options: dict[str, tuple[Any, Any]] = {
             "start": (protocol.start, "uniform"),
             "later_order": (protocol.later_order, None),
             "readout_bias": (protocol.readout_bias, True),
             "shift": (protocol.shift, "adjacency"),
             "schedule": (training.schedule, "constant"),
             "weight_decay": (training.weight_decay, 0.0),
+            **{name: (list(getattr(protocol, name)), []) for name in GRID},
+            "tuning_splits": (protocol.tuning_splits, 0),
         }
         return settings | changed_options(protocol, **options)
 
@@ -156,7 +166,7 @@ def changed_options(protocol: Protocol, **options: tuple[Any, Any]) -> dict[str,
     """The options that are not as usual: results from before there was an option keep their keys."""
     usual: dict[str, tuple[Any, Any]] = {
         "preparation": (protocol.preparation, "none"),
-        "task_options": (dict(protocol.task_options), {}),
+        "task_options": (json.loads(json.dumps(dict(protocol.task_options))), {}),
         "data_seed": (protocol.data_seed, None),
     }
     return {name: value for name, (value, default) in (usual | options).items() if value != default}
@@ -215,9 +225,8 @@ def changed_protocol(protocol: Protocol, changes: Mapping[str, str], task_option
         values = tuple(as_value(part) for part in text.split(",") if part)
         check_choice("--set", name, (*sorted(own | training), *task_options))
         holder = protocol if name in own else protocol.training
-        value: Any = (
-            values if isinstance(getattr(holder, name, None), tuple) else values[0] if len(values) == 1 else None
-        )
+        present = getattr(holder, name, protocol.task_options.get(name))
+        value: Any = values if isinstance(present, tuple) else values[0] if len(values) == 1 else None
         if value is None and text.lower() != "none":
             raise ValueError(f"--set {name} must be one value, got {text!r}")
         (changed["protocol"] if name in own else changed["training"] if name in training else options)[name] = value

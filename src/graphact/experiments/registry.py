@@ -4,12 +4,12 @@ Nothing here needs torch: what makes tasks is imported when it is called.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphact._checks import check_choice
 from graphact.experiments.preparation import PREPARATIONS, prepared, shifted_by
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 # Each has a folder of its name, with the description EXPERIMENT in experiment.py
 EXPERIMENTS = ("source-localization", "consensus", "denoising", "recommendation")
+BENCHMARKS = ("node-classification", "robustness")  # of the field, with settings chosen by nested selection
 GROUPS = {"compared": ACTIVATIONS, "pointwise": tuple(POINTWISE), "every": EVERY_METHOD}  # names for several methods
 PRESETS = ("quick", "paper", "best", "smoke")
+BENCHMARK_PRESETS = ("quick", "full", "smoke")
 
 Tasks = list["Task"]
 Figures = dict[str, float]  # the test metric of simple methods, by name
@@ -43,7 +45,7 @@ MakeTasks = Callable[[Protocol, Condition, int, Path | None], Tasks]  # of all r
 class Measure(NamedTuple):
     """A metric of the rows, and how tables, axes and sentences show it."""
 
-    metric: str  # "accuracy" or "rmse"
+    metric: str  # "accuracy" or "rmse"; others that rows may have, too, such as "roc_auc", are named in ``also``
     axis: str
     digits: int
     higher_is_better: bool = False
@@ -52,6 +54,7 @@ class Measure(NamedTuple):
     # Test samples over training samples, where one data set is split again and again; None where every graph has
     # samples of its own
     overlap: float | None = None
+    also: tuple[str, ...] = ()
 
 
 class Variation(NamedTuple):
@@ -70,10 +73,14 @@ class Experiment:
     title: str  # in a heading
     explanation: tuple[str, ...]  # paragraphs on what is done and what is seen
     measure: Measure
-    protocols: tuple[Protocol, ...]  # of the presets "paper", "best" and "quick", in the order in which they are listed
-    make_tasks: MakeTasks  # signals as they come
-    baselines: "Callable[[Task, int], Figures]"  # of a task in float64, with the order of linear filters
+    protocols: tuple[Protocol, ...]  # of all presets but "smoke", in the order in which they are listed
     content: "Callable[[pd.DataFrame, str, Measure], Content]"  # of cells of a preset and protocol; files begin so
+    make_tasks: MakeTasks = lambda *_: []  # signals as they come
+    # Of a task in float64, with the order of linear filters
+    baselines: "Callable[[Task, int], Figures]" = lambda *_: {}
+    # Trains a job in a way of its own, on a device, with a data directory: the parts of its rows that differ
+    run_job: "Callable[[TrainingJob, str, Path | None], list[dict[str, Any]]] | None" = None
+    datasets: "Callable[[Protocol], Sequence[str]]" = lambda _: ()  # further ones, which a protocol reads
     default_protocol: str = "paper"  # the one to run where a preset has several
     task_options: tuple[str, ...] = ()  # further arguments of what makes tasks, which a command may give
     dataset: str | None = None  # the data set it reads, if any; see graphact.data.locate
@@ -98,8 +105,9 @@ class Experiment:
 
     def protocols_at(self, preset: str) -> dict[str, Protocol]:
         """The protocols of a preset by name; "smoke" runs as little of "quick" and "best" as possible."""
-        if check_choice("preset", preset, PRESETS) == "smoke":
-            found = {**self.protocols_at("quick"), **self.protocols_at("best")}
+        known = BENCHMARK_PRESETS if self.name in BENCHMARKS else PRESETS
+        if check_choice("preset", preset, known) == "smoke":
+            found = {**self.protocols_at("quick"), **(self.protocols_at("best") if "best" in known else {})}
             return {name: protocol.smallest() for name, protocol in found.items()}
         return {protocol.called or protocol.name: protocol for protocol in self.protocols if protocol.preset == preset}
 
@@ -107,7 +115,7 @@ class Experiment:
 @cache
 def find_experiment(name: str) -> Experiment:
     """The experiment of a name."""
-    check_choice("experiment", name, EXPERIMENTS)
+    check_choice("experiment", name, (*EXPERIMENTS, *BENCHMARKS))
     found: Experiment = resolve_name(f"graphact.experiments.{name.replace('-', '_')}.experiment:EXPERIMENT")
     return found
 
@@ -129,4 +137,8 @@ def find_protocol(
         protocol = replace(
             protocol, methods=tuple(dict.fromkeys(one for name in methods for one in GROUPS.get(name, (name,))))
         )
-    return changed_protocol(protocol, changes or {}, described.task_options)
+    changes, varied = dict(changes or {}), described.variation
+    if experiment in BENCHMARKS and varied is not None and varied.name in changes:
+        levels = changes.pop(varied.name).split(",")
+        protocol = replace(protocol, conditions=tuple({varied.name: level} for level in levels))
+    return changed_protocol(protocol, changes, described.task_options)

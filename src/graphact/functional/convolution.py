@@ -79,16 +79,20 @@ def attention(x: Tensor, graph: GraphLike, weight: Tensor, to: Tensor, of: Tenso
 def attention_pass(
     x: Tensor, graph: Graph, weight: Tensor, to: Tensor, of: Tensor, slope: float
 ) -> tuple[Tensor]:  # fmt: skip
-    """One hop of :func:`attention`, heads and features flat, over segments of edges; sums are taken in float32."""
+    """One hop of :func:`attention`, heads and features flat, over segments of edges."""
+    return (attend(torch.einsum("...ng,hgf->...nhf", x, weight), graph, to, of, slope).flatten(-2),)
+
+
+def attend(mapped: Tensor, graph: Graph, to: Tensor, of: Tensor, slope: float = 0.2) -> Tensor:
+    """:func:`attention` of values ``(..., N, H, F)`` that the heads have mapped already; sums are taken in float32."""
     segments = Segments.of(graph.incoming, closed=True)
-    mapped = torch.einsum("...ng,hgf->...nhf", x, weight)
     heads = mapped.to(accumulation_dtype(mapped.dtype))
     score = segments.at_rows((heads * to).sum(-1)) + segments.at_cols((heads * of).sum(-1))
     score = torch.nn.functional.leaky_relu(score, slope)
     powers = (score - segments.at_rows(segments.extreme(score.detach(), "amax"))).exp()
     values = segments.at_cols(heads.flatten(-2)).unflatten(-1, heads.shape[-2:])
     total = segments.sum((powers.unsqueeze(-1) * values).flatten(-2)).unflatten(-1, heads.shape[-2:])
-    return ((total / segments.sum(powers).unsqueeze(-1)).flatten(-2).to(mapped.dtype),)
+    return (total / segments.sum(powers).unsqueeze(-1)).to(mapped.dtype)
 
 
 def edge_varying(x: Tensor, graph: Graph, own: Tensor, edge: Tensor) -> Tensor:

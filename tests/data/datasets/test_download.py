@@ -216,6 +216,8 @@ def test_check_tells_the_state_of_every_file(server, empty_cache, tmp_path):
         ("molene", "molene/RADOMEH.tar.gz", "ok"),
         ("molene", "molene/weather_stations.csv", "damaged"),
         ("planetoid", "planetoid/ind.cora.graph", "missing"),
+        ("heterophily", "heterophily/wisconsin.npz", "missing"),
+        ("attributed", "attributed/Flickr.mat", "missing"),
     ]
 
 
@@ -226,7 +228,8 @@ def test_a_file_that_cannot_be_read(server, tmp_path):
 
 
 def test_unknown_datasets_are_named():
-    with pytest.raises(ValueError, match="dataset must be one of 'ml-100k', 'molene', 'planetoid', got 'cora'"):
+    known = "'ml-100k', 'molene', 'planetoid', 'heterophily', 'attributed'"
+    with pytest.raises(ValueError, match=f"dataset must be one of {known}, got 'cora'"):
         locate("cora")
 
 

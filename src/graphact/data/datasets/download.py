@@ -63,6 +63,10 @@ MOLENE = (
 )
 # Cora, CiteSeer and PubMed as Yang et al. (2016) published them, MIT licence.
 PLANETOID = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
+# Graphs whose neighbours are often of other classes, cleaned and split by Platonov et al. (2023), MIT licence.
+HETEROPHILY = "https://raw.githubusercontent.com/yandex-research/heterophilous-graphs/main/data"
+# BlogCatalog and Flickr as the authors of CoLA keep them; research data, no licence stated.
+ATTRIBUTED = "https://raw.githubusercontent.com/TrustAGI-Lab/CoLA/main/raw_dataset"
 
 FILMS = {
     "ml-100k/u.data": "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
@@ -95,11 +99,30 @@ CITATIONS = {
     "ind.pubmed.ty": "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd",
     "ind.pubmed.y": "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3",
 }
+HETEROPHILOUS = {
+    "actor.npz": "c350eef06b2c2a9bf8218be2b57cac6d4003d0922eb597a039e9123f75817816",
+    "chameleon_filtered.npz": "bf46f07e1fb5249280447e5fe3100f3e82fc4b93ad1e13ffcfdec924b6ac0bb5",
+    "minesweeper.npz": "e664c8dacf1e8ac466c2c09ed4b237bd2c5541f47a6eae9c6092cb87f16412b3",
+    "squirrel_filtered.npz": "f06370ffb3116c5de8b7a600005400b2293c025e0ce2f6916d8201a825505ac7",
+    "tolokers.npz": "dacf3ac94cec53d03cd2adb5255c08b33dee1656c33ca8164a464bd9450a1667",
+    "wisconsin.npz": "2543c89838cfc75f737f7c4664cc1d097f8268602c20b2d1bd4f21407df9c074",
+}
+FRIENDS = {
+    "BlogCatalog": "886e1d8dec043588247ef7188fe6459f2ba657b6b9211d73f255d28b42f06b0c",
+    "Flickr": "1493f3f261395b232dd37845beae9215c0abccc9d63902a3cc0af7fd4f0972cd",
+}
 DATASETS: dict[str, tuple[DataFile, ...]] = {
     "ml-100k": tuple(DataFile(name, sha256, MOVIELENS, member=name) for name, sha256 in FILMS.items()),
     "molene": tuple(DataFile(f"molene/{name}", sha256, f"{MOLENE}/{name}") for name, sha256 in WEATHER.items()),
     "planetoid": tuple(
         DataFile(f"planetoid/{name}", sha256, f"{PLANETOID}/{name}") for name, sha256 in CITATIONS.items()
+    ),
+    "heterophily": tuple(
+        DataFile(f"heterophily/{name}", sha256, f"{HETEROPHILY}/{name}") for name, sha256 in HETEROPHILOUS.items()
+    ),
+    "attributed": tuple(
+        DataFile(f"attributed/{name}.mat", sha256, f"{ATTRIBUTED}/{name}/{name}.mat")
+        for name, sha256 in FRIENDS.items()
     ),
 }
 
@@ -111,7 +134,7 @@ def locate(dataset: str, directory: PathLike | None = None, download: bool = Tru
     A directory that the user named is only read. Into the cache folder, what is missing is downloaded once.
 
     Args:
-        dataset: "ml-100k", "molene" or "planetoid".
+        dataset: "ml-100k", "molene", "planetoid", "heterophily" or "attributed".
         directory: data directory, laid out as ``ml-100k/u.data``, ``ml-100k/u.item``, ``molene/RADOMEH.tar.gz``,
             ``molene/weather_stations.csv``, ``planetoid/ind.cora.graph``, ...
         download: whether missing files may be downloaded to the cache folder.

@@ -25,7 +25,7 @@ import pandas as pd
 
 from graphact._checks import check_choice, check_integer, check_number
 from graphact.experiments.pairing import REPLICA
-from graphact.experiments.registry import EXPERIMENTS, find_experiment
+from graphact.experiments.registry import BENCHMARKS, EXPERIMENTS, find_experiment
 from graphact.experiments.report.style import Variant
 
 TEXTS = ("preset", "protocol", "method")
@@ -73,6 +73,8 @@ def gather(runs: pd.DataFrame) -> pd.DataFrame:
     cells = runs.loc[~cell.duplicated(), SETTING].reset_index(drop=True)
     for name in ("value", "validation", "replica", "beta", "weights"):
         cells[name] = runs[name].groupby(cell).agg(tuple)
+    for name in ("parameters", "exchanges", "seconds"):
+        cells[name] = runs[name].groupby(cell).first()
     cells[list(Summary._fields)] = [summarize(values) for values in cells.value]
     cells["validation"] = [summarize(values).mean for values in cells.validation]
     names = zip(cells.kind, cells.method, cells.hops, strict=True)
@@ -85,10 +87,10 @@ def read_row(row: Mapping[str, Any], name: str) -> dict[str, Any]:
     values = {key: value for key, value in row.items() if value is not None}
     if missing := sorted({"experiment", *TEXTS, "kind", "metric"} - values.keys()):
         raise ValueError(f"{name} must hold {missing[0]!r}, got the keys {sorted(row)}")
-    experiment = check_choice(f"{name}['experiment']", values["experiment"], EXPERIMENTS)
+    experiment = check_choice(f"{name}['experiment']", values["experiment"], (*EXPERIMENTS, *BENCHMARKS))
     kind = check_choice(f"{name}['kind']", values["kind"], ("model", "baseline"))
     described = find_experiment(experiment)
-    check_choice(f"{name}['metric']", values["metric"], (described.measure.metric,))
+    check_choice(f"{name}['metric']", values["metric"], (described.measure.metric, *described.measure.also))
     run: dict[str, Any] = {"experiment": experiment, "kind": kind}
     for key in (*TEXTS, *PROVENANCE):
         run[key] = check_text(f"{name}[{key!r}]", values[key]) if key in values else None

@@ -53,6 +53,28 @@ METHODS = {
     "fir": Style("FIR", "FIR (no nonlinearity)", "#cc79a7", "X", (0, (1.2, 1.2)), 1.1),
 }
 
+# Others of our family, and those of other authors
+FURTHER = {
+    name: Style(short, long, color, marker, (0, (3, 1, 1, 1)), 1.1)
+    for name, short, long, color, marker in (
+        ("mean-ga", "Mean G.A.", "graph-adaptive mean", "#009e73", "<"),
+        ("soft-maximum-ga", "Soft max. G.A.", "graph-adaptive soft maximum", "#009e73", "^"),
+        ("trimmed-mean-ga", "Trimmed mean G.A.", "graph-adaptive trimmed mean", "#009e73", "s"),
+        ("weighted-mean-ga", "Weighted mean G.A.", "graph-adaptive weighted mean", "#009e73", "D"),
+        ("mixture-ga", "Mixture G.A.", "graph-adaptive mixture", "#009e73", "P"),
+        ("shiftless-max", "Max, no shift", "maximum without shift", "#cc79a7", "^"),
+        ("shiftless-median", "Median, no shift", "median without shift", "#cc79a7", "D"),
+        ("max-k", "MaxK", "MaxK", "#cc79a7", "h"),
+        ("grelu", "GReLU", "GReLU", "#cc79a7", "o"),
+        ("digraf", "DiGRAF", "DiGRAF", "#cc79a7", "p"),
+    )
+}
+# Robust convolutions with ReLU
+RIVALS = {
+    "median-gcn": Style("MedianGCN", "MedianGCN", "#cc79a7", "1", (0, (1.2, 1.2)), 1.2),
+    "soft-median-gcn": Style("Soft Median", "Soft Median GCN", "#cc79a7", "2", (0, (3, 1)), 1.2),
+}
+
 # Beside ReLU, and less important: all of one colour, told apart by their markers
 POINTWISE = {
     name: Style(short, short, GREY, marker, (0, (2.5, 1, 1, 1, 1, 1)))
@@ -68,7 +90,7 @@ POINTWISE = {
         ("maxout", "Maxout", "8"),
     )
 }
-STYLES = METHODS | POINTWISE
+STYLES = METHODS | POINTWISE | FURTHER | RIVALS
 
 
 @dataclass(frozen=True)

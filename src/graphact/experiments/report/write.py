@@ -9,7 +9,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from graphact.experiments.registry import EXPERIMENTS, Experiment, find_experiment
+from graphact.experiments.registry import BENCHMARKS, EXPERIMENTS, Experiment, find_experiment
 from graphact.experiments.report.content import file_name
 from graphact.experiments.report.rows import gather, read_rows
 from graphact.experiments.report.sentences import facts_of, progress_over, provenance
@@ -23,7 +23,9 @@ Block = namedtuple("Block", "preset protocol content progress facts")
 
 def sections_of(runs: pd.DataFrame) -> dict[str, tuple[Experiment, list[Block]]]:
     """The experiments in the paper's order, each with its blocks, the paper's preset and protocol first."""
-    sections: dict[str, tuple[Experiment, list[Block]]] = {name: (find_experiment(name), []) for name in EXPERIMENTS}
+    sections: dict[str, tuple[Experiment, list[Block]]] = {
+        name: (find_experiment(name), []) for name in (*EXPERIMENTS, *BENCHMARKS)
+    }
     keys = ["experiment", "preset", "protocol"]
     own_runs, own_cells = (dict(list(frame.groupby(keys))) for frame in (runs, gather(runs)))
     for key in sorted(own_cells, key=lambda names: [(name != "paper", name) for name in names]):

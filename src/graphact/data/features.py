@@ -1,0 +1,94 @@
+"""Sparse features of nodes, such as the words of documents, and their product with dense maps."""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class SparseFeatures:
+    """A constant matrix ``(N, F)`` in CSR form, with its transpose for gradients.
+
+    ``features @ weight`` is an SpMM; under `torch.vmap` over many weights it is one SpMM with all of them side by side,
+    ``(F, M * out)``.
+
+    Example:
+        >>> import torch
+        >>> words = SparseFeatures.from_dense(torch.tensor([[0.0, 2.0], [0.0, 0.0], [1.0, 3.0]]))
+        >>> words @ torch.tensor([[1.0], [10.0]])
+        tensor([[20.],
+                [ 0.],
+                [31.]])
+    """
+
+    def __init__(self, matrix: Tensor, transposed: Tensor) -> None:
+        self.matrix, self.transposed = matrix, transposed
+
+    @classmethod
+    def from_dense(cls, x: Tensor) -> "SparseFeatures":
+        rows, cols = x.nonzero(as_tuple=True)
+        return cls.from_entries(rows, cols, x[rows, cols], (x.size(0), x.size(1)))
+
+    @classmethod
+    def from_entries(cls, rows: Tensor, cols: Tensor, values: Tensor, shape: tuple[int, int]) -> "SparseFeatures":
+        """From the entries that are not zero, each once, in any order."""
+        return cls(to_csr(rows, cols, values, shape), to_csr(cols, rows, values, shape[::-1]))
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.matrix.shape
+
+    def size(self, dim: int) -> int:
+        return self.matrix.size(dim)
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> "SparseFeatures":
+        return SparseFeatures(self.matrix.to(device, dtype), self.transposed.to(device, dtype))
+
+    def to_dense(self) -> Tensor:
+        return self.matrix.to_dense()
+
+    def normalized(self) -> "SparseFeatures":
+        """Each row divided by the sum of its magnitudes; rows of zeros stay."""
+        counts = self.matrix.crow_indices().diff()
+        rows = torch.arange(self.size(0)).repeat_interleave(counts)
+        cols, values = self.matrix.col_indices(), self.matrix.values()
+        sums = torch.zeros(self.size(0), dtype=values.dtype).index_add(0, rows, values.abs())
+        return SparseFeatures.from_entries(rows, cols.long(), values / sums[rows], (self.size(0), self.size(1)))
+
+    def __matmul__(self, weight: Tensor) -> Tensor:
+        product: Tensor = _SparseProduct.apply(weight, self.matrix, self.transposed)
+        return product
+
+
+def to_csr(rows: Tensor, cols: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """A CSR tensor with 32-bit indices, columns ascending in each row."""
+    order = (rows * shape[1] + cols).argsort()
+    rowptr = torch.zeros(shape[0] + 1, dtype=torch.int32)
+    rowptr[1:] = rows.bincount(minlength=shape[0]).cumsum(0)
+    col = cols[order].to(torch.int32)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks are)")
+        return torch.sparse_csr_tensor(rowptr, col, values[order], size=shape, check_invariants=False)
+
+
+class _SparseProduct(torch.autograd.Function):
+    """A constant sparse matrix times a dense one."""
+
+    @staticmethod
+    def forward(weight: Tensor, matrix: Tensor, transposed: Tensor) -> Tensor:  # noqa: ARG004
+        return torch.sparse.mm(matrix, weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], _: Tensor) -> None:
+        ctx.matrix, ctx.transposed = inputs[1:]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return _SparseProduct.apply(grad.contiguous(), ctx.transposed, ctx.matrix), None, None
+
+    @staticmethod
+    def vmap(_: Any, in_dims: tuple[int | None, ...], weight: Tensor, matrix: Tensor, transposed: Tensor) -> Any:
+        side_by_side = weight.movedim(in_dims[0] or 0, 1)  # (F, M, out)
+        product = _SparseProduct.apply(side_by_side.flatten(1), matrix, transposed)
+        return product.unflatten(1, side_by_side.shape[1:]), 1

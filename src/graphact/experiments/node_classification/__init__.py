@@ -1,0 +1,1 @@
+"""Node classification: activations compared on the benchmarks of the field."""

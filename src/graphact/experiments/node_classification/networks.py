@@ -1,0 +1,317 @@
+"""Networks for node classification: the usual convolutions with any activation between them.
+
+Every convolution maps features first and then moves along edges, so that sparse features of many models are mapped by
+one SpMM. A network is called as ``network(x, graph, masks)``, as :class:`graphact.training.nodes.NodeFleet` asks.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from graphact._checks import check_choice, check_integer
+from graphact.data.features import SparseFeatures
+from graphact.functional import neighborhood_median, shift
+from graphact.functional.convolution import attend
+from graphact.functional.segments import Segments
+from graphact.graph import Graph
+from graphact.nn import make_activation
+
+Signal = Tensor | SparseFeatures
+
+
+class NodeGraph(NamedTuple):
+    """The shift operators of one graph."""
+
+    convolution: Graph
+    activation: Graph
+
+    @property
+    def num_edges(self) -> int:
+        return self.convolution.num_edges
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> "NodeGraph":
+        convolution = self.convolution.to(device, dtype)
+        same = self.activation is self.convolution
+        return NodeGraph(convolution, convolution if same else self.activation.to(device, dtype))
+
+
+class Linear(nn.Module):
+    """``x @ weight + bias`` for dense and sparse x, drawn as Glorot and Bengio (2010) do."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(in_features, out_features))
+        self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
+        bound = math.sqrt(6 / (in_features + out_features))
+        nn.init.uniform_(self.weight, -bound, bound)
+
+    def forward(self, x: Signal) -> Tensor:
+        mapped = x @ self.weight
+        return mapped if self.bias is None else mapped + self.bias
+
+
+class Convolution(nn.Module):
+    """What convolutions share: maps to ``terms`` signals of ``out_features`` each, and a bias at the end."""
+
+    normalization = "gcn"  # of the graph
+    exchanges = 1
+    terms = 1
+
+    def __init__(self, in_features: int, out_features: int, activation: nn.Module | None = None) -> None:
+        super().__init__()
+        del activation
+        self.maps = nn.ModuleList(Linear(in_features, out_features, bias=False) for _ in range(self.terms))
+        self.bias = nn.Parameter(torch.zeros(out_features))
+
+    def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
+        return self.propagate([each(x) for each in self.maps], graph.convolution) + self.bias
+
+    def propagate(self, terms: list[Tensor], graph: Graph) -> Tensor:
+        """The result from the mapped signals."""
+        return shift(terms[0], graph)
+
+
+class GCNConvolution(Convolution):
+    """``S x W`` with self-loops and symmetric normalisation (Kipf and Welling 2017)."""
+
+
+class SAGEConvolution(Convolution):
+    """``x V + mean_j x_j W`` (Hamilton et al. 2017)."""
+
+    normalization, terms = "random_walk", 2
+
+    def propagate(self, terms: list[Tensor], graph: Graph) -> Tensor:
+        return terms[0] + shift(terms[1], graph)
+
+
+class PolynomialConvolution(Convolution):
+    """``sum_k S^k x H_k`` of order 2, the filter bank of a GCNN."""
+
+    normalization, terms, exchanges = "symmetric", 3, 2
+
+    def propagate(self, terms: list[Tensor], graph: Graph) -> Tensor:
+        return terms[0] + shift(terms[1] + shift(terms[2], graph), graph)
+
+
+class ChebyshevConvolution(PolynomialConvolution):
+    """The same in the basis of Chebyshev polynomials (Defferrard et al. 2016): ``T_2(S) = 2 S^2 - I``."""
+
+    def propagate(self, terms: list[Tensor], graph: Graph) -> Tensor:
+        return terms[0] - terms[2] + shift(terms[1] + 2 * shift(terms[2], graph), graph)
+
+
+class GINConvolution(Convolution):
+    """``MLP((1 + eps) x + sum_j x_j)`` (Xu et al. 2019), the activation inside of the MLP, too."""
+
+    normalization = "none"
+
+    def __init__(self, in_features: int, out_features: int, activation: nn.Module | None = None) -> None:
+        width = getattr(activation, "features", None) or out_features
+        super().__init__(in_features, width)
+        self.eps = nn.Parameter(torch.zeros(()))
+        self.activation, self.last = activation, Linear(width, out_features)
+
+    def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
+        mapped = self.maps[0](x)
+        summed = (1 + self.eps) * mapped + shift(mapped, graph.convolution) + self.bias
+        return self.last(summed if self.activation is None else self.activation(summed, graph.activation))
+
+
+class GATConvolution(Convolution):
+    """Graph attention with heads of eight features each (Veličković et al. 2018), a single head at the end."""
+
+    def __init__(self, in_features: int, out_features: int, activation: nn.Module | None = None) -> None:
+        super().__init__(in_features, out_features)
+        self.heads = 1 if activation is None or out_features % 8 else out_features // 8
+        self.at_node, self.at_neighbor = (
+            nn.Parameter(torch.empty(self.heads, out_features // self.heads)) for _ in range(2)
+        )
+        for parameter in (self.at_node, self.at_neighbor):
+            nn.init.xavier_uniform_(parameter)
+
+    def propagate(self, terms: list[Tensor], graph: Graph) -> Tensor:
+        return attend(terms[0].unflatten(-1, (self.heads, -1)), graph, self.at_node, self.at_neighbor).flatten(-2)
+
+
+class MedianConvolution(Convolution):
+    """The median of what neighbours and node have mapped, feature by feature (MedianGCN, Chen et al. 2021).
+
+    A median has no gradient with respect to edge weights, on which attacks live; there it passes on that of a GCN.
+    """
+
+    def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
+        mapped = self.maps[0](x)
+        median = neighborhood_median(mapped, graph.activation, closed=True)
+        if graph.convolution.weight.requires_grad:
+            smooth = shift(mapped, graph.convolution)
+            median = median + smooth - smooth.detach()
+        return median + self.bias
+
+
+class SoftMedianConvolution(Convolution):
+    r"""A mean whose weights fall with the distance from the median (Soft Median, Geisler et al. 2021).
+
+    .. math:: y_i = \Big(\sum_j a_{ij}\Big) \frac{\sum_j w_{ij} z_j}{\sum_j w_{ij}}, \qquad
+        w_{ij} = a_{ij} \exp(-\|z_j - m_i\| / (T \sqrt{F}))
+
+    with the mapped signals z, their median m over neighbours and node, feature by feature, and the GCN shift a.
+    """
+
+    temperature = 0.2
+
+    def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
+        mapped, own = self.maps[0](x), graph.convolution
+        median = neighborhood_median(mapped, graph.activation, closed=True)
+        segments, values = Segments.of(own.incoming, closed=True), own.weight
+        diagonal = torch.zeros_like(median[..., 0]) if own.diagonal is None else own.diagonal
+        share = torch.cat([values, diagonal], -1).unsqueeze(-1)
+        read = segments.at_cols(mapped)
+        apart = (read - segments.at_rows(median)).square().sum(-1, keepdim=True).clamp_min(1e-12).sqrt()
+        score = -apart / (self.temperature * math.sqrt(mapped.size(-1)))
+        weight = share * (score - segments.at_rows(segments.extreme(score.detach(), "amax"))).exp()
+        return segments.sum(share) * segments.sum(weight * read) / segments.sum(weight) + self.bias
+
+
+CONVOLUTIONS: dict[str, type[Convolution]] = {
+    "gcn": GCNConvolution,
+    "sage": SAGEConvolution,
+    "gin": GINConvolution,
+    "gat": GATConvolution,
+    "chebyshev": ChebyshevConvolution,
+    "gcnn": PolynomialConvolution,
+    "median": MedianConvolution,
+    "soft-median": SoftMedianConvolution,
+}
+NORMS = ("none", "layer", "batch")
+SKIPS = ("none", "linear", "block")
+
+
+class NodeNetwork(nn.Module):
+    """Convolutions with an activation behind each, and dropout behind that.
+
+    Args:
+        in_features, width, classes: sizes.
+        convolution: a name of ``CONVOLUTIONS``.
+        layers: convolutions; without ``readout`` the last one gives the logits.
+        activation, hops: a name of :data:`graphact.nn.ACTIVATIONS`, and its hops.
+        norm: "layer" or "batch", between convolution and activation.
+        skip: "linear" adds a linear map of what a convolution reads to what it gives (Luo et al. 2024); "block" makes
+            layers ``x + linear(act(conv(norm(x))))`` of a signal that a linear map has made.
+        readout: give the logits by a linear map, rather than by the last convolution.
+        feature_dropout: drop features, too.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        width: int,
+        classes: int,
+        *,
+        convolution: str = "gcn",
+        layers: int = 2,
+        activation: str = "relu",
+        hops: int = 1,
+        norm: str = "none",
+        skip: str = "none",
+        readout: bool = False,
+        feature_dropout: bool = False,
+        start: str = "zero",
+    ) -> None:
+        super().__init__()
+        check_choice("norm", norm, NORMS)
+        kind = CONVOLUTIONS[check_choice("convolution", convolution, tuple(CONVOLUTIONS))]
+        self.skip, self.readout = check_choice("skip", skip, SKIPS), readout or skip == "block"
+        hidden = check_integer("layers", layers, minimum=1) - (0 if self.readout else 1)
+
+        def make(last: bool = False) -> Any:
+            options: dict[str, Any] = {
+                "gamma": 1.0,
+                "learn_gamma": True,
+                "start": start,
+            }
+            return None if last else make_activation(activation, hops=hops, features=width, **options)
+
+        self.first = Linear(in_features, width) if skip == "block" else None
+        widths = [width if skip == "block" else in_features, *[width] * hidden]
+        self.activations = nn.ModuleList(make() for _ in range(hidden))
+        inner = [make() if kind is GINConvolution else self.activations[number] for number in range(hidden)]
+        self.convolutions = nn.ModuleList(kind(widths[i], width, inner[i]) for i in range(hidden))
+        if not self.readout:
+            last = make() if kind is GINConvolution else None
+            self.convolutions.append(kind(widths[hidden], classes, last))
+        norms = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": BatchNorm}
+        self.norms = nn.ModuleList(norms[norm](width) for _ in range(hidden))
+        linear = {"none": [], "linear": [Linear(widths[i], width) for i in range(hidden)]}
+        self.skips = nn.ModuleList(linear.get(skip, [Linear(width, width) for _ in range(hidden)]))
+        self.last = Linear(width, classes) if self.readout else None
+        self.feature_dropout = feature_dropout
+        self.dropout_widths = (*([in_features] if feature_dropout else []), *[width] * hidden)
+        self.dropped_last = hidden == 1 and norm != "batch" and not feature_dropout and skip != "block"
+
+    @property
+    def exchanges(self) -> int:
+        """How often neighbours exchange for an answer."""
+        convolutions: list[Any] = list(self.convolutions)
+        inner = [each.activation for each in convolutions if isinstance(each, GINConvolution)]
+        activations: list[Any] = [*self.activations, *inner]
+        of_activations = sum(layer.exchanges for each in activations for layer in each.layers())
+        return int(of_activations + sum(each.exchanges for each in convolutions))
+
+    def forward(self, x: Signal, graph: NodeGraph, masks: Sequence[Tensor] = (), both: bool = False) -> Any:
+        masks = list(masks)
+        if self.feature_dropout and masks:
+            x = (x.to_dense() if isinstance(x, SparseFeatures) else x) * masks.pop(0)
+        signal: Any = x if self.first is None else self.first(x)
+        for number, activation in enumerate(self.activations):
+            if self.skip == "block":
+                read = self.convolutions[number](self.norms[number](signal), graph)
+                out = self.dropped(activation(read, graph.activation), masks, number)
+                signal = signal + self.skips[number](out)
+                continue
+            made = self.convolutions[number](signal, graph)
+            if self.skip == "linear":
+                made = made + self.skips[number](signal)
+            signal = activation(self.norms[number](made), graph.activation)
+            if both and number == len(self.activations) - 1:
+                with torch.no_grad():
+                    evaluated = self.finish(signal.detach(), graph)
+                return self.finish(self.dropped(signal, masks, number), graph), evaluated
+            signal = self.dropped(signal, masks, number)
+        return self.finish(signal, graph)
+
+    def finish(self, signal: Signal, graph: NodeGraph) -> Tensor:
+        """The logits from the last hidden signal."""
+        return self.convolutions[-1](signal, graph) if self.last is None else self.last(signal)
+
+    @staticmethod
+    def dropped(x: Tensor, masks: Sequence[Tensor], number: int) -> Tensor:
+        return x * masks[number] if masks else x
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm over the nodes, ``(..., N, F)``, which moves its buffers as a function, so that it can be vmapped."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            mean, variance = x.mean(-2), x.var(-2, correction=0)
+            unbiased = variance.detach() * (x.size(-2) / (x.size(-2) - 1))
+            share = self.momentum or 0.0  # torch.lerp would round it to float32 under vmap
+            self.running_mean = (1 - share) * self.running_mean + share * mean.detach()
+            self.running_var = (1 - share) * self.running_var + share * unbiased
+        else:
+            mean, variance = self.running_mean, self.running_var
+        return (x - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias
+
+
+def node_graph(graph: Graph, convolution: str) -> NodeGraph:
+    """The shift operators that a convolution takes: its own, and the one of a GCN for activations."""
+    kind = CONVOLUTIONS[check_choice("convolution", convolution, tuple(CONVOLUTIONS))].normalization
+    shifted = graph.normalize("gcn")
+    own: Any = graph if kind == "none" else shifted if kind == "gcn" else graph.normalize(kind)  # type: ignore[arg-type]
+    return NodeGraph(own, shifted)

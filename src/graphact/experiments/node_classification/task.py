@@ -1,0 +1,130 @@
+"""Training of one cell: all splits and grid points of one activation on one graph, as fleets."""
+
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphact.data.datasets.nodes import NodeData, read_nodes
+from graphact.data.features import SparseFeatures
+from graphact.data.splits import Split
+from graphact.experiments.node_classification.networks import NodeGraph, NodeNetwork, node_graph
+from graphact.experiments.protocol import RIVALS, TrainingJob, run_seed
+from graphact.experiments.selection import Trial, grid, nested
+from graphact.training.fleet import FleetResult
+from graphact.training.nodes import NodeFleet
+
+LIVE_TENSORS = 24  # signals of a layer that are held at once, about
+MEMORY = {"cuda": 48 * 2**30, "cpu": 2 * 2**30}
+NETWORK_OPTIONS = ("convolution", "norm", "skip", "readout", "feature_dropout")
+
+
+def dataset_of(job: TrainingJob) -> str:
+    """The data set of a cell: what it varies, or else the name of its protocol."""
+    return str(job.condition.get("dataset", job.protocol.name))
+
+
+@cache
+def data_of(name: str, directory: Path | None) -> NodeData:
+    """A data set, read once."""
+    return read_nodes(name, directory)
+
+
+@lru_cache(maxsize=1)
+def on_device(
+    name: str, directory: Path | None, convolution: str, device: str
+) -> tuple[Tensor | SparseFeatures, NodeGraph]:
+    """Features and shift operators, moved to the device once for all activations."""
+    data, dtype = data_of(name, directory), torch.float32
+    return data.x.to(device, dtype), node_graph(data.graph, convolution).to(device, dtype)
+
+
+def split_of(job: TrainingJob, data: NodeData, replica: int) -> Split:
+    """The split of a replica; with the public split, replicas differ in their seeds alone."""
+    if job.protocol.task_options.get("split") != "public":
+        return data.split(replica)
+    if data.public is None:
+        raise ValueError(f"split must be 'random' or 'given' for {data.name}, which has no public split, got 'public'")
+    return data.public
+
+
+def make_network(job: TrainingJob, data: NodeData, replica: int) -> NodeNetwork:
+    """The network of a replica, drawn from its seed, which is the same for every activation and grid point."""
+    protocol, options = job.protocol, dict(job.protocol.task_options)
+    activation = job.method
+    if job.method in RIVALS:
+        activation, options["convolution"] = "relu", job.method.removesuffix("-gcn")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(run_seed("replica", job.seed, replica))
+        return NodeNetwork(
+            data.x.size(1),
+            job.features,
+            data.num_classes,
+            layers=protocol.layers,
+            activation=activation,
+            hops=job.hops or 1,
+            start=protocol.start,
+            **{name: options[name] for name in NETWORK_OPTIONS if name in options},
+        )
+
+
+def train_trials(
+    job: TrainingJob, trials: Sequence[Trial], device: str, directory: Path | None, *, keep: bool = False
+) -> tuple[FleetResult, list[NodeFleet]]:
+    """Train models of a job as few fleets, as large as memory allows; with ``keep``, fleets know their best models."""
+    data = data_of(dataset_of(job), directory)
+    convolution = job.protocol.task_options.get("convolution", "gcn")
+    networks = {replica: make_network(job, data, replica) for replica in {trial.replica for trial in trials}}
+    x, graph = on_device(data.name, directory, convolution, device)
+    bytes_each = 4 * len(data.y) * job.features * LIVE_TENSORS * job.protocol.layers
+    size = max(1, MEMORY[torch.device(device).type] // bytes_each)
+    results, fleets = [], []
+    for start in range(0, len(trials), size):
+        part = trials[start : start + size]
+        fleet = NodeFleet(
+            [networks[trial.replica] for trial in part],
+            x,
+            graph,
+            data.y,
+            [split_of(job, data, trial.replica) for trial in part],
+            seeds=[run_seed("dropout", job.seed, trial.replica) for trial in part],
+            rates=[trial.point.rate for trial in part],
+            decays=[trial.point.decay for trial in part],
+            dropouts=[trial.point.dropout for trial in part],
+            metric=data.metric,
+            is_decayed=(lambda _: True) if job.protocol.task_options.get("decay_all") else None,
+            device=device,
+        )
+        settings = job.protocol.training
+        results.append(fleet.train(settings.epochs, settings.patience, keep=keep))
+        fleets.append(fleet)
+    columns = zip(*((result.test, result.validation, result.best_epoch) for result in results), strict=True)
+    test, validation, best_epoch = ([value for part in column for value in part] for column in columns)
+    return FleetResult(test, validation, best_epoch), fleets
+
+
+def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
+    """Choose the settings of an activation on one graph and report with them: the rows of its reported splits."""
+    protocol, data = job.protocol, data_of(dataset_of(job), directory)
+    points = grid(protocol.rates, protocol.decays, protocol.dropouts)
+    tuning = range(protocol.tuning_splits)
+    reporting = range(protocol.tuning_splits, protocol.tuning_splits + protocol.splits)
+
+    def train(trials: Sequence[Trial]) -> FleetResult:
+        return train_trials(job, trials, device, directory)[0]
+
+    outcomes, validation = nested(train, points, tuning, reporting)
+    network = make_network(job, data, reporting[0])
+    common = {
+        "metric": data.metric,
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "exchanges": network.exchanges,
+        "beta": None,
+        "weights": None,
+    }
+    rows = [{**common, **outcome.row()} for outcome in outcomes]
+    rows[0]["tuning"] = validation  # of each grid point on each split that chooses
+    return rows

@@ -1,0 +1,1 @@
+"""Robustness: trained node classifiers on perturbed graphs."""

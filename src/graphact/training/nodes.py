@@ -1,0 +1,369 @@
+"""Fleets of node classifiers: many models on one graph, which differ in split, seed, rate, decay and dropout.
+
+An epoch is one step on all training nodes. Everything of it stays on the device: the masks of dropout, Adam, the scores
+of the validation nodes, the best parameters so far and the count of epochs without a better score. The host looks at
+the scores rarely, and on a GPU an epoch is one CUDA graph.
+"""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graphact._checks import check_choice, check_integer
+from graphact.data.features import SparseFeatures
+from graphact.data.splits import Split
+from graphact.training.fleet import FleetResult
+from graphact.training.loop import WARM_UP_STEPS
+from graphact.training.randomness import dropout_masks
+
+METRICS = ("accuracy", "roc_auc")
+PARTS = ("train", "validation", "test")
+LOOK_EVERY = {"cuda": 50, "cpu": 10}  # epochs between looks at the scores
+# Numbers in a pass over edges and nodes from which on it pays to record an epoch anew for fewer models
+WORTH = {"cuda": 10**8, "cpu": 0}
+BETAS, EPSILON = (0.9, 0.999), 1e-8
+State = dict[str, Tensor]
+
+
+class NodeFleet:
+    """R node classifiers of one shape on one graph, trained together, each as if it were alone.
+
+    A model is called as ``model(x, graph, masks)`` and returns logits ``(N, C)``; ``masks`` are the masks of dropout
+    ``(N, width)``, one for each of ``model.dropout_widths``, and none of them in evaluation. Where
+    ``model.dropped_last`` is true, nothing before the last mask depends on the mode, and ``model(x, graph, masks,
+    True)`` returns the logits with and without dropout, which halves the work.
+
+    Args:
+        models: modules with parameters of equal names and shapes; one may stand at several places.
+        x: features ``(N, F)``, dense or sparse, handed to the models as they are.
+        graph: whatever the models take as the graph, with ``to(device, dtype)`` and ``num_edges``.
+        labels: ``(N,)``.
+        splits: one for each model.
+        seeds: one for each model; they decide which units are dropped.
+        rates, decays, dropouts: one for each model; the decay is that of the L2 penalty (Adam, not AdamW).
+        metric: "accuracy" (in percent) or "roc_auc" (in percent, of two classes).
+        is_decayed: which parameters the decay concerns, by name; weights outside of activations and norms when left
+            out.
+        device, dtype: where and in which precision.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[nn.Module],
+        x: Tensor | SparseFeatures,
+        graph: Any,
+        labels: Tensor,
+        splits: Sequence[Split],
+        *,
+        seeds: Sequence[int],
+        rates: Sequence[float],
+        decays: Sequence[float],
+        dropouts: Sequence[float],
+        metric: str = "accuracy",
+        is_decayed: Callable[[str], bool] | None = None,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        given = {"splits": splits, "seeds": seeds, "rates": rates, "decays": decays, "dropouts": dropouts}
+        for name, values in given.items():
+            if len(values) != len(models):
+                raise ValueError(f"{name} must have one entry for each of the {len(models)} models, got {len(values)}")
+        self.metric, self.num_nodes = check_choice("metric", metric, METRICS), len(labels)
+        self.template: Any = copy.deepcopy(models[0]).to(device, dtype)
+        self.x, self.graph, self.labels = x.to(device, dtype), graph.to(device, dtype), labels.to(device)
+
+        def numbers(values: Sequence[float]) -> Tensor:
+            return torch.tensor(list(values), dtype=torch.float64, device=device).to(dtype)
+
+        trained = {name for name, parameter in models[0].named_parameters() if parameter.requires_grad}
+        state = {
+            name: torch.stack([dict(named(model))[name].detach() for model in models]) for name, _ in named(models[0])
+        }
+        state = {name: t.to(device, dtype if t.is_floating_point() else None) for name, t in state.items()}
+        self.running = Running(
+            parameters={name: state[name].requires_grad_() for name in state if name in trained},
+            buffers={name: state[name] for name in state if name not in trained},
+            seeds=torch.tensor(list(seeds), device=device),
+            rates=numbers(rates),
+            decays=numbers(decays),
+            dropouts=numbers(dropouts),
+            nodes={part: pad([split[place] for split in splits]).to(device) for place, part in enumerate(PARTS)},
+            counts={part: numbers([len(split[place]) for split in splits]) for place, part in enumerate(PARTS)},
+        )
+        is_decayed = is_decayed or (
+            lambda name: name.endswith("weight") and not any(part in name for part in ("activation", "norm"))
+        )
+        self.decayed = {name for name in trained if is_decayed(name)}
+        self.best: list[State | None] = [None] * len(models)
+        self.way = "plain"
+
+    def __len__(self) -> int:
+        return len(self.best)
+
+    @property
+    def work(self) -> int:
+        """Numbers in a pass of one model over edges and nodes."""
+        widths: tuple[int, ...] = self.template.dropout_widths
+        return int(self.num_nodes + self.graph.num_edges) * sum(widths)
+
+    def train(self, epochs: int, patience: int | None = None, *, keep: bool = True) -> FleetResult:
+        """Train all models; each stops after ``patience`` epochs without a better validation score.
+
+        The test score is that at the first epoch with the best validation score; with ``keep``, :meth:`model` gives
+        the models as they were then.
+        """
+        check_integer("epochs", epochs, minimum=1)
+        running, device = self.running, self.running.seeds.device
+        running.begin(epochs if patience is None else check_integer("patience", patience, minimum=1), keep)
+        found: list[Any] = [None] * len(self)
+        places, done, look_every = list(range(len(self))), 0, LOOK_EVERY[device.type]
+        step = self.make_step(running)
+        while done < epochs and places:
+            for _ in range(min(look_every, epochs - done)):
+                step()
+            done += min(look_every, epochs - done)
+            waiting = running.is_waiting().tolist()
+            is_worth = len(places) * self.work >= WORTH[device.type] and sum(waiting) <= len(places) // 2
+            if done < epochs and (is_worth or not any(waiting)):  # those that are done leave the stack
+                self.collect(running, places, waiting, found)
+                chosen = [number for number, waits in enumerate(waiting) if waits]
+                places = [places[number] for number in chosen]
+                running = running.rows(torch.tensor(chosen, dtype=torch.int64, device=device))
+                step = self.make_step(running)
+        if places:
+            with torch.no_grad():
+                running.select(self.scores(running, self.call(running, {}, False)))
+            self.collect(running, places, [False] * len(places), found)
+        test, validation, best_epoch = (list(column) for column in zip(*found, strict=True))
+        return FleetResult(test, validation, best_epoch)
+
+    def model(self, number: int) -> nn.Module:
+        """A copy of one model as it was at its best epoch."""
+        state = self.best[number]
+        if state is None:
+            raise ValueError("models must have been trained with keep=True")
+        made: nn.Module = copy.deepcopy(self.template)
+        made.load_state_dict(state)
+        return made.eval()
+
+    def make_step(self, running: "Running") -> Callable[[], None]:
+        """One epoch, as a function without arguments; on a GPU recorded after a few calls, and then replayed."""
+        recorded: list[torch.cuda.CUDAGraph] = []
+        calls = 0
+
+        def step() -> None:
+            nonlocal calls
+            calls += 1
+            if running.seeds.device.type != "cuda":
+                self.epoch(running)
+            elif recorded:
+                recorded[0].replay()
+            elif calls <= WARM_UP_STEPS:
+                stream = torch.cuda.Stream()  # recording demands that the steps before it ran outside the default one
+                stream.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(stream):
+                    self.epoch(running)
+                torch.cuda.current_stream().wait_stream(stream)
+            elif self.way.startswith("not recorded"):
+                self.epoch(running)
+            else:
+                graph = torch.cuda.CUDAGraph()
+                try:
+                    with torch.cuda.graph(graph):  # recording runs nothing
+                        self.epoch(running)
+                except RuntimeError as error:  # some step waits for the device: every epoch is launched anew
+                    self.way = f"not recorded: {[*str(error).splitlines(), ''][0]}"
+                    torch.cuda.synchronize()
+                    self.epoch(running)
+                    return
+                self.way = "recorded"
+                recorded.append(graph)
+                graph.replay()
+
+        return step
+
+    def epoch(self, running: "Running") -> None:
+        """Score the models as they are, and move them by one step."""
+        masks = {
+            f"mask{site}": running.masks(site, (self.num_nodes, width))
+            for site, width in enumerate(self.template.dropout_widths)
+        }
+        if self.template.dropped_last:
+            logits, evaluated = self.call(running, masks, True, both=True)
+        else:
+            with torch.no_grad():
+                evaluated = self.call(running, {}, False)
+        running.select(self.scores(running, evaluated.detach()))
+        if not self.template.dropped_last:  # buffers move along, behind the choice
+            logits = self.call(running, masks, True)
+        running.steps.add_(1)
+        parameters = list(running.parameters.values())
+        grads = torch.autograd.grad(self.losses(running, logits).sum(), parameters, allow_unused=True)
+        running.adam(dict(zip(running.parameters, grads, strict=True)), self.decayed)
+
+    def call(self, running: "Running", masks: State, training: bool, *, both: bool = False) -> Any:
+        """The logits ``(R, N, C)`` of all models; in training, buffers such as running means move along."""
+        self.template.train(training)
+        options = (True,) if both else ()
+
+        def run(parameters: State, buffers: State, masks: State) -> tuple[Any, State]:
+            state = {**parameters, **buffers}
+            arguments = (self.x, self.graph, list(masks.values()), *options)
+            return torch.func.functional_call(self.template, state, arguments), {name: state[name] for name in buffers}
+
+        logits, buffers = torch.vmap(run)(running.parameters, running.buffers, masks)
+        if training:
+            for name, buffer in running.buffers.items():
+                buffer.copy_(buffers[name].detach())
+        return logits
+
+    def losses(self, running: "Running", logits: Tensor) -> Tensor:
+        """The cross entropy ``(R,)`` of each model on its training nodes."""
+        nodes = running.nodes["train"]
+        chosen = logits.gather(1, nodes.clamp(min=0).unsqueeze(-1).expand(-1, -1, logits.size(-1)))
+        targets = self.labels[nodes.clamp(min=0)].masked_fill(nodes < 0, -100)  # which cross_entropy ignores
+        each = F.cross_entropy(chosen.flatten(0, 1), targets.flatten(), reduction="none").view(nodes.shape)
+        return each.sum(1) / running.counts["train"]
+
+    def scores(self, running: "Running", logits: Tensor) -> tuple[Tensor, Tensor]:
+        """The metric ``(R,)`` on validation and test nodes; NaN where a logit is not finite."""
+        score = accuracy if self.metric == "accuracy" else roc_auc
+        lost = ~logits.isfinite().flatten(1).all(1)
+        found = (score(logits, self.labels, running.nodes[part], running.counts[part]) for part in PARTS[1:])
+        validation, test = (value.double().masked_fill(lost, torch.nan) for value in found)
+        return validation, test
+
+    def collect(self, running: "Running", places: list[int], waiting: list[bool], found: list[Any]) -> None:
+        """Take the results of the models that are done."""
+        rows = zip(running.best_test.tolist(), running.best.tolist(), running.best_epoch.tolist(), strict=True)
+        for number, (place, result) in enumerate(zip(places, rows, strict=True)):
+            if not waiting[number]:
+                found[place] = result
+                if running.kept:
+                    self.best[place] = {name: tensor[number].clone() for name, tensor in running.kept.items()}
+
+
+class Running:
+    """What belongs to each of the models that are still trained; every tensor has a leading dimension R."""
+
+    def __init__(
+        self,
+        parameters: State,
+        buffers: State,
+        seeds: Tensor,
+        rates: Tensor,
+        decays: Tensor,
+        dropouts: Tensor,
+        nodes: State,
+        counts: State,
+    ) -> None:
+        self.parameters, self.buffers, self.nodes, self.counts = parameters, buffers, nodes, counts
+        self.seeds, self.rates, self.decays, self.dropouts = seeds, rates, decays, dropouts
+        # models of one seed and share drop the same units, which are drawn once: the first model of each, and of whom
+        pairs = list(zip(seeds.tolist(), dropouts.tolist(), strict=True))
+        place = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+        self.owner = torch.tensor([pairs.index(pair) for pair in place], device=seeds.device)
+        self.stream = torch.tensor([place[pair] for pair in pairs], device=seeds.device)
+        self.patience, self.kept = 0, dict[str, Tensor]()
+
+    def begin(self, patience: int, keep: bool) -> None:
+        """Forget all epochs before."""
+        self.patience, device = patience, self.seeds.device
+        self.steps = torch.zeros((), dtype=torch.int64, device=device)
+        self.best = torch.full(self.seeds.shape, torch.nan, dtype=torch.float64, device=device)
+        self.best_test, self.best_epoch = self.best.clone(), torch.zeros_like(self.seeds)
+        self.first = {name: torch.zeros_like(tensor) for name, tensor in self.parameters.items()}
+        self.second = {name: torch.zeros_like(tensor) for name, tensor in self.parameters.items()}
+        self.kept = {name: tensor.detach().clone() for name, tensor in self.state().items()} if keep else {}
+
+    def state(self) -> State:
+        return {**self.parameters, **self.buffers}
+
+    def is_waiting(self) -> Tensor:
+        """Which models may still improve."""
+        return self.steps - self.best_epoch <= self.patience
+
+    def masks(self, site: int, shape: tuple[int, ...]) -> Tensor:
+        """The masks of dropout of this step."""
+        drawn = dropout_masks(self.seeds[self.owner], self.dropouts[self.owner], self.steps, site, shape)
+        return drawn if len(self.owner) == len(self.seeds) else drawn.index_select(0, self.stream)
+
+    def select(self, scores: tuple[Tensor, Tensor]) -> None:
+        """Note the scores of the models as they are, where the first is better than before."""
+        validation, test = scores
+        better = ((validation > self.best) | self.best.isnan()) & ~validation.isnan()
+        better &= self.is_waiting() & (self.steps > 0)
+        for best, value in ((self.best, validation), (self.best_test, test), (self.best_epoch, self.steps)):
+            best.copy_(torch.where(better, value, best))
+        for name, tensor in self.state().items():
+            if name in self.kept:
+                self.kept[name].copy_(torch.where(along(better, tensor), tensor.detach(), self.kept[name]))
+
+    @torch.no_grad()
+    def adam(self, grads: Mapping[str, Tensor | None], decayed: set[str]) -> None:
+        """One step of Adam with an L2 penalty; rate and decay are those of each model."""
+        corrections = [1 - beta ** self.steps.double() for beta in BETAS]
+        for name, parameter in self.parameters.items():
+            grad, first, second = grads[name], self.first[name], self.second[name]
+            if grad is None:
+                continue
+            if name in decayed:
+                grad = grad + along(self.decays, parameter) * parameter
+            first.lerp_(grad, 1 - BETAS[0])
+            second.mul_(BETAS[1]).addcmul_(grad, grad, value=1 - BETAS[1])
+            scale = (second / corrections[1]).sqrt_().add_(EPSILON)
+            parameter.sub_(along(self.rates, parameter) / corrections[0] * (first / scale))
+
+    def rows(self, index: Tensor) -> "Running":
+        """Some of the models, as far as they have come."""
+
+        def chosen(state: State) -> State:
+            return {name: tensor.detach().index_select(0, index) for name, tensor in state.items()}
+
+        parameters = {name: tensor.requires_grad_() for name, tensor in chosen(self.parameters).items()}
+        options = chosen({name: getattr(self, name) for name in ("seeds", "rates", "decays", "dropouts")})
+        made = Running(
+            parameters, chosen(self.buffers), **options, nodes=chosen(self.nodes), counts=chosen(self.counts)
+        )
+        made.patience, made.steps = self.patience, self.steps.clone()
+        for name in ("best", "best_test", "best_epoch"):
+            setattr(made, name, getattr(self, name).index_select(0, index))
+        made.first, made.second, made.kept = chosen(self.first), chosen(self.second), chosen(self.kept)
+        return made
+
+
+def accuracy(logits: Tensor, labels: Tensor, nodes: Tensor, counts: Tensor) -> Tensor:
+    """The share of nodes ``(R, n)`` whose largest logit is that of their class, in percent; nodes below 0 are none."""
+    right = (logits.argmax(-1) == labels).gather(1, nodes.clamp(min=0)) & (nodes >= 0)
+    return 100 * right.sum(1) / counts.double()
+
+
+def roc_auc(logits: Tensor, labels: Tensor, nodes: Tensor, counts: Tensor) -> Tensor:
+    """The chance that a node of class 1 has a larger score than one of class 0, ties by half, in percent."""
+    del counts
+    none, target = nodes < 0, labels[nodes.clamp(min=0)]
+    score = (logits[..., 1] - logits[..., 0]).gather(1, nodes.clamp(min=0)).masked_fill(none, torch.inf).contiguous()
+    ordered = score.sort(1).values
+    rank = (torch.searchsorted(ordered, score) + torch.searchsorted(ordered, score, right=True) + 1).double() / 2
+    positive = (target == 1) & ~none
+    ones, zeros = positive.sum(1).double(), ((target == 0) & ~none).sum(1).double()
+    return 100 * ((rank * positive).sum(1) - ones * (ones + 1) / 2) / (ones * zeros)
+
+
+def along(values: Tensor, tensor: Tensor) -> Tensor:
+    """One value for each model, ready to be broadcast against a stacked tensor."""
+    return values.view(-1, *[1] * (tensor.dim() - 1))
+
+
+def pad(parts: Sequence[Tensor]) -> Tensor:
+    """Index tensors of several lengths side by side, filled up with -1."""
+    return nn.utils.rnn.pad_sequence(list(parts), batch_first=True, padding_value=-1)
+
+
+def named(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """Parameters and buffers by name."""
+    return [*model.named_parameters(), *model.named_buffers()]

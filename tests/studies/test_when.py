@@ -1,0 +1,101 @@
+"""When it pays: ranks, critical differences and gains, beside tables and hand-made rows."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from evidence import NotRunError
+from scipy import stats
+from when import Benchmarks, Ranking, draw_cost, draw_gains, draw_ranking, ranking_of, ranks_of, render
+
+from graphact.experiments.protocol import jobs_of
+from graphact.experiments.registry import find_protocol
+
+DATASETS = ("cora", "citeseer", "pubmed", "blogcatalog")
+SCORES = {"relu": 80.0, "tanh": 79.0, "max-ga": 82.0, "median-ga": 78.0}
+
+
+def write_rows(folder, seed=0):
+    """Twenty splits of four activations on four graphs, with known means and a noise that all of them share."""
+    rng = np.random.default_rng(seed)
+    (folder / "rows").mkdir(parents=True)
+    values = {}
+    for dataset in DATASETS:
+        shared = rng.normal(0, 2, 20)
+        changes = {"dataset": dataset, "hops": "1"}
+        for job in jobs_of(find_protocol("node-classification", "full", "gcn", tuple(SCORES), changes), 0):
+            own = SCORES[job.method] + shared + rng.normal(0, 0.5, 20)
+            values[dataset, job.method] = own
+            rows = [
+                {"experiment": "node-classification", "preset": "full", "protocol": "gcn", "kind": "model"}
+                | {"method": job.method, "hops": job.hops, "features": 64, "order": 1, "seed": 0, "epochs": 1000}
+                | {"condition": {"dataset": dataset}, "split": 5 + split, "graph": None, "node": None}
+                | {"metric": "accuracy", "value": float(value), "validation": float(value) - 1, "best_epoch": 9}
+                | {"exchanges": 2 if job.hops is None else 4, "parameters": 10, "seconds": 0.5, "device": "cpu"}
+                for split, value in enumerate(own)
+            ]
+            (folder / "rows" / f"{job.key}.json").write_text(json.dumps(rows))
+    return values
+
+
+def test_ranks_share_ties():
+    assert ranks_of([70.0, 80.0, 80.0, 60.0]) == [3.0, 1.5, 1.5, 4.0]
+    assert ranks_of([70.0, 80.0, 60.0], higher_is_better=False) == [2.0, 3.0, 1.0]
+    values = np.random.default_rng(0).integers(0, 5, 30)
+    assert ranks_of(values.tolist()) == stats.rankdata(-values).tolist()
+
+
+def test_the_critical_difference_is_that_of_the_table(tmp_path):
+    """Quantiles of Nemenyi's test for 0.05: Demsar (2006), Table 5a."""
+    write_rows(tmp_path / "gcn")
+    ranking = ranking_of(Benchmarks(tmp_path).of("node-classification", "gcn"))
+    assert ranking.critical == pytest.approx(2.569 * math.sqrt(4 * 5 / (6 * 4)), abs=2e-3)
+    ranks = dict(zip([method for method, _ in ranking.variants], ranking.ranks, strict=True))
+    assert ranks == {"max-ga": 1.0, "relu": 2.0, "tanh": 3.0, "median-ga": 4.0}
+    assert ranking.p == pytest.approx(stats.chi2.sf(12 * 4 / (4 * 5) * sum((r - 2.5) ** 2 for r in (1, 2, 3, 4)), 3))
+    cells = Benchmarks(tmp_path).of("node-classification", "gcn")
+    assert ranking_of(cells[:2]) is None
+    del cells[0].rows["tanh", None], cells[0].rows["relu", None]  # a data set on which little was run is left out
+    found = ranking_of(cells)
+    assert len(found.variants) == 4
+    assert found.levels == [cell.setting.level for cell in cells[1:]]
+
+
+def test_groups_that_do_not_differ_are_maximal():
+    variants = [(name, None) for name in "abcde"]
+    ranking = Ranking(variants, [4.9, 1.0, 1.8, 2.7, 4.0], ["cora"] * 10, 0.0, 1.75)
+    assert ranking.cliques() == [
+        [("b", None), ("c", None), ("d", None)],
+        [("d", None), ("e", None)],
+        [("e", None), ("a", None)],
+    ]
+
+
+def test_gains_are_paired_and_corrected(tmp_path):
+    values = write_rows(tmp_path / "gcn")
+    cell = Benchmarks(tmp_path).of("node-classification", "gcn")[-1]
+    assert cell.setting.level == "pubmed"
+    assert (cell.pointwise, cell.ours) == (("relu", None), ("max-ga", 1))
+    gap, pairs = cell.gain(), values["pubmed", "max-ga"] - values["pubmed", "relu"]
+    assert gap.mean == pytest.approx(pairs.mean())
+    spread = pairs.std(ddof=1) * math.sqrt(1 / 20 + 1000 / 18717)
+    assert gap.margin == pytest.approx(stats.t.ppf(0.975, 19) * spread)
+    with pytest.raises(NotRunError, match="no activation of the kind was run: gcn, F = 64, PubMed"):
+        cell.best(lambda method: method == "abs")
+
+
+def test_the_page_and_its_figures(tmp_path):
+    write_rows(tmp_path / "rows-of" / "gcn")
+    benchmarks = Benchmarks(tmp_path / "rows-of")
+    page = render(benchmarks)
+    cells = benchmarks.of("node-classification", "gcn")
+    relu = benchmarks.cells[next(iter(benchmarks.cells))].mean(("relu", None))
+    assert f"{relu:.1f} (72.1)" in page
+    assert "| gcn | 64 | BlogCatalog | ReLU |" in page
+    assert "`residual`: not run." in page
+    for draw, what in ((draw_gains, cells), (draw_ranking, ranking_of(cells)), (draw_cost, cells)):
+        draw(what, tmp_path / "figure.png")
+        assert (tmp_path / "figure.png").stat().st_size > 5000
+    with pytest.raises(NotRunError, match="no rows of benchmarks"):
+        Benchmarks(tmp_path / "empty")
