@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -86,6 +86,9 @@ class Agent:
     ``refused`` with the reason why this node does not take part with a neighbour. ``clock`` is Unix time and says which
     run is next, and when; it may be set at any moment. ``timer`` goes on evenly and measures all that happens within a
     run (:func:`time.monotonic`, or the clock if another one is given).
+
+    With ``dynamic`` the links of the deployment are those that may be: the neighbours of a run are those among them
+    that announced it in the slot before it, or those that its signal names.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Agent:
         limits: Limits | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] | None = None,
+        dynamic: bool = False,
     ) -> None:
         timing = timing or Timing()
         numbers = {name: float(value) for name, value in [("slot", timing.slot), *asdict(schedule).items()]}
@@ -110,6 +114,7 @@ class Agent:
         self._report, self._clock = report, clock
         self._timer = timer or (time.monotonic if clock is time.time else clock)
         self._skipped = -1
+        self._dynamic, self._announced = dynamic, (-1, 0.0)  # the last announcement: its run, and when
         self._refusals: dict[int, str] = {}
 
     def stop(self) -> None:
@@ -169,21 +174,42 @@ class Agent:
             self._signals.prepare(at, clock, run)
             if self.stopping or clock >= at:
                 return run, start
-            self._drive(min(start, now + LOOK_UP))
+            self._drive(min(self._announce(run, start, now), now + LOOK_UP))
+
+    def _announce(self, run: int, start: float, now: float) -> float:
+        """Announce a run four times in the slot before it, where neighbours come and go; when to come back."""
+        if not self._dynamic:
+            return start
+        slot, (announced, at) = self.node.timing.slot, self._announced
+        due = start - slot if run != announced else max(start - slot, at + slot / 4)
+        if now >= due:
+            self.node.announce(run)
+            self._announced, due = (run, now), now + slot / 4
+        return min(start, due)
 
     def _run(self, run: int, start: float, signal: Array) -> None:
         program = infer(self._deployment.model, self._deployment.row, signal)
         if run <= self.node.run:
             self.node.go_back(run)
+        if self._dynamic:
+            self.node.meet(self._neighbors_of(run))
         self.node.begin(run, program, self._timer(), start=start)
         while True:
             for result in self._drive(self._timer() + LOOK_UP):
-                self._report(describe(self.node.links.node, result, self._clock() - self._timer()))
+                event = describe(self.node.links.node, result, self._clock() - self._timer())
+                self._report(event | {"neighbors": list(self.node.links.neighbors)} if self._dynamic else event)
                 silent = set(self.node.links.hears).intersection(*result.missed) if result.missed else ()
                 if silent:  # away, or with other settings: the answer to a greeting tells which
                     self.node.greet(sorted(silent))
             if not self.node.busy:
                 return
+
+    def _neighbors_of(self, run: int) -> Collection[int]:
+        """Those that the signal of a run names, or that were heard; without a clock nobody announces, and all count."""
+        permitted, told = self.node.permitted.neighbors, self._signals.neighbors
+        if told is None:
+            return self.node.present(run) if isinstance(self._schedule, Clocked) else permitted
+        return {*told} & {*permitted}
 
     def _drive(self, until: float) -> list[RunResult]:
         """Let the node work until a time or the end of its run, and report neighbours it does not take part with."""
@@ -226,6 +252,7 @@ def serve(
     timing: Timing | None = None,
     tls: Tls | None = None,
     durable: bool = False,
+    dynamic: bool = False,
     runs: int | None = None,
 ) -> None:
     """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output."""
@@ -234,7 +261,7 @@ def serve(
         opened.callback(signals.close)
         log = opened.enter_context(closing(FileLog(folder / LOG_NAME, durable=durable)))
         network = opened.enter_context(closing(open_transport(transport, links, addresses, tls)))
-        agent = Agent(deployment, network, log, signals, schedule, write_event, timing)
+        agent = Agent(deployment, network, log, signals, schedule, write_event, timing, dynamic=dynamic)
 
         def stop(*_: object) -> None:
             """Let the agent finish its run; a second signal interrupts it."""

@@ -1,7 +1,7 @@
 """The place of a node in the network: its links with their keys, and its row of the shift operator."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -49,6 +49,14 @@ class Links:
         """All nodes at the other end of an edge, ascending."""
         return tuple(sorted({*self.hears, *self.heard_by}))
 
+    def among(self, present: Collection[int]) -> "Links":
+        """The links to those of its neighbours that are present; ValueError if one is no neighbour."""
+        strangers = sorted({*present} - {*self.neighbors})
+        if strangers:
+            raise ValueError(f"present must be among the neighbours {self.neighbors}, got {strangers}")
+        hears, heard_by = (tuple(j for j in each if j in present) for each in (self.hears, self.heard_by))
+        return Links(self.node, self.epoch, hears, heard_by, {j: self.keys[j] for j in {*hears, *heard_by}})
+
     def recipients(self, direction: Direction) -> tuple[int, ...]:
         return {Direction.FORWARD: self.heard_by, Direction.BACKWARD: self.hears}.get(direction, self.neighbors)
 
@@ -76,6 +84,11 @@ class Row:
             raise ValueError(f"weights must be {expected}, got {' '.join(repr(self.weights).split()):.100}")
         if not math.isfinite(self.diagonal):
             raise ValueError(f"diagonal must be a finite number, got {self.diagonal}")
+
+    def among(self, present: Collection[int]) -> "Row":
+        """The row without the neighbours that are not present."""
+        kept = [j in present for j in self.hears]
+        return Row(tuple(j for j in self.hears if j in present), self.weights[np.array(kept, bool)], self.diagonal)
 
     def gather(self, received: Received, own: Array) -> tuple[Array, Array]:
         """The values of the neighbours that answered, ``(d, ..., F)``, and their weights ``(d,)``."""

@@ -26,11 +26,16 @@ Span = tuple[int, int]  # the first and the last run
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """The node took a run number into use; ``spans`` are all that are used up, where they are not one span."""
+    """The node took a run number into use.
+
+    ``spans`` are all numbers that are used up, where they are not one span; ``present`` are the neighbours of this run,
+    where they differ from run to run (:meth:`graphact.agents.Node.meet`).
+    """
 
     run: int
     program: int
     spans: tuple[Span, ...] = ()
+    present: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,8 @@ class FileLog:
             self.used.add(record.run)
             spans = self.used.spans
             written = b', "spans": %s' % json.dumps(spans).encode() if len(spans) > 1 else b""
+            if record.present is not None:
+                written += b', "present": %s' % json.dumps(record.present).encode()
             line = b'{"run": %d, "program": %d%s}\n' % (record.run, record.program, written)
         else:
             used = str(list(record.used)).encode()
@@ -234,6 +241,9 @@ def parse_record(line: bytes, where: str) -> Record:
         limits = [number for span in spans for number in span]
         if limits != sorted(limits) or not all(type(number) is int for number in limits):
             raise ValueError("spans must ascend")
-        return Began(run, entry["program"], tuple(spans))
+        present = entry.get("present")
+        if present is not None and not all(type(number) is int for number in present):
+            raise ValueError("present must be nodes")
+        return Began(run, entry["program"], tuple(spans), None if present is None else tuple(present))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"{where} is not a record of a log: {line[:80]!r}") from error

@@ -2,7 +2,7 @@
 
 import heapq
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,6 +21,10 @@ from graphact.agents.transports.memory import Faults, MemoryNetwork, NetworkCoun
 
 ProgramFactory = Callable[[int, int], AnyProgram]
 """Makes the program of (node, run)."""
+Reach = Callable[[int], Collection[tuple[int, int]]]
+"""The pairs of nodes, in ascending order, that can hear each other in a run."""
+ANNOUNCEMENTS = 4
+"""How often a node announces a run, in the slot before it."""
 
 
 @dataclass
@@ -49,6 +53,10 @@ class Simulation:
     Every ``period`` a run begins at all nodes that are up, each by its own clock. Nodes crash and come back, the
     network falls into halves and is one again, as the seed decides. ``program`` makes the program of a node in a run,
     of the number ``kind``; ``rounds`` is how many exchanges it takes at most.
+
+    With ``reach`` links come and go: it is called a slot before each run, when the run before has ended everywhere, and
+    says which links deliver until it is called again. Nodes then announce themselves, and the neighbours of a run are
+    those that a node has heard (:meth:`Node.meet`); :attr:`nodes` holds the nodes, None for those that are down.
     """
 
     def __init__(
@@ -63,18 +71,21 @@ class Simulation:
         limits: Limits | None = None,
         seed: int = 0,
         kind: int = INFERENCE,
+        reach: Reach | None = None,
     ) -> None:
-        self.links, self.program, self.kind = links, program, kind
+        self.links, self.program, self.kind, self.reach = links, program, kind, reach
         self.runs = check_integer("runs", runs, minimum=1)
         self.faults, self.timing, self.limits = faults or Faults(), timing or Timing(), limits
         self.length = max(1, rounds) * self.timing.slot
-        self.period = self.length + self.timing.slot + 2 * self.faults.skew
+        self.lead = 0.0 if reach is None else self.timing.slot + self.faults.skew  # for announcements
+        self.period = self.length + self.timing.slot + 2 * self.faults.skew + self.lead
         self.seed = seed
         self.network = MemoryNetwork({place.node: place.neighbors for place in links}, self.faults, seed)
         self._random = random.Random(f"simulation {seed}")
         self._skew = [self._random.uniform(0, self.faults.skew) for _ in links]
         self._outcome = Outcome([MemoryLog() for _ in links], self.network.counters)
-        self._nodes: list[Node | None] = [None] * len(links)
+        self._pairs = {(min(p.node, j), max(p.node, j)) for p in links for j in p.neighbors}
+        self.nodes: list[Node | None] = [None] * len(links)
         self._lives = self._number = 0
         self._dying: set[int] = set()
         self._events: list[tuple[float, bool, int, Callable[[], None]]] = []  # time, is a deadline, number, action
@@ -85,19 +96,25 @@ class Simulation:
         for run in range(self.runs):
             self._plan(run)
         self._let_happen(self.runs * self.period)
-        for node in filter(None, self._nodes):
+        for node in filter(None, self.nodes):
             self._outcome.counters += node.counters
         return self._outcome
 
     # Faults of the network
 
     def _plan(self, run: int) -> None:
-        begin = run * self.period
-        pairs = sorted({(min(p.node, j), max(p.node, j)) for p in self.links for j in p.neighbors})
-        lost = {pair for pair in pairs if self.faults.link_loss and self._random.random() < self.faults.link_loss}
+        begin = self._start_of(run)
+        lost = {
+            pair
+            for pair in sorted(self._pairs)
+            if self.faults.link_loss and self._random.random() < self.faults.link_loss
+        }
         self._outcome.lost_links.append(lost)
-        self._at(begin, partial(setattr, self.network, "lost_links", lost))
+        self._at(begin - self.lead, partial(self._lose_links, run, lost))
         for i, skew in enumerate(self._skew):
+            for number in range(ANNOUNCEMENTS if self.reach else 0):
+                moment = begin - self.timing.slot * (1 - number / ANNOUNCEMENTS) + skew - self.faults.skew
+                self._at(moment, partial(self._announce, i, run))
             self._at(begin + skew, partial(self._begin, i, run))
             if self.faults.crash and self._random.random() < self.faults.crash:
                 dies = begin + self._moment()
@@ -110,6 +127,18 @@ class Simulation:
             rejoined = cut + self._random.uniform(0, self.faults.partition_time)
             self._at(rejoined, partial(setattr, self.network, "half", frozenset()))
 
+    def _start_of(self, run: int) -> float:
+        return run * self.period + self.lead
+
+    def _lose_links(self, run: int, lost: set[tuple[int, int]]) -> None:
+        self.network.lost_links = lost if self.reach is None else lost | (self._pairs - {*self.reach(run)})
+
+    def _announce(self, i: int, run: int) -> None:
+        node = self.nodes[i]
+        if node is not None:
+            node.announce(run)
+            self._flush(i)
+
     def _moment(self) -> float:
         """A moment of a run, equally likely in each order of magnitude: a run that meets no fault is over soon."""
         return float(self.length * 10 ** self._random.uniform(-3, 0))
@@ -119,14 +148,16 @@ class Simulation:
     def _start(self, i: int) -> Node:
         self._lives += 1
         jitter = random.Random(f"{self.seed} {i} {self._lives}").getrandbits(64)
-        node = self._nodes[i] = Node(self.links[i], self._outcome.logs[i], self.timing, self.limits, seed=jitter)
+        node = self.nodes[i] = Node(self.links[i], self._outcome.logs[i], self.timing, self.limits, seed=jitter)
         return node
 
     def _begin(self, i: int, run: int) -> None:
-        node = self._nodes[i]
+        node = self.nodes[i]
         if node is not None:
             self._outcome.survived.add((run, i))
-            node.begin(run, self.program(i, run), self._local(i), start=run * self.period, kind=self.kind)
+            if self.reach is not None:
+                node.meet(node.present(run))
+            node.begin(run, self.program(i, run), self._local(i), start=self._start_of(run), kind=self.kind)
             self._flush(i)
 
     def _strike(self, i: int) -> None:
@@ -137,19 +168,19 @@ class Simulation:
             self._kill(i)
 
     def _kill(self, i: int) -> None:
-        node = self._nodes[i]
+        node = self.nodes[i]
         if node is not None:
             self._outcome.crashes += 1
             self._outcome.counters += node.counters
             if node.busy:
                 self._outcome.survived.discard((node.run, i))
-        self._nodes[i] = None
+        self.nodes[i] = None
         self._dying.discard(i)
 
     def _restart(self, i: int) -> None:
         if i in self._dying:
             self._kill(i)
-        if self._nodes[i] is None:
+        if self.nodes[i] is None:
             self._start(i).greet()
             self._flush(i)
 
@@ -177,7 +208,7 @@ class Simulation:
                 heapq.heappop(self._events)[3]()
                 continue
             to, datagram = network.deliver()
-            node = self._nodes[to]
+            node = self.nodes[to]
             if node is not None:
                 node.receive(datagram, self._local(to))
                 self._flush(to)
@@ -185,12 +216,12 @@ class Simulation:
     def _wake(self, node: Node, due: float) -> None:
         """Let a node advance at its deadline, if it is still alive and the deadline still holds."""
         i = node.links.node
-        if node is self._nodes[i] and node.deadline is not None and node.deadline <= due:
+        if node is self.nodes[i] and node.deadline is not None and node.deadline <= due:
             node.advance(max(due, self._local(i)))
             self._flush(i)
 
     def _flush(self, i: int) -> None:
-        node = self._nodes[i]
+        node = self.nodes[i]
         assert node is not None
         outgoing = node.take_outgoing()
         if i in self._dying and outgoing:
@@ -225,6 +256,7 @@ def simulate_inference(
     timing: Timing | None = None,
     limits: Limits | None = None,
     seed: int = 0,
+    reach: Reach | None = None,
 ) -> SimulatedInference:
     """Let simulated agents work on a stream of signals.
 
@@ -232,6 +264,7 @@ def simulate_inference(
         deployments: what each node holds; see :func:`graphact.agents.deploy`.
         signals: ``(runs, ..., N, F)``: one inference for each entry of the first dimension.
         faults: what goes wrong, nothing when left out; this and the others as in :class:`Simulation`.
+        reach: the links that are there in a run, where they come and go.
 
     Example:
         >>> import graphact, torch
@@ -259,6 +292,7 @@ def simulate_inference(
         timing=timing,
         limits=limits,
         seed=seed,
+        reach=reach,
     ).simulate()
     outputs = np.full((*signals.shape[:-1], model.out_features(signals.shape[-1])), np.nan, model.dtype)
     for (run, i), result in outcome.results.items():

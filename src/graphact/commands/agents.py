@@ -98,6 +98,11 @@ def split(options: argparse.Namespace) -> int:
         "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh; default: if the folder has them)",
         action=argparse.BooleanOptionalAction,
     ),
+    option(
+        "--dynamic",
+        "neighbours come and go: those of a run are among the folder's, and announced it in the slot before it",
+        action="store_true",
+    ),
     option("--durable", "the log survives power failures too", action="store_true"),
 )
 def run(options: argparse.Namespace) -> int:
@@ -126,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
         signals = StreamSignals(sys.stdin, model)
     else:
         signals = FileSignals(Path(options.signals), model, repeat=options.repeat)
-    longest = model.rounds * options.slot
+    longest = (model.rounds + options.dynamic) * options.slot  # a slot for announcements
     period = (longest or 1.0) if options.period is None else options.period
     if period == 0 and links.hears != links.heard_by:
         raise ValueError(
@@ -135,7 +140,8 @@ def run(options: argparse.Namespace) -> int:
     if period != 0 and period < longest * (1 - 1e-9):  # 3 rounds of 0.2 s fit into 0.6 s
         raise ValueError(
             f"--period must be at least {longest:g} s, as long as {model.rounds} rounds of "
-            f"{options.slot:g} s may take, got {period:g}; 0 lets runs follow one another"
+            f"{options.slot:g} s{' and a slot before them' if options.dynamic else ''} may take, got {period:g}; "
+            "0 lets runs follow one another"
         )
     schedule: Schedule = BackToBack(options.origin) if period == 0 else Clocked(options.origin, period)
     certificates = options.folder / TLS_FOLDER
@@ -153,6 +159,7 @@ def run(options: argparse.Namespace) -> int:
         timing=timing,
         tls=Tls.of_folder(certificates) if is_encrypted else None,
         durable=options.durable,
+        dynamic=options.dynamic,
         runs=options.runs,
     )
     return 0
