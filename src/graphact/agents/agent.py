@@ -16,23 +16,28 @@ from typing import Any
 import numpy as np
 
 from graphact._checks import check_positive
-from graphact.agents.addresses import Addresses
+from graphact.agents.addresses import Address, Addresses
 from graphact.agents.deployment import Deployment
 from graphact.agents.inference import infer
-from graphact.agents.log import FileLog, Log
+from graphact.agents.log import Counted, FileLog, Log
 from graphact.agents.messages import Array
 from graphact.agents.model import agreement
 from graphact.agents.node import Node
 from graphact.agents.runs import Limits, RunResult, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, Signals
+from graphact.agents.status import STALLED, Status, StatusServer, Tally, Watchdog, memory_use
 from graphact.agents.transports.base import Transport, drive, open_transport
 from graphact.agents.transports.zenoh import Tls
+from graphact.storage import write_atomically
 
 LOG_NAME = "log.jsonl"
+STATUS_NAME = "status.json"
 LOOK_UP = 0.1
 """Seconds after which a waiting agent looks whether it is to stop."""
 GREETING_TIME = 1.0
 """Seconds that an agent without a clock waits for answers to its greeting."""
+COUNT_EVERY = 1.0
+"""Seconds from one record of the totals to the next; a crash loses what was counted since."""
 
 Event = dict[str, Any]
 
@@ -116,6 +121,8 @@ class Agent:
         self._skipped = -1
         self._dynamic, self._announced = dynamic, (-1, 0.0)  # the last announcement: its run, and when
         self._refusals: dict[int, str] = {}
+        self.tally, self._before, self._counted = Tally(), dict(log.totals), self._timer()
+        self.watchdog = Watchdog({})
 
     def stop(self) -> None:
         """Leave after the run in progress; may be called by a signal handler."""
@@ -142,6 +149,7 @@ class Agent:
                     self._drive(self._timer() + 0.001)
                 else:
                     self._skipped, me = run, self.node.links.node
+                    self.tally.outcomes["skipped"] += 1
                     self._report({"event": "skipped", "node": me, "run": run, "reason": str(reason)})
                 continue
             self._run(run, start, signal)
@@ -193,9 +201,13 @@ class Agent:
             self.node.go_back(run)
         if self._dynamic:
             self.node.meet(self._neighbors_of(run))
+        self.tally.begun += 1
         self.node.begin(run, program, self._timer(), start=start)
         while True:
             for result in self._drive(self._timer() + LOOK_UP):
+                self.tally.add(result)
+                if self._timer() >= self._counted + COUNT_EVERY:
+                    self.count()
                 event = describe(self.node.links.node, result, self._clock() - self._timer())
                 self._report(event | {"neighbors": list(self.node.links.neighbors)} if self._dynamic else event)
                 silent = set(self.node.links.hears).intersection(*result.missed) if result.missed else ()
@@ -213,6 +225,8 @@ class Agent:
 
     def _drive(self, until: float) -> list[RunResult]:
         """Let the node work until a time or the end of its run, and report neighbours it does not take part with."""
+        self.tally.beat = time.monotonic()
+        self.watchdog.beat(self.tally.beat)
         results = drive(self.node, self._transport, until, self._timer)
         if self.node.refusals != self._refusals:
             before, self._refusals = self._refusals, dict(self.node.refusals)
@@ -220,6 +234,37 @@ class Agent:
                 if before.get(j) != reason:
                     self._report({"event": "refused", "node": self.node.links.node, "neighbor": j, "reason": reason})
         return results
+
+    # What operators see
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """All counts, with those of earlier lives of the process."""
+        return self.tally.totals(self.node.counters, self._transport.dropped, self._before)
+
+    def count(self) -> None:
+        """Write the totals into the log."""
+        self._counted = self._timer()
+        self.node.log.append(Counted(self.node.run, self.totals))
+
+    def status(self, transport: str) -> Status:
+        """May be asked for by another thread."""
+        node, tally, now = self.node, self.tally, time.monotonic()
+        stalled = now - tally.beat
+        reason = "" if stalled < STALLED else f"the loop of the agent has stood still for {stalled:.1f} s"
+        heard, timer = dict(node.last_heard), self._timer()
+        peers = {
+            j: {
+                "heard_seconds_ago": None if j not in heard else round(timer - heard[j], 3),
+                "missed_runs": tally.missed.get(j, 0),
+                "neighbor": j in node.links.neighbors,
+                "refused": node.refusals.get(j, ""),
+            }
+            for j in node.permitted.neighbors
+        }
+        age = None if tally.finished is None else round(now - tally.finished, 3)
+        about = (node.links.node, f"{node.links.epoch:016x}", transport, node.run)
+        return Status(*about, not reason, reason, age, self.totals, peers)
 
 
 def describe(node: int, result: RunResult, offset: float = 0.0) -> Event:
@@ -253,9 +298,13 @@ def serve(
     tls: Tls | None = None,
     durable: bool = False,
     dynamic: bool = False,
+    status: Address | None = None,
     runs: int | None = None,
 ) -> None:
-    """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output."""
+    """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output.
+
+    ``status`` is where it answers its operators (:class:`~graphact.agents.status.StatusServer`).
+    """
     links, addresses = deployment.links, Addresses.load(folder, deployment.links.neighbors)
     with ExitStack() as opened:
         opened.callback(signals.close)
@@ -271,32 +320,30 @@ def serve(
 
         for number in (signal.SIGTERM, signal.SIGINT):
             opened.callback(signal.signal, number, signal.signal(number, stop))
+        agent.watchdog = Watchdog()
+        ready = {"event": "ready", "node": links.node, "transport": transport, "last_run": log.last_run}
+        if status is not None:
+            server = opened.enter_context(closing(StatusServer(status, lambda: agent.status(transport))))
+            ready["status"] = str(server.address)
+            write_atomically(folder / STATUS_NAME, json.dumps({"status": str(server.address)}).encode())
         gc.freeze()  # what is there stays: no need to look through it again and again
         used_to_start = time.process_time()
-        ready = {"event": "ready", "node": links.node, "transport": transport, "last_run": log.last_run}
+        agent.watchdog.tell("READY=1")
         write_event({**ready, "ignored_records": log.ignored} if log.ignored else ready)
         end = {"event": "end", "node": links.node, "reason": agent.work(runs)}
+        agent.watchdog.tell("STOPPING=1")
         agent.linger()
+        agent.count()
         counters = asdict(agent.node.counters) | {"strangers": network.dropped}
-        end |= {"counters": counters, "memory": memory_use()}
+        end |= {"counters": counters, "totals": agent.totals, "memory": memory_use()}
         write_event(end | {"cpu_seconds": round(time.process_time() - used_to_start, 3)})
 
 
 def write_event(event: Event) -> None:
     """One line of JSON on standard output, at once; OSError if nobody reads it any more."""
     try:
-        sys.stdout.write(json.dumps(event, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(event | {"time": round(time.time(), 3)}, allow_nan=False) + "\n")
         sys.stdout.flush()
     except BrokenPipeError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left cannot fail again at the end
         raise OSError("nobody reads the results on standard output any more") from error
-
-
-def memory_use() -> dict[str, float]:
-    """MiB of memory of this process: the largest it ever held, and what it holds for itself alone (on Linux)."""
-    use = {}
-    for name, file, label in (("peak", "status", "VmHWM"), ("private", "smaps_rollup", "Private_")):
-        path = Path("/proc/self") / file
-        lines = path.read_text().splitlines() if path.is_file() else []
-        use[name] = round(sum(int(line.split()[1]) for line in lines if line.startswith(label)) / 1024, 1)
-    return use

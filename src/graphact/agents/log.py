@@ -8,7 +8,7 @@ that are used up, except those that no clock and no neighbour can have given it 
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -47,7 +47,15 @@ class RoundClosed:
     used: tuple[int, ...]
 
 
-Record = Began | RoundClosed
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What an agent has counted up to now, over all its lives; written now and then, for operators."""
+
+    run: int
+    totals: Mapping[str, int]
+
+
+Record = Began | RoundClosed | Counted
 
 
 @dataclass
@@ -101,6 +109,10 @@ class Log(Protocol):
     def used(self) -> UsedRuns:
         """The run numbers that are used up."""
 
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """What earlier lives of the agent counted."""
+
     def append(self, record: Record) -> None:
         """Keep a record; when this returns, it survives the death of the process."""
 
@@ -112,6 +124,7 @@ class MemoryLog:
         self.records: list[Record] = []
         self.last_run = -1
         self.used = UsedRuns()
+        self.totals: Mapping[str, int] = {}
 
     def append(self, record: Record) -> None:
         self.records.append(record)
@@ -131,6 +144,8 @@ class FileLog:
     Attributes:
         last_run: the run number that was last taken into use, -1 if none was.
         used: the run numbers that are used up.
+        totals: what earlier lives of the agent counted, all but what it counted in the last moments before a crash;
+            runs, rounds and links that were used are counted from the log to the last.
         ignored: how many records at its end were left out because their run is implausible.
 
     Raises:
@@ -148,6 +163,7 @@ class FileLog:
         else:
             is_whole = is_whole and not self._older.exists()
         self.last_run, self.ignored, self.used = last_plausible_run(records, is_whole=is_whole)
+        self.totals = sum_up(records)
         self._file = os.open(self.path, APPEND, 0o644)
 
     def append(self, record: Record) -> None:
@@ -162,6 +178,8 @@ class FileLog:
             if record.present is not None:
                 written += b', "present": %s' % json.dumps(record.present).encode()
             line = b'{"run": %d, "program": %d%s}\n' % (record.run, record.program, written)
+        elif isinstance(record, Counted):
+            line = b'{"run": %d, "totals": %s}\n' % (record.run, json.dumps(record.totals).encode())
         else:
             used = str(list(record.used)).encode()
             line = b'{"run": %d, "round": %d, "used": %s}\n' % (record.run, record.round, used)
@@ -184,6 +202,8 @@ def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> t
     """
     last, ignored, used = -1, 0, UsedRuns()
     for record in records:
+        if isinstance(record, Counted):
+            continue
         if not 0 <= record.run < MAX_RUN or record.run - last > PLAUSIBLE_JUMP:
             ignored += 1
         elif isinstance(record, Began):
@@ -194,9 +214,21 @@ def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> t
             else:
                 used.add(record.run)
             last = record.run
-        elif not used.spans:
+        elif isinstance(record, RoundClosed) and not used.spans:
             last = record.run
     return last, ignored, used
+
+
+def sum_up(records: Iterable[Record]) -> dict[str, int]:
+    """The totals that were written last, and what the records after them add."""
+    totals: dict[str, int] = {}
+    for record in records:
+        if isinstance(record, Counted):
+            totals = dict(record.totals)
+        else:
+            added = {"rounds": 1, "links_used": len(record.used)} if isinstance(record, RoundClosed) else {"runs": 1}
+            totals |= {name: totals.get(name, 0) + number for name, number in added.items()}
+    return totals
 
 
 def read_end(path: Path) -> tuple[list[Record], bool]:
@@ -232,6 +264,11 @@ def parse_record(line: bytes, where: str) -> Record:
     try:
         entry = json.loads(line)
         run, is_round = entry["run"], "used" in entry
+        if "totals" in entry:
+            totals = {str(name): number for name, number in entry["totals"].items()}
+            if not all(type(number) is int for number in (run, *totals.values())):
+                raise TypeError("all totals must be integers")
+            return Counted(run, totals)
         numbers = [run, *((entry["round"], *entry["used"]) if is_round else (entry["program"],))]
         if not all(type(number) is int for number in numbers):
             raise TypeError("all entries must be integers")
@@ -245,5 +282,5 @@ def parse_record(line: bytes, where: str) -> Record:
         if present is not None and not all(type(number) is int for number in present):
             raise ValueError("present must be nodes")
         return Began(run, entry["program"], tuple(spans), None if present is None else tuple(present))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{where} is not a record of a log: {line[:80]!r}") from error

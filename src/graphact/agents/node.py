@@ -79,6 +79,7 @@ class Node:
         latest_heard: the highest run that a neighbour is known to have begun; -1 if none.
         welcomed_by: the neighbours that answered the last greeting.
         refusals: why this node does not take part with a neighbour, by neighbour; until a value of it is accepted.
+        last_heard: when a neighbour was last heard, by neighbour.
         counters: messages sent, received and refused.
     """
 
@@ -100,6 +101,7 @@ class Node:
         self.latest_heard = -1
         self.welcomed_by: set[int] = set()
         self.refusals: dict[int, str] = {}
+        self.last_heard: dict[int, float] = {}
         self.counters = Counters()
         self._expected: tuple[int, float, float] | None = None  # run, when it is due, period
         self._random = random.Random(seed)
@@ -180,6 +182,7 @@ class Node:
         """Use a datagram; one that is not from a neighbour, altered, repeated or late is counted and dropped."""
         try:
             message = decode(datagram, self.links.node, self.links.epoch, self.permitted.keys, self.digest)
+            self.last_heard[message.sender] = now
             if message.kind == Kind.DATA:
                 self._hear_value(message, now)
             elif message.kind == Kind.REQUEST:

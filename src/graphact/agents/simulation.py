@@ -83,7 +83,7 @@ class Simulation:
         self.network = MemoryNetwork({place.node: place.neighbors for place in links}, self.faults, seed)
         self._random = random.Random(f"simulation {seed}")
         self._skew = [self._random.uniform(0, self.faults.skew) for _ in links]
-        self._outcome = Outcome([MemoryLog() for _ in links], self.network.counters)
+        self.outcome = Outcome([MemoryLog() for _ in links], self.network.counters)
         self._pairs = {(min(p.node, j), max(p.node, j)) for p in links for j in p.neighbors}
         self.nodes: list[Node | None] = [None] * len(links)
         self._lives = self._number = 0
@@ -97,8 +97,8 @@ class Simulation:
             self._plan(run)
         self._let_happen(self.runs * self.period)
         for node in filter(None, self.nodes):
-            self._outcome.counters += node.counters
-        return self._outcome
+            self.outcome.counters += node.counters
+        return self.outcome
 
     # Faults of the network
 
@@ -109,7 +109,7 @@ class Simulation:
             for pair in sorted(self._pairs)
             if self.faults.link_loss and self._random.random() < self.faults.link_loss
         }
-        self._outcome.lost_links.append(lost)
+        self.outcome.lost_links.append(lost)
         self._at(begin - self.lead, partial(self._lose_links, run, lost))
         for i, skew in enumerate(self._skew):
             for number in range(ANNOUNCEMENTS if self.reach else 0):
@@ -148,13 +148,13 @@ class Simulation:
     def _start(self, i: int) -> Node:
         self._lives += 1
         jitter = random.Random(f"{self.seed} {i} {self._lives}").getrandbits(64)
-        node = self.nodes[i] = Node(self.links[i], self._outcome.logs[i], self.timing, self.limits, seed=jitter)
+        node = self.nodes[i] = Node(self.links[i], self.outcome.logs[i], self.timing, self.limits, seed=jitter)
         return node
 
     def _begin(self, i: int, run: int) -> None:
         node = self.nodes[i]
         if node is not None:
-            self._outcome.survived.add((run, i))
+            self.outcome.survived.add((run, i))
             if self.reach is not None:
                 node.meet(node.present(run))
             node.begin(run, self.program(i, run), self._local(i), start=self._start_of(run), kind=self.kind)
@@ -170,10 +170,10 @@ class Simulation:
     def _kill(self, i: int) -> None:
         node = self.nodes[i]
         if node is not None:
-            self._outcome.crashes += 1
-            self._outcome.counters += node.counters
+            self.outcome.crashes += 1
+            self.outcome.counters += node.counters
             if node.busy:
-                self._outcome.survived.discard((node.run, i))
+                self.outcome.survived.discard((node.run, i))
         self.nodes[i] = None
         self._dying.discard(i)
 
@@ -227,13 +227,13 @@ class Simulation:
         if i in self._dying and outgoing:
             for to, datagram in outgoing[: self._random.randint(0, len(outgoing) - 1)]:
                 self.network.send(i, to, datagram)
-            self._outcome.survived.discard((node.run, i))
+            self.outcome.survived.discard((node.run, i))
             self._kill(i)
             return
         for to, datagram in outgoing:
             self.network.send(i, to, datagram)
         for result in node.take_results():
-            self._outcome.results[result.run, i] = result
+            self.outcome.results[result.run, i] = result
         due = node.deadline
         if due is not None:
             when = max(due + self._skew[i], self.network.now)

@@ -11,6 +11,7 @@ SUBCOMMANDS = {
     "run": ("graphact.commands.agents:run", "run the agent of one node"),
     "simulate": ("graphact.commands.agents_simulated:simulate", "simulate agents in a network with faults"),
     "train": ("graphact.commands.agents_simulated:train", "let simulated agents learn together"),
+    "status": ("graphact.commands.agents_operate:status", "how the agents of a network are"),
     "demo": ("graphact.commands.agents_demo:demo", "watch agents work, one process each, on this machine"),
 }
 
@@ -103,6 +104,11 @@ def split(options: argparse.Namespace) -> int:
         "neighbours come and go: those of a run are among the folder's, and announced it in the slot before it",
         action="store_true",
     ),
+    option(
+        "--status",
+        "answer operators on a port of this machine (metrics, health, peers); 0 takes a free one",
+        metavar="[HOST:]PORT",
+    ),
     option("--durable", "the log survives power failures too", action="store_true"),
 )
 def run(options: argparse.Namespace) -> int:
@@ -114,6 +120,7 @@ def run(options: argparse.Namespace) -> int:
       graphact agents run nodes/node-7 --sensor 'read-temperature --json' --period 60
       graphact agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
     """
+    from graphact.agents.addresses import status_address
     from graphact.agents.agent import BackToBack, Clocked, Schedule, serve
     from graphact.agents.certificates import TLS_FOLDER
     from graphact.agents.deployment import Deployment, check_private
@@ -160,6 +167,7 @@ def run(options: argparse.Namespace) -> int:
         tls=Tls.of_folder(certificates) if is_encrypted else None,
         durable=options.durable,
         dynamic=options.dynamic,
+        status=None if options.status is None else status_address(options.status),
         runs=options.runs,
     )
     return 0
