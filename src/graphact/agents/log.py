@@ -29,13 +29,15 @@ class Began:
     """The node took a run number into use.
 
     ``spans`` are all numbers that are used up, where they are not one span; ``present`` are the neighbours of this run,
-    where they differ from run to run (:meth:`graphact.agents.Node.meet`).
+    where they differ from run to run (:meth:`graphact.agents.Node.meet`); ``epoch`` is that of the run, in a network
+    that was changed since it began.
     """
 
     run: int
     program: int
     spans: tuple[Span, ...] = ()
     present: tuple[int, ...] | None = None
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,8 @@ class FileLog:
             written = b', "spans": %s' % json.dumps(spans).encode() if len(spans) > 1 else b""
             if record.present is not None:
                 written += b', "present": %s' % json.dumps(record.present).encode()
+            if record.epoch is not None:
+                written += b', "epoch": %d' % record.epoch
             line = b'{"run": %d, "program": %d%s}\n' % (record.run, record.program, written)
         elif isinstance(record, Counted):
             line = b'{"run": %d, "totals": %s}\n' % (record.run, json.dumps(record.totals).encode())
@@ -231,11 +235,11 @@ def sum_up(records: Iterable[Record]) -> dict[str, int]:
     return totals
 
 
-def read_end(path: Path) -> tuple[list[Record], bool]:
-    """The last records of a log, and whether they are all; what a crash cut off is removed from the file."""
+def read_end(path: Path, *, repair: bool = True) -> tuple[list[Record], bool]:
+    """The last records of a log, and whether they are all; ``repair`` removes what a crash cut off from the file."""
     if not path.exists():
         return [], True
-    with path.open("rb+") as stream:
+    with path.open("rb+" if repair else "rb") as stream:
         size = stream.seek(0, os.SEEK_END)
         begin = max(0, size - TAIL)
         stream.seek(begin)
@@ -244,7 +248,8 @@ def read_end(path: Path) -> tuple[list[Record], bool]:
         if kept < len(content):
             if begin and not kept:
                 raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL} bytes")
-            stream.truncate(begin + kept)
+            if repair:
+                stream.truncate(begin + kept)
     lines = content[:kept].split(b"\n")[:-1]
     if begin:
         lines = lines[1:]  # the first may be cut
@@ -278,9 +283,11 @@ def parse_record(line: bytes, where: str) -> Record:
         limits = [number for span in spans for number in span]
         if limits != sorted(limits) or not all(type(number) is int for number in limits):
             raise ValueError("spans must ascend")
-        present = entry.get("present")
+        present, epoch = entry.get("present"), entry.get("epoch")
+        if epoch is not None and type(epoch) is not int:
+            raise TypeError("epoch must be an integer")
         if present is not None and not all(type(number) is int for number in present):
             raise ValueError("present must be nodes")
-        return Began(run, entry["program"], tuple(spans), None if present is None else tuple(present))
+        return Began(run, entry["program"], tuple(spans), None if present is None else tuple(present), epoch)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{where} is not a record of a log: {line[:80]!r}") from error

@@ -154,7 +154,8 @@ class Node:
             raise ValueError(f"run must be less than {MAX_RUN}, the end of all numbers, got {run}")
         if not 0 <= kind <= LARGEST["program"]:
             raise ValueError(f"kind must lie between 0 and {LARGEST['program']}, got {kind}")
-        self.log.append(Began(run, kind, present=self.links.neighbors if self._meets else None))
+        epoch = None if self.links.first_epoch is None else self.links.epoch
+        self.log.append(Began(run, kind, present=self.links.neighbors if self._meets else None, epoch=epoch))
         self.run = run
         self._mailbox.forget_before(run)
         self._archive.forget_before(run - 1)

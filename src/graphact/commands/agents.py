@@ -11,6 +11,10 @@ SUBCOMMANDS = {
     "run": ("graphact.commands.agents:run", "run the agent of one node"),
     "simulate": ("graphact.commands.agents_simulated:simulate", "simulate agents in a network with faults"),
     "train": ("graphact.commands.agents_simulated:train", "let simulated agents learn together"),
+    "update": ("graphact.commands.agents_operate:update", "give a running network another model, at one run"),
+    "add": ("graphact.commands.agents_operate:add", "add a node to a running network"),
+    "remove": ("graphact.commands.agents_operate:remove", "remove a node from a running network"),
+    "rekey": ("graphact.commands.agents_operate:rekey", "give a running network new keys"),
     "status": ("graphact.commands.agents_operate:status", "how the agents of a network are"),
     "demo": ("graphact.commands.agents_demo:demo", "watch agents work, one process each, on this machine"),
 }
@@ -123,12 +127,14 @@ def run(options: argparse.Namespace) -> int:
     from graphact.agents.addresses import status_address
     from graphact.agents.agent import BackToBack, Clocked, Schedule, serve
     from graphact.agents.certificates import TLS_FOLDER
-    from graphact.agents.deployment import Deployment, check_private
+    from graphact.agents.changes import current_epoch, last_run
+    from graphact.agents.deployment import check_private
     from graphact.agents.runs import Timing
     from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
     from graphact.agents.transports.zenoh import Tls
 
-    timing, deployment = Timing(slot=options.slot), Deployment.load(options.folder)
+    timing = Timing(slot=options.slot)
+    deployment = current_epoch(options.folder, last_run(options.folder))
     check_private(options.folder / "keys.json")
     model, links = deployment.model, deployment.links
     signals: Signals
