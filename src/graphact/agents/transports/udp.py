@@ -6,6 +6,7 @@ import socket
 from typing import Any
 
 from graphact.agents.addresses import Address, Addresses
+from graphact.agents.links import Links
 
 RECEIVE_BUFFER = 4 * 2**20
 """Asked of the operating system, so that a burst of all neighbours is not lost while the node computes."""
@@ -25,7 +26,7 @@ class UdpTransport:
 
     def __init__(self, addresses: Addresses) -> None:
         self._family, own = resolve(addresses.listen)
-        self.reach(addresses)
+        self._have(addresses)
         self.dropped = 0
         self._socket = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
@@ -42,7 +43,10 @@ class UdpTransport:
         self._drained = False
         self._closed = False
 
-    def reach(self, *addresses: Addresses) -> None:
+    def reach(self, *places: tuple[Addresses, Links]) -> None:
+        self._have(*(addresses for addresses, _ in places))
+
+    def _have(self, *addresses: Addresses) -> None:
         """Have these neighbours, of one or more epochs; where they differ, the first say where one is."""
         merged = {j: address for each in reversed(addresses) for j, address in each.neighbors.items()}
         self._to = {j: resolve(address, self._family)[1] for j, address in merged.items()}
