@@ -11,7 +11,7 @@ import numpy as np
 
 from graphact._checks import check_positive
 from graphact.agents.addresses import Addresses
-from graphact.agents.changes import Changes, Staged
+from graphact.agents.changes import Changes, Loading, Staged
 from graphact.agents.deployment import Deployment
 from graphact.agents.epochs import OVERLAP, Epochs
 from graphact.agents.inference import infer
@@ -120,6 +120,7 @@ class Agent:
         self._upcoming: tuple[Staged, Node | None] | None = None
         self._changes_at: int | None = None  # the run from which on the upcoming epoch holds
         self._finishing: threading.Thread | None = None
+        self._loading: Loading | None = None
         self._looked = -math.inf
         self._staged: tuple[int, int] | None = None
         self._report, self._clock = report, clock
@@ -278,7 +279,10 @@ class Agent:
             if self._upcoming is not None:
                 self._take_back()
             if found is not None:
-                self._prepare(self._changes)
+                self._loading = Loading(self._changes, self._transport)
+        if self._loading is not None and not self._loading.is_alive():
+            self._prepare(self._changes, self._loading)
+            self._loading = None
         if self._upcoming is not None and self._changes_at is None:
             node, me = self._upcoming[1], self.node.links.node
             self._changes_at = self._changes.run
@@ -288,11 +292,11 @@ class Agent:
             if self._changes_at is not None:
                 self._report({"event": "committed", "node": me, "run": self._changes_at})
 
-    def _prepare(self, changes: Changes) -> None:
-        """Read the next epoch, check that this node can change to it, and tell."""
+    def _prepare(self, changes: Changes, loading: Loading) -> None:
+        """Check that this node can change to the next epoch, which was read beside the runs, and tell."""
         me, digest = self.node.links.node, b""
         try:
-            staged, node = changes.load(), None
+            staged, node = loading.result(), None
             if staged.deployment is not None and staged.addresses is not None:
                 self._check_change(staged.deployment)
                 node = self._make_node(staged.deployment)

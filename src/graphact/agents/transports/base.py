@@ -32,6 +32,12 @@ class Transport(Protocol):
     def receive(self, timeout: float) -> bytes | None:
         """The next datagram, waiting at most ``timeout`` seconds (0 looks only); None if none came."""
 
+    def look_up(self, addresses: Addresses) -> None:
+        """Look up hosts, so that :meth:`reach` does not wait for it; may be called by another thread.
+
+        OSError if one is unknown.
+        """
+
     def reach(self, *places: tuple[Addresses, Links]) -> None:
         """Have the neighbours of an epoch (the first) and, where that is possible, of others that follow or went."""
 

@@ -115,6 +115,9 @@ class SealedTransport:
         wanted = {(each.epoch, j): key for each in links for j, key in each.keys.items()}
         self._peers = {at: self._peers.get(at) or Peer(at[1], at[0], key) for at, key in wanted.items()}
 
+    def look_up(self, addresses: Addresses) -> None:
+        self._inner.look_up(addresses)
+
     def reach(self, *places: tuple[Addresses, Links]) -> None:
         self._inner.reach(*places)
         self._hold(*(links for _, links in places))

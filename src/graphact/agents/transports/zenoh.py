@@ -114,6 +114,9 @@ class ZenohTransport:
         else:
             self.dropped += 1
 
+    def look_up(self, addresses: Addresses) -> None:
+        """Zenoh does so by itself, beside."""
+
     def reach(self, *places: tuple[Addresses, Links]) -> None:
         """Have the neighbours of the first of these; where they or the certificate changed, in a new session."""
         certificate = b"" if self._tls is None else self._tls.certificate.read_bytes()
