@@ -18,7 +18,7 @@ Event = dict[str, Any]
 
 
 class Processes:
-    """One process of ``graphact agents run`` for each folder; ended at the latest when the block is left.
+    """One process of ``graphact agents run`` (``command``) for each folder; ended at the latest when the block is left.
 
     Signals are files, one for each node; without them :meth:`feed` hands signals over. ``errors`` is a file that takes
     their standard error.
@@ -30,7 +30,9 @@ class Processes:
         options: Sequence[str],
         signals: Sequence[Path] | None = None,
         errors: Path | None = None,
+        command: str = "run",
     ) -> None:
+        self.command = command
         self.folders, self.options, self.signals = list(folders), list(options), signals
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         self._accepted: tuple[int, ...] = (0,)  # exit codes
@@ -52,7 +54,7 @@ class Processes:
     def start(self, i: int) -> None:
         """Start the agent of a node, or start it again after it ended."""
         signals = "-" if self.signals is None else str(self.signals[i])
-        command = [sys.executable, "-m", "graphact.cli", "agents", "run", str(self.folders[i]), *self.options]
+        command = [sys.executable, "-m", "graphact.cli", "agents", self.command, str(self.folders[i]), *self.options]
         process = subprocess.Popen(
             [*command, "--signals", signals],
             stdin=subprocess.PIPE if self.signals is None else subprocess.DEVNULL,
