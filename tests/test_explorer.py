@@ -159,7 +159,7 @@ def shown_in(browser, panel):
 def test_clicking(page):
     from selenium.webdriver.common.action_chains import ActionChains
 
-    # the example of docs/start.md: 0 - 1 - 2 with 1, -2, 4
+    choose(page, "preset", "path")  # and on to the example of docs/start.md: 0 - 1 - 2 with 1, -2, 4
     page.find_element("css selector", "input[value=node]").click()
     for _ in range(3):
         page.find_element("css selector", "#signal circle[data-node='3']").click()
