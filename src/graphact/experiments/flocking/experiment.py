@@ -48,8 +48,8 @@ MAIN = ("relu", "max-ga", "tanh", "fir", "max-l", "median-ga", "median-l", "kern
 REACH = (job_of("relu", 4), job_of("tanh", 4), job_of("leaky-relu", 4))  # as far as max-ga with one hop
 FEWER = tuple(job_of(method, 1) for method in ("relu", "tanh", "max-l", "max-ga"))  # for quality by exchange
 DELAYED = tuple(job_of(method, delayed=True) for method in ("relu", "max-ga", "tanh", "max-l"))
-FURTHER = ("mixture-ga", "soft-maximum-ga", "trimmed-mean-ga", "weighted-mean-ga")
-FURTHER += ("gelu", "silu", "elu", "prelu", "abs", "maxout")
+SMOOTH = ("mixture-ga", "soft-maximum-ga", "trimmed-mean-ga", "weighted-mean-ga")
+FURTHER = (*SMOOTH, "gelu", "silu", "elu", "prelu", "abs", "maxout")
 TWICE = (job_of("max-ga", hops=2), job_of("max-l", hops=2))
 # They need what a team in the air has not: a number of agents known beforehand, or a mean over the whole team
 NOT_FLOWN = {"grelu": "its parameters belong to numbered nodes", "digraf": "it pools over all agents"}
