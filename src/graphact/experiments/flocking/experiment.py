@@ -132,8 +132,8 @@ def changed(settings: Flocking, name: str, text: str) -> Flocking:
     from graphact.experiments.flocking.imitation import Imitation
     from graphact.experiments.flocking.world import World
 
-    groups = {"world": World, "imitation": Imitation}
-    known = {item.name: group for group, kind in groups.items() for item in fields(kind)}
+    known = dict.fromkeys((item.name for item in fields(World)), "world")
+    known |= dict.fromkeys((item.name for item in fields(Imitation)), "imitation")
     check_choice("--set", name, ("realizations", "tests", "features", *sorted(known)))
     value: dict[str, Any] = {name: as_value(text)}
     if name in known:

@@ -93,7 +93,7 @@ def fly(
         ideal = physics.clip(physics.expert(pairs, teams.velocity, world), world)
         if isinstance(controller, Policies):
             past.append((measured, heard))
-            control = physics.clip(world.acceleration * decide(controller, past, delayed), world)
+            control = physics.clip(physics.control_of(decide(controller, past, delayed), world), world)
             if by_expert is not None:
                 control = torch.where(by_expert[:, step, :, None, None], ideal, control)
         else:
@@ -109,7 +109,7 @@ def fly(
 def decide(policies: Policies, past: deque[tuple[Tensor, Tensor]], delayed: bool) -> Tensor:
     """What policies answer, ``(R, B, N, 2)``, to what was measured and heard; with delay, over the last steps.
 
-    Answers are controls in units of the largest acceleration.
+    See :func:`~graphact.experiments.flocking.world.control_of`.
     """
     measured, heard = (torch.stack(parts, 2) if delayed else parts[-1] for parts in zip(*past, strict=True))
     replicas, shape = len(policies), measured.shape

@@ -16,7 +16,7 @@ from graphact.experiments.flocking.experiment import EPOCHS
 from graphact.experiments.flocking.flight import Moment, fly
 from graphact.experiments.flocking.links import graph_of
 from graphact.experiments.flocking.policies import Policies
-from graphact.experiments.flocking.world import Teams, World, draw_teams
+from graphact.experiments.flocking.world import Teams, World, control_of, draw_teams
 from graphact.training.randomness import epoch_order, scramble
 
 
@@ -94,10 +94,10 @@ class Flights:
         return Teams(*(part[self.rows, chosen] for part in self.start))
 
     def losses(self, policies: Policies, teams: Tensor, part: int, parts: int) -> Tensor:
-        """The mean squared error ``(R,)`` of the answers in one part of the steps of flights ``(R, b)``.
+        """The mean squared error ``(R,)`` of controls in one part of the steps of flights ``(R, b)``.
 
-        A part is every ``parts``-th step or, with delay, a row of consecutive ones, and before them those whose
-        messages are still under way.
+        The unit is the largest acceleration. A part is every ``parts``-th step or, with delay, a row of consecutive
+        ones, and before them those whose messages are still under way.
         """
         count = self.world.steps // parts
         first = max(0, part * count - policies.exchanges) if self.delayed else part
@@ -108,7 +108,8 @@ class Flights:
         lists = heard.flatten(0, 1) if self.delayed else heard.flatten(0, 2)
         graph = graph_of(lists, delayed=self.delayed, dtype=measured.dtype)
         answers = policies(measured.flatten(1, 3), graph).view(target.shape)
-        return (answers - target / self.world.acceleration)[:, :, ahead:].square().mean((1, 2, 3, 4))
+        errors = (control_of(answers, self.world) - target) / self.world.acceleration
+        return errors[:, :, ahead:].square().mean((1, 2, 3, 4))
 
 
 def uniform(seeds: Tensor, epoch: int, count: int) -> Tensor:

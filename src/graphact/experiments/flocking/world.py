@@ -29,6 +29,9 @@ class World:
         alignment: gain of the expert's alignment, the size of the team in the papers, where it is a sum over all
             agents. It stays what it is for other sizes: with a gain of N, 200 agents at 0.01 s would swing forever.
         nearest: no two agents start closer; closer ones collide.
+        squash: what a policy answers becomes a control by ``a tanh(answer)``, a the largest acceleration; without, by
+            ``a answer``, as in the papers. The expert's controls are clipped, and mostly at the limit at first: a
+            policy that has to meet them without squashing spends its features on it, unless they saturate themselves.
         input_limit: measurements are clipped to this magnitude, as the inverse powers of a distance have no bound.
     """
 
@@ -41,6 +44,7 @@ class World:
     alignment: float = 50.0
     nearest: float = 0.1
     input_limit: float = 10.0
+    squash: bool = True
 
     def __post_init__(self) -> None:
         check_integer("steps", self.steps, minimum=1)
@@ -140,6 +144,11 @@ def expert(pairs: Pairs, velocity: Tensor, world: World) -> Tensor:
 def clip(control: Tensor, world: World) -> Tensor:
     """A control within what agents can do; one that is no number is none."""
     return control.nan_to_num(0.0).clamp(-world.acceleration, world.acceleration)
+
+
+def control_of(answer: Tensor, world: World) -> Tensor:
+    """The control, before clipping, that an answer of a policy stands for."""
+    return world.acceleration * (answer.tanh() if world.squash else answer)
 
 
 def move(teams: Teams, control: Tensor, world: World) -> Teams:
