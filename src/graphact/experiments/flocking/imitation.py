@@ -6,6 +6,7 @@ trained alone, and all activations see the same teams in the same order.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -58,11 +59,17 @@ class Trained:
     history: list[list[float]]
 
 
+@lru_cache(maxsize=64)
+def drawn_teams(purpose: str, seed: int, count: int, agents: int, world: World) -> Teams:
+    """Teams that no other purpose has."""
+    return draw_teams(count, agents, data_generator(f"flocking {purpose}", seed, agents), world)
+
+
 def teams_for(
     purpose: str, seeds: Sequence[int], count: int, agents: int, world: World, like: Tensor | None = None
 ) -> Teams:
     """``count`` teams for each seed, ``(R, count, agents, 2)``, of which no other purpose has any."""
-    drawn = [draw_teams(count, agents, data_generator(f"flocking {purpose}", seed, agents), world) for seed in seeds]
+    drawn = [drawn_teams(purpose, seed, count, agents, world) for seed in seeds]
     made = Teams(*(torch.stack(parts) for parts in zip(*drawn, strict=True)))
     return made if like is None else Teams(*(part.to(like) for part in made))
 
@@ -106,7 +113,7 @@ class Flights:
         place = self.rows, teams, slice(first, last, stride)
         measured, heard, target = self.measured[place], self.heard[place], self.target[place]
         lists = heard.flatten(0, 1) if self.delayed else heard.flatten(0, 2)
-        graph = graph_of(lists, delayed=self.delayed, dtype=measured.dtype)
+        graph = graph_of(lists, delayed=self.delayed, mutual=True, dtype=measured.dtype)
         answers = policies(measured.flatten(1, 3), graph).view(target.shape)
         errors = (control_of(answers, self.world) - target) / self.world.acceleration
         return errors[:, :, ahead:].square().mean((1, 2, 3, 4))

@@ -14,7 +14,9 @@ def lost_links(heard: Tensor, probability: float | Tensor, generator: torch.Gene
     return heard & (drawn + drawn.transpose(-1, -2) >= probability)
 
 
-def graph_of(heard: Tensor, *, delayed: bool = False, dtype: torch.dtype = torch.float32) -> Graph:
+def graph_of(
+    heard: Tensor, *, delayed: bool = False, mutual: bool = False, dtype: torch.dtype = torch.float32
+) -> Graph:
     r"""One graph of all teams side by side, with the shift that divides by an agent's own number of neighbours.
 
     .. math:: [Sx]_i = \frac{1}{|\mathcal{N}_i|} \sum_{j \in \mathcal{N}_i} x_j
@@ -24,6 +26,7 @@ def graph_of(heard: Tensor, *, delayed: bool = False, dtype: torch.dtype = torch
         delayed: a message takes a step: agent i at step t hears what its neighbours of step t had at step t - 1, and
             nothing at the first one. On this graph, filters and activations over k hops see what is k steps old, as
             the information structure of the papers has it.
+        mutual: whether it is known that agents who hear are heard, which saves work.
         dtype: of the weights.
 
     Example:
@@ -47,7 +50,7 @@ def graph_of(heard: Tensor, *, delayed: bool = False, dtype: torch.dtype = torch
     offset = agents if delayed else 0
     share = 1 / heard.sum(-1).flatten().to(dtype)  # of agents without neighbours, nobody reads it
     incoming, rows = _lists(heard, -offset)
-    outgoing, back = _lists(leaving, offset)
+    outgoing, back = (incoming, rows) if mutual and not delayed else _lists(leaving, offset)
     slot = heard.cumsum(-1, dtype=torch.int32).flatten().index_select(0, outgoing.col * agents + back % agents) - 1
     return Graph(
         incoming=incoming,
