@@ -220,6 +220,7 @@ def certificate_key(row: Row) -> str:
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
     """Write ``report.md``, ``tables/flocking.csv`` and the figures; return the path of the page."""
     results = Results(rows)
+    certify(rows, folder)
     drawings = figures(results)
     first = results.rows[0]
     count = len({(row["seed"], row["graph"]) for row in results.rows})
@@ -306,8 +307,8 @@ def draw_exchanges(results: Results) -> Any:
     return sheet
 
 
-def certify(rows: Sequence[Row], folder: Path, models: Path, *, budget: float | None = 20.0) -> Path:
-    """Certify a Lipschitz constant of each policy of the filter order of the papers, on its first test team.
+def certify(rows: Sequence[Row], folder: Path, *, budget: float | None = 20.0) -> None:
+    """Certify a Lipschitz constant of each policy of the usual filter order in ``models/``, on its first test team.
 
     Those that are certified already are left as they are; see :func:`graphact.analysis.lipschitz_bound`.
     """
@@ -332,11 +333,13 @@ def certify(rows: Sequence[Row], folder: Path, models: Path, *, budget: float | 
         seed = run_seed("flocking", row["seed"], row["graph"])
         team = teams_for("test", [seed], settings["tests"], agents, world)
         graph = graph_of(hears(pairs_of(team.position[0, :1]), world.radius))
-        folder_of_job = models / file_key(f"{row['method']}-K{row['order']}", settings)
-        model = graphact.load(folder_of_job / f"{row['graph']}.safetensors")
+        file = (
+            folder / "models" / file_key(f"{row['method']}-K{row['order']}", settings) / f"{row['graph']}.safetensors"
+        )
+        if not file.exists():
+            continue
         try:
-            known[key] = lipschitz_bound(model, graph, budget=budget).value
+            known[key] = lipschitz_bound(graphact.load(file), graph, budget=budget).value
         except UnsupportedModelError:
             continue
         write_atomically(path, json.dumps(known, indent=1).encode())
-    return path
