@@ -17,6 +17,7 @@ from graphact.experiments.flocking.world import (
     draw_teams,
     expert,
     hears,
+    in_largest_part,
     measure,
     move,
     pairs_of,
@@ -151,15 +152,26 @@ def test_teams_flown_together_fly_as_alone() -> None:
 
 
 def test_teams_start_as_promised() -> None:
-    teams = draw_teams(50, 40, torch.Generator().manual_seed(1))
+    connected = World(connected=True)
+    teams = draw_teams(50, 40, torch.Generator().manual_seed(1), connected)
     pairs = pairs_of(teams.position)
     assert hears(pairs, 2.0).sum(-1).min() >= 2
+    reached = torch.linalg.matrix_power(hears(pairs, 2.0).double() + torch.eye(40, dtype=torch.float64), 40) > 0
+    assert reached.all()
     assert not collides(pairs, World()).any()
     assert teams.position.norm(dim=-1).max() <= math.sqrt(40)
     assert teams.velocity.abs().max() <= 3
     assert teams.velocity.abs().max() > 2.9
-    again = draw_teams(50, 40, torch.Generator().manual_seed(1))
+    again = draw_teams(50, 40, torch.Generator().manual_seed(1), connected)
     assert torch.equal(teams.position, again.position)
+
+
+def test_the_largest_part_of_a_team_is_found() -> None:
+    heard = torch.zeros(2, 5, 5, dtype=torch.bool)
+    for team, one, other in ((0, 1, 3), (0, 3, 4), (0, 0, 2), (1, 0, 4)):
+        heard[team, one, other] = heard[team, other, one] = True
+    expected = [[False, True, False, True, True], [True, False, False, False, True]]
+    assert in_largest_part(heard).tolist() == expected
 
 
 def test_collisions_count_pairs_once() -> None:

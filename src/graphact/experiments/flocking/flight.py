@@ -80,24 +80,29 @@ def fly(
     collided = torch.zeros(*teams.position.shape[:3], teams.position.size(2), dtype=torch.bool, device=cost.device)
     window = controller.exchanges + 1 if isinstance(controller, Policies) and delayed else 1
     past: deque[tuple[Tensor, Tensor]] = deque(maxlen=window)
+    flown_by_expert = controller == "expert" or by_expert is not None
+    ideal = control = torch.zeros_like(teams.velocity)
+    measured, heard = control, collided
     for step in range(world.steps):
         pairs = physics.pairs_of(teams.position)
-        heard = physics.hears(pairs, radius)
-        if loses:
-            assert generator is not None
-            heard = lost_links(heard, loss, generator)
-        measured = physics.measure(pairs, teams.velocity, heard, world.input_limit)
-        if is_noisy:
-            error = 2 * torch.rand(measured.shape, generator=generator, device=cost.device, dtype=measured.dtype) - 1
-            measured = measured + noise * error
-        ideal = physics.clip(physics.expert(pairs, teams.velocity, world), world)
+        if watch is not None or isinstance(controller, Policies):
+            heard = physics.hears(pairs, radius)
+            if loses:
+                assert generator is not None
+                heard = lost_links(heard, loss, generator)
+            measured = physics.measure(pairs, teams.velocity, heard, world.input_limit)
+            if is_noisy:
+                error = torch.rand(measured.shape, generator=generator, device=cost.device, dtype=measured.dtype)
+                measured = measured + noise * (2 * error - 1)
+        if watch is not None or flown_by_expert:
+            ideal = physics.clip(physics.expert(pairs, teams.velocity, world), world)
         if isinstance(controller, Policies):
             past.append((measured, heard))
             control = physics.clip(physics.control_of(decide(controller, past, delayed), world), world)
             if by_expert is not None:
                 control = torch.where(by_expert[:, step, :, None, None], ideal, control)
-        else:
-            control = ideal if controller == "expert" else torch.zeros_like(ideal)
+        elif controller == "expert":
+            control = ideal
         cost += physics.disagreement(teams.velocity)
         collided |= physics.collides(pairs, world)
         if watch is not None:

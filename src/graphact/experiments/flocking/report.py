@@ -167,7 +167,8 @@ def condition_sections(results: Results) -> list[str]:
         cells: list[Sequence[str]] = [
             (line.title, *(spread(values(at(line, level))) for level in columns)) for line in flown
         ]
-        nobody = [values(results.baseline("none", **({} if x == usual else {name: x}))) for x in columns]
+        is_felt = name in ("agents", "speed")  # by a team that nobody controls
+        nobody = [values(results.baseline("none", **({name: x} if is_felt and x != usual else {}))) for x in columns]
         cells += [("no control", *map(spread, nobody))] if all(nobody) else []
         parts += [f"## {words}", table(("policy", *(f"{level:g}" for level in columns)), cells)]
         reference = best_pointwise(results)

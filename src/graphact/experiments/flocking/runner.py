@@ -1,7 +1,7 @@
 """Training and flying the policies of the experiment, and the rows that come of it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from graphact.nn import FIR, GCNN, GraphModule
 from graphact.progress import JobWatcher
 
 Condition = dict[str, float]
+TOGETHER = ("loss", "radius", "speed", "noise")
 
 
 class Airfield:
@@ -39,11 +40,11 @@ class Airfield:
             self._teams[agents] = teams_for("test", self.seeds, self.settings.tests, agents, self.world, like)
         return self._teams[agents]
 
-    def groups(self, delayed: bool) -> Iterator[list[Condition]]:
+    def groups(self, delayed: bool, names: Sequence[str] = TOGETHER) -> Iterator[list[Condition]]:
         """Conditions that can be flown together: those of one size of team, and with delay apart."""
         levels, usual = self.settings.levels, self.usual
         together: list[Condition] = [{}]
-        for name in ("loss", "radius", "speed", "noise"):
+        for name in names:
             together += [{name: level} for level in levels.get(name, ()) if level != usual[name]]
         yield together
         yield from ([{"agents": level}] for level in levels.get("agents", ()) if level != usual["agents"])
@@ -92,7 +93,8 @@ class Airfield:
     def rows(self, controller: Controller, delayed: bool) -> list[list[Row]]:
         """For each realization, a row for each condition."""
         rows: list[list[Row]] = [[] for _ in self.seeds]
-        for conditions in self.groups(delayed):
+        talks = isinstance(controller, Policies)  # who does not, notices neither losses nor delay
+        for conditions in self.groups(delayed or not talks, TOGETHER if talks else ("speed",)):
             for condition, flown in zip(conditions, self.fly(controller, conditions, delayed), strict=True):
                 expert = self.expert_cost(condition).mean(1)
                 cost, collisions, final = (part.double().mean(1).tolist() for part in flown)
@@ -193,7 +195,7 @@ def run_job(field: Airfield, job: Job, folder: Path, watcher: JobWatcher) -> lis
 def baseline_rows(field: Airfield, name: Any) -> list[Row]:
     """The expert, or nobody, on the same teams."""
     common = {**stamp(field), "kind": "baseline", "method": name, "hops": None, "order": None, "delayed": False}
-    rows = field.rows(name, delayed=True)
+    rows = field.rows(name, delayed=False)
     return [{**common, "graph": number, **row} for number, found in enumerate(rows) for row in found]
 
 

@@ -29,10 +29,11 @@ class World:
         alignment: gain of the expert's alignment, the size of the team in the papers, where it is a sum over all
             agents. It stays what it is for other sizes: with a gain of N, 200 agents at 0.01 s would swing forever.
         nearest: no two agents start closer; closer ones collide.
-        squash: what a policy answers becomes a control by ``a tanh(answer)``, a the largest acceleration; without, by
-            ``a answer``, as in the papers. The expert's controls are clipped, and mostly at the limit at first: a
-            policy that has to meet them without squashing spends its features on it, unless they saturate themselves.
         input_limit: measurements are clipped to this magnitude, as the inverse powers of a distance have no bound.
+        squash: what a policy answers becomes a control by ``a tanh(answer)``, a the largest acceleration; without, by
+            ``a answer``, clipped, as in the papers. The expert's controls are mostly at the limit at first, and to
+            meet them without squashing is easier for features that saturate by themselves.
+        connected: teams start connected; in the papers, they need not.
     """
 
     radius: float = 2.0
@@ -44,7 +45,8 @@ class World:
     alignment: float = 50.0
     nearest: float = 0.1
     input_limit: float = 10.0
-    squash: bool = True
+    squash: bool = False
+    connected: bool = False
 
     def __post_init__(self) -> None:
         check_integer("steps", self.steps, minimum=1)
@@ -71,9 +73,10 @@ def draw_teams(count: int, agents: int, generator: torch.Generator, world: World
     """Teams that are about to flock, ``(count, agents, 2)`` in float64.
 
     Positions are uniform in a disc of radius sqrt(N) (one agent for each area of pi, whatever the size of the team);
-    agents that are closer than ``nearest`` to one before them, or hear fewer than two others, are drawn again until
-    there is none. Velocities are uniform within the speed. A velocity that all have in common changes nothing, as
-    agents measure differences, so there is none.
+    agents that are closer than ``nearest`` to one before them or hear fewer than two others, and in a world that asks
+    for connected teams those outside of the largest connected part, are drawn again until there is none. Velocities
+    are uniform within the speed. A velocity that all have in common changes nothing, as agents measure differences,
+    so there is none.
 
     Example:
         >>> teams = draw_teams(3, 50, torch.Generator().manual_seed(0))
@@ -91,14 +94,34 @@ def draw_teams(count: int, agents: int, generator: torch.Generator, world: World
         return torch.stack([length * angle.cos(), length * angle.sin()], -1)
 
     position = draw(count * agents).view(count, agents, 2)
-    while True:
-        pairs = pairs_of(position)
+    open_ = torch.arange(count)  # teams that are not as they should be
+    while len(open_):
+        pairs = pairs_of(position[open_])
+        heard = hears(pairs, world.radius)
         too_close = (pairs.squared < world.nearest**2).tril(-1).any(-1)
-        wrong = too_close | (hears(pairs, world.radius).sum(-1) < 2)
-        if not wrong.any():
-            break
-        position[wrong] = draw(int(wrong.sum()))
+        wrong = too_close | (heard.sum(-1) < 2)
+        if world.connected:
+            wrong |= ~in_largest_part(heard)
+        team, agent = wrong.nonzero(as_tuple=True)
+        position[open_[team], agent] = draw(len(team))
+        open_ = open_[wrong.any(-1)]
     return Teams(position, world.speed * (2 * uniform(count, agents, 2) - 1))
+
+
+def in_largest_part(heard: Tensor) -> Tensor:
+    """Whether an agent belongs to the largest connected part of its team, ``(..., N)``.
+
+    Of parts that are equally large it is the one with the first agent.
+    """
+    agents = heard.size(-1)
+    label = torch.arange(agents).expand(heard.shape[:-1])
+    while True:  # the lowest number that an agent has heard of spreads
+        lowest = torch.where(heard, label.unsqueeze(-2), agents).amin(-1).minimum(label)
+        if torch.equal(lowest, label):
+            break
+        label = lowest
+    sizes = torch.zeros_like(label).scatter_add_(-1, label, torch.ones_like(label))
+    return label == sizes.argmax(-1, keepdim=True)
 
 
 def pairs_of(position: Tensor) -> Pairs:
