@@ -25,7 +25,7 @@ def said(node, sender, run=0, round_=0, value=5.0, program=1, kind=Kind.DATA, **
     payload = {"payload": Payload.of(np.array([value]))} if kind == Kind.DATA else {}
     fields = dict(sender=sender, recipient=node.links.node, epoch=node.links.epoch, run=run, round=round_)
     message = Message(kind=kind, program=program, **(fields | payload | changes))
-    return encode(message, node.links.keys.get(sender, bytes(32)))
+    return encode(message, node.permitted.keys.get(sender, bytes(32)))
 
 
 def lone_node(hears=(1,), **options):

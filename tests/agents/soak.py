@@ -7,7 +7,7 @@ python tests/agents/soak.py --seed 4711       one of them again, with what happe
 import argparse
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,7 +15,8 @@ from support.activations import ON_AGENTS
 
 import graphact
 from graphact.agents import Deployment, Faults, Limits, Timing, deploy, simulate_inference
-from graphact.agents.log import RoundClosed
+from graphact.agents.changes import renew, with_node, without_node
+from graphact.agents.log import Began, RoundClosed
 from graphact.agents.replay import replay_inference
 from graphact.agents.simulation import SimulatedInference
 
@@ -35,11 +36,16 @@ class Scenario:
     faults: Faults
     timing: Timing
     limits: Limits
+    changes: list[tuple[int, list[Deployment | None]]]
 
     def run(self) -> SimulatedInference:
-        return simulate_inference(
-            self.nodes, self.signals, faults=self.faults, timing=self.timing, limits=self.limits, seed=self.seed
-        )
+        options = dict(faults=self.faults, timing=self.timing, limits=self.limits, seed=self.seed)
+        return simulate_inference(self.nodes, self.signals, changes=self.changes, **options)
+
+    def node(self, epoch, i) -> Deployment:
+        """What a node was in an epoch as its log names it."""
+        nodes = {each[i].links.epoch: each[i] for _, each in self.changes if each[i] is not None}
+        return self.nodes[i] if epoch is None else nodes[epoch]
 
 
 def scenario(seed):
@@ -52,7 +58,42 @@ def scenario(seed):
     timing = Timing(slot=float(rng.choice([0.05, 0.18])), patience=int(rng.integers(1, 4)))
     limits = Limits() if rng.random() < 0.8 else Limits(1, 4, 256, 256)
     nodes = deploy(model, graph, epoch=seed, secret=SECRET)
-    return Scenario(seed, graph, model, nodes, signals, random_faults(rng), timing, limits)
+    faults = random_faults(rng)
+    late = np.random.default_rng([seed, 1])  # what came later changes nothing of what there was
+    if late.random() < 0.4 and faults != Faults():
+        faults = replace(faults, clock=float(late.uniform(0, 0.4)) if late.random() < 0.6 else 0.0)
+        faults = replace(faults, poison=float(late.uniform(0, 0.6)) if late.random() < 0.6 else 0.0)
+    nodes, changes = random_changes(late, seed, nodes, len(signals)) if late.random() < 0.4 else (nodes, [])
+    return Scenario(seed, graph, model, nodes, signals, faults, timing, limits, changes)
+
+
+def random_changes(rng, seed, nodes, runs):
+    """Updates, nodes added and removed, and keys rotated, at one or two runs: the first nodes, and what follows."""
+    first, current, joining = list(nodes), {node.node: node for node in nodes}, None
+    if len(nodes) > 2 and rng.random() < 0.4:
+        joining = int(rng.integers(len(nodes)))
+        weights = {j: float(rng.uniform(0.1, 0.3)) for j in current if j != joining}
+        rows = without_node({i: node.row for i, node in current.items()}, joining)
+        current = renew(current, rows=rows, epoch=seed, secret=SECRET)
+        current = {i: replace(node, links=replace(node.links, first_epoch=None)) for i, node in current.items()}
+        first = [current.get(i) for i in range(len(nodes))]
+    changes = []
+    for number, run in enumerate(sorted(rng.choice(runs, size=min(runs, int(rng.integers(1, 3))), replace=False))):
+        fresh = dict(epoch=2**40 + 10_000 * seed + number, secret=rng.bytes(32))
+        rows = {i: node.row for i, node in current.items()}
+        if joining is not None:
+            current = renew(current, rows=with_node(rows, joining, weights), **fresh)
+            joining = None
+        elif len(current) > 1 and rng.random() < 0.3:
+            current = renew(current, rows=without_node(rows, int(rng.choice(sorted(current)))), **fresh)
+        elif rng.random() < 0.5:
+            old = next(iter(current.values())).model
+            shaken = {name: value * rng.uniform(0.5, 1.5) for name, value in old.parameters.items()}
+            current = renew(current, model=replace(old, parameters=shaken), **fresh)
+        else:
+            current = renew(current, **fresh)
+        changes.append((int(run), [current.get(i) for i in range(len(nodes))]))
+    return first, changes
 
 
 def random_network(rng):
@@ -113,7 +154,8 @@ def random_faults(rng):
 def check(case):
     """Everything agents promise. Returns what happened."""
     answer = case.run()
-    outcome, rounds = answer.outcome, case.nodes[0].model.rounds
+    outcome, rounds = answer.outcome, next(node for node in case.nodes if node is not None).model.rounds
+    epochs = [{r.run: r.epoch for r in log.records if isinstance(r, Began)} for log in outcome.logs]
     assert set(outcome.results) >= outcome.survived, "a node that was up has not ended its run"
     for (run, i), result in outcome.results.items():
         longest = max(rounds, 1) * case.timing.slot
@@ -121,16 +163,18 @@ def check(case):
         closed = [r for r in outcome.logs[i].records if isinstance(r, RoundClosed) and r.run == run]
         assert [r.used for r in closed] == list(result.used), f"run {run} at node {i} used other links than it logged"
         for used, missed in zip(result.used, result.missed, strict=True):
-            assert sorted((*used, *missed)) == list(case.nodes[i].links.hears), "a link is neither used nor missed"
+            assert sorted((*used, *missed)) == list(case.node(epochs[i][run], i).links.hears), (
+                "a link is neither used nor missed"
+            )
     check_replay(case, answer)
-    if case.faults == Faults():
+    if case.faults == Faults() and not case.changes:
         check_without_faults(case, answer)
     return answer
 
 
 def check_replay(case, answer):
     """Nothing stale, repeated, foreign or of a dead node was used: the logs alone give the same numbers."""
-    expected = replay_inference(case.nodes, case.signals, answer.outcome)
+    expected = replay_inference(case.nodes, case.signals, answer.outcome, case.changes)
     for run, i in answer.outcome.results:
         actual, wanted = answer.outputs[run, ..., i, :], expected[run, ..., i, :]
         error = np.abs(actual - wanted) / np.maximum(1.0, np.abs(wanted))

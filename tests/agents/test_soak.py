@@ -8,6 +8,7 @@ import pytest
 from agents import soak
 
 from graphact.agents import Faults, Node
+from graphact.agents.log import Began, UsedRuns
 from graphact.agents.runs import RunInProgress
 
 SEEDS = 240
@@ -25,7 +26,7 @@ def test_seeds(first):
 
 def test_the_seeds_meet_every_fault():
     met = np.zeros(len(dataclasses.fields(Faults)), bool)
-    crashes = replayed = forged = partitions = 0
+    crashes = replayed = forged = partitions = changed = poisoned = 0
     for seed in range(60):
         case = soak.scenario(seed)
         met |= [getattr(case.faults, f.name) != f.default for f in dataclasses.fields(Faults)]
@@ -34,8 +35,10 @@ def test_the_seeds_meet_every_fault():
         replayed += outcome.network.replayed
         forged += outcome.counters.forged
         partitions += case.faults.partition > 0
+        changed += sum(isinstance(r, Began) and r.epoch is not None for log in outcome.logs for r in log.records)
+        poisoned += outcome.counters.ahead
     assert met.all()
-    assert min(crashes, replayed, forged, partitions) > 10
+    assert min(crashes, replayed, forged, partitions, changed, poisoned) > 10
 
 
 def test_a_seed_decides_everything():
@@ -58,26 +61,31 @@ def uses_more_than_it_logs(self):
     return used[:-1] if used else used, missed
 
 
+def uses_numbers_twice(self, run):
+    return run
+
+
 original_hear, original_close = Node._hear_value, RunInProgress.close_round
 
 
-def check_twenty():
-    for seed in range(20):
+def check_some(seeds):
+    for seed in range(seeds):
         soak.check(soak.scenario(seed))
 
 
 @pytest.mark.parametrize(
-    ("owner", "method", "fault"),
+    ("owner", "method", "fault", "seeds"),
     [
-        (Node, "_hear_value", accepts_stale_rounds),
-        (RunInProgress, "close_round", uses_more_than_it_logs),
+        (Node, "_hear_value", accepts_stale_rounds, 20),
+        (RunInProgress, "close_round", uses_more_than_it_logs, 20),
+        (UsedRuns, "next_free", uses_numbers_twice, 60),
     ],
 )
-def test_broken_nodes_are_found(owner, method, fault, monkeypatch):
-    """The checks can fail: a node with a fault does not get through twenty seeds."""
+def test_broken_nodes_are_found(owner, method, fault, seeds, monkeypatch):
+    """The checks can fail: a node with a fault does not get through a few seeds."""
     monkeypatch.setattr(owner, method, fault)
     with pytest.raises(AssertionError, match="at node"):
-        check_twenty()
+        check_some(seeds)
 
 
 def test_a_failing_seed_is_printed_and_runs_again_by_its_number(monkeypatch, capsys):

@@ -80,6 +80,11 @@ class Addresses:
         return addresses
 
 
+def status_address(text: str) -> Address:
+    """Where an agent answers its operators: a port of this machine, or ``host:port``."""
+    return Address.parse(f"127.0.0.1:{text}" if text.isdecimal() else text)
+
+
 def consecutive_addresses(num_nodes: int, host: str, base_port: int) -> list[Address]:
     """All nodes on one host, on ports in a row."""
     check_integer("base port", base_port, minimum=1)

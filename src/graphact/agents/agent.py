@@ -6,8 +6,9 @@ import math
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,23 +17,32 @@ from typing import Any
 import numpy as np
 
 from graphact._checks import check_positive
-from graphact.agents.addresses import Addresses
+from graphact.agents.addresses import Address, Addresses
+from graphact.agents.changes import Changes, Staged, first_run
 from graphact.agents.deployment import Deployment
+from graphact.agents.epochs import OVERLAP, Epochs
 from graphact.agents.inference import infer
-from graphact.agents.log import FileLog, Log
+from graphact.agents.log import Counted, FileLog, Log
 from graphact.agents.messages import Array
 from graphact.agents.model import agreement
 from graphact.agents.node import Node
 from graphact.agents.runs import Limits, RunResult, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, Signals
+from graphact.agents.status import STALLED, Status, StatusServer, Tally, Watchdog, memory_use
 from graphact.agents.transports.base import Transport, drive, open_transport
 from graphact.agents.transports.zenoh import Tls
+from graphact.storage import one_line, write_atomically
 
 LOG_NAME = "log.jsonl"
+STATUS_NAME = "status.json"
 LOOK_UP = 0.1
 """Seconds after which a waiting agent looks whether it is to stop."""
 GREETING_TIME = 1.0
 """Seconds that an agent without a clock waits for answers to its greeting."""
+COUNT_EVERY = 1.0
+"""Seconds from one record of the totals to the next; a crash loses what was counted since."""
+WATCH_EVERY = 0.2
+"""Seconds after which an agent looks for a change of its network."""
 
 Event = dict[str, Any]
 
@@ -86,6 +96,12 @@ class Agent:
     ``refused`` with the reason why this node does not take part with a neighbour. ``clock`` is Unix time and says which
     run is next, and when; it may be set at any moment. ``timer`` goes on evenly and measures all that happens within a
     run (:func:`time.monotonic`, or the clock if another one is given).
+
+    With ``dynamic`` the links of the deployment are those that may be: the neighbours of a run are those among them
+    that announced it in the slot before it, or those that its signal names.
+
+    ``changes`` is the folder in which changes of the network arrive (:mod:`graphact.agents.changes`), and ``addresses``
+    where its neighbours are now; ``first`` is the first run of a node that was added to a running network.
     """
 
     def __init__(
@@ -100,17 +116,39 @@ class Agent:
         limits: Limits | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] | None = None,
+        dynamic: bool = False,
+        changes: Changes | None = None,
+        addresses: Addresses | None = None,
+        first: int = 0,
     ) -> None:
-        timing = timing or Timing()
-        numbers = {name: float(value) for name, value in [("slot", timing.slot), *asdict(schedule).items()]}
-        digest = agreement(deployment.model, schedule=type(schedule).__name__, **numbers)
-        self.node = Node(deployment.links, log, timing, limits, digest=digest, finite=True)
+        self._log, self._timing, self._limits, self._schedule = log, timing or Timing(), limits, schedule
+        self._nodes = Epochs(self._make_node(deployment))
         self.stopping = False
-        self._deployment, self._transport, self._signals, self._schedule = deployment, transport, signals, schedule
+        self._deployment, self._transport, self._signals = deployment, transport, signals
+        self._changes, self._addresses, self._first = changes, addresses, first
+        self._upcoming: tuple[Staged, Node | None] | None = None
+        self._changes_at: int | None = None  # the run from which on the upcoming epoch holds
+        self._finishing: threading.Thread | None = None
+        self._looked = -math.inf
+        self._staged: tuple[int, int] | None = None
         self._report, self._clock = report, clock
         self._timer = timer or (time.monotonic if clock is time.time else clock)
         self._skipped = -1
+        self._dynamic, self._announced = dynamic, (-1, 0.0)  # the last announcement: its run, and when
         self._refusals: dict[int, str] = {}
+        self.tally, self._before, self._counted = Tally(), dict(log.totals), self._timer()
+        self.watchdog = Watchdog({})
+
+    @property
+    def node(self) -> Node:
+        """In its current epoch."""
+        return self._nodes.current
+
+    def _make_node(self, deployment: Deployment) -> Node:
+        settings = [("slot", self._timing.slot), *asdict(self._schedule).items()]
+        numbers = {name: float(value) for name, value in settings}
+        digest = agreement(deployment.model, schedule=type(self._schedule).__name__, **numbers)
+        return Node(deployment.links, self._log, self._timing, self._limits, digest=digest, finite=True)
 
     def stop(self) -> None:
         """Leave after the run in progress; may be called by a signal handler."""
@@ -128,6 +166,9 @@ class Agent:
             run, start = self._wait_for_run()
             if self.stopping:
                 return "stopped"
+            at = self._changes_at
+            if self._upcoming is not None and at is not None and run >= at and not self._change():
+                return f"this node is no longer part of the network, from run {at} on"
             try:
                 signal = self._signals.take(run)
             except EndOfSignals as end:
@@ -137,6 +178,7 @@ class Agent:
                     self._drive(self._timer() + 0.001)
                 else:
                     self._skipped, me = run, self.node.links.node
+                    self.tally.outcomes["skipped"] += 1
                     self._report({"event": "skipped", "node": me, "run": run, "reason": str(reason)})
                 continue
             self._run(run, start, signal)
@@ -161,39 +203,202 @@ class Agent:
     def _wait_for_run(self) -> tuple[int, float]:
         """The next run when it is due by the clock, and the start that its deadlines count from, by the timer."""
         while True:
+            self._watch()
             clock, now = self._clock(), self._timer()
             run, at = self._schedule.next_run(self.node, self._skipped, clock)  # again and again: the clock may be set
+            if run < self._first:
+                run, at = self._wait_for_first(at)
             start = now + at - clock
             if isinstance(self._schedule, Clocked):
-                self.node.expect(run, start, self._schedule.period)
+                for node in (self.node, *self._nodes.others):
+                    node.expect(run, start, self._schedule.period)
             self._signals.prepare(at, clock, run)
             if self.stopping or clock >= at:
                 return run, start
-            self._drive(min(start, now + LOOK_UP))
+            self._drive(min(self._announce(run, start, now), now + LOOK_UP))
+
+    def _wait_for_first(self, at: float) -> tuple[int, float]:
+        """The first run of a new node, and when it begins; without a clock, when a neighbour has begun it."""
+        if isinstance(self._schedule, Clocked):
+            return self._first, self._schedule.origin + self._first * self._schedule.period
+        return self._first, at if self.node.latest_heard >= self._first else math.inf
+
+    def _announce(self, run: int, start: float, now: float) -> float:
+        """Announce a run four times in the slot before it, where neighbours come and go; when to come back."""
+        if not self._dynamic:
+            return start
+        slot, (announced, at) = self.node.timing.slot, self._announced
+        due = start - slot if run != announced else max(start - slot, at + slot / 4)
+        if now >= due:
+            self.node.announce(run)
+            self._announced, due = (run, now), now + slot / 4
+        return min(start, due)
 
     def _run(self, run: int, start: float, signal: Array) -> None:
         program = infer(self._deployment.model, self._deployment.row, signal)
         if run <= self.node.run:
             self.node.go_back(run)
+        if self._dynamic:
+            self.node.meet(self._neighbors_of(run))
+        self.tally.begun += 1
         self.node.begin(run, program, self._timer(), start=start)
         while True:
             for result in self._drive(self._timer() + LOOK_UP):
-                self._report(describe(self.node.links.node, result, self._clock() - self._timer()))
+                self.tally.add(result)
+                if self._timer() >= self._counted + COUNT_EVERY:
+                    self.count()
+                self._settle(run)
+                event = describe(self.node.links.node, result, self._clock() - self._timer())
+                self._report(event | {"neighbors": list(self.node.links.neighbors)} if self._dynamic else event)
                 silent = set(self.node.links.hears).intersection(*result.missed) if result.missed else ()
                 if silent:  # away, or with other settings: the answer to a greeting tells which
                     self.node.greet(sorted(silent))
             if not self.node.busy:
                 return
 
+    def _neighbors_of(self, run: int) -> Collection[int]:
+        """Those that the signal of a run names, or that were heard; without a clock nobody announces, and all count."""
+        permitted, told = self.node.permitted.neighbors, self._signals.neighbors
+        if told is None:
+            return self.node.present(run) if isinstance(self._schedule, Clocked) else permitted
+        return {*told} & {*permitted}
+
     def _drive(self, until: float) -> list[RunResult]:
         """Let the node work until a time or the end of its run, and report neighbours it does not take part with."""
-        results = drive(self.node, self._transport, until, self._timer)
+        self.tally.beat = time.monotonic()
+        self.watchdog.beat(self.tally.beat)
+        results = drive(self._nodes, self._transport, until, self._timer)
         if self.node.refusals != self._refusals:
             before, self._refusals = self._refusals, dict(self.node.refusals)
             for j, reason in self._refusals.items():
                 if before.get(j) != reason:
                     self._report({"event": "refused", "node": self.node.links.node, "neighbor": j, "reason": reason})
         return results
+
+    # Changes of the network
+
+    def _watch(self) -> None:
+        """Look for a change, prepare it, and learn from which run on it holds."""
+        if self._changes is None or self._timer() < self._looked + WATCH_EVERY or self._finishing is not None:
+            return
+        self._looked = self._timer()
+        if (found := self._changes.staged) != self._staged:
+            self._staged = found
+            if self._upcoming is not None:
+                self._take_back()
+            if found is not None:
+                self._prepare(self._changes)
+        if self._upcoming is not None and self._changes_at is None:
+            node, me = self._upcoming[1], self.node.links.node
+            self._changes_at = self._changes.run
+            if self._changes_at is None and node is not None and node.latest_heard >= 0:  # committed, and not told here
+                self._changes_at = max(node.latest_heard, self.node.run + 1)
+                self._changes.commit(self._changes_at)
+            if self._changes_at is not None:
+                self._report({"event": "committed", "node": me, "run": self._changes_at})
+
+    def _prepare(self, changes: Changes) -> None:
+        """Read the next epoch, check that this node can change to it, and tell."""
+        me, digest = self.node.links.node, b""
+        try:
+            staged, node = changes.load(), None
+            if staged.deployment is not None and staged.addresses is not None:
+                self._check_change(staged.deployment)
+                node = self._make_node(staged.deployment)
+                self._reach(staged.addresses)
+                self._nodes.add(node)
+                digest = node.digest
+        except (OSError, ValueError) as error:
+            changes.answer(error=one_line(error))
+            self._report({"event": "refused", "node": me, "neighbor": me, "reason": f"a change: {one_line(error)}"})
+            return
+        self._upcoming = staged, node
+        period = self._schedule.period if isinstance(self._schedule, Clocked) else 0.0
+        changes.answer(digest=digest.hex(), origin=self._schedule.origin, period=period)
+        self._report({"event": "prepared", "node": me, "epoch": None if node is None else node.links.epoch})
+
+    def _check_change(self, new: Deployment) -> None:
+        """Raise ValueError if this agent cannot go on with what it would be then."""
+        old, period = self._deployment, getattr(self._schedule, "period", math.inf)
+        if new.node != old.node or new.links.network != old.links.network or new.links.epoch == old.links.epoch:
+            raise ValueError(f"the change must be one of node {old.node} of this network, in another epoch")
+        if (new.model.in_features, new.model.dtype) != (old.model.in_features, old.model.dtype):
+            expected = f"{old.model.in_features} features of {old.model.dtype}"
+            raise ValueError(f"the model must take {expected}, got {new.model.in_features} of {new.model.dtype}")
+        if new.model.rounds * self._timing.slot > period * (1 + 1e-9):
+            raise ValueError(f"the {new.model.rounds} rounds of the model must fit into a period of {period:g} s")
+
+    def _reach(self, *addresses: Addresses) -> None:
+        """Have the neighbours of other epochs beside the current ones."""
+        if self._addresses is not None:
+            self._transport.reach(self._addresses, *addresses)
+
+    def _take_back(self) -> None:
+        """Forget an upcoming epoch: nothing was changed."""
+        assert self._upcoming is not None
+        self._nodes.forget(node for node in [self._upcoming[1]] if node is not None)
+        self._upcoming = self._changes_at = None
+        self._reach()
+        self._report({"event": "taken back", "node": self.node.links.node})
+
+    def _change(self) -> bool:
+        """Go on in the upcoming epoch; False if this node is no part of it."""
+        assert self._upcoming is not None
+        assert self._changes is not None
+        (staged, node), before = self._upcoming, self._addresses
+        if staged.deployment is None or staged.addresses is None or node is None:
+            self._changes.finish()
+            return False
+        if (self._changes.folder / "next" / "tls").is_dir():
+            self._changes.finish()  # certificates must be there when links are opened
+        self._nodes.switch(node)
+        self._deployment, self._addresses, self._upcoming = staged.deployment, staged.addresses, None
+        self._reach(*([] if before is None else [before]))
+        self._report({"event": "changed", "node": node.links.node, "run": self._changes_at, "epoch": node.links.epoch})
+        return True
+
+    def _settle(self, run: int) -> None:
+        """After a run of a new epoch write its files, beside the next runs; some runs later forget the one before."""
+        if self._changes_at is None or self._upcoming is not None or run < self._changes_at:
+            return
+        if self._finishing is None and self._changes is not None:
+            self._finishing = threading.Thread(target=self._changes.finish)
+            self._finishing.start()
+        elif run >= self._changes_at + OVERLAP and self._finishing is not None and not self._finishing.is_alive():
+            self._nodes.forget(self._nodes.others)
+            self._reach()
+            self._changes_at = self._finishing = None
+
+    # What operators see
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """All counts, with those of earlier lives of the process."""
+        return self.tally.totals(self._nodes.counters, self._transport.dropped, self._before)
+
+    def count(self) -> None:
+        """Write the totals into the log."""
+        self._counted = self._timer()
+        self.node.log.append(Counted(self.node.run, self.totals))
+
+    def status(self, transport: str) -> Status:
+        """May be asked for by another thread."""
+        node, tally, now = self.node, self.tally, time.monotonic()
+        stalled = now - tally.beat
+        reason = "" if stalled < STALLED else f"the loop of the agent has stood still for {stalled:.1f} s"
+        heard, timer = dict(node.last_heard), self._timer()
+        peers = {
+            j: {
+                "heard_seconds_ago": None if j not in heard else round(timer - heard[j], 3),
+                "missed_runs": tally.missed.get(j, 0),
+                "neighbor": j in node.links.neighbors,
+                "refused": node.refusals.get(j, ""),
+            }
+            for j in node.permitted.neighbors
+        }
+        age = None if tally.finished is None else round(now - tally.finished, 3)
+        about = (node.links.node, f"{node.links.epoch:016x}", transport, node.run)
+        return Status(*about, not reason, reason, age, self.totals, peers)
 
 
 def describe(node: int, result: RunResult, offset: float = 0.0) -> Event:
@@ -226,15 +431,32 @@ def serve(
     timing: Timing | None = None,
     tls: Tls | None = None,
     durable: bool = False,
+    dynamic: bool = False,
+    status: Address | None = None,
     runs: int | None = None,
 ) -> None:
-    """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output."""
+    """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output.
+
+    ``status`` is where it answers its operators (:class:`~graphact.agents.status.StatusServer`).
+    """
     links, addresses = deployment.links, Addresses.load(folder, deployment.links.neighbors)
     with ExitStack() as opened:
         opened.callback(signals.close)
         log = opened.enter_context(closing(FileLog(folder / LOG_NAME, durable=durable)))
         network = opened.enter_context(closing(open_transport(transport, links, addresses, tls)))
-        agent = Agent(deployment, network, log, signals, schedule, write_event, timing)
+        agent = Agent(
+            deployment,
+            network,
+            log,
+            signals,
+            schedule,
+            write_event,
+            timing,
+            dynamic=dynamic,
+            changes=Changes(folder),
+            addresses=addresses,
+            first=first_run(folder),
+        )
 
         def stop(*_: object) -> None:
             """Let the agent finish its run; a second signal interrupts it."""
@@ -244,32 +466,30 @@ def serve(
 
         for number in (signal.SIGTERM, signal.SIGINT):
             opened.callback(signal.signal, number, signal.signal(number, stop))
+        agent.watchdog = Watchdog()
+        ready = {"event": "ready", "node": links.node, "transport": transport, "last_run": log.last_run}
+        if status is not None:
+            server = opened.enter_context(closing(StatusServer(status, lambda: agent.status(transport))))
+            ready["status"] = str(server.address)
+            write_atomically(folder / STATUS_NAME, json.dumps({"status": str(server.address)}).encode())
         gc.freeze()  # what is there stays: no need to look through it again and again
         used_to_start = time.process_time()
-        ready = {"event": "ready", "node": links.node, "transport": transport, "last_run": log.last_run}
+        agent.watchdog.tell("READY=1")
         write_event({**ready, "ignored_records": log.ignored} if log.ignored else ready)
         end = {"event": "end", "node": links.node, "reason": agent.work(runs)}
+        agent.watchdog.tell("STOPPING=1")
         agent.linger()
-        counters = asdict(agent.node.counters) | {"strangers": network.dropped}
-        end |= {"counters": counters, "memory": memory_use()}
+        agent.count()
+        counters = asdict(agent._nodes.counters) | {"strangers": network.dropped}
+        end |= {"counters": counters, "totals": agent.totals, "memory": memory_use()}
         write_event(end | {"cpu_seconds": round(time.process_time() - used_to_start, 3)})
 
 
 def write_event(event: Event) -> None:
     """One line of JSON on standard output, at once; OSError if nobody reads it any more."""
     try:
-        sys.stdout.write(json.dumps(event, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(event | {"time": round(time.time(), 3)}, allow_nan=False) + "\n")
         sys.stdout.flush()
     except BrokenPipeError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left cannot fail again at the end
         raise OSError("nobody reads the results on standard output any more") from error
-
-
-def memory_use() -> dict[str, float]:
-    """MiB of memory of this process: the largest it ever held, and what it holds for itself alone (on Linux)."""
-    use = {}
-    for name, file, label in (("peak", "status", "VmHWM"), ("private", "smaps_rollup", "Private_")):
-        path = Path("/proc/self") / file
-        lines = path.read_text().splitlines() if path.is_file() else []
-        use[name] = round(sum(int(line.split()[1]) for line in lines if line.startswith(label)) / 1024, 1)
-    return use

@@ -24,12 +24,13 @@ def can_make_certificates() -> bool:
     return shutil.which("openssl") is not None
 
 
-def make_certificates(folders: Sequence[Path], hosts: Sequence[str]) -> None:
+def make_certificates(folders: Sequence[Path], hosts: Sequence[str], nodes: Sequence[int] | None = None) -> None:
     """Write ``tls/ca.pem``, ``tls/cert.pem`` and ``tls/key.pem`` into the folder of each node, valid for ten years.
 
     Args:
-        folders: of node 0, node 1 and so on.
+        folders: of each node.
         hosts: by which neighbours reach each of them; its certificate names it.
+        nodes: their numbers; 0, 1 and so on, if left out.
 
     Raises:
         FileNotFoundError: openssl is not installed.
@@ -40,9 +41,8 @@ def make_certificates(folders: Sequence[Path], hosts: Sequence[str]) -> None:
         work = Path(name)
         authority = ("-subj", "/CN=network", "-addext", "basicConstraints=critical,CA:TRUE")
         openssl(work, "req", "-x509", *NEW_KEY, "-days", DAYS, *authority, "-keyout", "ca.key", "-out", "ca.pem")
-        jobs = [
-            pool.submit(make_certificate, work, i, *each) for i, each in enumerate(zip(folders, hosts, strict=True))
-        ]
+        numbers = range(len(folders)) if nodes is None else nodes
+        jobs = [pool.submit(make_certificate, work, *each) for each in zip(numbers, folders, hosts, strict=True)]
         for job in jobs:
             job.result()
 

@@ -46,7 +46,7 @@ class Deployment:
             "weights": row.weights.tolist(),
             "diagonal": row.diagonal,
             "heard_by": links.heard_by,
-        }
+        } | ({} if links.first_epoch is None else {"first_epoch": links.first_epoch})
         save_model(self.model, folder / "model.safetensors")
         write_atomically(folder / "node.json", json.dumps(described, indent=1).encode())
         path = folder / "keys.json"
@@ -65,7 +65,8 @@ class Deployment:
         try:
             hears, heard_by = tuple(map(int, described["hears"])), tuple(map(int, described["heard_by"]))
             by_neighbor = {int(j): bytes.fromhex(key) for j, key in keys.items()}
-            links = Links(int(described["node"]), int(described["epoch"]), hears, heard_by, by_neighbor)
+            numbers, first = (int(described["node"]), int(described["epoch"])), described.get("first_epoch")
+            links = Links(*numbers, hears, heard_by, by_neighbor, None if first is None else int(first))
             row = Row(hears, np.array(described["weights"], model.dtype), float(described["diagonal"]))
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise ValueError(f"{folder}: damaged: {one_line(error)}") from error

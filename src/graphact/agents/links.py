@@ -1,7 +1,7 @@
 """The place of a node in the network: its links with their keys, and its row of the shift operator."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,6 +21,7 @@ class Links:
         hears: the nodes it hears, ascending.
         heard_by: the nodes that hear it, ascending.
         keys: one key for each of these, known to the two ends alone.
+        first_epoch: that in which the network began, if it was changed since.
     """
 
     node: int
@@ -28,6 +29,7 @@ class Links:
     hears: tuple[int, ...]
     heard_by: tuple[int, ...]
     keys: Mapping[int, bytes] = field(repr=False)  # secrets do not belong into error messages
+    first_epoch: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("hears", "heard_by"):
@@ -44,10 +46,24 @@ class Links:
         if any(len(key) != KEY_BYTES for key in self.keys.values()):
             raise ValueError(f"keys must have {KEY_BYTES} bytes")
 
+    @property
+    def network(self) -> int:
+        """What tells a network from others, whatever was changed in it."""
+        return self.epoch if self.first_epoch is None else self.first_epoch
+
     @cached_property
     def neighbors(self) -> tuple[int, ...]:
         """All nodes at the other end of an edge, ascending."""
         return tuple(sorted({*self.hears, *self.heard_by}))
+
+    def among(self, present: Collection[int]) -> "Links":
+        """The links to those of its neighbours that are present; ValueError if one is no neighbour."""
+        strangers = sorted({*present} - {*self.neighbors})
+        if strangers:
+            raise ValueError(f"present must be among the neighbours {self.neighbors}, got {strangers}")
+        hears, heard_by = (tuple(j for j in each if j in present) for each in (self.hears, self.heard_by))
+        keys = {j: self.keys[j] for j in {*hears, *heard_by}}
+        return Links(self.node, self.epoch, hears, heard_by, keys, self.first_epoch)
 
     def recipients(self, direction: Direction) -> tuple[int, ...]:
         return {Direction.FORWARD: self.heard_by, Direction.BACKWARD: self.hears}.get(direction, self.neighbors)
@@ -76,6 +92,11 @@ class Row:
             raise ValueError(f"weights must be {expected}, got {' '.join(repr(self.weights).split()):.100}")
         if not math.isfinite(self.diagonal):
             raise ValueError(f"diagonal must be a finite number, got {self.diagonal}")
+
+    def among(self, present: Collection[int]) -> "Row":
+        """The row without the neighbours that are not present."""
+        kept = [j in present for j in self.hears]
+        return Row(tuple(j for j in self.hears if j in present), self.weights[np.array(kept, bool)], self.diagonal)
 
     def gather(self, received: Received, own: Array) -> tuple[Array, Array]:
         """The values of the neighbours that answered, ``(d, ..., F)``, and their weights ``(d,)``."""

@@ -8,7 +8,7 @@ that are used up, except those that no clock and no neighbour can have given it 
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -26,11 +26,18 @@ Span = tuple[int, int]  # the first and the last run
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """The node took a run number into use; ``spans`` are all that are used up, where they are not one span."""
+    """The node took a run number into use.
+
+    ``spans`` are all numbers that are used up, where they are not one span; ``present`` are the neighbours of this run,
+    where they differ from run to run (:meth:`graphact.agents.Node.meet`); ``epoch`` is that of the run, in a network
+    that was changed since it began.
+    """
 
     run: int
     program: int
     spans: tuple[Span, ...] = ()
+    present: tuple[int, ...] | None = None
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,15 @@ class RoundClosed:
     used: tuple[int, ...]
 
 
-Record = Began | RoundClosed
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What an agent has counted up to now, over all its lives; written now and then, for operators."""
+
+    run: int
+    totals: Mapping[str, int]
+
+
+Record = Began | RoundClosed | Counted
 
 
 @dataclass
@@ -96,6 +111,10 @@ class Log(Protocol):
     def used(self) -> UsedRuns:
         """The run numbers that are used up."""
 
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """What earlier lives of the agent counted."""
+
     def append(self, record: Record) -> None:
         """Keep a record; when this returns, it survives the death of the process."""
 
@@ -107,6 +126,7 @@ class MemoryLog:
         self.records: list[Record] = []
         self.last_run = -1
         self.used = UsedRuns()
+        self.totals: Mapping[str, int] = {}
 
     def append(self, record: Record) -> None:
         self.records.append(record)
@@ -126,6 +146,8 @@ class FileLog:
     Attributes:
         last_run: the run number that was last taken into use, -1 if none was.
         used: the run numbers that are used up.
+        totals: what earlier lives of the agent counted, all but what it counted in the last moments before a crash;
+            runs, rounds and links that were used are counted from the log to the last.
         ignored: how many records at its end were left out because their run is implausible.
 
     Raises:
@@ -143,6 +165,7 @@ class FileLog:
         else:
             is_whole = is_whole and not self._older.exists()
         self.last_run, self.ignored, self.used = last_plausible_run(records, is_whole=is_whole)
+        self.totals = sum_up(records)
         self._file = os.open(self.path, APPEND, 0o644)
 
     def append(self, record: Record) -> None:
@@ -154,7 +177,13 @@ class FileLog:
             self.used.add(record.run)
             spans = self.used.spans
             written = b', "spans": %s' % json.dumps(spans).encode() if len(spans) > 1 else b""
+            if record.present is not None:
+                written += b', "present": %s' % json.dumps(record.present).encode()
+            if record.epoch is not None:
+                written += b', "epoch": %d' % record.epoch
             line = b'{"run": %d, "program": %d%s}\n' % (record.run, record.program, written)
+        elif isinstance(record, Counted):
+            line = b'{"run": %d, "totals": %s}\n' % (record.run, json.dumps(record.totals).encode())
         else:
             used = str(list(record.used)).encode()
             line = b'{"run": %d, "round": %d, "used": %s}\n' % (record.run, record.round, used)
@@ -177,6 +206,8 @@ def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> t
     """
     last, ignored, used = -1, 0, UsedRuns()
     for record in records:
+        if isinstance(record, Counted):
+            continue
         if not 0 <= record.run < MAX_RUN or record.run - last > PLAUSIBLE_JUMP:
             ignored += 1
         elif isinstance(record, Began):
@@ -187,16 +218,28 @@ def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> t
             else:
                 used.add(record.run)
             last = record.run
-        elif not used.spans:
+        elif isinstance(record, RoundClosed) and not used.spans:
             last = record.run
     return last, ignored, used
 
 
-def read_end(path: Path) -> tuple[list[Record], bool]:
-    """The last records of a log, and whether they are all; what a crash cut off is removed from the file."""
+def sum_up(records: Iterable[Record]) -> dict[str, int]:
+    """The totals that were written last, and what the records after them add."""
+    totals: dict[str, int] = {}
+    for record in records:
+        if isinstance(record, Counted):
+            totals = dict(record.totals)
+        else:
+            added = {"rounds": 1, "links_used": len(record.used)} if isinstance(record, RoundClosed) else {"runs": 1}
+            totals |= {name: totals.get(name, 0) + number for name, number in added.items()}
+    return totals
+
+
+def read_end(path: Path, *, repair: bool = True) -> tuple[list[Record], bool]:
+    """The last records of a log, and whether they are all; ``repair`` removes what a crash cut off from the file."""
     if not path.exists():
         return [], True
-    with path.open("rb+") as stream:
+    with path.open("rb+" if repair else "rb") as stream:
         size = stream.seek(0, os.SEEK_END)
         begin = max(0, size - TAIL)
         stream.seek(begin)
@@ -205,7 +248,8 @@ def read_end(path: Path) -> tuple[list[Record], bool]:
         if kept < len(content):
             if begin and not kept:
                 raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL} bytes")
-            stream.truncate(begin + kept)
+            if repair:
+                stream.truncate(begin + kept)
     lines = content[:kept].split(b"\n")[:-1]
     if begin:
         lines = lines[1:]  # the first may be cut
@@ -225,6 +269,11 @@ def parse_record(line: bytes, where: str) -> Record:
     try:
         entry = json.loads(line)
         run, is_round = entry["run"], "used" in entry
+        if "totals" in entry:
+            totals = {str(name): number for name, number in entry["totals"].items()}
+            if not all(type(number) is int for number in (run, *totals.values())):
+                raise TypeError("all totals must be integers")
+            return Counted(run, totals)
         numbers = [run, *((entry["round"], *entry["used"]) if is_round else (entry["program"],))]
         if not all(type(number) is int for number in numbers):
             raise TypeError("all entries must be integers")
@@ -234,6 +283,11 @@ def parse_record(line: bytes, where: str) -> Record:
         limits = [number for span in spans for number in span]
         if limits != sorted(limits) or not all(type(number) is int for number in limits):
             raise ValueError("spans must ascend")
-        return Began(run, entry["program"], tuple(spans))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        present, epoch = entry.get("present"), entry.get("epoch")
+        if epoch is not None and type(epoch) is not int:
+            raise TypeError("epoch must be an integer")
+        if present is not None and not all(type(number) is int for number in present):
+            raise ValueError("present must be nodes")
+        return Began(run, entry["program"], tuple(spans), None if present is None else tuple(present), epoch)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{where} is not a record of a log: {line[:80]!r}") from error

@@ -7,7 +7,7 @@ offset  bytes  field
 ======  =====  ==================================================================================
 0       2      ``GA``
 2       1      version: 3
-3       1      kind: 1 data, 2 request (send this round again), 3 hello, 4 welcome
+3       1      kind: 1 data, 2 request (send this round again), 3 hello, 4 welcome, 5 presence (in the run to come)
 4       1      program: which computation the rounds belong to (1 inference; others are learning's)
 5       1      dtype: 0 none, 1 float32, 2 float64, 3 int64
 6       1      number of dimensions d, at most 4
@@ -68,10 +68,11 @@ class Kind(IntEnum):
     REQUEST = 2
     HELLO = 3
     WELCOME = 4
+    PRESENCE = 5
 
 
 KINDS = {int(kind): kind for kind in Kind}
-GREETINGS = (Kind.HELLO, Kind.WELCOME)
+GREETINGS = (Kind.HELLO, Kind.WELCOME, Kind.PRESENCE)
 
 
 class RejectedError(ValueError):

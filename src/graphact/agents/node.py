@@ -15,7 +15,8 @@ reported, and was logged before anything that depends on them was sent.
 
 import math
 import random
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from graphact.agents.links import Links
@@ -52,6 +53,8 @@ INFERENCE = 1
 
 DIFFERS = "its model, slot, period or origin differs from that of this node"
 OTHER_VERSION = "it speaks another version of the messages; bring all nodes to one version of graphact"
+ANNOUNCED = 4
+"""Runs that a neighbour may announce at once; more make the oldest forgotten."""
 NOT_FINITE = "its value is not finite"
 NO_DIGEST = "its greeting has no digest of model and settings; version 0.1 sends none"
 
@@ -60,7 +63,7 @@ class Node:
     """The state machine of one node.
 
     Args:
-        links: whom it hears, who hears it, and the keys.
+        links: whom it hears, who hears it, and the keys; with :meth:`meet` those that it is allowed to meet.
         log: the write-ahead log; one of an earlier life makes the node go on with fresh run numbers.
         timing: how long it waits.
         limits: how much it keeps.
@@ -71,10 +74,12 @@ class Node:
             sent. Otherwise they spread as in the centralised model.
 
     Attributes:
+        links: the neighbours of the run in progress, or of the next one.
         run: the number of the run in progress or of the last one; -1 before the first.
         latest_heard: the highest run that a neighbour is known to have begun; -1 if none.
         welcomed_by: the neighbours that answered the last greeting.
         refusals: why this node does not take part with a neighbour, by neighbour; until a value of it is accepted.
+        last_heard: when a neighbour was last heard, by neighbour.
         counters: messages sent, received and refused.
     """
 
@@ -90,12 +95,13 @@ class Node:
     ) -> None:
         if len(digest) not in (0, DIGEST_BYTES):
             raise ValueError(f"digest must have {DIGEST_BYTES} bytes or none, got {len(digest)}")
-        self.links, self.log, self.digest, self.finite = links, log, digest, finite
+        self.links, self.permitted, self.log, self.digest, self.finite = links, links, log, digest, finite
         self.timing, self.limits = timing or Timing(), limits or Limits()
         self.run = log.last_run
         self.latest_heard = -1
         self.welcomed_by: set[int] = set()
         self.refusals: dict[int, str] = {}
+        self.last_heard: dict[int, float] = {}
         self.counters = Counters()
         self._expected: tuple[int, float, float] | None = None  # run, when it is due, period
         self._random = random.Random(seed)
@@ -103,6 +109,8 @@ class Node:
         self._mailbox = Mailbox(links.neighbors, self.limits)
         self._archive = Archive(self.limits.archive_bytes)
         self._nonce: int | None = None
+        self._meets = False  # whether neighbours differ from run to run
+        self._announced: dict[int, deque[int]] = {j: deque(maxlen=ANNOUNCED) for j in links.neighbors}
         self._welcomed: dict[int, float] = {}  # when a greeting of a neighbour was last answered
         self._outgoing: list[tuple[int, bytes]] = []
         self._results: list[RunResult] = []
@@ -146,7 +154,8 @@ class Node:
             raise ValueError(f"run must be less than {MAX_RUN}, the end of all numbers, got {run}")
         if not 0 <= kind <= LARGEST["program"]:
             raise ValueError(f"kind must lie between 0 and {LARGEST['program']}, got {kind}")
-        self.log.append(Began(run, kind))
+        epoch = None if self.links.first_epoch is None else self.links.epoch
+        self.log.append(Began(run, kind, present=self.links.neighbors if self._meets else None, epoch=epoch))
         self.run = run
         self._mailbox.forget_before(run)
         self._archive.forget_before(run - 1)
@@ -168,12 +177,13 @@ class Node:
         if run != self.log.used.next_free(run) or self._active is not None:
             raise ValueError(f"run must not be used up, nor another in progress, got {run}")
         self.run = run - 1
-        self._mailbox = Mailbox(self.links.neighbors, self.limits)
+        self._mailbox = Mailbox(self.permitted.neighbors, self.limits)
 
     def receive(self, datagram: bytes, now: float) -> None:
         """Use a datagram; one that is not from a neighbour, altered, repeated or late is counted and dropped."""
         try:
-            message = decode(datagram, self.links.node, self.links.epoch, self.links.keys, self.digest)
+            message = decode(datagram, self.links.node, self.links.epoch, self.permitted.keys, self.digest)
+            self.last_heard[message.sender] = now
             if message.kind == Kind.DATA:
                 self._hear_value(message, now)
             elif message.kind == Kind.REQUEST:
@@ -201,9 +211,36 @@ class Node:
         """Tell all neighbours, or some, that this node is there; they answer with the run they are in."""
         self._nonce = self._random.getrandbits(32)
         self.welcomed_by = set()
-        for j in self.links.neighbors if neighbors is None else neighbors:
+        for j in self.permitted.neighbors if neighbors is None else neighbors:
             self.counters.greetings_sent += 1
             self._send(Kind.HELLO, j, self.run + 1, self._nonce)
+
+    # Neighbours that come and go
+
+    def announce(self, run: int) -> None:
+        """Tell all that this node is allowed to meet that it is there, and about to take part in a run."""
+        for j in self.permitted.neighbors:
+            self.counters.greetings_sent += 1
+            self._send(Kind.PRESENCE, j, run, 0)
+
+    def present(self, run: int) -> tuple[int, ...]:
+        """Those that were heard to announce a run, ascending; what they announced for another run does not count."""
+        return tuple(j for j, runs in self._announced.items() if run in runs)
+
+    def meet(self, present: Collection[int]) -> None:
+        """Set the neighbours of the runs to come, among those that this node is allowed to meet.
+
+        They are part of the log, are fixed for a run before it begins, and whatever others send in it is refused. Those
+        that were heard (``meet(present(run))``), or others that a driver knows of. A node that counts this one as
+        present without being counted in return is sent the values that it asks for.
+
+        Raises:
+            RuntimeError: a run is in progress.
+            ValueError: this node is not allowed to meet one of them.
+        """
+        if self._active is not None:
+            raise RuntimeError(f"the neighbours of run {self.run}, which is in progress, are fixed")
+        self.links, self._meets = self.permitted.among(present), True
 
     def take_outgoing(self) -> list[tuple[int, bytes]]:
         taken, self._outgoing = self._outgoing, []
@@ -248,6 +285,8 @@ class Node:
         """Send this node's value, and take the values that have come already."""
         recipients, sources = self.links.recipients(exchange.direction), self.links.sources(exchange.direction)
         entry = Entry(run.program_id, freeze(exchange.value, recipients), mark=not run.is_whole)
+        if self._meets and not isinstance(exchange.value, Mapping):
+            entry.shared = next(iter(entry.payloads.values()), None) or Payload.of(exchange.value)
         run.open_round(exchange, sources)
         self._archive.keep(run.number, run.round, entry)
         for j in recipients:
@@ -302,6 +341,9 @@ class Node:
         """Send a value again, unless that happened a moment ago."""
         entry = self._archive.entries.get((message.run, message.round))
         wait, sender = self.timing.request_after / 2, message.sender
+        if entry is not None and entry.shared is not None and sender in self.permitted.heard_by:
+            entry.payloads.setdefault(sender, entry.shared)
+            entry.sent_at.setdefault(sender, -math.inf)
         if entry is None or sender not in entry.payloads or now - entry.sent_at[sender] < wait:
             raise RejectedError("unanswered")
         self.counters.resent += 1
@@ -314,17 +356,30 @@ class Node:
             self._welcomed[message.sender] = now
             self.counters.greetings_sent += 1
             self._send(Kind.WELCOME, message.sender, self.run + 1, message.round)
-        elif message.round != self._nonce:  # a recording of an answer to an older greeting
+        elif (
+            message.kind == Kind.WELCOME and message.round != self._nonce
+        ):  # a recording of an answer to an older greeting
             raise RejectedError("stale")
         if message.digest != self.digest:
             self.refusals[message.sender] = DIFFERS if message.digest else NO_DIGEST
             raise RejectedError("differs")
+        if message.kind == Kind.PRESENCE:
+            self._check_ahead(message.sender, message.run, now)
+            if message.run <= self.run:
+                raise RejectedError("stale")
+            if message.run not in self._announced[message.sender]:
+                self._announced[message.sender].append(message.run)
         if message.kind == Kind.WELCOME:
             self.welcomed_by.add(message.sender)
             self._believe(message.sender, message.run - 1, now)
 
     def _believe(self, sender: int, run: int, now: float) -> None:
         """Take note of the run that a neighbour is in, if it can be true."""
+        self._check_ahead(sender, run, now)
+        self.latest_heard = max(self.latest_heard, run)
+
+    def _check_ahead(self, sender: int, run: int, now: float) -> None:
+        """Raise RejectedError if the run of a neighbour cannot be true."""
         if self._expected is None:
             latest, most, whom = self.run, self.limits.run_jump, "this node"
         else:
@@ -335,7 +390,6 @@ class Node:
         if run - latest > most:
             self.refusals[sender] = f"its run is more than {most} ahead of {whom}"
             raise RejectedError("ahead")
-        self.latest_heard = max(self.latest_heard, run)
 
     def _send_value(self, run: int, round_: int, j: int, entry: Entry, now: float) -> None:
         entry.sent_at[j] = now
@@ -355,7 +409,7 @@ class Node:
     ) -> int:
         own_digest = self.digest if kind in GREETINGS else b""
         tags = (kind, self.links.node, j, self.links.epoch, run, round_, program)
-        datagram = encode(Message(*tags, payload, own_digest, mark), self.links.keys[j], self.digest)
+        datagram = encode(Message(*tags, payload, own_digest, mark), self.permitted.keys[j], self.digest)
         self._outgoing.append((j, datagram))
         self.counters.bytes_sent += len(datagram)
         return len(datagram)

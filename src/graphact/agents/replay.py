@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphact.agents.deployment import Deployment
-from graphact.agents.log import Record, RoundClosed
+from graphact.agents.log import Began, Record, RoundClosed
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
 from graphact.agents.simulation import Outcome
@@ -34,18 +34,59 @@ def answered_links(logs: Sequence[Iterable[Record]], run: int, rounds: int) -> t
     return used, closed
 
 
-def replay_inference(deployments: Sequence[Deployment], signals: Array, outcome: Outcome) -> Array:
-    """The same inferences computed in one place, with the links that answered according to the logs."""
-    model, matrix = deployments[0].model, dense_matrix(deployments)
+def neighbors_met(logs: Sequence[Iterable[Record]], run: int) -> Array:
+    """Who counted whom as its neighbour in a run in which neighbours came and went, ``(N, N)``, from all logs."""
+    met = np.zeros((len(logs), len(logs)), bool)
+    for i, log in enumerate(logs):
+        for record in log:
+            if isinstance(record, Began) and record.run == run and record.present is not None:
+                met[i, list(record.present)] = True
+    return met
+
+
+def replay_inference(
+    deployments: Sequence[Deployment | None],
+    signals: Array,
+    outcome: Outcome,
+    changes: Sequence[tuple[int, Sequence[Deployment | None]]] = (),
+) -> Array:
+    """The same inferences computed in one place, with the links that answered according to the logs.
+
+    In a network that was changed (``changes``, as in :func:`~graphact.agents.simulate_inference`) every node is in the
+    epoch that its log names; no link connects nodes of two epochs.
+    """
     logs = [log.records for log in outcome.logs]
-    links = (answered_links(logs, run, model.rounds) for run in range(len(signals)))
-    return np.stack([replay(model, matrix, x, *answered) for x, answered in zip(signals, links, strict=True)])
+    epochs = [each for _, each in [(0, deployments), *changes]]
+    rounds = max(node.model.rounds for each in epochs for node in each if node is not None)
+    outputs = []
+    for run, x in enumerate(signals):
+        used, closed = answered_links(logs, run, rounds)
+        replayed: Array | None = None
+        for each in epochs:
+            node = next(node for node in each if node is not None)
+            here = in_epoch(logs, run, None if each is deployments else node.links.epoch)
+            answers = replay(node.model, dense_matrix(each), x, used & here & here[:, np.newaxis], closed & here)
+            replayed = np.full_like(answers, np.nan) if replayed is None else replayed
+            replayed[..., here, :] = answers[..., here, :]
+        assert replayed is not None
+        outputs.append(replayed)
+    return np.stack(outputs)
 
 
-def dense_matrix(deployments: Sequence[Deployment]) -> Array:
+def in_epoch(logs: Sequence[Iterable[Record]], run: int, epoch: int | None) -> Array:
+    """The nodes that were in an epoch in a run, ``(N,)``, from all logs."""
+    here = np.zeros(len(logs), bool)
+    for i, log in enumerate(logs):
+        here[i] = any(isinstance(r, Began) and (r.run, r.epoch) == (run, epoch) for r in log)
+    return here
+
+
+def dense_matrix(deployments: Sequence[Deployment | None]) -> Array:
     """The shift operator whose rows the nodes hold."""
     matrix = np.zeros((len(deployments), len(deployments)))
     for i, deployment in enumerate(deployments):
+        if deployment is None:
+            continue
         matrix[i, list(deployment.row.hears)] = deployment.row.weights
         matrix[i, i] = deployment.row.diagonal
     return matrix

@@ -237,6 +237,7 @@ class Entry:
     program: int
     payloads: dict[int, Payload]
     mark: bool = False
+    shared: Payload | None = None  # the value for whoever asks, where neighbours differ from run to run
     sent_at: dict[int, float] = field(default_factory=dict)
 
     @property

@@ -28,7 +28,13 @@ class NoSignal(ValueError):  # noqa: N818
 
 
 class Signals(ABC):
-    """A source of signals, one for each run."""
+    """A source of signals, one for each run.
+
+    Attributes:
+        neighbors: the neighbours in the run whose signal was taken last, where the signal named them.
+    """
+
+    neighbors: tuple[int, ...] | None = None
 
     def prepare(self, start: float, now: float, run: int) -> None:  # noqa: B027, most sources have nothing to prepare
         """Called now and then before a run that begins at ``start``."""
@@ -66,11 +72,35 @@ class FileSignals(Signals):
         return self._entries[run % len(self._entries)]
 
 
-class StreamSignals(Signals):
+class TextSignals(Signals):
+    """Signals that come one by one as JSON: an array, or ``{"signal": array, "neighbors": [nodes]}``."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def _parse(self, source: str, text: str) -> Array:
+        self.neighbors = None
+        if not text.lstrip().startswith("{"):
+            return parse(source, text, self._model)
+        try:
+            content = json.loads(text)
+            signal, neighbors = content["signal"], tuple(content["neighbors"])
+            if not all(type(j) is int for j in neighbors):
+                raise TypeError("neighbors must be nodes")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            expected = 'an array, or {"signal": array, "neighbors": [nodes]}'
+            raise NoSignal(f"{source} must hold {expected}, got {text.strip()[:60]!r}") from error
+        value = parse(source, json.dumps(signal), self._model)
+        self.neighbors = neighbors
+        return value
+
+
+class StreamSignals(TextSignals):
     """One line for each run, in the order they come; a run for which no line is there goes on without this node."""
 
     def __init__(self, stream: IO[str], model: Model) -> None:
-        self._stream, self._model = stream, model
+        super().__init__(model)
+        self._stream = stream
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._reader: threading.Thread | None = None
 
@@ -93,10 +123,10 @@ class StreamSignals(Signals):
         if line is None:
             self._lines.put(None)
             raise EndOfSignals("the stream has ended")
-        return parse("a line", line, self._model)
+        return self._parse("a line", line)
 
 
-class SensorSignals(Signals):
+class SensorSignals(TextSignals):
     """A command that prints a JSON array; started ``lead`` seconds before each run, it must have ended by then.
 
     It runs in a process group of its own, which is killed as a whole when the command has ended or its time is over:
@@ -106,7 +136,8 @@ class SensorSignals(Signals):
     MOST_PRINTED = 2**20
 
     def __init__(self, command: str, model: Model, lead: float = 0.5) -> None:
-        self._command, self._model, self._lead = shlex.split(command), model, lead
+        super().__init__(model)
+        self._command, self._lead = shlex.split(command), lead
         self._process: subprocess.Popen[bytes] | None = None
         self._killed: list[subprocess.Popen[bytes]] = []  # and not yet gone: a process may hang in a device
         self._printed = b""
@@ -152,7 +183,7 @@ class SensorSignals(Signals):
         self.close()
         if (code := process.poll()) != 0:
             raise NoSignal(f"the sensor command failed with exit code {code}")
-        return parse("the sensor command", self._printed.decode(errors="replace"), self._model)
+        return self._parse("the sensor command", self._printed.decode(errors="replace"))
 
     def close(self) -> None:
         """Kill the command and all that it started."""

@@ -2,7 +2,7 @@
 
 import heapq
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from graphact._checks import check_integer
 from graphact.agents.deployment import Deployment, check_one_model
+from graphact.agents.epochs import Epochs
 from graphact.agents.inference import infer
 from graphact.agents.links import Links
 from graphact.agents.log import MemoryLog
-from graphact.agents.messages import Array
+from graphact.agents.messages import MAX_RUN, NOTHING, Array, Kind, Message, Payload, encode
 from graphact.agents.node import INFERENCE, Node
 from graphact.agents.program import AnyProgram, Program
 from graphact.agents.runs import Counters, Limits, RunResult, Timing
@@ -21,6 +22,16 @@ from graphact.agents.transports.memory import Faults, MemoryNetwork, NetworkCoun
 
 ProgramFactory = Callable[[int, int], AnyProgram]
 """Makes the program of (node, run)."""
+Reach = Callable[[int], Collection[tuple[int, int]]]
+"""The pairs of nodes, in ascending order, that can hear each other in a run."""
+Epoch = tuple[int, Sequence[Links | None]]
+"""A change of the network: the run from which on it holds, and the links of all nodes then; None for those without."""
+STEPS = (-3, -2, -1, 1, 2, 3, 5)
+"""By how many runs a clock is set."""
+NOT_TOLD = 0.1
+"""The share of nodes that are prepared for a change and do not hear when it holds, except from their neighbours."""
+ANNOUNCEMENTS = 4
+"""How often a node announces a run, in the slot before it."""
 
 
 @dataclass
@@ -49,11 +60,18 @@ class Simulation:
     Every ``period`` a run begins at all nodes that are up, each by its own clock. Nodes crash and come back, the
     network falls into halves and is one again, as the seed decides. ``program`` makes the program of a node in a run,
     of the number ``kind``; ``rounds`` is how many exchanges it takes at most.
+
+    With ``reach`` links come and go: it is called a slot before each run, when the run before has ended everywhere, and
+    says which links deliver until it is called again. Nodes then announce themselves, and the neighbours of a run are
+    those that a node has heard (:meth:`Node.meet`); :attr:`nodes` holds the nodes, None for those that are down.
+
+    ``epochs`` are changes of the network (:mod:`graphact.agents.changes`), each of which reaches the nodes one by one
+    in the runs before it holds; :attr:`epoch_of` says in which one a node is, from 0.
     """
 
     def __init__(
         self,
-        links: Sequence[Links],
+        links: Sequence[Links | None],
         program: ProgramFactory,
         *,
         rounds: int,
@@ -63,52 +81,126 @@ class Simulation:
         limits: Limits | None = None,
         seed: int = 0,
         kind: int = INFERENCE,
+        reach: Reach | None = None,
+        epochs: Sequence[Epoch] = (),
     ) -> None:
-        self.links, self.program, self.kind = links, program, kind
+        self.epochs: list[Epoch] = [(0, links), *epochs]
+        self.program, self.kind, self.reach = program, kind, reach
         self.runs = check_integer("runs", runs, minimum=1)
         self.faults, self.timing, self.limits = faults or Faults(), timing or Timing(), limits
         self.length = max(1, rounds) * self.timing.slot
-        self.period = self.length + self.timing.slot + 2 * self.faults.skew
+        self.lead = 0.0 if reach is None else self.timing.slot + self.faults.skew  # for announcements
+        self.period = self.length + self.timing.slot + 2 * self.faults.skew + self.lead
         self.seed = seed
-        self.network = MemoryNetwork({place.node: place.neighbors for place in links}, self.faults, seed)
+        places = [place for _, each in self.epochs for place in each if place is not None]
+        neighbors = {i: {j for p in places if p.node == i for j in p.neighbors} for i in range(len(links))}
+        self.network = MemoryNetwork(neighbors, self.faults, seed)
         self._random = random.Random(f"simulation {seed}")
         self._skew = [self._random.uniform(0, self.faults.skew) for _ in links]
-        self._outcome = Outcome([MemoryLog() for _ in links], self.network.counters)
-        self._nodes: list[Node | None] = [None] * len(links)
+        self.outcome = Outcome([MemoryLog() for _ in links], self.network.counters)
+        self._pairs = {(min(p.node, j), max(p.node, j)) for p in places for j in p.neighbors}
+        self.nodes: list[Epochs | None] = [None] * len(links)
+        self.epoch_of = [0] * len(links)
+        self._prepared = [0] * len(links)  # the last epoch that is on the disk of a node
+        self._told = [0] * len(links)  # the last one that it knows to be committed
+        self._clock = [0] * len(links)  # by how many runs the clock of a node is ahead
         self._lives = self._number = 0
         self._dying: set[int] = set()
         self._events: list[tuple[float, bool, int, Callable[[], None]]] = []  # time, is a deadline, number, action
 
     def simulate(self) -> Outcome:
-        for i in range(len(self.links)):
-            self._start(i)
+        for i, place in enumerate(self.epochs[0][1]):
+            if place is not None:
+                self._start(i)
+        for number in range(1, len(self.epochs)):
+            self._plan_epoch(number)
         for run in range(self.runs):
             self._plan(run)
         self._let_happen(self.runs * self.period)
-        for node in filter(None, self._nodes):
-            self._outcome.counters += node.counters
-        return self._outcome
+        for node in filter(None, self.nodes):
+            self.outcome.counters += node.counters
+        return self.outcome
 
     # Faults of the network
 
     def _plan(self, run: int) -> None:
-        begin = run * self.period
-        pairs = sorted({(min(p.node, j), max(p.node, j)) for p in self.links for j in p.neighbors})
-        lost = {pair for pair in pairs if self.faults.link_loss and self._random.random() < self.faults.link_loss}
-        self._outcome.lost_links.append(lost)
-        self._at(begin, partial(setattr, self.network, "lost_links", lost))
+        begin = self._start_of(run)
+        lost = {
+            pair
+            for pair in sorted(self._pairs)
+            if self.faults.link_loss and self._random.random() < self.faults.link_loss
+        }
+        self.outcome.lost_links.append(lost)
+        self._at(begin - self.lead, partial(self._lose_links, run, lost))
         for i, skew in enumerate(self._skew):
+            for number in range(ANNOUNCEMENTS if self.reach else 0):
+                moment = begin - self.timing.slot * (1 - number / ANNOUNCEMENTS) + skew - self.faults.skew
+                self._at(moment, partial(self._announce, i, run))
             self._at(begin + skew, partial(self._begin, i, run))
             if self.faults.crash and self._random.random() < self.faults.crash:
                 dies = begin + self._moment()
                 self._at(dies, partial(self._strike, i))
                 self._at(dies + self._random.uniform(0, self.faults.downtime), partial(self._restart, i))
         if self.faults.partition and self._random.random() < self.faults.partition:
-            half = frozenset(i for i in range(len(self.links)) if self._random.random() < 0.5)
+            half = frozenset(i for i in range(len(self.nodes)) if self._random.random() < 0.5)
             cut = begin + self._moment()
             self._at(cut, partial(setattr, self.network, "half", half))
             rejoined = cut + self._random.uniform(0, self.faults.partition_time)
             self._at(rejoined, partial(setattr, self.network, "half", frozenset()))
+
+    def _start_of(self, run: int) -> float:
+        return run * self.period + self.lead
+
+    def _lose_links(self, run: int, lost: set[tuple[int, int]]) -> None:
+        self.network.lost_links = lost if self.reach is None else lost | (self._pairs - {*self.reach(run)})
+
+    def _announce(self, i: int, run: int) -> None:
+        node = self.nodes[i]
+        if node is not None:
+            node.current.announce(run)
+            self._flush(i)
+
+    # Changes of the network
+
+    def _plan_epoch(self, number: int) -> None:
+        """Every node is given an epoch at some moment in the two runs before it holds, and told when, or not."""
+        run, links = self.epochs[number]
+        latest = self._start_of(run) - self.timing.slot / 2
+        for i in range(len(links)):
+            staged = max(0.0, latest - self._random.uniform(0, 2 * self.period))
+            self._at(staged, partial(self._stage, i, number))
+            if self._random.random() >= NOT_TOLD or links[i] is None or self.epochs[0][1][i] is None:
+                self._at(self._random.uniform(staged, latest), partial(self._tell, i, number))
+
+    def _stage(self, i: int, number: int) -> None:
+        self._prepared[i] = number
+        node, place = self.nodes[i], self.epochs[number][1][i]
+        if node is not None and place is not None:
+            node.add(self._make_node(place))
+        elif self.epochs[number - 1][1][i] is None and place is not None:
+            self.epoch_of[i] = number
+            self._start(i)
+
+    def _tell(self, i: int, number: int) -> None:
+        self._told[i] = max(self._told[i], number)
+
+    def _follow(self, i: int, run: int) -> bool:
+        """Let a node change to the next epoch if it holds from this run on; False if it is no part of the network."""
+        number, node = self.epoch_of[i] + 1, self.nodes[i]
+        assert node is not None
+        if number > self._prepared[i]:
+            return run >= self.epochs[self.epoch_of[i]][0]
+        place = self.epochs[number][1][i]
+        following = next((other for other in node.others if place and other.links.epoch == place.epoch), None)
+        heard = following is not None and following.latest_heard >= 0
+        if not ((self._told[i] >= number and run >= self.epochs[number][0]) or heard):
+            return run >= self.epochs[self.epoch_of[i]][0]
+        self.epoch_of[i] = number
+        if following is None:
+            self._kill(i)
+            return False
+        node.switch(following)
+        return True
 
     def _moment(self) -> float:
         """A moment of a run, equally likely in each order of magnitude: a run that meets no fault is over soon."""
@@ -116,18 +208,55 @@ class Simulation:
 
     # Faults of a node
 
-    def _start(self, i: int) -> Node:
+    def _make_node(self, links: Links) -> Node:
         self._lives += 1
-        jitter = random.Random(f"{self.seed} {i} {self._lives}").getrandbits(64)
-        node = self._nodes[i] = Node(self.links[i], self._outcome.logs[i], self.timing, self.limits, seed=jitter)
-        return node
+        jitter = random.Random(f"{self.seed} {links.node} {self._lives}").getrandbits(64)
+        return Node(links, self.outcome.logs[links.node], self.timing, self.limits, seed=jitter)
 
-    def _begin(self, i: int, run: int) -> None:
-        node = self._nodes[i]
-        if node is not None:
-            self._outcome.survived.add((run, i))
-            node.begin(run, self.program(i, run), self._local(i), start=run * self.period, kind=self.kind)
-            self._flush(i)
+    def _start(self, i: int) -> Node | None:
+        """Start the node, with the epochs that are on its disk; None if it is no part of the network."""
+        links = [self.epochs[number][1][i] for number in range(self.epoch_of[i], self._prepared[i] + 1)]
+        if not links or links[0] is None:
+            return None
+        started = self.nodes[i] = Epochs(self._make_node(links[0]))
+        for place in filter(None, links[1:]):
+            started.add(self._make_node(place))
+        return started.current
+
+    def _begin(self, i: int, due: int) -> None:
+        """Begin the run that is due, or that which the clock of the node says is."""
+        self._set_clock(i)
+        run, epochs, begins = due + self._clock[i], self.nodes[i], self._start_of(due)
+        if epochs is None or not 0 <= run < self.runs or not self._follow(i, run):
+            return
+        node = epochs.current
+        if self.faults.clock:
+            if run != node.log.used.next_free(run):
+                return
+            if run <= node.run:
+                node.go_back(run)
+            node.expect(run, begins, self.period)
+        self.outcome.survived.add((run, i))
+        if self.reach is not None:
+            node.meet(node.present(run))
+        node.begin(run, self.program(i, run), self._local(i), start=begins, kind=self.kind)
+        self._flush(i)
+        if self.faults.poison and self._random.random() < self.faults.poison:
+            self._poison(node.links, run)
+
+    def _set_clock(self, i: int) -> None:
+        if self.faults.clock and self._random.random() < self.faults.clock:
+            self._clock[i] = 0 if self._clock[i] else self._random.choice(STEPS)
+
+    def _poison(self, links: Links, run: int) -> None:
+        """What a node in wrong hands sends, and no other node may use: runs that cannot be, values that do not fit."""
+        far = (run + 2**40, MAX_RUN, max(0, run - 1), run, run + 1)
+        unfit = Payload.of(np.arange(7))
+        for j in links.neighbors:
+            for kind in self._random.choices(list(Kind), k=12):
+                tags = (links.epoch, self._random.choice(far), self._random.randrange(9), self.kind)
+                message = Message(kind, links.node, j, *tags, unfit if kind == Kind.DATA else NOTHING)
+                self.network.inject(j, encode(message, links.keys[j]))
 
     def _strike(self, i: int) -> None:
         """Kill a node now, or while it is sending: its log is written, and only some of its messages leave."""
@@ -137,20 +266,20 @@ class Simulation:
             self._kill(i)
 
     def _kill(self, i: int) -> None:
-        node = self._nodes[i]
+        node = self.nodes[i]
         if node is not None:
-            self._outcome.crashes += 1
-            self._outcome.counters += node.counters
-            if node.busy:
-                self._outcome.survived.discard((node.run, i))
-        self._nodes[i] = None
+            self.outcome.crashes += 1
+            self.outcome.counters += node.counters
+            if node.current.busy:
+                self.outcome.survived.discard((node.current.run, i))
+        self.nodes[i] = None
         self._dying.discard(i)
 
     def _restart(self, i: int) -> None:
         if i in self._dying:
             self._kill(i)
-        if self._nodes[i] is None:
-            self._start(i).greet()
+        if self.nodes[i] is None and (node := self._start(i)) is not None:
+            node.greet()
             self._flush(i)
 
     # Time
@@ -177,36 +306,35 @@ class Simulation:
                 heapq.heappop(self._events)[3]()
                 continue
             to, datagram = network.deliver()
-            node = self._nodes[to]
+            node = self.nodes[to]
             if node is not None:
                 node.receive(datagram, self._local(to))
                 self._flush(to)
 
-    def _wake(self, node: Node, due: float) -> None:
+    def _wake(self, i: int, node: Epochs, due: float) -> None:
         """Let a node advance at its deadline, if it is still alive and the deadline still holds."""
-        i = node.links.node
-        if node is self._nodes[i] and node.deadline is not None and node.deadline <= due:
+        if node is self.nodes[i] and node.deadline is not None and node.deadline <= due:
             node.advance(max(due, self._local(i)))
             self._flush(i)
 
     def _flush(self, i: int) -> None:
-        node = self._nodes[i]
+        node = self.nodes[i]
         assert node is not None
         outgoing = node.take_outgoing()
         if i in self._dying and outgoing:
             for to, datagram in outgoing[: self._random.randint(0, len(outgoing) - 1)]:
                 self.network.send(i, to, datagram)
-            self._outcome.survived.discard((node.run, i))
+            self.outcome.survived.discard((node.current.run, i))
             self._kill(i)
             return
         for to, datagram in outgoing:
             self.network.send(i, to, datagram)
         for result in node.take_results():
-            self._outcome.results[result.run, i] = result
+            self.outcome.results[result.run, i] = result
         due = node.deadline
         if due is not None:
             when = max(due + self._skew[i], self.network.now)
-            self._at(when, partial(self._wake, node, due), is_deadline=True)
+            self._at(when, partial(self._wake, i, node, due), is_deadline=True)
 
 
 @dataclass(frozen=True)
@@ -218,13 +346,15 @@ class SimulatedInference:
 
 
 def simulate_inference(
-    deployments: Sequence[Deployment],
+    deployments: Sequence[Deployment | None],
     signals: Array,
     *,
     faults: Faults | None = None,
     timing: Timing | None = None,
     limits: Limits | None = None,
     seed: int = 0,
+    reach: Reach | None = None,
+    changes: Sequence[tuple[int, Sequence[Deployment | None]]] = (),
 ) -> SimulatedInference:
     """Let simulated agents work on a stream of signals.
 
@@ -232,6 +362,9 @@ def simulate_inference(
         deployments: what each node holds; see :func:`graphact.agents.deploy`.
         signals: ``(runs, ..., N, F)``: one inference for each entry of the first dimension.
         faults: what goes wrong, nothing when left out; this and the others as in :class:`Simulation`.
+        reach: the links that are there in a run, where they come and go.
+        changes: other models, links and keys, each with the run from which on they hold; None stands for a node that is
+            no part of the network (:func:`graphact.agents.changes.renew`).
 
     Example:
         >>> import graphact, torch
@@ -242,24 +375,32 @@ def simulate_inference(
         >>> bool((torch.from_numpy(answer.outputs) - model(x, path)).abs().max() < 1e-6)
         True
     """
-    model = check_one_model(deployments)
+    epochs = [(0, deployments), *changes]
+    models = [check_one_model([node for node in each if node is not None]) for _, each in epochs]
+    model = models[0]
     if signals.ndim < 3 or signals.shape[-2] != len(deployments):
         expected = f"(runs, ..., N, F) with N = {len(deployments)}, the number of nodes"
         raise ValueError(f"signals must have the shape {expected}, got {signals.shape}")
 
     def program(i: int, run: int) -> Program[Array]:
-        return infer(deployments[i].model, deployments[i].row, signals[run, ..., i, :])
+        deployment = epochs[simulation.epoch_of[i]][1][i]
+        assert deployment is not None
+        return infer(deployment.model, deployment.row, signals[run, ..., i, :])
 
-    outcome = Simulation(
-        [deployment.links for deployment in deployments],
+    links = [(run, [None if node is None else node.links for node in each]) for run, each in epochs]
+    simulation = Simulation(
+        links[0][1],
         program,
-        rounds=model.rounds,
+        rounds=max(each.rounds for each in models),
         runs=len(signals),
         faults=faults,
         timing=timing,
         limits=limits,
         seed=seed,
-    ).simulate()
+        reach=reach,
+        epochs=links[1:],
+    )
+    outcome = simulation.simulate()
     outputs = np.full((*signals.shape[:-1], model.out_features(signals.shape[-1])), np.nan, model.dtype)
     for (run, i), result in outcome.results.items():
         if result.output is not None:

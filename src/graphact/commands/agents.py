@@ -11,6 +11,11 @@ SUBCOMMANDS = {
     "run": ("graphact.commands.agents:run", "run the agent of one node"),
     "simulate": ("graphact.commands.agents_simulated:simulate", "simulate agents in a network with faults"),
     "train": ("graphact.commands.agents_simulated:train", "let simulated agents learn together"),
+    "update": ("graphact.commands.agents_operate:update", "give a running network another model, at one run"),
+    "add": ("graphact.commands.agents_operate:add", "add a node to a running network"),
+    "remove": ("graphact.commands.agents_operate:remove", "remove a node from a running network"),
+    "rekey": ("graphact.commands.agents_operate:rekey", "give a running network new keys"),
+    "status": ("graphact.commands.agents_operate:status", "how the agents of a network are"),
     "demo": ("graphact.commands.agents_demo:demo", "watch agents work, one process each, on this machine"),
 }
 
@@ -98,6 +103,16 @@ def split(options: argparse.Namespace) -> int:
         "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh; default: if the folder has them)",
         action=argparse.BooleanOptionalAction,
     ),
+    option(
+        "--dynamic",
+        "neighbours come and go: those of a run are among the folder's, and announced it in the slot before it",
+        action="store_true",
+    ),
+    option(
+        "--status",
+        "answer operators on a port of this machine (metrics, health, peers); 0 takes a free one",
+        metavar="[HOST:]PORT",
+    ),
     option("--durable", "the log survives power failures too", action="store_true"),
 )
 def run(options: argparse.Namespace) -> int:
@@ -109,14 +124,17 @@ def run(options: argparse.Namespace) -> int:
       graphact agents run nodes/node-7 --sensor 'read-temperature --json' --period 60
       graphact agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
     """
+    from graphact.agents.addresses import status_address
     from graphact.agents.agent import BackToBack, Clocked, Schedule, serve
     from graphact.agents.certificates import TLS_FOLDER
-    from graphact.agents.deployment import Deployment, check_private
+    from graphact.agents.changes import current_epoch, last_run
+    from graphact.agents.deployment import check_private
     from graphact.agents.runs import Timing
     from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
     from graphact.agents.transports.zenoh import Tls
 
-    timing, deployment = Timing(slot=options.slot), Deployment.load(options.folder)
+    timing = Timing(slot=options.slot)
+    deployment = current_epoch(options.folder, last_run(options.folder))
     check_private(options.folder / "keys.json")
     model, links = deployment.model, deployment.links
     signals: Signals
@@ -126,7 +144,7 @@ def run(options: argparse.Namespace) -> int:
         signals = StreamSignals(sys.stdin, model)
     else:
         signals = FileSignals(Path(options.signals), model, repeat=options.repeat)
-    longest = model.rounds * options.slot
+    longest = (model.rounds + options.dynamic) * options.slot  # a slot for announcements
     period = (longest or 1.0) if options.period is None else options.period
     if period == 0 and links.hears != links.heard_by:
         raise ValueError(
@@ -135,7 +153,8 @@ def run(options: argparse.Namespace) -> int:
     if period != 0 and period < longest * (1 - 1e-9):  # 3 rounds of 0.2 s fit into 0.6 s
         raise ValueError(
             f"--period must be at least {longest:g} s, as long as {model.rounds} rounds of "
-            f"{options.slot:g} s may take, got {period:g}; 0 lets runs follow one another"
+            f"{options.slot:g} s{' and a slot before them' if options.dynamic else ''} may take, got {period:g}; "
+            "0 lets runs follow one another"
         )
     schedule: Schedule = BackToBack(options.origin) if period == 0 else Clocked(options.origin, period)
     certificates = options.folder / TLS_FOLDER
@@ -153,6 +172,8 @@ def run(options: argparse.Namespace) -> int:
         timing=timing,
         tls=Tls.of_folder(certificates) if is_encrypted else None,
         durable=options.durable,
+        dynamic=options.dynamic,
+        status=None if options.status is None else status_address(options.status),
         runs=options.runs,
     )
     return 0

@@ -46,13 +46,20 @@ FAULTS = {
     "partition": "probability that the network falls into two halves during one {}",
     "partition_time": "seconds until they meet again at most",
     "skew": "seconds by which the clocks of nodes differ at most",
+    "clock": "probability that the clock of a node is set by some runs, or right again, before one {}",
+    "poison": "probability that a captured node sends what cannot be true during one {}",
 }
+
+NOT_IN_LEARNING = ("clock", "poison")
+"""Steps follow one another, and what a captured node sends of learning is not told from what is true."""
 
 
 def faults(unit: str) -> list[Option]:
     """What goes wrong in a simulated network, during one ``unit`` of work."""
     options = []
     for name, default in asdict(agents.Faults()).items():
+        if name in NOT_IN_LEARNING and unit == "step":
+            continue
         text, metavar = FAULTS[name].format(unit), "S" if "seconds" in FAULTS[name] else "P"
         flag, text = f"--{name.replace('_', '-')}", f"{text} (default: {default:g})"
         options.append(option(flag, text, type=float, default=default, metavar=metavar))
@@ -104,7 +111,7 @@ def load_network(options: argparse.Namespace) -> "tuple[GraphModule, Graph, list
     from graphact import Graph, load
 
     model, graph = load(options.model), Graph.load(options.graph)
-    failures = agents.Faults(**{name: getattr(options, name) for name in FAULTS})
+    failures = agents.Faults(**{name: getattr(options, name) for name in FAULTS if hasattr(options, name)})
     network = {"faults": failures, "timing": agents.Timing(slot=options.slot), "seed": options.seed}
     return model, graph, agents.deploy(model, graph, epoch=options.seed), network
 
@@ -207,7 +214,8 @@ def train(options: argparse.Namespace) -> int:
     learning = Learning(
         options.algorithm, options.optimizer, options.rate, options.objective, options.batch, options.seed
     )
-    described = {"learning": asdict(learning), "faults": asdict(network["faults"]), "slot": options.slot}
+    met = {name: value for name, value in asdict(network["faults"]).items() if name not in NOT_IN_LEARNING}
+    described = {"learning": asdict(learning), "faults": met, "slot": options.slot}
     rows = [[n.row.hears, n.row.weights.tolist(), n.row.diagonal, n.links.heard_by] for n in nodes]
     described |= {"model": [plain.module, dict(plain.config)], "rows": rows}
     identity = identity_of(described, to_vector(plain.parameters, plain), signals, targets)

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from graphact._checks import check_choice
 from graphact.agents.addresses import Addresses
+from graphact.agents.epochs import Epochs
 from graphact.agents.links import Links
 from graphact.agents.node import Node
 from graphact.agents.runs import RunResult
@@ -30,6 +31,9 @@ class Transport(Protocol):
     def receive(self, timeout: float) -> bytes | None:
         """The next datagram, waiting at most ``timeout`` seconds (0 looks only); None if none came."""
 
+    def reach(self, *addresses: Addresses) -> None:
+        """Have the neighbours of an epoch (the first) and, where that is possible, of others that follow or went."""
+
     def close(self) -> None:
         """Leave the network; closing twice does no harm."""
 
@@ -41,7 +45,7 @@ def open_transport(name: str, links: Links, addresses: Addresses, tls: Tls | Non
     """The end of a real network at one node; TLS encrypts the links (Zenoh alone)."""
     check_choice("transport", name, TRANSPORTS)
     if name == "zenoh":
-        return ZenohTransport(links.node, links.epoch, addresses, tls)
+        return ZenohTransport(links.node, links.network, addresses, tls)
     if tls is not None:
         raise ValueError("TLS needs the transport zenoh, got udp")
     from graphact.agents.transports.udp import UdpTransport  # uses poll, which some systems lack
@@ -54,7 +58,7 @@ BATCH = 256
 
 
 def drive(
-    node: Node, transport: Transport, until: float, clock: Callable[[], float] = time.monotonic
+    node: Node | Epochs, transport: Transport, until: float, clock: Callable[[], float] = time.monotonic
 ) -> list[RunResult]:
     """Let a node work until a time, or until its run ends.
 

@@ -31,6 +31,8 @@ class Faults:
         partition: for a part of a run the network falls into two halves that do not hear each other.
         partition_time: how long at most.
         skew: clocks and starts of nodes differ by at most this much.
+        clock: the clock of a node is set before a run, by a few runs forwards or back, or right again.
+        poison: a node in wrong hands sends its neighbours what cannot be true in a run, with its true keys.
     """
 
     loss: float = 0.0
@@ -47,6 +49,8 @@ class Faults:
     partition: float = 0.0
     partition_time: float = 1.0
     skew: float = 0.0
+    clock: float = 0.0
+    poison: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -128,6 +132,10 @@ class MemoryNetwork:
         self.now = max(self.now, when)
         self.counters.delivered += 1
         return to, datagram
+
+    def inject(self, to: int, datagram: bytes) -> None:
+        """Let a datagram travel that no node sent."""
+        self._fly(to, datagram)
 
     def _happens(self, probability: float) -> bool:
         return probability > 0 and self._random.random() < probability

@@ -24,11 +24,10 @@ class UdpTransport:
     """
 
     def __init__(self, addresses: Addresses) -> None:
-        family, own = resolve(addresses.listen)
-        self._to = {j: resolve(address, family)[1] for j, address in addresses.neighbors.items()}
-        self._known = {identity_of(each) for each in self._to.values()}
+        self._family, own = resolve(addresses.listen)
+        self.reach(addresses)
         self.dropped = 0
-        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        self._socket = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
             self._socket.setblocking(False)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
@@ -42,6 +41,12 @@ class UdpTransport:
         self._view = memoryview(self._buffer)
         self._drained = False
         self._closed = False
+
+    def reach(self, *addresses: Addresses) -> None:
+        """Have these neighbours, of one or more epochs; where they differ, the first say where one is."""
+        merged = {j: address for each in reversed(addresses) for j, address in each.neighbors.items()}
+        self._to = {j: resolve(address, self._family)[1] for j, address in merged.items()}
+        self._known = {identity_of(each) for each in self._to.values()}
 
     def send(self, to: int, datagram: bytes) -> None:
         address = self._to[to]

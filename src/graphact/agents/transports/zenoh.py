@@ -61,7 +61,7 @@ class Tls:
 class ZenohTransport:
     """The Zenoh session of one node.
 
-    The epoch is part of all keys, so that two deployments on one network do not meet.
+    The epoch in which a network began is part of all keys, so that two deployments on one network do not meet.
 
     Attributes:
         dropped: datagrams that were too long, or came while the queue was full.
@@ -78,25 +78,32 @@ class ZenohTransport:
         except ModuleNotFoundError as error:
             advice = "the transport zenoh needs the package eclipse-zenoh: pip install 'graphact[agents]', or use udp"
             raise ModuleNotFoundError(advice) from error
+        self._zenoh, self._node, self._epoch, self._tls = zenoh, node, epoch, tls
+        self._arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._closed = False
+        self.dropped = 0
+        self._open(addresses)
+
+    def _open(self, addresses: Addresses) -> None:
+        zenoh, prefix = self._zenoh, key_prefix(self._epoch)
+        self._addresses = addresses
+        self._certificate = b"" if self._tls is None else self._tls.certificate.read_bytes()
         settings = zenoh.Config()
-        for name, value in make_settings(node, epoch, addresses, tls).items():
+        for name, value in make_settings(self._node, self._epoch, addresses, self._tls).items():
             settings.insert_json5(name, json.dumps(value))
         try:
             self._session = zenoh.open(settings)
         except zenoh.ZError as error:
             raise OSError(f"Zenoh cannot listen on {addresses.listen}: {error}") from error
-        self._arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._closed = False
-        self.dropped = 0
-        prefix = key_prefix(epoch)
-        self._subscriber = self._session.declare_subscriber(f"{prefix}/to/{node}/from/*", self._hear)
+        self._subscriber = self._session.declare_subscriber(f"{prefix}/to/{self._node}/from/*", self._hear)
         quality: dict[str, Any] = {
             "congestion_control": zenoh.CongestionControl.DROP,  # BLOCK would wait for a neighbour that stands still
             "reliability": zenoh.Reliability.BEST_EFFORT,
             "express": True,
         }
         self._publishers = {
-            j: self._session.declare_publisher(f"{prefix}/to/{j}/from/{node}", **quality) for j in addresses.neighbors
+            j: self._session.declare_publisher(f"{prefix}/to/{j}/from/{self._node}", **quality)
+            for j in addresses.neighbors
         }
 
     def _hear(self, sample: Any) -> None:
@@ -105,6 +112,13 @@ class ZenohTransport:
             self._arrived.put(sample.payload.to_bytes())
         else:
             self.dropped += 1
+
+    def reach(self, *addresses: Addresses) -> None:
+        """Have the neighbours of the first of these; where they or the certificate changed, in a new session."""
+        certificate = b"" if self._tls is None else self._tls.certificate.read_bytes()
+        if (addresses[0], certificate) != (self._addresses, self._certificate):
+            self._session.close()
+            self._open(addresses[0])
 
     def send(self, to: int, datagram: bytes) -> None:
         publisher = self._publishers[to]

@@ -1,0 +1,231 @@
+"""What an agent lets its operators see: metrics in Prometheus' text format, health and peers, and systemd's watchdog.
+
+A thread answers HTTP on a local port, by hand: a server of the standard library would take more memory than it saves
+lines here. It reads what the agent counts and changes nothing.
+"""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from graphact.agents.addresses import Address
+from graphact.agents.runs import Counters, RunResult
+
+STALLED = 5.0
+"""Seconds without a sign of life of the agent's loop after which it is not healthy."""
+REQUEST_BYTES = 4096
+REQUEST_SECONDS = 1.0
+SENT = {"data_sent": "data", "resent": "resent", "requests_sent": "request", "greetings_sent": "greeting"}
+PLAIN = ("data_bytes_sent", "bytes_sent", "received", "rounds", "links_used", "links_missed")
+REASONS = (*(f.name for f in fields(Counters) if f.name not in {*SENT, *PLAIN}), "strangers")
+OUTCOMES = ("complete", "incomplete", "failed", "skipped")
+
+
+@dataclass
+class Tally:
+    """What an agent counts beside the counters of its node, from its start; ``beat`` is when its loop last went round.
+
+    ``missed`` counts, by neighbour, the runs in which it missed a round; all times are of a timer that nobody sets.
+    """
+
+    begun: int = 0
+    outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    seconds: float = 0.0
+    missed: dict[int, int] = field(default_factory=dict)
+    finished: float | None = None
+    beat: float = field(default_factory=time.monotonic)
+
+    def add(self, result: RunResult) -> None:
+        self.outcomes["failed" if result.failure else "complete" if result.complete else "incomplete"] += 1
+        self.seconds += result.finished - result.started
+        self.finished = time.monotonic()
+        for j in {j for missed in result.missed for j in missed}:
+            self.missed[j] = self.missed.get(j, 0) + 1
+
+    def totals(self, node: Counters, strangers: int, before: Mapping[str, int]) -> dict[str, int]:
+        """All counts with those of earlier lives of the process (``before``, from the log)."""
+        now = {f.name: getattr(node, f.name) for f in fields(node)}
+        now |= {"runs": self.begun, "strangers": strangers, "starts": 1, **self.outcomes}
+        now["run_microseconds"] = round(1e6 * self.seconds)
+        return {name: value + before.get(name, 0) for name, value in now.items()}
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is asked for by ``/status``, as a whole; see :func:`metrics` for the same as Prometheus reads it."""
+
+    node: int
+    epoch: str
+    transport: str
+    run: int
+    healthy: bool
+    reason: str
+    seconds_since_run: float | None
+    totals: Mapping[str, int]
+    peers: Mapping[int, Mapping[str, Any]]
+
+    def to_json(self) -> bytes:
+        return json.dumps(vars(self)).encode()
+
+
+def metrics(status: Status) -> str:
+    """The text that Prometheus scrapes; names and labels are in docs/agents.md."""
+    lines: list[str] = []
+    totals = status.totals
+
+    def family(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]) -> None:
+        lines.extend([f"# HELP graphact_{name} {text}", f"# TYPE graphact_{name} {kind}"])
+        for labels, value in samples:
+            more = f",{labels}" if labels else ""
+            lines.append(f'graphact_{name}{{node="{status.node}"{more}}} {value!r}')
+
+    def each(label: str, values: Mapping[Any, float]) -> list[tuple[str, float]]:
+        return [(f'{label}="{key}"', value) for key, value in values.items()]
+
+    about = f'epoch="{status.epoch}",transport="{status.transport}"'
+    family("agent_info", "gauge", "What this agent is.", [(about, 1)])
+    family("agent_healthy", "gauge", "1 while the agent goes round its loop in time.", [("", int(status.healthy))])
+    family("agent_starts_total", "counter", "Starts of the process.", [("", totals["starts"])])
+    family("run_number", "gauge", "The run in progress, or the last one.", [("", status.run)])
+    if status.seconds_since_run is not None:
+        family("run_age_seconds", "gauge", "Time since a run ended.", [("", status.seconds_since_run)])
+    runs = each("outcome", {name: totals[name] for name in OUTCOMES})
+    family("runs_total", "counter", "Runs by their outcome.", runs)
+    family("run_seconds_total", "counter", "Time in all runs.", [("", totals["run_microseconds"] / 1e6)])
+    family("rounds_total", "counter", "Rounds of all runs.", [("", totals["rounds"])])
+    links = each("state", {name: totals[f"links_{name}"] for name in ("used", "missed")})
+    family("links_total", "counter", "Values awaited from neighbours, by whether they came in time.", links)
+    sent = each("kind", {kind: totals[name] for name, kind in SENT.items()})
+    family("messages_sent_total", "counter", "Messages sent, by kind.", sent)
+    family("sent_bytes_total", "counter", "Bytes handed to the transport.", [("", totals["bytes_sent"])])
+    family("values_received_total", "counter", "Values of neighbours that were accepted.", [("", totals["received"])])
+    refused = each("reason", {name: totals[name] for name in REASONS})
+    family("refused_total", "counter", "Datagrams that were not used, by reason.", refused)
+    heard = {j: peer["heard_seconds_ago"] for j, peer in status.peers.items() if peer["heard_seconds_ago"] is not None}
+    family("peer_heard_seconds", "gauge", "Time since a peer was heard.", each("peer", heard))
+    missed = {j: peer["missed_runs"] for j, peer in status.peers.items()}
+    family(
+        "peer_missed_runs_total", "counter", "Runs since the start with a round a peer missed.", each("peer", missed)
+    )
+    refusing = {j: int(bool(peer["refused"])) for j, peer in status.peers.items()}
+    family("peer_refused", "gauge", "1 if this node takes no part with a peer.", each("peer", refusing))
+    family("cpu_seconds_total", "counter", "Processor time of the process.", [("", time.process_time())])
+    memory = each("kind", {kind: mebibytes * 2**20 for kind, mebibytes in memory_use().items()})
+    family("memory_bytes", "gauge", "Memory: the most that was ever held, and its own now.", memory)
+    return "\n".join(lines) + "\n"
+
+
+def memory_use() -> dict[str, float]:
+    """MiB of memory of this process: the largest it ever held, and what it holds for itself alone (on Linux)."""
+    use = {}
+    for name, file, label in (("peak", "status", "VmHWM"), ("private", "smaps_rollup", "Private_")):
+        path = Path("/proc/self") / file
+        lines = path.read_text().splitlines() if path.is_file() else []
+        use[name] = round(sum(int(line.split()[1]) for line in lines if line.startswith(label)) / 1024, 1)
+    return use
+
+
+class StatusServer:
+    """A thread that answers ``GET /metrics``, ``/healthz`` (503 if not healthy) and ``/status`` (JSON), one at a time.
+
+    Whoever takes longer than a second to ask, or asks for more than 4 KiB, is cut off.
+
+    Args:
+        address: where it listens; port 0 takes a free one.
+        ask: gives the status, called by the thread.
+
+    Raises:
+        OSError: it cannot listen there.
+    """
+
+    def __init__(self, address: Address, ask: Callable[[], Status]) -> None:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        try:
+            self._socket = socket.create_server((address.host, address.port), family=family, backlog=16)
+        except OSError as error:
+            raise OSError(f"cannot listen on {address} for the status: {error.strerror or error}") from error
+        self.address = Address(address.host, self._socket.getsockname()[1])
+        self._ask = ask
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return  # closed
+            with connection, suppress(OSError):
+                self._answer(connection)
+
+    def _answer(self, connection: socket.socket) -> None:
+        until, asked = time.monotonic() + REQUEST_SECONDS, b""
+        while b"\r\n\r\n" not in asked and b"\n\n" not in asked:
+            connection.settimeout(max(1e-3, until - time.monotonic()))
+            piece = connection.recv(REQUEST_BYTES)
+            asked += piece
+            if not piece or len(asked) > REQUEST_BYTES or time.monotonic() > until:
+                return
+        words = asked.split(b"\r\n")[0].split()
+        path = words[1].split(b"?")[0] if len(words) == 3 and words[0] == b"GET" else b""
+        status = self._ask()
+        code, kind, body = "404 Not Found", "text/plain", b"GET /metrics, /healthz or /status\n"
+        if path == b"/metrics":
+            code, kind, body = "200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics(status).encode()
+        elif path == b"/status":
+            code, kind, body = "200 OK", "application/json", status.to_json()
+        elif path == b"/healthz":
+            code = "200 OK" if status.healthy else "503 Service Unavailable"
+            body = b"healthy\n" if status.healthy else f"{status.reason}\n".encode()
+        head = f"HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        connection.settimeout(REQUEST_SECONDS)
+        connection.sendall(head.encode() + body)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        self._socket.close()
+
+
+def fetch_status(address: Address, timeout: float = 2.0) -> dict[str, Any]:
+    """The status of an agent; OSError if nobody answers, ValueError if it is no agent."""
+    with socket.create_connection((address.host, address.port), timeout) as connection:
+        connection.sendall(b"GET /status HTTP/1.1\r\nHost: agent\r\n\r\n")
+        answer = b""
+        while piece := connection.recv(1 << 16):
+            answer += piece
+            if len(answer) > 1 << 22:
+                raise ValueError(f"{address} answers with more than a status")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if b" 200 " not in head.split(b"\r\n")[0] or not isinstance(content := json.loads(body), dict):
+        raise ValueError(f"{address} is not the status of an agent")
+    return content
+
+
+class Watchdog:
+    """Tells systemd that the agent is ready, alive (if the unit has ``WatchdogSec=``) and about to end."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._path = environment.get("NOTIFY_SOCKET", "")
+        usec, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
+        watched = self._path and usec.isdecimal() and pid in ("", str(os.getpid()))
+        self._every = int(usec) / 3e6 if watched else float("inf")
+        self._next = 0.0
+
+    def beat(self, now: float) -> None:
+        """Called often; tells three times in the time that the unit allows."""
+        if self._every < float("inf") and now >= self._next:
+            self._next = now + self._every
+            self.tell("WATCHDOG=1")
+
+    def tell(self, state: str) -> None:
+        if self._path:
+            address = "\0" + self._path[1:] if self._path.startswith("@") else self._path
+            with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+                notify.sendto(state.encode(), address)

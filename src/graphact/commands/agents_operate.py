@@ -1,0 +1,146 @@
+"""graphact agents status, update, add, remove, rekey: a running network as its operators see and change it."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from graphact.agents.addresses import Address, status_address
+from graphact.agents.agent import STATUS_NAME
+from graphact.agents.changes import Network, renew, with_node, without_node
+from graphact.agents.deployment import Deployment, read_json
+from graphact.agents.model import load_model
+from graphact.agents.status import fetch_status
+from graphact.commands.parser import command, option
+
+
+@command(
+    option("where", "folders of nodes, a folder of such folders, or [HOST:]PORT", nargs="+", metavar="WHERE"),
+    option("--json", "one line of JSON for each agent", action="store_true"),
+)
+def status(options: argparse.Namespace) -> int:
+    """
+    Show how the agents of a network are, those that were started with --status. The exit code is 1 if one does not
+    answer, is not healthy, or refuses a neighbour.
+
+      graphact agents status nodes
+      graphact agents status 10.0.0.5:9107 10.0.0.6:9107
+    """
+    import json
+
+    rows, is_well = [], True
+    for name, address in find_agents(options.where):
+        try:
+            found = fetch_status(address)
+            trouble = trouble_of(found)
+        except (OSError, ValueError) as error:
+            found, trouble = {"name": name, "unreachable": str(error)}, f"no answer from {address}"
+        is_well = is_well and not trouble
+        rows.append(json.dumps(found) if options.json else describe(name, found, trouble))
+    if not options.json:
+        head = ("agent", "run", "complete", "incomplete", "failed", "skipped", "starts", "peers")
+        rows.insert(0, "  ".join((f"{head[0]:16s}", *(f"{each:>10s}" for each in head[1:]), "trouble")))
+    sys.stdout.write("".join(f"{row.rstrip()}\n" for row in rows))
+    return 0 if is_well else 1
+
+
+def find_agents(places: list[str]) -> list[tuple[str, Address]]:
+    """Names and addresses, in the order they were named; nodes of a folder by their numbers."""
+    found = []
+    for place in places:
+        if not Path(place).is_dir():
+            found.append((place, status_address(place)))
+            continue
+        folders = sorted(Path(place).glob("node-*"), key=lambda f: (len(f.name), f.name)) or [Path(place)]
+        for folder in folders:
+            if not (folder / STATUS_NAME).is_file():
+                raise FileNotFoundError(f"{folder / STATUS_NAME} is missing: no agent was started here with --status")
+            found.append((folder.name, Address.parse(read_json(folder / STATUS_NAME).get("status", ""))))
+    return found
+
+
+def trouble_of(found: dict[str, Any]) -> str:
+    """What an operator should look at, in a few words; empty if nothing."""
+    refused = [f"{j}: {peer['refused']}" for j, peer in found["peers"].items() if peer["refused"]]
+    return "; ".join(([] if found["healthy"] else [found["reason"]]) + refused)
+
+
+def describe(name: str, found: dict[str, Any], trouble: str) -> str:
+    """A row of the table."""
+    if "unreachable" in found:
+        return f"{name:16s}  {trouble}"
+    totals = found["totals"]
+    counts = (totals[each] for each in ("complete", "incomplete", "failed", "skipped", "starts"))
+    there = [j for j, peer in found["peers"].items() if peer["heard_seconds_ago"] is not None]
+    peers = f"{len(there)}/{len(found['peers'])}"
+    return "  ".join((f"{name:16s}", *(f"{each:>10}" for each in (found["run"], *counts, peers)), trouble))
+
+
+NODES = option("nodes", "folder of the folders of all nodes, node-0 and so on", type=Path, metavar="NODES")
+CHANGE = (
+    option("--timeout", "seconds for all agents to prepare (default: 30)", type=float, default=30.0, metavar="S"),
+    option("--lead", "seconds until it takes effect, with a clock (default: 2)", type=float, default=2.0, metavar="S"),
+    option("--lead-runs", "the same in runs, with --period 0 (default: 100)", type=int, default=100, metavar="R"),
+    option("--absent", "nodes that are down, and change when they come back", type=int, nargs="*", default=[]),
+)
+
+
+@command(NODES, "model", *CHANGE)
+def update(options: argparse.Namespace) -> int:
+    """
+    Give a running network another model. All agents read and check it; if each of them can run it, it takes effect at
+    one run for all, otherwise nothing is changed. No run mixes two models.
+
+      graphact agents update nodes better.safetensors
+    """
+    network = Network(options.nodes)
+    return change(network, renew(network.deployments, model=load_model(options.model)), options)
+
+
+@command(
+    NODES,
+    option("--listen", "its address, such as 10.0.0.9:7500", required=True, metavar="HOST:PORT"),
+    option(
+        "--links", "its neighbours and their weights, in both directions", nargs="+", required=True, metavar="NODE:W"
+    ),
+    option("--diagonal", "its own weight (default: 0)", type=float, default=0.0, metavar="W"),
+    *CHANGE,
+)
+def add(options: argparse.Namespace) -> int:
+    """
+    Add a node to a running network. Its folder is written beside the others; bring it to its machine and start its
+    agent, which takes part from the run of the change on.
+
+      graphact agents add nodes --listen 10.0.0.9:7500 --links 3:0.25 7:0.5
+    """
+    network, node_weights = Network(options.nodes), [link.partition(":") for link in options.links]
+    try:
+        weights = {int(node): float(weight) for node, _, weight in node_weights}
+    except ValueError:
+        raise ValueError(f"--links must be NODE:WEIGHT, such as 3:0.25, got {' '.join(options.links)}") from None
+    node = max(network.deployments) + 1
+    renewed = renew(network.deployments, rows=with_node(network.rows, node, weights, options.diagonal))
+    sys.stdout.write(f"node {node}: {options.nodes / f'node-{node}'}\n")
+    return change(network, renewed, options, listen={node: Address.parse(options.listen)})
+
+
+@command(NODES, option("node", "its number", type=int, metavar="NODE"), *CHANGE)
+def remove(options: argparse.Namespace) -> int:
+    """Remove a node from a running network: from one run on its neighbours do without it, and its agent ends."""
+    network = Network(options.nodes)
+    return change(network, renew(network.deployments, rows=without_node(network.rows, options.node)), options)
+
+
+@command(NODES, *CHANGE)
+def rekey(options: argparse.Namespace) -> int:
+    """Give every link of a running network a new key, at one run for all; the old ones are deleted."""
+    network = Network(options.nodes)
+    return change(network, renew(network.deployments), options)
+
+
+def change(network: Network, renewed: dict[int, Deployment], options: argparse.Namespace, **more: Any) -> int:
+    """Roll a change out, and tell how it went."""
+    lead = {"timeout": options.timeout, "lead": options.lead, "lead_runs": options.lead_runs, "absent": options.absent}
+    run = network.change(renewed, tell=lambda text: sys.stdout.write(f"{text}\n"), **lead, **more)
+    sys.stdout.write(f"changed at run {run}\n")
+    return 0

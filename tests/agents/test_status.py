@@ -1,0 +1,267 @@
+"""What operators see of running agents: metrics, health, peers, counts that survive a crash, systemd's watchdog."""
+
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from agents.live import PATIENCE, Captured, Daemon, make_network
+from agents.networks import undirected
+
+from graphact import nn
+from graphact.agents import MemoryLog, deploy, read_log
+from graphact.agents.addresses import Address, Addresses, free_addresses
+from graphact.agents.agent import Agent, Clocked
+from graphact.agents.log import Began, Counted, FileLog, RoundClosed
+from graphact.agents.messages import Kind
+from graphact.agents.status import Status, StatusServer, Watchdog, fetch_status, metrics
+from graphact.cli import main
+
+PERIOD = ["--transport", "udp", "--period", "0.6", "--slot", "0.2", "--status", "0"]
+DASHBOARD = Path(__file__).parents[2] / "examples" / "agents" / "grafana.json"
+
+
+@pytest.fixture
+def folders(tmp_path):
+    return make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double())
+
+
+def get(address, path):
+    """Status code and text."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def samples(text):
+    """The samples of metrics in Prometheus' text format, by name and labels; fails where it is not of the format."""
+    found, types = {}, {}
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if line.startswith("# "):
+            word, name, rest = line[2:].split(" ", 2)
+            assert word in ("HELP", "TYPE")
+            types |= {name: rest} if word == "TYPE" else {}
+            continue
+        name, labels, value = re.fullmatch(r"([a-z_]+)\{((?:[a-z_]+=\"[^\"\\]*\",?)*)\} (\S+)", line).groups()
+        assert types[name] in ("counter", "gauge")
+        assert name.endswith("_total") == (types[name] == "counter")
+        key = (name, *sorted(re.findall(r'([a-z_]+)="([^"]*)"', labels)))
+        assert key not in found
+        found[key] = float(value)
+    return found
+
+
+def value_of(found, name, **labels):
+    wanted = [
+        value
+        for (found_name, *pairs), value in found.items()
+        if found_name == f"graphact_{name}" and labels.items() <= dict(pairs).items()
+    ]
+    assert len(wanted) == 1
+    return wanted[0]
+
+
+def example_status(**changes):
+    totals = Agent(*agent_arguments()).totals
+    fields = dict(node=3, epoch="00ff", transport="udp", run=7, healthy=True, reason="", seconds_since_run=0.5)
+    peers = {1: {"heard_seconds_ago": None, "missed_runs": 2, "neighbor": True, "refused": "why"}}
+    return Status(**(fields | {"totals": totals, "peers": peers} | changes))
+
+
+def agent_arguments():
+    class Nothing:
+        dropped = 4
+
+    deployment = deploy(nn.FIR([1, 1], order=1), undirected([(0, 1)], 2))[0]
+    return deployment, Nothing(), MemoryLog(), None, Clocked(0.0, 1.0), print
+
+
+def test_metrics_are_of_the_format():
+    found = samples(metrics(example_status()))
+    assert value_of(found, "refused_total", reason="strangers") == 4
+    assert value_of(found, "peer_missed_runs_total", peer="1", node="3") == 2
+    assert value_of(found, "peer_refused", peer="1") == 1
+    assert value_of(found, "run_number") == 7
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+def test_metrics_pass_promtool():
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=metrics(example_status()).encode(), capture_output=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, b"")
+
+
+def test_the_dashboard_shows_metrics_that_exist():
+    peer = dict(heard_seconds_ago=1.0, missed_runs=0, neighbor=True, refused="")
+    names = {name for name, *_ in samples(metrics(example_status(peers={1: peer})))}
+    shown = {*re.findall(r"graphact_[a-z_]+", DASHBOARD.read_text())}
+    assert len(json.loads(DASHBOARD.read_text())["panels"]) >= 8
+    assert shown <= names
+    assert len(shown) >= 10
+
+
+def test_a_running_agent_tells(folders, capsys):
+    with Daemon(folders[0], *PERIOD) as first, Daemon(folders[1], *PERIOD) as second:
+        address = first.next_event("ready")["status"]
+        second.next_event("ready")
+        event = first.next_event("result", where=lambda event: event["complete"])
+        assert abs(event["time"] - time.time()) < PATIENCE
+        found = samples(get(address, "/metrics")[1])
+        assert value_of(found, "runs_total", outcome="complete") >= 1
+        assert value_of(found, "links_total", state="used") >= 1
+        assert value_of(found, "peer_heard_seconds", peer="1") < PATIENCE
+        assert value_of(found, "agent_starts_total") == 1
+        assert get(address, "/healthz") == (200, "healthy\n")
+        status = json.loads(get(address, "/status")[1])
+        assert status["peers"]["1"]["refused"] == ""
+        assert status["run"] >= event["run"]
+        assert get(address, "/nothing")[0] == 404
+        assert main(["agents", "status", str(folders[0].parent)]) == 0
+        rows = capsys.readouterr().out.splitlines()
+        assert [row.split()[0] for row in rows] == ["agent", "node-0", "node-1"]
+        second.kill()
+        assert main(["agents", "status", "--json", str(folders[0]), str(folders[1])]) == 1
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert lines[0]["node"] == 0
+        assert "unreachable" in lines[1]
+
+
+def test_neighbors_that_are_refused_are_trouble(folders, capsys):
+    with Captured(folders[1], slot=0.3, period=0.6) as other, Daemon(folders[0], *PERIOD) as daemon:  # another slot
+        daemon.next_event("ready")
+        other.say(0, 0, kind=Kind.HELLO)
+        daemon.next_event("refused")
+        assert main(["agents", "status", str(folders[0])]) == 1
+        assert "its model, slot, period or origin differs" in capsys.readouterr().out
+
+
+def test_an_agent_whose_loop_stands_still_is_not_healthy():
+    agent = Agent(*agent_arguments())
+    server = StatusServer(Address("127.0.0.1", 0), lambda: agent.status("udp"))
+    try:
+        assert get(server.address, "/healthz")[0] == 200
+        agent.tally.beat -= 7
+        code, text = get(server.address, "/healthz")
+        assert code == 503
+        assert text.startswith("the loop of the agent has stood still for 7.")
+    finally:
+        server.close()
+    with pytest.raises(OSError, match=r"refused|reset"):
+        fetch_status(server.address)
+
+
+def test_counts_survive_a_crash(folders):
+    """What was counted up to a second before, and all runs and rounds."""
+    with Daemon(folders[0], *PERIOD) as daemon:
+        daemon.next_event("ready")
+        deadline = time.monotonic() + PATIENCE
+        while not any(isinstance(record, Counted) for record in read_log(folders[0] / "log.jsonl")):
+            assert time.monotonic() < deadline
+            daemon.next_event("result")
+        daemon.kill()
+    log = FileLog(folders[0] / "log.jsonl")
+    began = sum(isinstance(record, Began) for record in read_log(log.path))
+    assert log.totals["runs"] == began >= 2
+    log.close()
+    with Daemon(folders[0], *PERIOD) as daemon:
+        address = daemon.next_event("ready")["status"]
+        found = samples(get(address, "/metrics")[1])
+        assert value_of(found, "agent_starts_total") == 2
+        assert value_of(found, "runs_total", outcome="incomplete") >= 1
+        assert value_of(found, "rounds_total") >= began - 1
+        daemon.process.send_signal(signal.SIGTERM)
+        totals = daemon.next_event("end")["totals"]
+    assert FileLog(folders[0] / "log.jsonl").totals == totals
+
+
+def test_totals_of_a_log(tmp_path):
+    log = FileLog(tmp_path / "log.jsonl")
+    for record in [Began(0, 1), Counted(0, {"runs": 5, "forged": 2}), Began(1, 1), RoundClosed(1, 0, (3, 4))]:
+        log.append(record)
+    log.close()
+    assert FileLog(tmp_path / "log.jsonl").totals == {"runs": 6, "forged": 2, "rounds": 1, "links_used": 2}
+    assert FileLog(tmp_path / "log.jsonl").ignored == 0
+
+
+def test_who_asks_badly_is_cut_off_and_stops_nobody(folders):
+    with Daemon(folders[0], *PERIOD) as daemon:
+        address = Address.parse(daemon.next_event("ready")["status"])
+        silent = [socket.create_connection((address.host, address.port)) for _ in range(4)]
+        for hostile in (b"\0" * 100_000, b"GET\r\n\r\n", b"GET /metrics HTTP/1.1\r\n" + b"x" * 5000, b"\r\n\r\n", b""):
+            with socket.create_connection((address.host, address.port)) as connection:
+                try:
+                    connection.sendall(hostile)
+                    connection.shutdown(socket.SHUT_WR)
+                except OSError:
+                    pass  # cut off already
+        daemon.results(2)
+        assert get(str(address), "/healthz")[0] == 200
+        for connection in silent:
+            connection.close()
+
+
+def test_systemd_hears_of_a_living_agent(folders, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(PATIENCE)
+        environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "600000"}
+        with Daemon(folders[0], *PERIOD, environment=environment) as daemon:
+            daemon.next_event("ready")
+            assert systemd.recv(100) == b"READY=1"
+            assert [systemd.recv(100) for _ in range(4)] == [b"WATCHDOG=1"] * 4
+            daemon.process.send_signal(signal.SIGTERM)
+            while (told := systemd.recv(100)) != b"STOPPING=1":
+                assert told == b"WATCHDOG=1"
+    unwatched = Watchdog({"NOTIFY_SOCKET": "@x", "WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"})
+    unwatched.beat(0.0)  # another process is watched
+    assert unwatched._next == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs prometheus")
+def test_prometheus_scrapes_a_network(folders, tmp_path):
+    with Daemon(folders[0], *PERIOD) as first, Daemon(folders[1], *PERIOD) as second:
+        targets = [daemon.next_event("ready")["status"] for daemon in (first, second)]
+        job = {"job_name": "agents", "scrape_interval": "1s", "static_configs": [{"targets": targets}]}
+        (tmp_path / "prometheus.yml").write_text(json.dumps({"scrape_configs": [job]}))  # JSON is YAML
+        listen = free_addresses(1)[0]
+        files = [f"--config.file={tmp_path / 'prometheus.yml'}", f"--storage.tsdb.path={tmp_path / 'data'}"]
+        command = ["prometheus", *files, f"--web.listen-address={listen}"]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            until, found = time.monotonic() + 2 * PATIENCE, []
+            while time.monotonic() < until and len(found) < 2:
+                time.sleep(0.5)
+                try:
+                    query = "/api/v1/query?query=graphact_runs_total%7Boutcome%3D%22complete%22%7D%3E0"
+                    found = json.loads(get(str(listen), query)[1])["data"]["result"]
+                except OSError:
+                    pass  # it is still starting
+            assert sorted(each["metric"]["node"] for each in found) == ["0", "1"]
+            assert sorted(each["metric"]["instance"] for each in found) == sorted(targets)
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+
+
+def test_addresses_of_the_status(folders, capsys):
+    assert main(["agents", "status", str(folders[0])]) == 2
+    assert "status.json is missing: no agent was started here with --status" in capsys.readouterr().err
+    assert main(["agents", "run", str(folders[0]), *PERIOD[:-1], "127.0.0.1:x"]) == 2
+    assert "an address must be host:port" in capsys.readouterr().err
+    taken = Addresses.load(folders[0], (1,)).listen
+    with socket.create_server((taken.host, taken.port)):
+        assert main(["agents", "run", str(folders[0]), *PERIOD[:-1], str(taken.port)]) == 2
+    assert "cannot listen on" in capsys.readouterr().err
