@@ -1,6 +1,6 @@
 """The animation of flocking: one team under the expert and under two policies, with links that are lost.
 
-``python studies/flocking_picture.py results/flocking-full --gif docs/figures/flocking.gif --page docs/flocking.html``
+``python studies/flocking_picture.py results/flocking/full --gif docs/figures/flocking.gif --page docs/flocking.html``
 
 The policies are those of a folder that ``graphact run flocking`` wrote. Colours are headings: where all are alike, the
 team flies one way. The page holds the same flights, without and with losses, to be played, stopped and looked at.
@@ -25,7 +25,8 @@ from graphact.experiments.report.style import Variant
 from graphact.experiments.store import Store, StoreError
 
 INK, PAPER, LINK, LOST = "#e8ecf4", "#0e1320", "#5d6a86", "#ff5a4f"
-EVERY, TRAIL = 2, 12  # steps a frame, steps of a trail
+COMMON = (1.6, 0.9)  # a velocity that all agents share changes nothing for them, and gives the team a heading
+EVERY, TRAIL = 3, 12  # steps a frame, steps of a trail
 
 
 class Recorded:
@@ -60,6 +61,7 @@ def record(store: Store, methods: list[str], number: int, agents: int, losses: l
     world = World(**{**found[0][2]["world"], "steps": 200, "connected": True})
     seed = run_seed("flocking", found[0][2]["seed"], number)
     start = teams_for("picture", [seed], 1, agents, world, torch.zeros(()))
+    start = start._replace(velocity=start.velocity + torch.tensor(COMMON))
     rows = []
     for loss in losses:
         flights = []
@@ -103,7 +105,7 @@ def write_gif(flights: list[Recorded], path: Path, radius: float) -> None:
     sky = [figure.add_subplot(grid[0, number]) for number in range(len(flights))]
     plots = [figure.add_subplot(grid[1, number]) for number in range(len(flights))]
     frames = []
-    for step in [*range(0, len(flights[0].position), EVERY), *[len(flights[0].position) - 1] * 12]:
+    for step in [*range(0, len(flights[0].position), EVERY), *[len(flights[0].position) - 1] * 10]:
         for axes, below, flight in zip(sky, plots, flights, strict=True):
             axes.clear()
             below.clear()
@@ -141,10 +143,10 @@ def write_gif(flights: list[Recorded], path: Path, radius: float) -> None:
     palette = Image.new("RGB", (frames[0].width, frames[0].height * 3))
     for number, at in enumerate((0, len(frames) // 3, -1)):
         palette.paste(frames[at], (0, number * frames[0].height))
-    palette = palette.quantize(96, dither=Image.Dither.NONE)
+    palette = palette.quantize(72, dither=Image.Dither.NONE)
     frames = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     path.parent.mkdir(parents=True, exist_ok=True)
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=50, loop=0, optimize=True)
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=70, loop=0, optimize=True)
 
 
 def write_page(rows: list[list[Recorded]], path: Path, radius: float) -> None:

@@ -119,6 +119,13 @@ def best_pointwise(results: Results, order: int = ORDER, *, delayed: bool = Fals
     return min(found, key=found.__getitem__) if found else None
 
 
+def references_of(results: Results) -> dict[str, Line]:
+    """What others are compared with, by label: ReLU, and the best pointwise activation."""
+    references = {line.label: line for line in results.base() if line.method == "relu"}
+    best = best_pointwise(results)
+    return references | ({best.label: best} if best else {})
+
+
 def base_section(results: Results) -> list[str]:
     """Every line as it was trained, then the differences from ReLU and from the best pointwise activation."""
     flown = [line for line in results.lines if not line.delayed]
@@ -140,10 +147,7 @@ def base_section(results: Results) -> list[str]:
         cells += [(words, NOTHING, NOTHING, spread(values(rows)), collisions, NOTHING)] if rows else []
     header = ("policy", "e", "parameters", "cost over the expert's", "collisions", "seconds of training")
     parts = ["## As trained", table(header, cells)]
-    references = {line.label: line for line in results.base() if line.method == "relu"}
-    best = best_pointwise(results)
-    references |= {best.label: best} if best else {}
-    for label, reference in references.items():
+    for label, reference in references_of(results).items():
         lines = compared(results, results.base(), reference)
         if lines:
             parts += [f"### Minus {label}", table(GAPS, lines)]
@@ -171,11 +175,10 @@ def condition_sections(results: Results) -> list[str]:
         nobody = [values(results.baseline("none", **({name: x} if is_felt and x != usual else {}))) for x in columns]
         cells += [("no control", *map(spread, nobody))] if all(nobody) else []
         parts += [f"## {words}", table(("policy", *(f"{level:g}" for level in columns)), cells)]
-        reference = best_pointwise(results)
-        if reference is not None and name != "delay":
-            level = levels[-1]
-            lines = compared(results, [line for line in results.base() if line in flown], reference, **{name: level})
-            parts += [f"### At {level:g}, minus {reference.label}", table(GAPS, lines)] if lines else []
+        lines_flown = [line for line in results.base() if line in flown]
+        for label, reference in references_of(results).items() if name != "delay" else ():
+            lines = compared(results, lines_flown, reference, **{name: levels[-1]})
+            parts += [f"### At {levels[-1]:g}, minus {label}", table(GAPS, lines)] if lines else []
     return parts
 
 
@@ -223,7 +226,7 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
     results = Results(rows)
     certify(rows, folder)
     drawings = figures(results)
-    first = results.rows[0]
+    first = choose(results.rows, kind="model")[0]
     count = len({(row["seed"], row["graph"]) for row in results.rows})
     facts = f"{count} realizations, preset {first['preset']}, {first['device']}, torch {first['torch']}."
     parts = ["# Flocking", INTRODUCTION, facts, *base_section(results)]
