@@ -61,6 +61,7 @@ soak: $(READY)  ## agents for minutes: 10,000 networks with faults, a million ho
 	$(BIN)/python tests/agents/soak.py --seeds 10000
 	PYTHONPATH=tests $(BIN)/python -m agents.hostile --datagrams 1000000
 	PYTHONPATH=tests $(BIN)/python -m agents.changing --nodes 20 --rate 10 --repeats 3
+	$(BIN)/graphact agents flock --agents 20 --rate 20 --seconds 60 --loss 0.1
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "graphact needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'

@@ -185,13 +185,14 @@ def condition_sections(results: Results) -> list[str]:
 def delayed_section(results: Results) -> list[str]:
     """Policies that were trained with messages that take a step."""
     lines = [line for line in results.lines if line.delayed]
-    reference = best_pointwise(results, delayed=True)
-    if not lines or reference is None:
+    if not lines:
         return []
     cells = [(line.label, str(line.exchanges), spread(values(results.of(line)))) for line in lines]
     parts = ["## Trained and flown with delay", table(("policy", "e", "cost over the expert's"), cells)]
-    gaps = compared(results, lines, reference)
-    return parts + ([f"### Minus {reference.label}", table(GAPS, gaps)] if gaps else [])
+    reference = best_pointwise(results, delayed=True)
+    if reference is not None and (gaps := compared(results, lines, reference)):
+        parts += [f"### Minus {reference.label}", table(GAPS, gaps)]
+    return parts
 
 
 def certificate_section(results: Results, folder: Path) -> list[str]:
