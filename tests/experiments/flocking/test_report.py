@@ -54,6 +54,16 @@ def test_a_finished_run_is_not_repeated_and_its_report_is_the_same(finished: Pat
     assert "## Trained and flown with delay" in page
 
 
+def test_tables_name_the_level_that_was_trained_with(finished: Path) -> None:
+    page = (finished / "report.md").read_text()
+    header = page[page.index("## Agents") :].splitlines()[2]
+    assert header == "| policy | 8 | 12 |"  # trained with 8
+    rows = [row for row in Store(finished).rows() if row["method"] == "relu" and not row["condition"]]
+    usual = f"{sum(row['value'] for row in rows) / 2:.3f}"
+    line = next(line for line in page[page.index("## Agents") :].splitlines() if line.startswith("| ReLU"))
+    assert line.split(" | ")[1].startswith(usual)
+
+
 def test_other_conditions_do_not_touch_the_expert() -> None:
     field = Airfield(find_settings("smoke"), 0, "cpu")
     usual = field.expert_cost({})
@@ -82,17 +92,25 @@ def test_the_full_preset_has_every_activation_that_can_fly() -> None:
 
 
 @pytest.mark.slow
-def test_the_published_report_comes_from_its_rows(tmp_path: Path) -> None:
-    store = Store(PUBLISHED)
-    shutil.copy(PUBLISHED / "certificates.json", tmp_path)
+@pytest.mark.parametrize("name", ["full", "medium"])
+def test_the_published_report_comes_from_its_rows(name: str, tmp_path: Path) -> None:
+    published = PUBLISHED.parent / name
+    store = Store(published)
+    shutil.copy(published / "certificates.json", tmp_path)
     page = write_page(store.rows(), tmp_path, store.commands())
-    assert page.read_text() == (PUBLISHED / "report.md").read_text()
+    assert page.read_text() == (published / "report.md").read_text()
     tables = tmp_path / "tables" / "flocking.csv"
-    assert tables.read_bytes() == (PUBLISHED / "tables" / "flocking.csv").read_bytes()
-    report, told = page.read_text(), (ROOT / "docs" / "flocking.md").read_text()
-    quoted = re.findall(r"\d\.\d{3} ± 0\.\d{3}", told[told.index("## What came out") :])
-    assert len(quoted) > 20
-    assert [number for number in quoted if number not in report] == []
+    assert tables.read_bytes() == (published / "tables" / "flocking.csv").read_bytes()
+
+
+def test_the_page_quotes_its_reports() -> None:
+    reports = [(PUBLISHED.parent / name / "report.md").read_text() for name in ("full", "medium")]
+    told = (ROOT / "docs" / "flocking.md").read_text()
+    begin, small, end = (told.index(f"## {words}") for words in ("What came out", "In small", "On real processes"))
+    for part, report in zip((told[begin:small], told[small:end]), reports, strict=True):
+        quoted = re.findall(r"\d\.\d{3} ± 0\.\d{3}", part)
+        assert len(quoted) > 20
+        assert [number for number in quoted if number not in report] == []
 
 
 @pytest.mark.slow

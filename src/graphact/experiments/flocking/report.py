@@ -63,6 +63,9 @@ class Results:
         self.rows = list(rows)
         networks = choose(self.rows, kind="model")
         self.lines = list(dict.fromkeys(Line(*(row[name] for name in Line._fields)) for row in networks))
+        world, imitation = (networks[0]["settings"][name] for name in ("world", "imitation"))
+        trained = {name: world[name] for name in ("radius", "speed") if name in world}
+        self.usual = USUAL | trained | {"agents": imitation.get("agents", USUAL["agents"])}
         self.lines.sort(key=lambda line: (line.delayed, Variant(line.method, line.hops).rank, line.order))
 
     def of(self, line: Line, **condition: float) -> list[Row]:
@@ -162,11 +165,11 @@ def condition_sections(results: Results) -> list[str]:
         flown = [line for line in results.lines if levels and results.of(line, **{name: levels[0]})]
         if not flown:
             continue
-        usual = USUAL[name]
+        usual = results.usual[name]
         columns = sorted({*levels, usual})
 
         def at(line: Line, level: float, key: str = name) -> list[Row]:
-            return results.of(line, **({} if level == USUAL[key] else {key: level}))
+            return results.of(line, **({} if level == results.usual[key] else {key: level}))
 
         cells: list[Sequence[str]] = [
             (line.title, *(spread(values(at(line, level))) for level in columns)) for line in flown
@@ -274,10 +277,10 @@ def draw_condition(results: Results, name: str) -> Any:
     """Lines over the levels of a condition."""
     sheet = new_sheet(3.2)
     axes = sheet.subplots()
-    levels = sorted({*results.levels(name), USUAL[name]})
+    levels = sorted({*results.levels(name), results.usual[name]})
     for line in results.base():
         style = Variant(line.method, None).style
-        rows = [results.of(line, **({} if level == USUAL[name] else {name: level})) for level in levels]
+        rows = [results.of(line, **({} if level == results.usual[name] else {name: level})) for level in levels]
         means = [(level, fmean(values(found))) for level, found in zip(levels, rows, strict=True) if found]
         is_faint = style.color == "#7d8590" and line.method != "tanh"
         if means and not is_faint:
