@@ -62,14 +62,18 @@ class Daemon:
                 if kind in (None, event["event"]) and where(event):
                     return event
             if self._selector.select(0.1):
-                content = os.read(self.process.stdout.fileno(), 1 << 16)
-                if not content:
-                    raise AssertionError(f"the process ended: {self.process.stderr.read().decode()[-2000:]}")
-                *lines, self._partial = (self._partial + content).split(b"\n")
-                events = [json.loads(line, parse_constant=refuse_constant) for line in lines]
-                self.events += events
-                self._new += events
+                self.take_in()
         raise AssertionError(f"no {kind} within {timeout:g} s; the last events are {self.events[-3:]}")
+
+    def take_in(self):
+        """Read what the process has printed; fails if it has ended."""
+        content = os.read(self.process.stdout.fileno(), 1 << 16)
+        if not content:
+            raise AssertionError(f"the process ended: {self.process.stderr.read().decode()[-2000:]}")
+        *lines, self._partial = (self._partial + content).split(b"\n")
+        events = [json.loads(line, parse_constant=refuse_constant) for line in lines]
+        self.events += events
+        self._new += events
 
     def results(self, count):
         return [self.next_event("result") for _ in range(count)]

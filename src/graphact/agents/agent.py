@@ -1,40 +1,31 @@
-"""An agent: a node with its transport, its log, its signals and a clock, and the process that it runs in."""
+"""An agent: a node with its transport, its log, its signals and a clock."""
 
-import gc
-import json
 import math
-import os
-import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection
-from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from graphact._checks import check_positive
-from graphact.agents.addresses import Address, Addresses
-from graphact.agents.changes import Changes, Staged, first_run
+from graphact.agents.addresses import Addresses
+from graphact.agents.changes import Changes, Loading, Staged
 from graphact.agents.deployment import Deployment
 from graphact.agents.epochs import OVERLAP, Epochs
 from graphact.agents.inference import infer
-from graphact.agents.log import Counted, FileLog, Log
+from graphact.agents.links import Links
+from graphact.agents.log import Counted, Log
 from graphact.agents.messages import Array
 from graphact.agents.model import agreement
 from graphact.agents.node import Node
-from graphact.agents.runs import Limits, RunResult, Timing
+from graphact.agents.runs import Counters, Limits, RunResult, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, Signals
-from graphact.agents.status import STALLED, Status, StatusServer, Tally, Watchdog, memory_use
-from graphact.agents.transports.base import Transport, drive, open_transport
-from graphact.agents.transports.zenoh import Tls
-from graphact.storage import one_line, write_atomically
+from graphact.agents.status import STALLED, Status, Tally, Watchdog
+from graphact.agents.transports.base import Transport, drive
+from graphact.storage import one_line
 
-LOG_NAME = "log.jsonl"
-STATUS_NAME = "status.json"
 LOOK_UP = 0.1
 """Seconds after which a waiting agent looks whether it is to stop."""
 GREETING_TIME = 1.0
@@ -129,6 +120,7 @@ class Agent:
         self._upcoming: tuple[Staged, Node | None] | None = None
         self._changes_at: int | None = None  # the run from which on the upcoming epoch holds
         self._finishing: threading.Thread | None = None
+        self._loading: Loading | None = None
         self._looked = -math.inf
         self._staged: tuple[int, int] | None = None
         self._report, self._clock = report, clock
@@ -287,7 +279,10 @@ class Agent:
             if self._upcoming is not None:
                 self._take_back()
             if found is not None:
-                self._prepare(self._changes)
+                self._loading = Loading(self._changes, self._transport)
+        if self._loading is not None and not self._loading.is_alive():
+            self._prepare(self._changes, self._loading)
+            self._loading = None
         if self._upcoming is not None and self._changes_at is None:
             node, me = self._upcoming[1], self.node.links.node
             self._changes_at = self._changes.run
@@ -297,15 +292,15 @@ class Agent:
             if self._changes_at is not None:
                 self._report({"event": "committed", "node": me, "run": self._changes_at})
 
-    def _prepare(self, changes: Changes) -> None:
-        """Read the next epoch, check that this node can change to it, and tell."""
+    def _prepare(self, changes: Changes, loading: Loading) -> None:
+        """Check that this node can change to the next epoch, which was read beside the runs, and tell."""
         me, digest = self.node.links.node, b""
         try:
-            staged, node = changes.load(), None
+            staged, node = loading.result(), None
             if staged.deployment is not None and staged.addresses is not None:
                 self._check_change(staged.deployment)
                 node = self._make_node(staged.deployment)
-                self._reach(staged.addresses)
+                self._reach((staged.addresses, staged.deployment.links))
                 self._nodes.add(node)
                 digest = node.digest
         except (OSError, ValueError) as error:
@@ -328,10 +323,10 @@ class Agent:
         if new.model.rounds * self._timing.slot > period * (1 + 1e-9):
             raise ValueError(f"the {new.model.rounds} rounds of the model must fit into a period of {period:g} s")
 
-    def _reach(self, *addresses: Addresses) -> None:
+    def _reach(self, *others: tuple[Addresses, Links]) -> None:
         """Have the neighbours of other epochs beside the current ones."""
         if self._addresses is not None:
-            self._transport.reach(self._addresses, *addresses)
+            self._transport.reach((self._addresses, self._deployment.links), *others)
 
     def _take_back(self) -> None:
         """Forget an upcoming epoch: nothing was changed."""
@@ -345,7 +340,7 @@ class Agent:
         """Go on in the upcoming epoch; False if this node is no part of it."""
         assert self._upcoming is not None
         assert self._changes is not None
-        (staged, node), before = self._upcoming, self._addresses
+        (staged, node), before = self._upcoming, (self._addresses, self._deployment.links)
         if staged.deployment is None or staged.addresses is None or node is None:
             self._changes.finish()
             return False
@@ -353,7 +348,7 @@ class Agent:
             self._changes.finish()  # certificates must be there when links are opened
         self._nodes.switch(node)
         self._deployment, self._addresses, self._upcoming = staged.deployment, staged.addresses, None
-        self._reach(*([] if before is None else [before]))
+        self._reach(*([] if before[0] is None else [(before[0], before[1])]))
         self._report({"event": "changed", "node": node.links.node, "run": self._changes_at, "epoch": node.links.epoch})
         return True
 
@@ -372,9 +367,14 @@ class Agent:
     # What operators see
 
     @property
+    def counters(self) -> Counters:
+        """Of its node, in all epochs that it holds or held."""
+        return self._nodes.counters
+
+    @property
     def totals(self) -> dict[str, int]:
         """All counts, with those of earlier lives of the process."""
-        return self.tally.totals(self._nodes.counters, self._transport.dropped, self._before)
+        return self.tally.totals(self.counters, self._transport.dropped, self._before)
 
     def count(self) -> None:
         """Write the totals into the log."""
@@ -419,77 +419,3 @@ def describe(node: int, result: RunResult, offset: float = 0.0) -> Event:
         "seconds": round(result.finished - result.started, 6),
         "finished": result.finished + offset,
     }
-
-
-def serve(
-    folder: Path,
-    deployment: Deployment,
-    signals: Signals,
-    schedule: Schedule,
-    *,
-    transport: str,
-    timing: Timing | None = None,
-    tls: Tls | None = None,
-    durable: bool = False,
-    dynamic: bool = False,
-    status: Address | None = None,
-    runs: int | None = None,
-) -> None:
-    """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output.
-
-    ``status`` is where it answers its operators (:class:`~graphact.agents.status.StatusServer`).
-    """
-    links, addresses = deployment.links, Addresses.load(folder, deployment.links.neighbors)
-    with ExitStack() as opened:
-        opened.callback(signals.close)
-        log = opened.enter_context(closing(FileLog(folder / LOG_NAME, durable=durable)))
-        network = opened.enter_context(closing(open_transport(transport, links, addresses, tls)))
-        agent = Agent(
-            deployment,
-            network,
-            log,
-            signals,
-            schedule,
-            write_event,
-            timing,
-            dynamic=dynamic,
-            changes=Changes(folder),
-            addresses=addresses,
-            first=first_run(folder),
-        )
-
-        def stop(*_: object) -> None:
-            """Let the agent finish its run; a second signal interrupts it."""
-            if agent.stopping:
-                raise KeyboardInterrupt
-            agent.stop()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            opened.callback(signal.signal, number, signal.signal(number, stop))
-        agent.watchdog = Watchdog()
-        ready = {"event": "ready", "node": links.node, "transport": transport, "last_run": log.last_run}
-        if status is not None:
-            server = opened.enter_context(closing(StatusServer(status, lambda: agent.status(transport))))
-            ready["status"] = str(server.address)
-            write_atomically(folder / STATUS_NAME, json.dumps({"status": str(server.address)}).encode())
-        gc.freeze()  # what is there stays: no need to look through it again and again
-        used_to_start = time.process_time()
-        agent.watchdog.tell("READY=1")
-        write_event({**ready, "ignored_records": log.ignored} if log.ignored else ready)
-        end = {"event": "end", "node": links.node, "reason": agent.work(runs)}
-        agent.watchdog.tell("STOPPING=1")
-        agent.linger()
-        agent.count()
-        counters = asdict(agent._nodes.counters) | {"strangers": network.dropped}
-        end |= {"counters": counters, "totals": agent.totals, "memory": memory_use()}
-        write_event(end | {"cpu_seconds": round(time.process_time() - used_to_start, 3)})
-
-
-def write_event(event: Event) -> None:
-    """One line of JSON on standard output, at once; OSError if nobody reads it any more."""
-    try:
-        sys.stdout.write(json.dumps(event | {"time": round(time.time(), 3)}, allow_nan=False) + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left cannot fail again at the end
-        raise OSError("nobody reads the results on standard output any more") from error

@@ -17,6 +17,7 @@ import math
 import os
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -34,6 +35,7 @@ from graphact.agents.links import Links, Row
 from graphact.agents.log import read_end
 from graphact.agents.messages import KEY_BYTES, link_key
 from graphact.agents.model import Model
+from graphact.agents.transports.base import Transport
 from graphact.storage import write_atomically
 
 NEXT, PREPARED, COMMIT, REMOVED, BEGIN = "next", "prepared.json", "commit.json", "removed.json", "begin.json"
@@ -66,7 +68,7 @@ class Changes:
         for name in ("node.json", REMOVED):
             with suppress(OSError):
                 found = (self._next / name).stat()
-                return found.st_ino, found.st_mtime_ns
+                return found.st_ino, found.st_ctime_ns  # copies may keep the time of their content
         return None
 
     def load(self) -> Staged:
@@ -83,8 +85,11 @@ class Changes:
 
     @property
     def run(self) -> int | None:
-        """From which run on the next epoch holds; None before it is committed."""
-        return committed_run(self.folder)
+        """From which run on the next epoch holds; None before it is committed, or while that is damaged."""
+        try:
+            return committed_run(self.folder)
+        except (OSError, ValueError):
+            return None
 
     def commit(self, run: int) -> None:
         write_atomically(self._next / COMMIT, json.dumps({"run": run}).encode())
@@ -100,6 +105,31 @@ class Changes:
                 for file in (self._next / TLS_FOLDER).iterdir():
                     write_private(self.folder / TLS_FOLDER / file.name, file.read_bytes(), 0o600)
         remove_next(self.folder)
+
+
+class Loading(threading.Thread):
+    """Reads a change beside the runs of the agent: a model may be large, and the name of a host may be looked up."""
+
+    def __init__(self, changes: Changes, transport: Transport) -> None:
+        super().__init__(daemon=True)
+        self._changes, self._transport = changes, transport
+        self._loaded: Staged | OSError | ValueError | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            staged = self._changes.load()
+            if staged.addresses is not None:
+                self._transport.look_up(staged.addresses)
+            self._loaded = staged
+        except (OSError, ValueError) as error:
+            self._loaded = error
+
+    def result(self) -> Staged:
+        """What was read, or the OSError or ValueError that was met."""
+        if not isinstance(self._loaded, Staged):
+            raise self._loaded or ValueError("the change could not be read")
+        return self._loaded
 
 
 def write_private(path: Path, content: bytes, mode: int) -> None:

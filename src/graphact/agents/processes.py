@@ -18,13 +18,13 @@ Event = dict[str, Any]
 
 
 class Processes:
-    """One process of ``graphact agents run`` for each folder; ended at the latest when the block is left.
+    """One process of ``graphact agents run`` (``command``) for each folder; ended at the latest when the block is left.
 
     Signals are files, one for each node; without them :meth:`feed` hands signals over. ``errors`` is a file that takes
     their standard error.
     """
 
-    program: Sequence[str] = ("graphact.cli", "agents", "run")
+    program: Sequence[str] = ()  # another module in the place of graphact agents
 
     def __init__(
         self,
@@ -32,7 +32,9 @@ class Processes:
         options: Sequence[str],
         signals: Sequence[Path] | None = None,
         errors: Path | None = None,
+        command: str = "run",
     ) -> None:
+        self.command = command
         self.folders, self.options, self.signals = list(folders), list(options), signals
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         self._accepted: tuple[int, ...] = (0,)  # exit codes
@@ -54,8 +56,9 @@ class Processes:
     def start(self, i: int) -> None:
         """Start the agent of a node, or start it again after it ended."""
         signals = "-" if self.signals is None else str(self.signals[i])
+        program = self.program or ("graphact.cli", "agents", self.command)
         process = subprocess.Popen(
-            [sys.executable, "-m", *self.program, str(self.folders[i]), *self.options, "--signals", signals],
+            [sys.executable, "-m", *program, str(self.folders[i]), *self.options, "--signals", signals],
             stdin=subprocess.PIPE if self.signals is None else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -10,7 +10,8 @@ SUBCOMMANDS = {
     "split": ("graphact.commands.agents:split", "write one folder for each node"),
     "run": ("graphact.commands.agents:run", "run the agent of one node"),
     "simulate": ("graphact.commands.agents_simulated:simulate", "simulate agents in a network with faults"),
-    "train": ("graphact.commands.agents_simulated:train", "let simulated agents learn together"),
+    "train": ("graphact.commands.agents_simulated:train", "let agents learn together, simulated or as processes"),
+    "learn": ("graphact.commands.agents_simulated:learn", "let the agent of one node learn with its neighbours"),
     "update": ("graphact.commands.agents_operate:update", "give a running network another model, at one run"),
     "add": ("graphact.commands.agents_operate:add", "add a node to a running network"),
     "remove": ("graphact.commands.agents_operate:remove", "remove a node from a running network"),
@@ -44,6 +45,7 @@ agents = Command(
     option("--host", "host of all nodes (default: 127.0.0.1)", default="127.0.0.1"),
     option("--base-port", "node i listens on PORT + i (default: 7500)", type=int, default=7500, metavar="PORT"),
     option("--addresses", 'instead: JSON with all addresses, {"0": "10.0.0.5:7500", ...}', type=Path, metavar="FILE"),
+    option("--network", "instead: a TOML file with all addresses, see graphact agents run", type=Path, metavar="FILE"),
     option("--no-tls", "no certificates for the nodes (they need openssl)", dest="tls", action="store_false"),
 )
 def split(options: argparse.Namespace) -> int:
@@ -53,6 +55,7 @@ def split(options: argparse.Namespace) -> int:
     from graphact import Graph, agents, load
     from graphact.agents.addresses import consecutive_addresses, read_addresses
     from graphact.agents.certificates import can_make_certificates
+    from graphact.agents.network import NetworkFile
     from graphact.agents.split import plain_model
     from graphact.storage import check_writable
 
@@ -63,7 +66,9 @@ def split(options: argparse.Namespace) -> int:
         )
     model, graph = load(options.model), Graph.load(options.graph)
     cost = agents.cost_of_inference(plain_model(model), graph.num_edges)
-    if options.addresses is None:
+    if options.network is not None:
+        addresses = NetworkFile.load(options.network).addresses(graph.num_nodes)
+    elif options.addresses is None:
         addresses = consecutive_addresses(graph.num_nodes, options.host, options.base_port)
     else:
         addresses = read_addresses(options.addresses, graph.num_nodes)
@@ -77,12 +82,15 @@ def split(options: argparse.Namespace) -> int:
 
 
 @command(
-    option("folder", "a folder that graphact agents split has written", type=Path, metavar="FOLDER"),
+    option("folder", "a folder that graphact agents split has written", type=Path, nargs="?", metavar="FOLDER"),
+    option("--network", "instead: a TOML file with the settings of all nodes (see --node)", type=Path, metavar="FILE"),
+    option("--node", "with --network: the number of this node", type=int, metavar="NODE"),
     option("--transport", "default: zenoh", default="zenoh"),
     one_of(
         option(
             "--signals",
-            ".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default)",
+            ".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default), zenoh:KEY a "
+            "topic (see --bridge)",
             type=str,
             default="-",
         ),
@@ -105,6 +113,10 @@ def split(options: argparse.Namespace) -> int:
         "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh; default: if the folder has them)",
         action=argparse.BooleanOptionalAction,
     ),
+    option("--bridge", "endpoint of Zenoh for topics of signals and results, tcp/127.0.0.1:7447", metavar="ENDPOINT"),
+    option("--results", "publish all events on this topic too (see --bridge)", metavar="KEY"),
+    option("--encrypt", "encrypt what goes over UDP (needs the package cryptography)", action="store_true"),
+    option("--mtu", "send datagrams over UDP in pieces that fit into frames of BYTES", type=int, metavar="BYTES"),
     option(
         "--dynamic",
         "neighbours come and go: those of a run are among the folder's, and announced it in the slot before it",
@@ -125,23 +137,33 @@ def run(options: argparse.Namespace) -> int:
 
       graphact agents run nodes/node-7 --sensor 'read-temperature --json' --period 60
       graphact agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
+      graphact agents run --network network.toml --node 7
     """
     from graphact.agents.addresses import status_address
-    from graphact.agents.agent import BackToBack, Clocked, Schedule, serve
+    from graphact.agents.agent import BackToBack, Clocked, Schedule
+    from graphact.agents.bridge import Bridge, TopicSignals
     from graphact.agents.certificates import TLS_FOLDER
     from graphact.agents.changes import current_epoch, last_run
+    from graphact.agents.daemon import serve
     from graphact.agents.deployment import check_private
     from graphact.agents.runs import Timing
     from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
     from graphact.agents.transports.zenoh import Tls
 
+    read_network(options)
     timing = Timing(slot=options.slot)
     deployment = current_epoch(options.folder, last_run(options.folder))
     check_private(options.folder / "keys.json")
     model, links = deployment.model, deployment.links
     signals: Signals
+    bridge = None if options.bridge is None else Bridge(options.bridge)
+    is_topic = str(options.signals).startswith("zenoh:")
+    if bridge is None and (options.results is not None or is_topic):
+        raise ValueError("topics of Zenoh need --bridge ENDPOINT, such as tcp/127.0.0.1:7447")
     if options.sensor is not None:
         signals = SensorSignals(options.sensor, model, options.lead)
+    elif bridge is not None and is_topic:
+        signals = TopicSignals(bridge, options.signals.removeprefix("zenoh:"), model)
     elif options.signals == "-":
         signals = StreamSignals(sys.stdin, model)
     else:
@@ -173,9 +195,28 @@ def run(options: argparse.Namespace) -> int:
         transport=options.transport,
         timing=timing,
         tls=Tls.of_folder(certificates) if is_encrypted else None,
+        bridge=bridge,
+        results=options.results,
+        encrypt=options.encrypt,
+        mtu=options.mtu,
         durable=options.durable,
         dynamic=options.dynamic,
         status=None if options.status is None else status_address(options.status),
         runs=options.runs,
     )
     return 0
+
+
+def read_network(options: argparse.Namespace) -> None:
+    """Set what the file of a network says, where the command line does not; ValueError if there is no folder then."""
+    from graphact.agents.network import NetworkFile
+
+    if (options.network is None) != (options.node is None):
+        raise ValueError("--network FILE and --node NODE belong together")
+    if options.network is not None:
+        defaults = {"transport": "zenoh", "signals": "-", "lead": 0.5, "origin": 0.0, "slot": 0.18}
+        for name, value in NetworkFile.load(options.network).settings(options.node).items():
+            if name != "address" and getattr(options, name) in (defaults.get(name), False):
+                setattr(options, name, Path(value) if name == "folder" else value)
+    if options.folder is None:
+        raise ValueError("a FOLDER is needed, by itself or as folder in the file of --network")

@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from graphact.agents.addresses import Address, status_address
-from graphact.agents.agent import STATUS_NAME
 from graphact.agents.changes import Network, renew, with_node, without_node
+from graphact.agents.daemon import STATUS_NAME
 from graphact.agents.deployment import Deployment, read_json
 from graphact.agents.model import load_model
+from graphact.agents.network import NetworkFile
 from graphact.agents.status import fetch_status
 from graphact.commands.parser import command, option
 
 
 @command(
-    option("where", "folders of nodes, a folder of such folders, or [HOST:]PORT", nargs="+", metavar="WHERE"),
+    option("where", "folders of nodes or of such folders, [HOST:]PORT, or network.toml", nargs="+", metavar="WHERE"),
     option("--json", "one line of JSON for each agent", action="store_true"),
 )
 def status(options: argparse.Namespace) -> int:
@@ -48,6 +49,11 @@ def find_agents(places: list[str]) -> list[tuple[str, Address]]:
     """Names and addresses, in the order they were named; nodes of a folder by their numbers."""
     found = []
     for place in places:
+        if place.endswith(".toml"):
+            file = NetworkFile.load(place)
+            named = {i: file.settings(i).get("status") for i in sorted(file.nodes)}
+            found += [(f"node-{i}", status_address(text)) for i, text in named.items() if text is not None]
+            continue
         if not Path(place).is_dir():
             found.append((place, status_address(place)))
             continue

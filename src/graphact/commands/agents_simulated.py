@@ -3,8 +3,10 @@
 import argparse
 import math
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from graphact._checks import check_integer
 from graphact.agents import Cost, Deployment
 from graphact.agents.learning import Learning, Training, cost_of_step, simulate_training, train_centrally
 from graphact.agents.learning.mixing import ALGORITHMS, OPTIMIZERS
+from graphact.agents.learning.networked import train_on_processes
 from graphact.agents.learning.simulated import identity_of, mean_loss, read_training, write_training
 from graphact.agents.learning.state import to_vector
 from graphact.agents.learning.vjp import OBJECTIVES
@@ -192,15 +195,22 @@ def retransmissions(counters: Counters) -> tuple[str, str]:
     option("--batch", "samples a step (default: all)", type=int, metavar="B"),
     option("--objective", "default: mse", choices=tuple(OBJECTIVES), default="mse"),
     option("--checkpoint", "written as it goes; the same command goes on from it", type=Path, metavar="FILE"),
+    option(
+        "--transport",
+        "one process for each node, over a network of this machine; simulated if left out",
+        choices=("udp", "zenoh"),
+    ),
     option("--compare", "also train in one place with the same optimizer, and compare", action="store_true"),
-    "--slot",
+    option("--slot", "seconds for one round (default: 0.18; 5 with --transport)", default=None),
     "--seed",
     *faults("step"),
 )
 def train(options: argparse.Namespace) -> int:
-    """Let simulated agents train a model together: each knows its own signals and targets and talks to its neighbours
-    alone. Gradients go back over the links that signals came by; then neighbours mix their parameters.
+    """Let agents train a model together: each knows its own signals and targets and talks to its neighbours alone.
+    Gradients go back over the links that signals came by; then neighbours mix their parameters. Agents are simulated,
+    with faults as asked for, or with --transport processes that talk over a network.
     """
+    options.slot = (0.18 if options.transport is None else 5.0) if options.slot is None else options.slot
     for file in (options.out, options.checkpoint):
         if file is not None:
             check_writable(file.parent)
@@ -219,6 +229,8 @@ def train(options: argparse.Namespace) -> int:
     rows = [[n.row.hears, n.row.weights.tolist(), n.row.diagonal, n.links.heard_by] for n in nodes]
     described |= {"model": [plain.module, dict(plain.config)], "rows": rows}
     identity = identity_of(described, to_vector(plain.parameters, plain), signals, targets)
+    if options.transport is not None:
+        return train_on_network(options, nodes, signals, targets, learning, identity)
     begun = None if options.checkpoint is None else read_training(options.checkpoint, identity)
     meter = Meter(options.steps, 0 if begun is None else len(begun.losses))
 
@@ -231,6 +243,19 @@ def train(options: argparse.Namespace) -> int:
         training = simulate_training(
             nodes, signals, targets, learning, steps=options.steps, progress=watch, begun=begun, **network
         )
+    return tell_training(options, nodes, training, signals, targets, learning)
+
+
+def tell_training(
+    options: argparse.Namespace,
+    nodes: list[Deployment],
+    training: Training,
+    signals: Array,
+    targets: Array,
+    learning: Learning,
+) -> int:
+    """Save the model, and tell what it took."""
+    plain = nodes[0].model
     agents.save_model(training.model(plain), options.out)
     edges, pairs = (sum(len(getattr(node.links, name)) for node in nodes) for name in ("hears", "neighbors"))
     batch = min(learning.batch or len(signals), len(signals))
@@ -246,6 +271,66 @@ def train(options: argparse.Namespace) -> int:
         ("crashes", f"{training.crashes}"),
     ]
     return tell(lines + (compare_losses(options, signals, targets, learning) if options.compare else []))
+
+
+def train_on_network(
+    options: argparse.Namespace,
+    nodes: list[Deployment],
+    signals: Array,
+    targets: Array,
+    learning: Learning,
+    identity: str,
+) -> int:
+    """The same by processes; what they need to go on lies in a folder beside the checkpoint."""
+    met = [
+        f"--{name.replace('_', '-')}"
+        for name, value in asdict(agents.Faults()).items()
+        if getattr(options, name, value) != value
+    ]
+    if met:
+        raise ValueError(f"{met[0]} is a fault of simulations, and --transport takes a real network")
+    with ExitStack() as opened:
+        if options.checkpoint is None:
+            folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        else:
+            folder = options.checkpoint.with_name(f"{options.checkpoint.name}.nodes")
+        meter = Meter(options.steps, 0)
+        training = train_on_processes(
+            nodes,
+            signals,
+            targets,
+            learning,
+            folder,
+            steps=options.steps,
+            transport=options.transport,
+            slot=options.slot,
+            identity=identity,
+            progress=meter.show,
+        )
+    return tell_training(options, nodes, training, signals, targets, learning)
+
+
+@command(
+    option("folder", "the folder of the node, with its learning.json", type=Path, metavar="FOLDER"),
+    option("--signals", ".npy of shape (M, F), its own (default: signals.npy of the folder)"),
+    option("--targets", ".npy of shape (M, O), its own (default: targets.npy of the folder)", type=Path),
+    option("--transport", "default: zenoh", default="zenoh"),
+    option("--encrypt", "encrypt what goes over UDP (needs the package cryptography)", action="store_true"),
+    option("--slot", "seconds for one round (default: 5)", default=5.0),
+)
+def learn(options: argparse.Namespace) -> int:
+    """Let the agent of one node learn with its neighbours. How, and how many steps, says learning.json of its folder,
+    {"learning": {"algorithm": "push-pull", "rate": 0.01}, "steps": 300, "first": 0}, the same at all nodes; where it
+    stands is in state.npz. Started again it goes on, with the step that its neighbours are in.
+    """
+    from graphact.agents.learning.networked import learn as learn_at_node
+
+    files = (options.signals or options.folder / "signals.npy", options.targets or options.folder / "targets.npy")
+    signals, targets = (read_numbers(path, "(M, F)", lambda x: x.ndim == 2).astype("float64") for path in files)
+    settings = {"transport": options.transport, "slot": options.slot, "encrypt": options.encrypt}
+    with np.errstate(over="ignore", invalid="ignore"):
+        learn_at_node(options.folder, signals, targets, **settings)
+    return 0
 
 
 def check_connected(nodes: list[Deployment]) -> None:

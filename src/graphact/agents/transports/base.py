@@ -20,7 +20,8 @@ class Transport(Protocol):
     neighbours alone, though the node survives if it does not. ``dropped`` counts the datagrams that it did not let in.
     """
 
-    dropped: int
+    @property
+    def dropped(self) -> int: ...
 
     def send(self, to: int, datagram: bytes) -> None:
         """Hand over a datagram: never waits (a full queue loses it), never fails because the neighbour is away.
@@ -31,7 +32,13 @@ class Transport(Protocol):
     def receive(self, timeout: float) -> bytes | None:
         """The next datagram, waiting at most ``timeout`` seconds (0 looks only); None if none came."""
 
-    def reach(self, *addresses: Addresses) -> None:
+    def look_up(self, addresses: Addresses) -> None:
+        """Look up hosts, so that :meth:`reach` does not wait for it; may be called by another thread.
+
+        OSError if one is unknown.
+        """
+
+    def reach(self, *places: tuple[Addresses, Links]) -> None:
         """Have the neighbours of an epoch (the first) and, where that is possible, of others that follow or went."""
 
     def close(self) -> None:
@@ -41,16 +48,33 @@ class Transport(Protocol):
 TRANSPORTS = ("zenoh", "udp")
 
 
-def open_transport(name: str, links: Links, addresses: Addresses, tls: Tls | None = None) -> Transport:
-    """The end of a real network at one node; TLS encrypts the links (Zenoh alone)."""
+def open_transport(
+    name: str,
+    links: Links,
+    addresses: Addresses,
+    tls: Tls | None = None,
+    *,
+    encrypt: bool = False,
+    mtu: int | None = None,
+) -> Transport:
+    """The end of a real network at one node.
+
+    Zenoh encrypts by ``tls``; UDP by ``encrypt``, and sends datagrams in pieces that fit into ``mtu`` bytes.
+    """
     check_choice("transport", name, TRANSPORTS)
     if name == "zenoh":
+        if encrypt or mtu is not None:
+            raise ValueError("encrypt and mtu need the transport udp, got zenoh, which has TLS and cuts by itself")
         return ZenohTransport(links.node, links.network, addresses, tls)
     if tls is not None:
         raise ValueError("TLS needs the transport zenoh, got udp")
     from graphact.agents.transports.udp import UdpTransport  # uses poll, which some systems lack
 
-    return UdpTransport(addresses)
+    if not encrypt and mtu is None:
+        return UdpTransport(addresses)
+    from graphact.agents.transports.sealed import LARGEST_MTU, SealedTransport
+
+    return SealedTransport(UdpTransport(addresses), links, mtu=LARGEST_MTU if mtu is None else mtu, encrypt=encrypt)
 
 
 BATCH = 256

@@ -6,6 +6,7 @@ import socket
 from typing import Any
 
 from graphact.agents.addresses import Address, Addresses
+from graphact.agents.links import Links
 
 RECEIVE_BUFFER = 4 * 2**20
 """Asked of the operating system, so that a burst of all neighbours is not lost while the node computes."""
@@ -25,7 +26,8 @@ class UdpTransport:
 
     def __init__(self, addresses: Addresses) -> None:
         self._family, own = resolve(addresses.listen)
-        self.reach(addresses)
+        self._found: dict[Address, SocketAddress] = {}
+        self._have(addresses)
         self.dropped = 0
         self._socket = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
@@ -42,10 +44,18 @@ class UdpTransport:
         self._drained = False
         self._closed = False
 
-    def reach(self, *addresses: Addresses) -> None:
+    def look_up(self, addresses: Addresses) -> None:
+        found = {address: resolve(address, self._family)[1] for address in addresses.neighbors.values()}
+        self._found = {**self._found, **found}
+
+    def reach(self, *places: tuple[Addresses, Links]) -> None:
+        self._have(*(addresses for addresses, _ in places))
+
+    def _have(self, *addresses: Addresses) -> None:
         """Have these neighbours, of one or more epochs; where they differ, the first say where one is."""
         merged = {j: address for each in reversed(addresses) for j, address in each.neighbors.items()}
-        self._to = {j: resolve(address, self._family)[1] for j, address in merged.items()}
+        self._found = {each: self._found.get(each) or resolve(each, self._family)[1] for each in merged.values()}
+        self._to = {j: self._found[address] for j, address in merged.items()}
         self._known = {identity_of(each) for each in self._to.values()}
 
     def send(self, to: int, datagram: bytes) -> None:

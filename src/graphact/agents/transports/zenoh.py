@@ -22,6 +22,7 @@ from typing import Any
 
 from graphact.agents.addresses import Address, Addresses
 from graphact.agents.certificates import common_name
+from graphact.agents.links import Links
 from graphact.agents.messages import MAX_DATAGRAM
 
 QUEUE = 8192
@@ -113,12 +114,15 @@ class ZenohTransport:
         else:
             self.dropped += 1
 
-    def reach(self, *addresses: Addresses) -> None:
+    def look_up(self, addresses: Addresses) -> None:
+        """Zenoh does so by itself, beside."""
+
+    def reach(self, *places: tuple[Addresses, Links]) -> None:
         """Have the neighbours of the first of these; where they or the certificate changed, in a new session."""
         certificate = b"" if self._tls is None else self._tls.certificate.read_bytes()
-        if (addresses[0], certificate) != (self._addresses, self._certificate):
+        if (places[0][0], certificate) != (self._addresses, self._certificate):
             self._session.close()
-            self._open(addresses[0])
+            self._open(places[0][0])
 
     def send(self, to: int, datagram: bytes) -> None:
         publisher = self._publishers[to]

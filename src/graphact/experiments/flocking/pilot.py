@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from graphact.agents.addresses import Addresses
-from graphact.agents.agent import write_event
+from graphact.agents.daemon import write_event
 from graphact.agents.deployment import Deployment
 from graphact.agents.inference import infer
 from graphact.agents.links import Row
@@ -77,6 +77,9 @@ class LossyTransport:
 
     def receive(self, timeout: float) -> bytes | None:
         return self.inner.receive(timeout)
+
+    def look_up(self, addresses: Addresses) -> None:
+        self.inner.look_up(addresses)
 
     def reach(self, *places: Any) -> None:
         self.inner.reach(*places)

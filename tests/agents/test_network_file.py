@@ -1,0 +1,202 @@
+"""One file for a whole network, the recipes in deploy/, and the bridge to topics of Zenoh."""
+
+import configparser
+import json
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from agents.live import PATIENCE, Daemon, make_network
+from agents.networks import undirected
+
+import graphact
+from graphact import nn
+from graphact.agents.addresses import Addresses, free_addresses
+from graphact.agents.network import SETTINGS, NetworkFile
+from graphact.cli import main, make_parser
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_settings_of_a_node_go_before_those_of_the_network(tmp_path):
+    text = '[network]\nfolder = "at/node-{node}"\nslot = 1\nencrypt = true\n[nodes.3]\nslot = 0.5\n[nodes.12]\n'
+    file = NetworkFile.load(write(tmp_path / "n.toml", text))
+    assert file.settings(3) == {"folder": "at/node-3", "slot": 0.5, "encrypt": True}
+    assert file.settings(12) == {"folder": "at/node-12", "slot": 1.0, "encrypt": True}
+    with pytest.raises(ValueError, match=r"node must be one of \[3, 12\], got 4"):
+        file.settings(4)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[network", "not valid TOML"),
+        ("[network]\n", "nodes must be tables by number"),
+        ("[nodes.x]\n", "nodes must be tables by number"),
+        ("[other]\n[nodes.0]\n", "other is no setting"),
+        ("[network]\nslott = 1\n[nodes.0]\n", "network.slott is no setting"),
+        ('[network]\nslot = "1"\n[nodes.0]\n', "network.slot must be a float, got '1'"),
+        ("[network]\nmtu = true\n[nodes.0]\n", "network.mtu must be a int, got True"),
+        ("[nodes]\n0 = 1\n", "nodes.0 must be a table, got 1"),
+        ('[nodes.0]\naddress = "here"\n', "an address must be host:port"),
+        ("\xff", "not valid TOML"),
+    ],
+)
+def test_damaged_files_are_told_in_one_line(tmp_path, text, reason, capsys):
+    path = tmp_path / "n.toml"
+    path.write_bytes(text.encode("latin-1"))
+    assert main(["agents", "run", "--network", str(path), "--node", "0"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert reason in line
+
+
+def test_all_settings_are_options(tmp_path):
+    values = {"transport": "=udp"}
+    arguments = [
+        f"--{name}" + ("" if kind is bool else values.get(name, "=1"))
+        for name, kind in SETTINGS.items()
+        if name != "sensor"
+    ]
+    options = make_parser().parse_args(["agents", "run", "x", *arguments])
+    assert all(getattr(options, name) not in (None, False) for name in SETTINGS if name != "sensor")
+
+
+def test_addresses_for_split(tmp_path, capsys):
+    graphact.save(nn.FIR([1, 1], order=1).double(), tmp_path / "m.safetensors")
+    undirected([(0, 1)], 2).save(tmp_path / "g.npz")
+    arguments = ["agents", "split", str(tmp_path / "m.safetensors"), str(tmp_path / "g.npz"), "--no-tls"]
+    file = write(tmp_path / "n.toml", '[nodes.0]\naddress = "10.0.0.1:70"\n[nodes.1]\naddress = "10.0.0.2:70"\n')
+    assert main([*arguments, "--out", str(tmp_path / "nodes"), "--network", str(file)]) == 0
+    assert str(Addresses.load(tmp_path / "nodes" / "node-1", (0,)).neighbors[0]) == "10.0.0.1:70"
+    for text, reason in [
+        ("[nodes.0]\n", "an address for each"),
+        (file.read_text().replace("0.2", "0.1"), "the same address"),
+    ]:
+        write(file, text)
+        assert main([*arguments, "--out", str(tmp_path / "again"), "--network", str(file)]) == 2
+        assert reason in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_network_runs_from_one_file(tmp_path, capsys):
+    folders = make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double())
+    ports = [address.port for address in free_addresses(2)]
+    nodes = "".join(f'[nodes.{i}]\nsignals = "{folders[i]}/x.npy"\nstatus = "{ports[i]}"\n' for i in range(2))
+    shared = f'[network]\nfolder = "{tmp_path}/nodes/node-{{node}}"\ntransport = "udp"\nencrypt = true\nperiod = 0.8\n'
+    file = write(tmp_path / "network.toml", f"{shared}slot = 0.2\nrepeat = true\n{nodes}")
+
+    def start(i):
+        command = ["-c", "import sys; from graphact.cli import main; sys.exit(main(['agents', 'run', *sys.argv[4:]]))"]
+        return Daemon(folders[i], "--signals", "-", "--network", str(file), "--node", str(i), command=command)
+
+    with start(0) as first, start(1) as second:
+        for daemon in (first, second):
+            daemon.next_event("result", where=lambda event: event["complete"])
+        assert main(["agents", "status", str(file)]) == 0
+        assert [row.split()[0] for row in capsys.readouterr().out.splitlines()] == ["agent", "node-0", "node-1"]
+
+
+def test_the_file_and_its_node_belong_together(tmp_path, capsys):
+    for arguments in (["--node", "3"], []):
+        assert main(["agents", "run", *arguments]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_the_example_of_deploy():
+    file = NetworkFile.load(DEPLOY / "network.toml")
+    assert file.settings(1)["folder"] == "/var/lib/graphact/node-1"
+    assert len(file.addresses(2)) == 2
+
+
+def test_the_unit_runs_a_command_that_exists():
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str
+    unit.read(DEPLOY / "graphact-agent@.service")
+    words = shlex.split(unit["Service"]["ExecStart"])
+    options = make_parser().parse_args([*words[1:-1], "7"])
+    assert (options.network, options.node) == (Path("/etc/graphact/network.toml"), 7)
+    assert unit["Service"]["Type"] == "notify"
+    if shutil.which("systemd-analyze"):
+        done = subprocess.run(
+            ["systemd-analyze", "verify", DEPLOY / "graphact-agent@.service"], capture_output=True, check=False
+        )
+        assert b"Unknown" not in done.stderr
+
+
+def test_the_container_installs_what_an_agent_needs():
+    text = (DEPLOY / "Containerfile").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["agents"]]
+    named = set(re.findall(r"'([a-z-]+>=[\d.]+)'", text))
+    assert named == {each for each in wanted if not each.startswith(("torch", "scipy"))}
+    command = re.search(r"^CMD (\[.*\])$", text, re.MULTILINE)[1]
+    make_parser().parse_args(["agents", "run", *json.loads(command)])
+
+
+WITHOUT = """
+import sys
+for name in ("torch", "scipy"):
+    sys.modules[name] = None
+from graphact.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_agents_run_where_torch_is_not_installed(tmp_path):
+    folders = make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double())
+    options = ["--transport", "udp", "--encrypt", "--period", "0.8", "--slot", "0.2", "--status", "0"]
+    with Daemon(folders[0], *options, command=["-c", WITHOUT]) as first, Daemon(folders[1], *options) as second:
+        first.next_event("ready")
+        second.next_event("result", where=lambda event: event["complete"])
+        assert first.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.slow
+def test_signals_and_results_on_topics(tmp_path):
+    """Another program of the machine gives signals to a topic of Zenoh, and takes results from one."""
+    zenoh = pytest.importorskip("zenoh")
+    folders = make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double())
+    endpoint = f"tcp/{free_addresses(1)[0]}"
+    settings = zenoh.Config()
+    for name, value in {"mode": "peer", "listen/endpoints": [endpoint], "scouting/multicast/enabled": False}.items():
+        settings.insert_json5(name, json.dumps(value))
+    heard = []
+    with zenoh.open(settings) as session:
+        session.declare_subscriber("robot/answer", lambda sample: heard.append(json.loads(sample.payload.to_string())))
+        topic = session.declare_publisher("robot/signal")
+        options = ["--transport", "udp", "--period", "0.8", "--slot", "0.2"]
+        bridge = ["--bridge", endpoint, "--signals", "zenoh:robot/signal", "--results", "robot/answer"]
+        with Daemon(folders[0], *options, *bridge) as first, Daemon(folders[1], *options) as second:
+            until = time.monotonic() + PATIENCE
+            while not any(event["event"] == "result" and event["complete"] for event in heard):
+                assert time.monotonic() < until
+                topic.put("[1.0]")
+                time.sleep(0.05)
+            second.next_event("result", where=lambda event: event["complete"])
+            time.sleep(1.0)
+            first.next_event("skipped", where=lambda event: "no message has come on the topic" in event["reason"])
+            topic.put("nonsense")
+            first.next_event("skipped", where=lambda event: "must hold a JSON array" in event["reason"])
+    assert {"result", "skipped"} <= {event["event"] for event in heard}
+
+
+def test_topics_need_a_bridge(tmp_path, capsys):
+    folders = make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double())
+    for arguments in (["--signals", "zenoh:x"], ["--results", "x"]):
+        assert main(["agents", "run", str(folders[0]), "--transport", "udp", *arguments]) == 2
+        assert "topics of Zenoh need --bridge" in capsys.readouterr().err
+    assert main(["agents", "run", str(folders[0]), "--bridge", "nonsense", "--results", "x"]) == 2
+    assert "bridge must be an endpoint such as" in capsys.readouterr().err
