@@ -65,6 +65,7 @@ soak: $(READY)  ## agents for half an hour: 10,000 networks with faults, 20 proc
 	PYTHONPATH=tests $(BIN)/python -m agents.soak --seeds $(or $(SEEDS),10000)
 	PYTHONPATH=tests $(BIN)/python -m agents.hostile --datagrams 1000000
 	PYTHONPATH=tests $(BIN)/python -m agents.changing --nodes 20 --rate 10 --repeats 3
+	$(BIN)/graphact agents flock --agents 20 --rate 20 --seconds 60 --loss 0.1
 	PYTHONPATH=tests $(BIN)/python -m agents.redteam --datagrams 1000000 --files 10000
 
 $(READY): pyproject.toml constraints.txt

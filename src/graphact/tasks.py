@@ -1,4 +1,4 @@
-"""The paper's four problems as data, and what simple methods make of them: the public names, wherever they live.
+"""The paper's four problems as data, what simple methods make of them, and the world of flocking: public names.
 
 Nothing inside the package imports this module.
 """
@@ -23,6 +23,7 @@ from graphact.data.datasets.download import Progress, data_directory
 from graphact.experiments.baselines import baselines, prepared_baselines
 from graphact.experiments.consensus.task import consensus, consensus_tasks
 from graphact.experiments.denoising.task import denoising, denoising_tasks, with_local_estimate
+from graphact.experiments.flocking import world as flocking
 from graphact.experiments.preparation import prepared
 from graphact.experiments.recommendation.films import FillIn, film_graph
 from graphact.experiments.recommendation.task import FILMS, centered_by_user, recommendation, recommendation_tasks
@@ -31,6 +32,7 @@ from graphact.progress import show_progress
 
 __all__ = ["DATASETS", "FILMS", "DataError", "DataFile", "FileStatus", "FillIn", "Progress", "Ratings", "Task"]
 __all__ += ["Temperatures", "baselines", "centered_by_user", "check", "consensus", "consensus_tasks", "data_directory"]
-__all__ += ["denoising", "denoising_tasks", "fetch", "film_graph", "locate", "loss_of", "metric_of", "prepared"]
-__all__ += ["prepared_baselines", "read_molene", "read_movielens", "recommendation", "recommendation_tasks"]
-__all__ += ["show_progress", "source_localization", "source_localization_tasks", "with_local_estimate"]
+__all__ += ["denoising", "denoising_tasks", "fetch", "film_graph", "flocking", "locate", "loss_of", "metric_of"]
+__all__ += ["prepared", "prepared_baselines", "read_molene", "read_movielens", "recommendation"]
+__all__ += ["recommendation_tasks", "show_progress", "source_localization", "source_localization_tasks"]
+__all__ += ["with_local_estimate"]

@@ -24,6 +24,8 @@ class Processes:
     their standard error.
     """
 
+    program: Sequence[str] = ()  # another module in the place of graphact agents
+
     def __init__(
         self,
         folders: Sequence[Path],
@@ -54,9 +56,9 @@ class Processes:
     def start(self, i: int) -> None:
         """Start the agent of a node, or start it again after it ended."""
         signals = "-" if self.signals is None else str(self.signals[i])
-        command = [sys.executable, "-m", "graphact.cli", "agents", self.command, str(self.folders[i]), *self.options]
+        program = self.program or ("graphact.cli", "agents", self.command)
         process = subprocess.Popen(
-            [*command, "--signals", signals],
+            [sys.executable, "-m", *program, str(self.folders[i]), *self.options, "--signals", signals],
             stdin=subprocess.PIPE if self.signals is None else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,

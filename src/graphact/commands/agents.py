@@ -17,6 +17,7 @@ SUBCOMMANDS = {
     "remove": ("graphact.commands.agents_operate:remove", "remove a node from a running network"),
     "rekey": ("graphact.commands.agents_operate:rekey", "give a running network new keys"),
     "status": ("graphact.commands.agents_operate:status", "how the agents of a network are"),
+    "flock": ("graphact.commands.agents_flock:flock", "fly a team of processes in closed loop, with faults"),
     "demo": ("graphact.commands.agents_demo:demo", "watch agents work, one process each, on this machine"),
 }
 
@@ -30,6 +31,7 @@ agents = Command(
       graphact agents run nodes/node-7 --sensor COMMAND --period 60    the agent of one node
       graphact agents simulate model.safetensors graph.npz --loss 0.1  how it would go, with faults
       graphact agents demo                                             watch 20 of them on this machine
+      graphact agents flock                                            20 of them fly as a flock
       graphact agents train model.safetensors graph.npz --signals x.npy --targets y.npy --out trained.safetensors
     """,
     (lambda parser: parser.add_commands(SUBCOMMANDS),),

@@ -9,10 +9,11 @@ import sys
 import threading
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphact._extras import require
 from graphact.commands.parser import command, option, print_json
+from graphact.experiments.flocking import experiment as flocking
 from graphact.experiments.protocol import METHODS, Protocol, jobs_of
 from graphact.experiments.registry import (
     BENCHMARK_PRESETS,
@@ -28,18 +29,19 @@ if TYPE_CHECKING:
     from graphact.experiments.store import Store
 
 STANDARD_INPUT = 0
-EVERY = (*EXPERIMENTS, *BENCHMARKS)
+TRAINED_ON_DATA = (*EXPERIMENTS, *BENCHMARKS)
+EVERY = (*TRAINED_ON_DATA, flocking.NAME)
 
 
 @command(
     option("experiment", ", ".join(EVERY), choices=EVERY, metavar="EXPERIMENT"),
     option(
         "--preset",
-        "quick: about a minute on a CPU (default); paper: all of it; best: better settings, found on seed 0; full: all "
-        "of a benchmark",
-        choices=tuple(dict.fromkeys((*PRESETS, *BENCHMARK_PRESETS))),
+        "quick: about a minute on a CPU (default); paper, or full where the paper has no such experiment: all of it; "
+        "best: better settings, found on seed 0; medium, for flocking: ten minutes",
+        choices=tuple(dict.fromkeys((*PRESETS, *BENCHMARK_PRESETS, *flocking.PRESETS))),
         default="quick",
-        metavar="{quick,paper,best,full}",
+        metavar="{quick,paper,best,full,medium}",
     ),
     option(
         "--protocol",
@@ -73,14 +75,15 @@ EVERY = (*EXPERIMENTS, *BENCHMARKS)
     "--json",
 )
 def run(options: argparse.Namespace) -> int:
-    """Run one of the paper's experiments: draw or read the data, train all networks of a setting as one batch, write
-    results as they come, then write the report. Run the same command again after a stop: finished cells are not
-    repeated, a half-finished one goes on from its last checkpoint.
+    """Run one of the paper's experiments, or flocking: draw or read the data, train all networks of a setting as one
+    batch, write results as they come, then write the report. Run the same command again after a stop: finished cells
+    are not repeated, a half-finished one goes on from its last checkpoint (one of flocking begins anew).
     """
     import torch
 
     from graphact._checks import check_integer
     from graphact.data.datasets.download import locate
+    from graphact.experiments.flocking.runner import run_flocking
     from graphact.experiments.report import REPORT_PACKAGES
     from graphact.experiments.runner import check_settings, run_protocol
     from graphact.experiments.store import Store
@@ -94,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.worker:
         require("graphact run needs", *(() if options.rows_only else (*REPORT_PACKAGES, "rich")))
     store = Store(options.out or default_folder(options))
-    if not options.worker:
+    if not options.worker and isinstance(protocol, Protocol):
         for seed in seeds:
             check_settings(protocol, store, seed)
         experiment = find_experiment(options.experiment)
@@ -112,15 +115,12 @@ def run(options: argparse.Namespace) -> int:
         for seed in seeds:
             silent = options.worker or options.quiet or options.json
             with JobWatcher() if silent else (JobLines() if options.rows_only else JobProgress()) as watcher:
-                run_protocol(
-                    protocol,
-                    store,
-                    seed=seed,
-                    device=device,
-                    data=options.data,
-                    watcher=watcher,
-                    with_baselines=not options.rows_only,
-                )
+                shared: dict[str, Any] = {"seed": seed, "device": device, "watcher": watcher}
+                shared["with_baselines"] = not options.rows_only
+                if isinstance(protocol, Protocol):
+                    run_protocol(protocol, store, data=options.data, **shared)
+                else:
+                    run_flocking(protocol, store, **shared)
         failed = [worker for worker in workers if worker.wait()]
     except BaseException as error:
         for worker in workers:
@@ -135,19 +135,26 @@ def run(options: argparse.Namespace) -> int:
     if failed:
         sys.stderr.write("graphact: a worker process failed; run the same command again to finish its cells\n")
         return 1
-    jobs = [job for seed in seeds for job in jobs_of(protocol, seed)]
-    left = [job.title for job in jobs if not store.is_finished(job.key)]
+    if isinstance(protocol, Protocol):
+        jobs = {job.key: job.title for seed in seeds for job in jobs_of(protocol, seed)}
+    else:
+        jobs = {protocol.key(job, seed): job.title for seed in seeds for job in protocol.jobs}
+    left = [title for key, title in jobs.items() if not store.is_finished(key)]
     if left:
         sys.stderr.write(f"graphact: another process is still working on {len(left)} cells, such as {left[0]}\n")
     return int(bool(left)) if options.rows_only else finish(store, as_json=options.json) or bool(left)
 
 
-def protocol_of(options: argparse.Namespace) -> Protocol:
-    """The protocol that the options of a run describe."""
+def protocol_of(options: argparse.Namespace) -> "Protocol | flocking.Flocking":
+    """The protocol that the options of a run describe, or the settings of flocking."""
     for change in options.set:
         if "=" not in change:
             raise ValueError(f"--set must be NAME=VALUE, got {change!r}")
     changes = dict(change.split("=", 1) for change in options.set)
+    if options.experiment == flocking.NAME:
+        if options.protocol is not None:
+            raise ValueError(f"flocking has no protocols, got --protocol {options.protocol}")
+        return flocking.find_settings(options.preset, options.activation, changes)
     return find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation), changes)
 
 
@@ -168,6 +175,14 @@ def finish(store: "Store", *, as_json: bool) -> int:
     from graphact.experiments.report import terminal_table, write_report
 
     rows = store.rows()
+    if rows[0].get("experiment") == flocking.NAME:
+        from graphact.experiments.flocking.report import write_page
+
+        page = write_page(rows, store.directory, store.commands())
+        if as_json:
+            return print_json({"folder": str(store.directory), "report": str(page), "rows": rows})
+        sys.stdout.write(f"\nreport: {page}\n")
+        return 0
     try:
         page = write_report(rows, store.directory, command="\n".join(store.commands()))
     except ModuleNotFoundError as error:
@@ -239,7 +254,7 @@ def list_all(options: argparse.Namespace) -> int:
     if options.json:
         return print_json(catalogue())
     lines = ["experiment            preset  protocol               cells  models  epochs"]
-    for name in EVERY:
+    for name in TRAINED_ON_DATA:
         experiment = find_experiment(name)
         for preset in (BENCHMARK_PRESETS if name in BENCHMARKS else PRESETS)[:-1]:  # smoke is for tests
             for called, protocol in experiment.protocols_at(preset).items():
@@ -247,6 +262,11 @@ def list_all(options: argparse.Namespace) -> int:
                 models = cells * protocol.graphs * protocol.splits * protocol.nodes
                 counts = f"{cells:6d} {models:7d} {protocol.training.epochs:7d}"
                 lines.append(f"{name:21s} {preset:7s} {called:21s} {counts}")
+    for settings in (flocking.QUICK, flocking.MEDIUM, flocking.FULL):
+        models = len(settings.jobs) * settings.realizations
+        epochs = settings.imitation.get("epochs", flocking.EPOCHS)
+        counts = f"{len(settings.jobs):6d} {models:7d} {epochs:7d}"
+        lines.append(f"{flocking.NAME:21s} {settings.preset:7s} {settings.preset:21s} {counts}")
     for part, entries in catalogue().items():
         lines += ["", part, *(f"  {name:20s} {line}".rstrip() for name, line in entries.items())]
     lines += ["", "fir, the filter banks without activation, is the linear baseline of the experiments"]
@@ -256,8 +276,9 @@ def list_all(options: argparse.Namespace) -> int:
 
 def catalogue() -> dict[str, dict[str, str]]:
     """A line for each experiment, activation, convolution and data set."""
+    titles = {name: find_experiment(name).title for name in TRAINED_ON_DATA}
     return {
-        "experiments": {name: find_experiment(name).title for name in EVERY},
+        "experiments": {**titles, flocking.NAME: flocking.TITLE},
         "activations": {name: line_of(name) for name in names()},
         "convolutions": dict(CONVOLUTIONS),
         "data sets": dict(DATA_SETS),

@@ -1,0 +1,91 @@
+"""Graphs of many teams at many instants at once, straight from who hears whom: no edge is sorted."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from graphact.graph import Graph, Neighborhoods
+from graphact.training.stacked import StackedGraphs
+
+
+def lost_links(heard: Tensor, probability: float | Tensor, generator: torch.Generator) -> Tensor:
+    """Those of the links ``(..., N, N)`` that are not lost; a link is lost for both of its ends."""
+    drawn = torch.rand(heard.shape, generator=generator, device=heard.device).triu(1)
+    return heard & (drawn + drawn.transpose(-1, -2) >= probability)
+
+
+def graph_of(
+    heard: Tensor, *, delayed: bool = False, mutual: bool = False, dtype: torch.dtype = torch.float32
+) -> Graph:
+    r"""One graph of all teams side by side, with the shift that divides by an agent's own number of neighbours.
+
+    .. math:: [Sx]_i = \frac{1}{|\mathcal{N}_i|} \sum_{j \in \mathcal{N}_i} x_j
+
+    Args:
+        heard: ``(G, N, N)``, whether agent i hears agent j; or ``(Q, T, N, N)``, the same at T consecutive steps.
+        delayed: a message takes a step: agent i at step t hears what its neighbours of step t had at step t - 1, and
+            nothing at the first one. On this graph, filters and activations over k hops see what is k steps old, as
+            the information structure of the papers has it.
+        mutual: whether it is known that agents who hear are heard, which saves work.
+        dtype: of the weights.
+
+    Example:
+        >>> heard = torch.tensor([[[False, True], [True, False]]] * 2)
+        >>> graph_of(heard).to_dense()
+        tensor([[0., 1., 0., 0.],
+                [1., 0., 0., 0.],
+                [0., 0., 0., 1.],
+                [0., 0., 1., 0.]])
+        >>> graph_of(heard.unsqueeze(0), delayed=True).to_dense()[2:]
+        tensor([[0., 1., 0., 0.],
+                [1., 0., 0., 0.]])
+    """
+    agents = heard.size(-1)
+    if delayed:
+        heard = torch.cat([torch.zeros_like(heard[:, :1]), heard[:, 1:]], 1)
+        leaving = torch.cat([heard[:, 1:], torch.zeros_like(heard[:, :1])], 1).transpose(-1, -2)
+    else:
+        leaving = heard.transpose(-1, -2)
+    heard, leaving = heard.reshape(-1, agents, agents), leaving.reshape(-1, agents, agents)
+    offset = agents if delayed else 0
+    share = 1 / heard.sum(-1).flatten().to(dtype)  # of agents without neighbours, nobody reads it
+    incoming, rows = _lists(heard, -offset)
+    outgoing, back = (incoming, rows) if mutual and not delayed else _lists(leaving, offset)
+    slot = heard.cumsum(-1, dtype=torch.int32).flatten().index_select(0, outgoing.col * agents + back % agents) - 1
+    return Graph(
+        incoming=incoming,
+        outgoing=outgoing,
+        weight=share.index_select(0, rows),
+        outgoing_weight=share.index_select(0, outgoing.col),
+        diagonal=None,
+        is_directed=True,
+        incoming_slot=slot,
+    )
+
+
+def _lists(pattern: Tensor, offset: int) -> tuple[Neighborhoods, Tensor]:
+    """The lists of a pattern ``(G, N, N)`` whose columns lie so many nodes further, and the row of each entry."""
+    agents = pattern.size(-1)
+    places = pattern.flatten().nonzero().squeeze(1)
+    row = places // agents
+    degree = pattern.sum(-1).flatten()
+    counts = torch.bincount(degree, minlength=agents).cpu()
+    present = counts.nonzero().squeeze(1)
+    lists = Neighborhoods.from_sizes(
+        F.pad(degree.cumsum(0), (1, 0)),
+        row - row % agents + places % agents + offset,
+        torch.sort(degree, stable=True).indices,
+        torch.stack([present, counts[present]], 1),
+    )
+    return lists, row
+
+
+class TeamGraphs(StackedGraphs):
+    """The graphs of R policies, each with equally many rows of one graph."""
+
+    dense = None
+    spectra = None
+    union: Graph = None  # type: ignore[assignment]
+
+    def __init__(self, union: Graph, replicas: int) -> None:
+        self.union, self.num_nodes = union, union.num_nodes // replicas

@@ -1,0 +1,353 @@
+"""The report on flocking: tables in Markdown and CSV, paired comparisons with Holm's adjustment, and figures."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+from graphact.experiments.flocking.experiment import LEVELS, ORDER, USUAL
+from graphact.experiments.pairing import Difference, choose, difference
+from graphact.experiments.report.style import Variant, house_style, new_sheet, to_png
+from graphact.experiments.statistics import holm
+from graphact.experiments.store import Row
+from graphact.registry import POINTWISE
+from graphact.storage import write_atomically
+
+CERTIFICATES, NOTHING = "certificates.json", "\N{EN DASH}"
+GAPS = ("policy", "difference", "runs above", "p (Holm)", "effect d")
+AXES = {
+    "loss": "Probability that a link is lost",
+    "radius": "Communication radius",
+    "agents": "Agents",
+    "speed": "Initial speed",
+    "noise": "Largest error of a measurement",
+    "delay": "Steps that a message takes",
+}
+INTRODUCTION = """\
+Values are the cost of a flight (variance of the velocities, summed over its steps) over the expert's on the same teams:
+mean ± standard deviation over realizations, each with training teams, test teams and initial parameters of its own.
+Differences are paired over realizations, with 95 % intervals; p is Holm's over the lines of its table.
+K is the filter order, e the number of exchanges between neighbours for one control."""
+
+
+class Line(NamedTuple):
+    """Policies of one kind."""
+
+    method: str
+    hops: int | None
+    order: int
+    delayed: bool
+    exchanges: int
+    parameters: int
+
+    @property
+    def label(self) -> str:
+        return f"{Variant(self.method, self.hops).label}, K = {self.order}"
+
+    @property
+    def title(self) -> str:
+        return self.label + (" (trained with delay)" if self.delayed else "")
+
+    @property
+    def is_pointwise(self) -> bool:
+        return self.method in POINTWISE or self.method == "relu"
+
+
+class Results:
+    """Rows by line and condition."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = list(rows)
+        networks = choose(self.rows, kind="model")
+        self.lines = list(dict.fromkeys(Line(*(row[name] for name in Line._fields)) for row in networks))
+        world, imitation = (networks[0]["settings"][name] for name in ("world", "imitation"))
+        trained = {name: world[name] for name in ("radius", "speed") if name in world}
+        self.usual = USUAL | trained | {"agents": imitation.get("agents", USUAL["agents"])}
+        self.lines.sort(key=lambda line: (line.delayed, Variant(line.method, line.hops).rank, line.order))
+
+    def of(self, line: Line, **condition: float) -> list[Row]:
+        own = {name: getattr(line, name) for name in ("method", "hops", "order", "delayed")}
+        return [*choose(self.rows, kind="model", condition=condition, **own)]  # type: ignore[list-item]
+
+    def baseline(self, name: str, **condition: float) -> list[Row]:
+        return [*choose(self.rows, kind="baseline", method=name, condition=condition)]  # type: ignore[list-item]
+
+    def levels(self, name: str) -> list[float]:
+        return sorted({row["condition"][name] for row in self.rows if name in row["condition"]})
+
+    def base(self, order: int = ORDER) -> list[Line]:
+        return [line for line in self.lines if line.order == order and not line.delayed]
+
+
+def spread(values: Iterable[float], digits: int = 3) -> str:
+    """Mean ± standard deviation."""
+    found = list(values)
+    if not found:
+        return NOTHING
+    return f"{fmean(found):.{digits}f}" + (f" ± {stdev(found):.{digits}f}" if len(found) > 1 else "")
+
+
+def values(rows: Iterable[Row], key: str = "value") -> list[float]:
+    """What rows have under a key."""
+    return [row[key] for row in rows]
+
+
+def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    marks = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, marks, *lines))
+
+
+def compared(results: Results, lines: Sequence[Line], reference: Line, **condition: float) -> list[Sequence[str]]:
+    """Each line minus the reference, with Holm's p over all of them."""
+    gaps: list[tuple[Line, Difference]] = []
+    for line in lines:
+        ours, theirs = results.of(line, **condition), results.of(reference, **condition)
+        if line != reference and ours and len(ours) == len(theirs) and len(ours) > 1:
+            gaps.append((line, difference(ours, theirs)))
+    adjusted = holm([gap.p_unlike() for _, gap in gaps])
+    return [
+        (line.label, f"{gap.mean:+.3f} ± {gap.margin:.3f}", f"{gap.wins:.0%}", f"{p:.2g}", f"{gap.effect:+.1f}")
+        for (line, gap), p in zip(gaps, adjusted, strict=True)
+    ]
+
+
+def best_pointwise(results: Results, order: int = ORDER, *, delayed: bool = False) -> Line | None:
+    """The pointwise activation with the lowest cost on validation flights."""
+    lines = [one for one in results.lines if one.is_pointwise and one.order == order and one.delayed == delayed]
+    found = {line: fmean(values(results.of(line), "validation")) for line in lines}
+    return min(found, key=found.__getitem__) if found else None
+
+
+def references_of(results: Results) -> dict[str, Line]:
+    """What others are compared with, by label: ReLU, and the best pointwise activation."""
+    references = {line.label: line for line in results.base() if line.method == "relu"}
+    best = best_pointwise(results)
+    return references | ({best.label: best} if best else {})
+
+
+def base_section(results: Results) -> list[str]:
+    """Every line as it was trained, then the differences from ReLU and from the best pointwise activation."""
+    flown = [line for line in results.lines if not line.delayed]
+    cells: list[Sequence[str]] = [
+        (
+            line.label,
+            str(line.exchanges),
+            f"{line.parameters:,}",
+            spread(values(results.of(line))),
+            spread(values(results.of(line), "collisions"), 2),
+            spread(values(results.of(line), "training_seconds"), 1).partition(" ")[0],
+        )
+        for line in flown
+    ]
+    for name in ("expert", "none"):
+        rows = results.baseline(name)
+        words = {"expert": "the expert", "none": "no control"}[name]
+        collisions = spread(values(rows, "collisions"), 2)
+        cells += [(words, NOTHING, NOTHING, spread(values(rows)), collisions, NOTHING)] if rows else []
+    header = ("policy", "e", "parameters", "cost over the expert's", "collisions", "seconds of training")
+    parts = ["## As trained", table(header, cells)]
+    for label, reference in references_of(results).items():
+        lines = compared(results, results.base(), reference)
+        if lines:
+            parts += [f"### Minus {label}", table(GAPS, lines)]
+    return parts
+
+
+def condition_sections(results: Results) -> list[str]:
+    """A table for each condition: its levels across."""
+    parts = []
+    for name, words in AXES.items():
+        levels = results.levels(name)
+        flown = [line for line in results.lines if levels and results.of(line, **{name: levels[0]})]
+        if not flown:
+            continue
+        usual = results.usual[name]
+        columns = sorted({*levels, usual})
+
+        def at(line: Line, level: float, key: str = name) -> list[Row]:
+            return results.of(line, **({} if level == results.usual[key] else {key: level}))
+
+        cells: list[Sequence[str]] = [
+            (line.title, *(spread(values(at(line, level))) for level in columns)) for line in flown
+        ]
+        is_felt = name in ("agents", "speed")  # by a team that nobody controls
+        nobody = [values(results.baseline("none", **({name: x} if is_felt and x != usual else {}))) for x in columns]
+        cells += [("no control", *map(spread, nobody))] if all(nobody) else []
+        parts += [f"## {words}", table(("policy", *(f"{level:g}" for level in columns)), cells)]
+        lines_flown = [line for line in results.base() if line in flown]
+        for label, reference in references_of(results).items() if name != "delay" else ():
+            lines = compared(results, lines_flown, reference, **{name: levels[-1]})
+            parts += [f"### At {levels[-1]:g}, minus {label}", table(GAPS, lines)] if lines else []
+    return parts
+
+
+def delayed_section(results: Results) -> list[str]:
+    """Policies that were trained with messages that take a step."""
+    lines = [line for line in results.lines if line.delayed]
+    if not lines:
+        return []
+    cells = [(line.label, str(line.exchanges), spread(values(results.of(line)))) for line in lines]
+    parts = ["## Trained and flown with delay", table(("policy", "e", "cost over the expert's"), cells)]
+    reference = best_pointwise(results, delayed=True)
+    if reference is not None and (gaps := compared(results, lines, reference)):
+        parts += [f"### Minus {reference.label}", table(GAPS, gaps)]
+    return parts
+
+
+def certificate_section(results: Results, folder: Path) -> list[str]:
+    """The certified constant of each policy beside what noise does to it; see ``certify``."""
+    path = folder / CERTIFICATES
+    if not path.exists():
+        return []
+    known = json.loads(path.read_text())
+    levels = results.levels("noise")
+    cells = []
+    for line in results.base():
+        rows = results.of(line)
+        found = [known[key] for key in (certificate_key(row) for row in rows) if key in known]
+        if found:
+            noisy = [spread(values(results.of(line, noise=level))) for level in levels]
+            cells.append((line.label, spread(found, 2), spread(values(rows)), *noisy))
+    header = ("policy", "certified constant", "no noise", *(f"noise {level:g}" for level in levels))
+    words = (
+        "The constant bounds, on the graph of the first test team at its start, how far the largest component of any "
+        "control (in units of the largest acceleration) moves for each unit of the largest error of a measurement."
+    )
+    return ["## Certified constants and noise", words, table(header, cells)] if cells else []
+
+
+def certificate_key(row: Row) -> str:
+    """Which policy a certificate is of."""
+    return f"{row['method']} {row['hops']} {row['order']} {row['delayed']} {row['seed']} {row['graph']}"
+
+
+def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
+    """Write ``report.md``, ``tables/flocking.csv`` and the figures; return the path of the page."""
+    results = Results(rows)
+    certify(rows, folder)
+    drawings = figures(results)
+    first = choose(results.rows, kind="model")[0]
+    count = len({(row["seed"], row["graph"]) for row in results.rows})
+    facts = f"{count} realizations, preset {first['preset']}, {first['device']}, torch {first['torch']}."
+    parts = ["# Flocking", INTRODUCTION, facts, *base_section(results)]
+    parts += [f"![{name}](figures/{name}.png)" for name in drawings]
+    parts += [*condition_sections(results), *delayed_section(results), *certificate_section(results, folder)]
+    parts += ["## How this was made", "```\n" + "\n".join(commands) + "\n```"]
+    for name, content in drawings.items():
+        write_atomically(folder / "figures" / f"{name}.png", content)
+    write_atomically(folder / "tables" / "flocking.csv", to_csv(results).encode())
+    write_atomically(folder / "report.md", ("\n\n".join(parts) + "\n").encode())
+    return folder / "report.md"
+
+
+def to_csv(results: Results) -> str:
+    """One line for each policy and condition."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*Line._fields, "condition", "level", "mean", "std", "runs", "collisions"])
+    conditions: list[dict[str, float]] = [{}, *({name: level} for name in LEVELS for level in results.levels(name))]
+    for line in results.lines:
+        for condition in conditions:
+            rows = results.of(line, **condition)
+            (name, level), *_ = [*condition.items(), ("", "")]
+            if rows:
+                found = values(rows)
+                std = stdev(found) if len(found) > 1 else ""
+                collisions = fmean(values(rows, "collisions"))
+                writer.writerow([*line, name, level, fmean(found), std, len(found), collisions])
+    return stream.getvalue()
+
+
+def figures(results: Results) -> dict[str, bytes]:
+    """Cost over each condition that has levels, and by exchanges."""
+    made = {}
+    with house_style():
+        for name in ("loss", "agents", "noise"):
+            if results.levels(name):
+                made[f"flocking-{name}"] = to_png(draw_condition(results, name))
+        made["flocking-exchanges"] = to_png(draw_exchanges(results))
+    return made
+
+
+def draw_condition(results: Results, name: str) -> Any:
+    """Lines over the levels of a condition."""
+    sheet = new_sheet(3.2)
+    axes = sheet.subplots()
+    levels = sorted({*results.levels(name), results.usual[name]})
+    for line in results.base():
+        style = Variant(line.method, None).style
+        rows = [results.of(line, **({} if level == results.usual[name] else {name: level})) for level in levels]
+        means = [(level, fmean(values(found))) for level, found in zip(levels, rows, strict=True) if found]
+        is_faint = style.color == "#7d8590" and line.method != "tanh"
+        if means and not is_faint:
+            look: dict[str, Any] = {"color": style.color, "linestyle": style.line, "marker": style.marker}
+            axes.plot(*zip(*means, strict=True), **look, markersize=4 * style.size, linewidth=1.2, label=style.short)
+    axes.set(xlabel=AXES[name], ylabel="Cost over the expert's")
+    axes.grid(visible=True)
+    axes.legend(ncols=2)
+    return sheet
+
+
+def draw_exchanges(results: Results) -> Any:
+    """Every kind of policy at the number of its exchanges."""
+    sheet = new_sheet(3.2)
+    axes = sheet.subplots()
+    groups: dict[tuple[str, int | None], list[Line]] = {}
+    for line in results.lines:
+        if not line.delayed:
+            groups.setdefault((line.method, line.hops), []).append(line)
+    for (method, hops), lines in groups.items():
+        style = Variant(method, hops).style
+        if style.color == "#7d8590" and method != "tanh":
+            continue
+        points = sorted((line.exchanges, fmean(values(results.of(line)))) for line in lines)
+        look: dict[str, Any] = {"color": style.color, "linestyle": style.line, "marker": style.marker}
+        label = Variant(method, hops).label
+        axes.plot(*zip(*points, strict=True), **look, markersize=4.5 * style.size, linewidth=1.2, label=label)
+    axes.set(xlabel="Exchanges for one control", ylabel="Cost over the expert's")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(visible=True)
+    axes.legend(ncols=2)
+    return sheet
+
+
+def certify(rows: Sequence[Row], folder: Path, *, budget: float | None = 20.0) -> None:
+    """Certify a Lipschitz constant of each policy of the usual filter order in ``models/``, on its first test team.
+
+    Those that are certified already are left as they are; see :func:`graphact.analysis.lipschitz_bound`.
+    """
+    import graphact
+    from graphact.analysis import lipschitz_bound
+    from graphact.experiments.flocking.imitation import teams_for
+    from graphact.experiments.flocking.links import graph_of
+    from graphact.experiments.flocking.world import World, hears, pairs_of
+    from graphact.experiments.protocol import file_key, run_seed
+    from graphact.layers import UnsupportedModelError
+
+    path = folder / CERTIFICATES
+    known = json.loads(path.read_text()) if path.exists() else {}
+    for row in rows:
+        if row["kind"] != "model" or row["condition"] or row["order"] != ORDER or row["delayed"]:
+            continue
+        key, settings = certificate_key(row), row["settings"]
+        if key in known:
+            continue
+        world = World(**settings["world"])
+        agents = settings["imitation"].get("agents", int(USUAL["agents"]))
+        seed = run_seed("flocking", row["seed"], row["graph"])
+        team = teams_for("test", [seed], settings["tests"], agents, world)
+        graph = graph_of(hears(pairs_of(team.position[0, :1]), world.radius))
+        file = (
+            folder / "models" / file_key(f"{row['method']}-K{row['order']}", settings) / f"{row['graph']}.safetensors"
+        )
+        if not file.exists():
+            continue
+        try:
+            known[key] = lipschitz_bound(graphact.load(file), graph, budget=budget).value
+        except UnsupportedModelError:
+            continue
+        write_atomically(path, json.dumps(known, indent=1).encode())
