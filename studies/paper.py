@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import exchanges
 from claims import shown_p
 from evidence import PROBLEMS, RESULTS, Evidence
 from facts import Facts
@@ -98,6 +99,7 @@ def draw_figures(facts, folder):
         "lost-links": ("consensus", "ga-lose-least", "paper", "What lost links add to the RMSE, minus that of others"),
     }
     folder.mkdir(parents=True, exist_ok=True)
+    exchanges.draw(facts.evidence, exchanges.WIDTHS).savefig(folder / "exchanges.pdf", metadata={"CreationDate": None})
     for name, (experiment, key, protocol, axis) in wanted.items():
         verdict = facts.verdict(experiment, key, protocol)
         if verdict and verdict.estimates:
