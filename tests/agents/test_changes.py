@@ -13,18 +13,10 @@ import graphact
 from graphact import agents, nn
 from graphact.agents import Deployment, MemoryLog, Node, Timing, load_model, read_log
 from graphact.agents.addresses import Addresses, free_addresses
-from graphact.agents.changes import (
-    NEXT,
-    ChangeError,
-    Changes,
-    Network,
-    current_epoch,
-    renew,
-    with_node,
-    without_node,
-)
+from graphact.agents.changes import NEXT, Changes, current_epoch
 from graphact.agents.epochs import Epochs
 from graphact.agents.replay import answered_links, replay
+from graphact.agents.rollout import ChangeError, Network, renew, with_node, without_node
 from graphact.cli import main
 
 OPTIONS = ["--transport", "udp", "--period", "0.8", "--slot", "0.2"]
