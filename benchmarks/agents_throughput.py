@@ -19,12 +19,13 @@ from graphact.agents.addresses import free_addresses
 from graphact.agents.processes import Processes
 
 NODES, EDGES, ROUNDS = 20, 55, 10
-WANTED = {"udp": 300, "zenoh": 120}
+WANTED = {"udp": 300, "udp-encrypted": 255, "zenoh": 120}
+OPTIONS = {"udp-encrypted": ["--transport", "udp", "--encrypt"]}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--transport", choices=WANTED, action="append", help="default: both")
+    parser.add_argument("--transport", choices=WANTED, action="append", help="default: all")
     parser.add_argument("--runs", type=int, default=200, help="inferences of 10 rounds (default: 200)")
     options = parser.parse_args()
     reached = [measure(transport, options.runs) for transport in options.transport or WANTED]
@@ -37,7 +38,8 @@ def measure(transport, runs):
     signals = np.random.default_rng(0).normal(size=(runs, NODES, 1))
     with tempfile.TemporaryDirectory() as folder:
         folders = agents.split(model, graph, folder, addresses=free_addresses(NODES))
-        with Processes(folders, ["--transport", transport, "--period", "0", "--slot", "2"]) as processes:
+        network = OPTIONS.get(transport, ["--transport", transport])
+        with Processes(folders, [*network, "--period", "0", "--slot", "2"]) as processes:
             processes.wait_until_ready()
             processes.feed(signals)
             events = processes.wait()

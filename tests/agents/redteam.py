@@ -25,11 +25,12 @@ from agents.live import Captured, Daemon, make_network
 from graphact import nn
 from graphact.agents import Deployment, FileLog, load_model, read_log
 from graphact.agents.addresses import Address, Addresses
-from graphact.agents.changes import NEXT, Network, current_epoch, renew
+from graphact.agents.changes import NEXT, current_epoch
 from graphact.agents.learning.state import State
 from graphact.agents.messages import MAX_RUN, Kind
 from graphact.agents.network import NetworkFile
 from graphact.agents.replay import answered_links, dense_matrix, replay
+from graphact.agents.rollout import Network, renew
 from graphact.agents.status import fetch_status
 
 EDGES = [(i, j) for i in range(4) for j in range(i)]

@@ -15,9 +15,9 @@ from support.activations import ON_AGENTS
 
 import graphact
 from graphact.agents import Deployment, Faults, Limits, Timing, deploy, simulate_inference
-from graphact.agents.changes import renew, with_node, without_node
 from graphact.agents.log import Began, RoundClosed
 from graphact.agents.replay import replay_inference
+from graphact.agents.rollout import renew, with_node, without_node
 from graphact.agents.simulation import SimulatedInference
 
 TOLERANCE = 1e-12

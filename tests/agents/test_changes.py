@@ -13,18 +13,10 @@ import graphact
 from graphact import agents, nn
 from graphact.agents import Deployment, MemoryLog, Node, Timing, load_model, read_log
 from graphact.agents.addresses import Addresses, free_addresses
-from graphact.agents.changes import (
-    NEXT,
-    ChangeError,
-    Changes,
-    Network,
-    current_epoch,
-    renew,
-    with_node,
-    without_node,
-)
+from graphact.agents.changes import NEXT, Changes, current_epoch
 from graphact.agents.epochs import Epochs
 from graphact.agents.replay import answered_links, replay
+from graphact.agents.rollout import ChangeError, Network, renew, with_node, without_node
 from graphact.cli import main
 
 OPTIONS = ["--transport", "udp", "--period", "0.8", "--slot", "0.2"]
@@ -284,3 +276,30 @@ def test_two_epochs_behind_one_transport():
     pairs[0].receive(sent[0][1], 1.0)
     assert pairs[0].counters.foreign + pairs[0].counters.forged == 1
     assert pairs[0].counters.rounds == 4
+
+
+@pytest.mark.slow
+def test_networks_on_zenoh_change_too(tmp_path, capsys):
+    """Keys within the sessions there are; other neighbours, and certificates for all, in new ones."""
+    folders, nodes = make_network(tmp_path, [(0, 1)], 2, fir(0)), tmp_path / "nodes"
+    options = ["--transport", "zenoh", *OPTIONS[2:]]
+    daemons = [Daemon(folder, *options) for folder in folders]
+    try:
+        for daemon in daemons:
+            daemon.next_event("result", where=lambda event: event["complete"])
+        assert main(["agents", "rekey", str(nodes)]) == 0
+        run = int(capsys.readouterr().out.split()[-1])
+        for daemon in daemons:
+            daemon.next_event("result", where=lambda event: event["complete"] and event["run"] > run)
+        certificate = (folders[0] / "tls" / "cert.pem").read_bytes()
+        assert main(["agents", "add", str(nodes), "--listen", str(free_addresses(1)[0]), "--links", "0:0.5"]) == 0
+        run = int(capsys.readouterr().out.split()[-1])
+        np.save(nodes / "node-2" / "x.npy", np.full((50, 1), 3.0))
+        daemons.append(Daemon(nodes / "node-2", *options))
+        for daemon in daemons:
+            daemon.next_event("result", where=lambda event: event["complete"] and event["run"] > run)
+        assert (folders[0] / "tls" / "cert.pem").read_bytes() != certificate
+        assert (folders[0] / "tls" / "key.pem").stat().st_mode & 0o777 == 0o600
+    finally:
+        for daemon in daemons:
+            daemon.__exit__()

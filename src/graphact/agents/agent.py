@@ -1,7 +1,6 @@
 """An agent: a node with its transport, its log, its signals and a clock."""
 
 import math
-import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
@@ -11,11 +10,10 @@ import numpy as np
 
 from graphact._checks import check_positive
 from graphact.agents.addresses import Addresses
-from graphact.agents.changes import Changes, Loading, Staged
+from graphact.agents.changes import Changeover, Changes
 from graphact.agents.deployment import Deployment
-from graphact.agents.epochs import OVERLAP, Epochs
+from graphact.agents.epochs import Epochs
 from graphact.agents.inference import infer
-from graphact.agents.links import Links
 from graphact.agents.log import Counted, Log
 from graphact.agents.messages import Array
 from graphact.agents.model import agreement
@@ -24,7 +22,6 @@ from graphact.agents.runs import Counters, Limits, RunResult, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, Signals
 from graphact.agents.status import STALLED, Status, Tally, Watchdog
 from graphact.agents.transports.base import Transport, drive
-from graphact.storage import one_line
 
 LOOK_UP = 0.1
 """Seconds after which a waiting agent looks whether it is to stop."""
@@ -32,8 +29,6 @@ GREETING_TIME = 1.0
 """Seconds that an agent without a clock waits for answers to its greeting."""
 COUNT_EVERY = 1.0
 """Seconds from one record of the totals to the next; a crash loses what was counted since."""
-WATCH_EVERY = 0.2
-"""Seconds after which an agent looks for a change of its network."""
 
 Event = dict[str, Any]
 
@@ -115,14 +110,18 @@ class Agent:
         self._log, self._timing, self._limits, self._schedule = log, timing or Timing(), limits, schedule
         self._nodes = Epochs(self._make_node(deployment))
         self.stopping = False
-        self._deployment, self._transport, self._signals = deployment, transport, signals
-        self._changes, self._addresses, self._first = changes, addresses, first
-        self._upcoming: tuple[Staged, Node | None] | None = None
-        self._changes_at: int | None = None  # the run from which on the upcoming epoch holds
-        self._finishing: threading.Thread | None = None
-        self._loading: Loading | None = None
-        self._looked = -math.inf
-        self._staged: tuple[int, int] | None = None
+        self._transport, self._signals, self._first = transport, signals, first
+        self._changeover = Changeover(
+            self._nodes,
+            deployment,
+            addresses,
+            changes,
+            transport,
+            make_node=self._make_node,
+            check=self._check_change,
+            about={"origin": schedule.origin, "period": getattr(schedule, "period", 0.0)},
+            report=report,
+        )
         self._report, self._clock = report, clock
         self._timer = timer or (time.monotonic if clock is time.time else clock)
         self._skipped = -1
@@ -158,9 +157,8 @@ class Agent:
             run, start = self._wait_for_run()
             if self.stopping:
                 return "stopped"
-            at = self._changes_at
-            if self._upcoming is not None and at is not None and run >= at and not self._change():
-                return f"this node is no longer part of the network, from run {at} on"
+            if not self._changeover.follow(run):
+                return f"this node is no longer part of the network, from run {self._changeover.run} on"
             try:
                 signal = self._signals.take(run)
             except EndOfSignals as end:
@@ -195,7 +193,7 @@ class Agent:
     def _wait_for_run(self) -> tuple[int, float]:
         """The next run when it is due by the clock, and the start that its deadlines count from, by the timer."""
         while True:
-            self._watch()
+            self._changeover.watch(self._timer())
             clock, now = self._clock(), self._timer()
             run, at = self._schedule.next_run(self.node, self._skipped, clock)  # again and again: the clock may be set
             if run < self._first:
@@ -227,7 +225,8 @@ class Agent:
         return min(start, due)
 
     def _run(self, run: int, start: float, signal: Array) -> None:
-        program = infer(self._deployment.model, self._deployment.row, signal)
+        deployment = self._changeover.deployment
+        program = infer(deployment.model, deployment.row, signal)
         if run <= self.node.run:
             self.node.go_back(run)
         if self._dynamic:
@@ -239,7 +238,6 @@ class Agent:
                 self.tally.add(result)
                 if self._timer() >= self._counted + COUNT_EVERY:
                     self.count()
-                self._settle(run)
                 event = describe(self.node.links.node, result, self._clock() - self._timer())
                 self._report(event | {"neighbors": list(self.node.links.neighbors)} if self._dynamic else event)
                 silent = set(self.node.links.hears).intersection(*result.missed) if result.missed else ()
@@ -267,102 +265,14 @@ class Agent:
                     self._report({"event": "refused", "node": self.node.links.node, "neighbor": j, "reason": reason})
         return results
 
-    # Changes of the network
-
-    def _watch(self) -> None:
-        """Look for a change, prepare it, and learn from which run on it holds."""
-        if self._changes is None or self._timer() < self._looked + WATCH_EVERY or self._finishing is not None:
-            return
-        self._looked = self._timer()
-        if (found := self._changes.staged) != self._staged:
-            self._staged = found
-            if self._upcoming is not None:
-                self._take_back()
-            if found is not None:
-                self._loading = Loading(self._changes, self._transport)
-        if self._loading is not None and not self._loading.is_alive():
-            self._prepare(self._changes, self._loading)
-            self._loading = None
-        if self._upcoming is not None and self._changes_at is None:
-            node, me = self._upcoming[1], self.node.links.node
-            self._changes_at = self._changes.run
-            if self._changes_at is None and node is not None and node.latest_heard >= 0:  # committed, and not told here
-                self._changes_at = max(node.latest_heard, self.node.run + 1)
-                self._changes.commit(self._changes_at)
-            if self._changes_at is not None:
-                self._report({"event": "committed", "node": me, "run": self._changes_at})
-
-    def _prepare(self, changes: Changes, loading: Loading) -> None:
-        """Check that this node can change to the next epoch, which was read beside the runs, and tell."""
-        me, digest = self.node.links.node, b""
-        try:
-            staged, node = loading.result(), None
-            if staged.deployment is not None and staged.addresses is not None:
-                self._check_change(staged.deployment)
-                node = self._make_node(staged.deployment)
-                self._reach((staged.addresses, staged.deployment.links))
-                self._nodes.add(node)
-                digest = node.digest
-        except (OSError, ValueError) as error:
-            changes.answer(error=one_line(error))
-            self._report({"event": "refused", "node": me, "neighbor": me, "reason": f"a change: {one_line(error)}"})
-            return
-        self._upcoming = staged, node
-        period = self._schedule.period if isinstance(self._schedule, Clocked) else 0.0
-        changes.answer(digest=digest.hex(), origin=self._schedule.origin, period=period)
-        self._report({"event": "prepared", "node": me, "epoch": None if node is None else node.links.epoch})
-
     def _check_change(self, new: Deployment) -> None:
-        """Raise ValueError if this agent cannot go on with what it would be then."""
-        old, period = self._deployment, getattr(self._schedule, "period", math.inf)
-        if new.node != old.node or new.links.network != old.links.network or new.links.epoch == old.links.epoch:
-            raise ValueError(f"the change must be one of node {old.node} of this network, in another epoch")
-        if (new.model.in_features, new.model.dtype) != (old.model.in_features, old.model.dtype):
-            expected = f"{old.model.in_features} features of {old.model.dtype}"
+        """Raise ValueError if this agent cannot go on with another model."""
+        old, period = self._changeover.deployment.model, getattr(self._schedule, "period", math.inf)
+        if (new.model.in_features, new.model.dtype) != (old.in_features, old.dtype):
+            expected = f"{old.in_features} features of {old.dtype}"
             raise ValueError(f"the model must take {expected}, got {new.model.in_features} of {new.model.dtype}")
-        if new.model.rounds * self._timing.slot > period * (1 + 1e-9):
+        if (new.model.rounds + self._dynamic) * self._timing.slot > period * (1 + 1e-9):
             raise ValueError(f"the {new.model.rounds} rounds of the model must fit into a period of {period:g} s")
-
-    def _reach(self, *others: tuple[Addresses, Links]) -> None:
-        """Have the neighbours of other epochs beside the current ones."""
-        if self._addresses is not None:
-            self._transport.reach((self._addresses, self._deployment.links), *others)
-
-    def _take_back(self) -> None:
-        """Forget an upcoming epoch: nothing was changed."""
-        assert self._upcoming is not None
-        self._nodes.forget(node for node in [self._upcoming[1]] if node is not None)
-        self._upcoming = self._changes_at = None
-        self._reach()
-        self._report({"event": "taken back", "node": self.node.links.node})
-
-    def _change(self) -> bool:
-        """Go on in the upcoming epoch; False if this node is no part of it."""
-        assert self._upcoming is not None
-        assert self._changes is not None
-        (staged, node), before = self._upcoming, (self._addresses, self._deployment.links)
-        if staged.deployment is None or staged.addresses is None or node is None:
-            self._changes.finish()
-            return False
-        if (self._changes.folder / "next" / "tls").is_dir():
-            self._changes.finish()  # certificates must be there when links are opened
-        self._nodes.switch(node)
-        self._deployment, self._addresses, self._upcoming = staged.deployment, staged.addresses, None
-        self._reach(*([] if before[0] is None else [(before[0], before[1])]))
-        self._report({"event": "changed", "node": node.links.node, "run": self._changes_at, "epoch": node.links.epoch})
-        return True
-
-    def _settle(self, run: int) -> None:
-        """After a run of a new epoch write its files, beside the next runs; some runs later forget the one before."""
-        if self._changes_at is None or self._upcoming is not None or run < self._changes_at:
-            return
-        if self._finishing is None and self._changes is not None:
-            self._finishing = threading.Thread(target=self._changes.finish)
-            self._finishing.start()
-        elif run >= self._changes_at + OVERLAP and self._finishing is not None and not self._finishing.is_alive():
-            self._nodes.forget(self._nodes.others)
-            self._reach()
-            self._changes_at = self._finishing = None
 
     # What operators see
 

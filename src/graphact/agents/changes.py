@@ -15,37 +15,27 @@ changed, it moves the files of ``next/`` into the folder, each of them atomicall
 import json
 import math
 import os
-import secrets
 import shutil
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, cast
 
 from graphact.agents.addresses import FILE_NAME as ADDRESSES
-from graphact.agents.addresses import Address, Addresses
-from graphact.agents.certificates import TLS_FOLDER, can_make_certificates, make_certificates
+from graphact.agents.addresses import Addresses
+from graphact.agents.certificates import TLS_FOLDER
 from graphact.agents.deployment import Deployment, read_json
-from graphact.agents.links import Links, Row
-from graphact.agents.log import read_end
-from graphact.agents.messages import KEY_BYTES, link_key
-from graphact.agents.model import Model
+from graphact.agents.epochs import OVERLAP, Epochs
+from graphact.agents.links import Links
+from graphact.agents.node import Node
 from graphact.agents.transports.base import Transport
-from graphact.storage import write_atomically
+from graphact.storage import one_line, write_atomically
 
+WATCH_EVERY = 0.2
+"""Seconds after which an agent looks for a change of its network."""
 NEXT, PREPARED, COMMIT, REMOVED, BEGIN = "next", "prepared.json", "commit.json", "removed.json", "begin.json"
-
-
-class ChangeError(ValueError):
-    """A change that did not come about, and why; the network is as it was."""
-
-
-# What an agent does
 
 
 @dataclass(frozen=True)
@@ -96,6 +86,8 @@ class Changes:
 
     def finish(self) -> None:
         """Make the next epoch the one of the folder; may be repeated after a crash at any moment."""
+        if not self._next.is_dir():
+            return
         if not (self._next / REMOVED).is_file():
             for name in ("model.safetensors", "keys.json", ADDRESSES, "node.json"):
                 mode = 0o600 if name == "keys.json" else 0o644
@@ -178,206 +170,132 @@ def first_run(folder: Path) -> int:
     return run
 
 
-# What operators do
+class Changeover:
+    """How a running agent goes from one epoch to the next.
 
+    Args:
+        nodes: its node, in the epochs that it holds.
+        deployment: what it is now.
+        addresses: where its neighbours are now; None where no change ever arrives.
+        changes: its folder; None likewise.
+        transport: its end of the network.
+        make_node: makes its node in another epoch.
+        check: raises ValueError if the agent cannot go on with another deployment.
+        about: what it answers to whoever changes the network, beside the digest.
+        report: called with events.
 
-def renew(
-    deployments: Mapping[int, Deployment],
-    *,
-    model: Model | None = None,
-    rows: Mapping[int, Row] | None = None,
-    epoch: int | None = None,
-    secret: bytes | None = None,
-) -> dict[int, Deployment]:
-    """The network in a new epoch, with new keys; with another model or other rows, if they are given.
-
-    ``epoch`` and ``secret`` are drawn at random when left out, as in :func:`graphact.agents.deploy`.
-
-    Example:
-        >>> import graphact
-        >>> from graphact.agents import deploy
-        >>> from graphact.agents.changes import renew
-        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> old = dict(enumerate(deploy(graphact.nn.FIR([1, 1], order=1), path)))
-        >>> new = renew(old)
-        >>> new[1].links.hears, new[1].links.keys[0] == new[0].links.keys[1], new[1].links.keys == old[1].links.keys
-        ((0, 2), True, False)
+    Attributes:
+        deployment: what it is now.
+        run: the run from which on the upcoming epoch holds; of the current one until the one before is forgotten.
     """
-    if rows is None:
-        rows = {i: each.row for i, each in deployments.items()}
-    model = next(iter(deployments.values())).model if model is None else model
-    secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
-    epoch = secrets.randbits(63) if epoch is None else epoch
-    network = next(iter(deployments.values())).links.network
-    renewed = {}
-    for i, row in rows.items():
-        heard_by = tuple(sorted(k for k, other in rows.items() if i in other.hears))
-        keys = {j: link_key(secret, i, j) for j in {*row.hears, *heard_by}}
-        row = Row(row.hears, row.weights.astype(model.dtype), row.diagonal)
-        renewed[i] = Deployment(Links(i, epoch, row.hears, heard_by, keys, network), row, model)
-    return renewed
 
-
-def with_node(
-    rows: Mapping[int, Row], node: int, weights: Mapping[int, float], diagonal: float = 0.0
-) -> dict[int, Row]:
-    """The rows of a network with one more node, which its neighbours hear with the weights that it hears them with."""
-    changed = dict(rows)
-    if node in rows or not weights or not {*weights} <= {*rows}:
-        raise ValueError(f"node {node} must be new, and linked to nodes among {sorted(rows)}, got {sorted(weights)}")
-    dtype = next(iter(rows.values())).weights.dtype
-    changed[node] = Row(tuple(sorted(weights)), np.array([weights[j] for j in sorted(weights)], dtype), diagonal)
-    for j, weight in weights.items():
-        heard = {**dict(zip(rows[j].hears, rows[j].weights, strict=True)), node: weight}
-        changed[j] = Row(tuple(sorted(heard)), np.array([heard[k] for k in sorted(heard)], dtype), rows[j].diagonal)
-    return changed
-
-
-def without_node(rows: Mapping[int, Row], node: int) -> dict[int, Row]:
-    """The rows of a network without one of its nodes."""
-    if node not in rows or len(rows) == 1:
-        raise ValueError(f"node must be one of {sorted(rows)}, and not the last one, got {node}")
-    return {i: row.among({*row.hears} - {node}) for i, row in rows.items() if i != node}
-
-
-class Network:
-    """All folders of a network, ``node-0`` and so on, as an operator reaches them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.folders = {int(f.name[5:]): f for f in folder.glob("node-*") if f.name[5:].isdecimal() and f.is_dir()}
-        if not self.folders:
-            raise FileNotFoundError(f"{folder} holds no folders of nodes, node-0 and so on")
-        self.deployments = {i: Deployment.load(f) for i, f in sorted(self.folders.items())}
-        self.addresses = {i: Addresses.load(f, self.deployments[i].links.neighbors) for i, f in self.folders.items()}
-        for i, other in self.folders.items():
-            if (other / NEXT).exists():
-                raise ChangeError(f"another change of node {i} is under way; {other / NEXT} holds it")
-
-    @property
-    def rows(self) -> dict[int, Row]:
-        return {i: each.row for i, each in self.deployments.items()}
-
-    @property
-    def places(self) -> dict[int, Address]:
-        """Where each node is reached by its neighbours; where it listens, if it has none."""
-        found = {i: each.listen for i, each in self.addresses.items()}
-        for each in self.addresses.values():
-            found |= each.neighbors
-        return found
-
-    def change(
+    def __init__(
         self,
-        renewed: Mapping[int, Deployment],
+        nodes: Epochs,
+        deployment: Deployment,
+        addresses: Addresses | None,
+        changes: Changes | None,
+        transport: Transport,
         *,
-        listen: Mapping[int, Address] | None = None,
-        absent: Sequence[int] = (),
-        timeout: float = 30.0,
-        lead: float = 2.0,
-        lead_runs: int = 100,
-        tell: Callable[[str], object] = str,
-    ) -> int:
-        """Bring a network into a new epoch, at one run for all; the run.
-
-        Args:
-            renewed: what each node is then; those that are missing are removed, new ones added.
-            listen: addresses of new nodes.
-            absent: nodes that are down and are not waited for; they change when they come back.
-            timeout: seconds for all agents to prepare, and again to change.
-            lead: seconds from the commit to the run of the change, with a clock; all must have the commit by then.
-            lead_runs: without a clock, runs.
-            tell: called with what is going on.
-
-        Raises:
-            ChangeError: a node is not prepared in time, or cannot be, or nodes differ; the change is taken back.
-        """
-        places = {**self.places, **(listen or {})}
-        removed, added = sorted({*self.deployments} - {*renewed}), sorted({*renewed} - {*self.deployments})
-        waiting = {*self.deployments} - {*absent}
-        try:
-            self._stage(renewed, places, removed, added)
-            tell(f"staged at {len(self.folders)} nodes")
-            origin, period = self._wait_until_prepared(waiting, timeout)
-        except BaseException:
-            for i in self.deployments:
-                if committed_run(self.folders[i]) is None:
-                    remove_next(self.folders[i])
-            for i in added:
-                shutil.rmtree(self.folder / f"node-{i}", ignore_errors=True)
-            raise
-        if period:
-            run = math.ceil((time.time() + lead - origin) / period)
-        else:
-            run = lead_runs + max(last_run(self.folders[i]) for i in self.deployments)
-        for i in added:
-            write_atomically(self.folder / f"node-{i}" / BEGIN, json.dumps({"run": run}).encode())
-        for i in self.deployments:
-            Changes(self.folders[i]).commit(run)
-        tell(f"committed: it holds from run {run} on")
-        self._wait_until_changed(waiting, timeout + lead)
-        return run
-
-    def _stage(
-        self,
-        renewed: Mapping[int, Deployment],
-        places: Mapping[int, Address],
-        removed: Sequence[int],
-        added: Sequence[int],
+        make_node: Callable[[Deployment], Node],
+        check: Callable[[Deployment], None],
+        about: Mapping[str, float],
+        report: Callable[[dict[str, Any]], None],
     ) -> None:
-        """Write ``next/`` of all nodes, and the folders of new ones, each of them as a whole."""
-        made = {}
-        for i in removed:
-            made[i] = self.folders[i] / f"{NEXT}.new"
-            shutil.rmtree(made[i], ignore_errors=True)
-            made[i].mkdir()
-            (made[i] / REMOVED).write_text("{}")
-        for i, deployment in renewed.items():
-            made[i] = self.folder / f"node-{i}" if i in added else self.folders[i] / f"{NEXT}.new"
-            shutil.rmtree(made[i], ignore_errors=True)
-            deployment.save(made[i])
-            own = places[i] if i in added else self.addresses[i].listen
-            Addresses(own, {j: places[j] for j in deployment.links.neighbors}).save(made[i])
-        encrypted = any((folder / TLS_FOLDER).is_dir() for folder in self.folders.values())
-        if added and encrypted and can_make_certificates():  # the authority of the others is forgotten
-            numbers = sorted(renewed)
-            make_certificates([made[i] for i in numbers], [places[i].host for i in numbers], numbers)
-        for i in self.deployments:
-            made[i].rename(self.folders[i] / NEXT)
+        self.deployment, self.run = deployment, cast("int | None", None)
+        self._nodes, self._addresses, self._changes, self._transport = nodes, addresses, changes, transport
+        self._make_node, self._check, self._about = make_node, check, about
+        self._tell = lambda event, **more: report({"event": event, "node": deployment.node, **more})
+        self._upcoming: tuple[Staged, Node | None] | None = None
+        self._staged: tuple[int, int] | None = None
+        self._loading: Loading | None = None
+        self._finishing: threading.Thread | None = None
+        self._looked = -math.inf
 
-    def _wait_until_prepared(self, nodes: set[int], timeout: float) -> tuple[float, float]:
-        """Wait for all nodes; origin and period of their runs."""
-        until, answers = time.monotonic() + timeout, dict[int, dict[str, Any]]()
-        while len(answers) < len(nodes):
-            for i in sorted(nodes - {*answers}):
-                file = self.folders[i] / NEXT / PREPARED
-                if file.is_file():
-                    answer = read_json(file)
-                    if answer.get("error"):
-                        raise ChangeError(f"node {i} cannot change: {answer['error']}; nothing was changed")
-                    answers[i] = answer
-            if len(answers) < len(nodes) and time.monotonic() > until:
-                missing = sorted(nodes - {*answers})
-                raise ChangeError(f"the nodes {missing} did not answer within {timeout:g} s; nothing was changed")
-            time.sleep(0.02)
-        if len({answer["digest"] for answer in answers.values() if answer["digest"]}) > 1:
-            raise ChangeError("nodes differ in their settings, slot, period or origin; nothing was changed")
-        first = next(iter(answers.values()), {"origin": 0.0, "period": 0.0})
-        return first["origin"], first["period"]
+    def watch(self, now: float) -> None:
+        """Look for a change, prepare it, and learn from which run on it holds; called often."""
+        if self._changes is None or now < self._looked + WATCH_EVERY:
+            return
+        self._looked = now
+        if self.run is not None and self._upcoming is None:
+            self._settle(self._changes, self.run)
+            return
+        if (found := self._changes.staged) != self._staged:
+            self._staged = found
+            if self._upcoming is not None:
+                self._take_back()
+            if found is not None:
+                self._loading = Loading(self._changes, self._transport)
+        if self._loading is not None and not self._loading.is_alive():
+            self._prepare(self._changes, self._loading)
+            self._loading = None
+        if self._upcoming is not None and self.run is None:
+            node = self._upcoming[1]
+            self.run = self._changes.run
+            if self.run is None and node is not None and node.latest_heard >= 0:  # committed, and not told here
+                self.run = max(node.latest_heard, self._nodes.current.run + 1)
+                self._changes.commit(self.run)
+            if self.run is not None:
+                self._tell("committed", run=self.run)
 
-    def _wait_until_changed(self, nodes: set[int], timeout: float) -> None:
-        until = time.monotonic() + timeout
-        while left := sorted(i for i in nodes if (self.folders[i] / NEXT).exists()):
-            if time.monotonic() > until:
-                raise ChangeError(f"committed, but the nodes {left} have not changed yet; they do when they come back")
-            time.sleep(0.02)
+    def _prepare(self, changes: Changes, loading: Loading) -> None:
+        """Check that this node can change to the next epoch, which was read beside the runs, and tell."""
+        digest, node = b"", None
+        try:
+            staged = loading.result()
+            if staged.deployment is not None and staged.addresses is not None:
+                new, old = staged.deployment.links, self.deployment.links
+                if (new.node, new.network) != (old.node, old.network) or new.epoch == old.epoch:
+                    raise ValueError(f"the change must be one of node {old.node} of this network, in another epoch")
+                self._check(staged.deployment)
+                node = self._make_node(staged.deployment)
+                self._reach((staged.addresses, new))
+                self._nodes.add(node)
+                digest = node.digest
+        except (OSError, ValueError) as error:
+            changes.answer(error=one_line(error))
+            self._tell("refused", neighbor=self.deployment.node, reason=f"a change: {one_line(error)}")
+            return
+        self._upcoming = staged, node
+        changes.answer(digest=digest.hex(), **self._about)
+        self._tell("prepared", epoch=None if node is None else node.links.epoch)
 
+    def _reach(self, *others: tuple[Addresses, Links]) -> None:
+        """Have the neighbours of other epochs beside the current ones."""
+        if self._addresses is not None:
+            self._transport.reach((self._addresses, self.deployment.links), *others)
 
-def last_run(folder: Path) -> int:
-    """The run that the log of a folder has reached, -1 without one."""
-    for name in ("log.jsonl", "log.jsonl.1"):
-        if (folder / name).is_file():
-            with suppress(ValueError):
-                records, _ = read_end(folder / name, repair=False)
-                if records:
-                    return max(record.run for record in records)
-    return -1
+    def _take_back(self) -> None:
+        """Forget an upcoming epoch: nothing was changed."""
+        assert self._upcoming is not None
+        self._nodes.forget(node for node in [self._upcoming[1]] if node is not None)
+        self._upcoming = self.run = None
+        self._reach()
+        self._tell("taken back")
+
+    def follow(self, run: int) -> bool:
+        """Go on in the upcoming epoch, if it holds in this run; False if this node is no part of it."""
+        if self._upcoming is None or self.run is None or run < self.run or self._changes is None:
+            return True
+        (staged, node), before = self._upcoming, (self._addresses, self.deployment.links)
+        if staged.deployment is None or staged.addresses is None or node is None:
+            self._changes.finish()
+            return False
+        if (self._changes.folder / NEXT / TLS_FOLDER).is_dir():
+            self._changes.finish()  # certificates must be there when links are opened
+        self._nodes.switch(node)
+        self.deployment, self._addresses, self._upcoming = staged.deployment, staged.addresses, None
+        self._reach(*([] if before[0] is None else [(before[0], before[1])]))
+        self._tell("changed", run=self.run, epoch=node.links.epoch)
+        return True
+
+    def _settle(self, changes: Changes, run: int) -> None:
+        """After a run of a new epoch write its files, beside the next runs; some runs later forget the one before."""
+        here = self._nodes.current.run
+        if self._finishing is None and here >= run:
+            self._finishing = threading.Thread(target=changes.finish)
+            self._finishing.start()
+        elif self._finishing is not None and not self._finishing.is_alive() and here >= run + OVERLAP:
+            self._nodes.forget(self._nodes.others)
+            self._reach()
+            self.run = self._finishing = None

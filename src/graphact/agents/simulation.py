@@ -364,7 +364,7 @@ def simulate_inference(
         faults: what goes wrong, nothing when left out; this and the others as in :class:`Simulation`.
         reach: the links that are there in a run, where they come and go.
         changes: other models, links and keys, each with the run from which on they hold; None stands for a node that is
-            no part of the network (:func:`graphact.agents.changes.renew`).
+            no part of the network (:func:`graphact.agents.rollout.renew`).
 
     Example:
         >>> import graphact, torch

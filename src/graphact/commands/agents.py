@@ -143,9 +143,10 @@ def run(options: argparse.Namespace) -> int:
     from graphact.agents.agent import BackToBack, Clocked, Schedule
     from graphact.agents.bridge import Bridge, TopicSignals
     from graphact.agents.certificates import TLS_FOLDER
-    from graphact.agents.changes import current_epoch, last_run
+    from graphact.agents.changes import current_epoch
     from graphact.agents.daemon import serve
     from graphact.agents.deployment import check_private
+    from graphact.agents.rollout import last_run
     from graphact.agents.runs import Timing
     from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
     from graphact.agents.transports.zenoh import Tls

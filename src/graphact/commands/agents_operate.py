@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from graphact.agents.addresses import Address, status_address
-from graphact.agents.changes import Network, renew, with_node, without_node
 from graphact.agents.daemon import STATUS_NAME
 from graphact.agents.deployment import Deployment, read_json
 from graphact.agents.model import load_model
 from graphact.agents.network import NetworkFile
+from graphact.agents.rollout import Network, renew, with_node, without_node
 from graphact.agents.status import fetch_status
 from graphact.commands.parser import command, option
 

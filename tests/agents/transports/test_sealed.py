@@ -12,7 +12,7 @@ from agents.networks import links_of
 
 from graphact import nn
 from graphact.agents.addresses import Addresses, free_addresses
-from graphact.agents.changes import Network
+from graphact.agents.rollout import Network
 from graphact.agents.transports.base import open_transport
 from graphact.agents.transports.sealed import HEADERS, PART, PARTIAL, SEALED, SealedTransport
 from graphact.agents.transports.udp import UdpTransport

@@ -40,6 +40,7 @@ SESSION = struct.Struct("<2sBBIIQ16s16s16s")
 SEALED = struct.Struct("<2sBBIQQ")
 PIECE = struct.Struct("<2sBBIQ")
 PART = struct.Struct("<IBB")  # message, piece, pieces
+WHOLE = PART.pack(0, 0, 1)
 HEADERS = 48
 """Bytes of IPv6 and UDP in a frame of the network."""
 SMALLEST_MTU, LARGEST_MTU = 576, MAX_DATAGRAM + HEADERS
@@ -100,6 +101,7 @@ class SealedTransport:
                 raise ModuleNotFoundError(advice) from error
         self._inner, self._node = inner, links.node
         self._room = mtu - HEADERS
+        self._whole = self._room - SEALED.size - PART.size - TAG_BYTES
         self._boot = secrets.token_bytes(16)
         self._counter = self._message = self._refused = 0
         self._peers: dict[tuple[int, int], Peer] = {}
@@ -114,6 +116,8 @@ class SealedTransport:
         """Have these epochs; sessions of those that stay go on."""
         wanted = {(each.epoch, j): key for each in links for j, key in each.keys.items()}
         self._peers = {at: self._peers.get(at) or Peer(at[1], at[0], key) for at, key in wanted.items()}
+        self._by_epoch = {(epoch.to_bytes(8, "little"), j): peer for (epoch, j), peer in self._peers.items()}
+        self._by_session = {session: peer for peer in self._peers.values() for session in peer.open}
 
     def look_up(self, addresses: Addresses) -> None:
         self._inner.look_up(addresses)
@@ -133,6 +137,10 @@ class SealedTransport:
             head = PIECE.pack(b"GP", VERSION, 0, self._node, peer.epoch)
             for part in self._cut(datagram, self._room - PIECE.size - TAG_BYTES):
                 self._inner.send(to, head + part + tag_of(head + part, peer.key))
+        elif peer.seal is not None and len(datagram) <= self._whole:  # as a rule
+            self._counter += 1
+            head = SEALED.pack(b"GS", VERSION, 0, self._node, peer.session, self._counter)
+            self._inner.send(to, head + peer.seal(self._counter.to_bytes(12, "little"), WHOLE + datagram, head))
         elif peer.seal is None:
             peer.waiting.append(datagram)
             self._ask(peer)
@@ -149,7 +157,7 @@ class SealedTransport:
 
     def _peer(self, datagram: bytes, to: int) -> Peer:
         """The neighbour in the epoch of a datagram, or in any, if it carries none; KeyError if there is none."""
-        peer = self._peers.get((int.from_bytes(datagram[16:24], "little"), to))
+        peer = self._by_epoch.get((datagram[16:24], to))
         if peer is None:
             peer = next((each for (_, j), each in self._peers.items() if j == to), None)
         if peer is None:
@@ -205,16 +213,17 @@ class SealedTransport:
 
     def _open(self, frame: bytes) -> bytes | None:
         _, version, _, sender, session, counter = SEALED.unpack_from(frame)
-        peers = [peer for (_, j), peer in self._peers.items() if j == sender]
-        for peer in peers if version == VERSION else ():
-            if (cipher := peer.open.get(session)) is not None:
-                try:
-                    return self._join(peer, cipher(nonce_of(counter), frame[SEALED.size :], frame[: SEALED.size]))
-                except Exception:  # cryptography's InvalidTag; whatever it is, nothing of it is used
-                    break
+        peer = self._by_session.get(session)
+        if peer is not None and version == VERSION:
+            try:
+                part = peer.open[session](nonce_of(counter), frame[SEALED.size :], frame[: SEALED.size])
+                return part[PART.size :] if part.startswith(WHOLE) else self._join(peer, part)
+            except Exception:  # cryptography's InvalidTag; whatever it is, nothing of it is used
+                pass
         self._refused += 1
-        for peer in peers:  # perhaps this node, or that one, has just started
-            self._ask(peer)
+        for (_, j), other in self._peers.items():  # perhaps this node, or that one, has just started
+            if j == sender:
+                self._ask(other)
         return None
 
     def _join(self, peer: Peer, part: bytes) -> bytes | None:
@@ -284,8 +293,9 @@ class SealedTransport:
                 peer.session, peer.seal = session, cipher.encrypt
             else:
                 peer.open[session] = cipher.decrypt
+                self._by_session[session] = peer
         while len(peer.open) > 2:
-            peer.open.popitem(last=False)
+            del self._by_session[peer.open.popitem(last=False)[0]]
 
     def close(self) -> None:
         self._inner.close()
