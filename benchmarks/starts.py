@@ -4,7 +4,7 @@
     python benchmarks/starts.py cora --only relu max-ga --seeds 3      less, to see that it runs
     python benchmarks/starts.py --out out/starts.jsonl                 the tables of what was measured
 
-Node classification: the first example of the README, a GCN of two GCNConv layers of PyG, 64 wide, with the activation
+Node classification: the GCN of the README, of two GCNConv layers of PyG, 64 wide, with the activation
 and dropout 0.5 between them; public split, Adam, rate 0.01, weight decay 5e-4, 200 epochs; test accuracy at the epoch
 with the best validation accuracy. A seed decides the convolutions' first weights and all dropout, for all activations
 alike. The activation is called with the edge_index, normalised by its default. `cora-deep` and `citeseer-deep` are the

@@ -40,7 +40,7 @@ def site(tmp_path_factory):
     for name in ("docs", "examples"):
         built = shutil.ignore_patterns("gallery" if name == "docs" else "__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=built)
-    for name in ("CHANGELOG.md", "CONTRIBUTING.md"):  # pages of the site, too
+    for name in ("CHANGELOG.md", "CONTRIBUTING.md", "README.md"):  # pages include them
         shutil.copy(ROOT / name, folder / name)
     nobody = "http://127.0.0.1:9"
     environment = {**os.environ, "GRAPHACT_DATA": str(folder / "none"), "OMP_NUM_THREADS": "1"}
