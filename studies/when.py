@@ -65,6 +65,14 @@ class Setting:
         return f"{self.protocol}, F = {self.width}, {title_of(self.level)}"
 
 
+def is_pointwise(variant):
+    return variant[0] in POINTWISE_METHODS
+
+
+def is_neighborhood(variant):
+    return variant[0].endswith(NEIGHBORHOOD)
+
+
 class Cell:
     """All activations in one setting, the rows of each by (method, hops)."""
 
@@ -76,18 +84,18 @@ class Cell:
 
     def best(self, chosen):
         """Of the variants for which ``chosen`` is true, the one with the best mean validation score."""
-        known = [variant for variant in sorted(self.rows, key=str) if chosen(variant[0])]
+        known = [variant for variant in sorted(self.rows, key=str) if chosen(variant)]
         if not known:
             raise NotRunError(f"no activation of the kind was run: {self.setting}")
         return max(known, key=lambda variant: self.mean(variant, "validation"))
 
     @cached_property
     def pointwise(self):
-        return self.best(lambda method: method in POINTWISE_METHODS)
+        return self.best(is_pointwise)
 
     @cached_property
     def ours(self):
-        return self.best(lambda method: method.endswith(NEIGHBORHOOD))
+        return self.best(is_neighborhood)
 
     def gain(self, variant=None, reference=None):
         """The paired difference of test scores, of what validates best where nothing else is asked for."""
@@ -119,8 +127,7 @@ class Benchmarks:
         """Cells in which both kinds were run."""
         found = []
         for cell in self.of(experiment):
-            methods = {method for method, _ in cell.rows}
-            if methods & set(POINTWISE_METHODS) and any(method.endswith(NEIGHBORHOOD) for method in methods):
+            if any(map(is_pointwise, cell.rows)) and any(map(is_neighborhood, cell.rows)):
                 found.append(cell)
         return found
 
@@ -191,6 +198,15 @@ def label(variant):
     return Variant(*variant).label.replace("|", "\\|")
 
 
+def verdicts(cells, alpha=0.05):
+    """Settings in which the gain is certain after Holm, those in which the loss is, and the others."""
+    gaps = [cell.gain() for cell in cells]
+    found = {"gains": [], "losses": [], "open": []}
+    for cell, gap, p in zip(cells, gaps, holm([gap.p_unlike() for gap in gaps]), strict=True):
+        found["open" if p >= alpha else "gains" if gap.mean > 0 else "losses"].append(cell)
+    return found
+
+
 def gains_table(cells):
     """Lines of Markdown: in each setting the two that validate best, their scores, the gain and adjusted p-value."""
     gaps = [cell.gain() for cell in cells]
@@ -200,7 +216,9 @@ def gains_table(cells):
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for cell, gap, p in zip(cells, gaps, adjusted, strict=True):
-        sides = [f"{label(one)} | {cell.mean(one):.1f}" for one in (cell.pointwise, cell.ours)]
+        counts = (sum(map(is_pointwise, cell.rows)), sum(map(is_neighborhood, cell.rows)))
+        chosen = zip((cell.pointwise, cell.ours), counts, strict=True)
+        sides = [f"{label(one)} (of {count}) | {cell.mean(one):.1f}" for one, count in chosen]
         exchanges = " / ".join(str(cell.rows[one][0]["exchanges"]) for one in (cell.pointwise, cell.ours))
         size = f"{gap.mean:+.1f} ± {gap.margin:.1f}"
         shown = f"**{size}**" if p < 0.05 else size
@@ -309,6 +327,7 @@ def render(benchmarks):
         "of": benchmarks.of,
         "comparable": benchmarks.comparable,
         "gains_table": gains_table,
+        "verdicts": verdicts,
         "scores_table": scores_table,
         "ranking_of": ranking_of,
         "label": label,

@@ -6,8 +6,21 @@ import math
 import numpy as np
 import pytest
 from evidence import NotRunError
+from page import ROOT
 from scipy import stats
-from when import Benchmarks, Ranking, draw_cost, draw_gains, draw_ranking, ranking_of, ranks_of, render
+from when import (
+    RESULTS,
+    Benchmarks,
+    Cell,
+    Ranking,
+    draw_cost,
+    draw_gains,
+    draw_ranking,
+    ranking_of,
+    ranks_of,
+    render,
+    verdicts,
+)
 
 from graphact.experiments.protocol import jobs_of
 from graphact.experiments.registry import find_protocol
@@ -82,7 +95,39 @@ def test_gains_are_paired_and_corrected(tmp_path):
     spread = pairs.std(ddof=1) * math.sqrt(1 / 20 + 1000 / 18717)
     assert gap.margin == pytest.approx(stats.t.ppf(0.975, 19) * spread)
     with pytest.raises(NotRunError, match="no activation of the kind was run: gcn, F = 64, PubMed"):
-        cell.best(lambda method: method == "abs")
+        cell.best(lambda variant: variant[0] == "abs")
+
+
+class Like:
+    """Equal to any cell of the same setting."""
+
+    def __init__(self, cell):
+        self.setting = cell.setting
+
+    def __eq__(self, other):
+        return self.setting == other.setting
+
+    __hash__ = None
+
+
+def test_verdicts_are_those_of_adjusted_p_values(tmp_path):
+    write_rows(tmp_path / "gcn")
+    cells = Benchmarks(tmp_path).of("node-classification", "gcn")
+    found = verdicts(cells)
+    assert found["gains"] == cells, "two points with a noise of half a point"
+    swapped = cells[0].rows
+    swapped["relu", None], swapped["max-ga", 1] = swapped["max-ga", 1], swapped["relu", None]
+    swapped["median-ga", 1], swapped["tanh", None] = swapped["max-ga", 1], swapped["max-ga", 1]
+    same = cells[1].rows
+    same["max-ga", 1] = same["median-ga", 1] = same["relu", None]
+    assert verdicts([Cell(cell.setting, cell.rows) for cell in cells]) == {
+        **{"gains": [Like(cells[2]), Like(cells[3])], "losses": [Like(cells[0])], "open": [Like(cells[1])]}
+    }
+
+
+def test_the_page_is_that_of_the_rows():
+    """What stands in docs is written again from results, and compared."""
+    assert render(Benchmarks(RESULTS)) == (ROOT / "docs" / "when-it-pays.md").read_text()
 
 
 def test_the_page_and_its_figures(tmp_path):
@@ -92,7 +137,7 @@ def test_the_page_and_its_figures(tmp_path):
     cells = benchmarks.of("node-classification", "gcn")
     relu = benchmarks.cells[next(iter(benchmarks.cells))].mean(("relu", None))
     assert f"{relu:.1f} (72.1)" in page
-    assert "| gcn | 64 | BlogCatalog | ReLU |" in page
+    assert "| gcn | 64 | BlogCatalog | ReLU (of 2) |" in page
     assert "`residual`: not run." in page
     for draw, what in ((draw_gains, cells), (draw_ranking, ranking_of(cells)), (draw_cost, cells)):
         draw(what, tmp_path / "figure.png")

@@ -206,6 +206,34 @@ def test_sparse_features_map_many_weights_at_once(problem):
     assert not sums[~x.any(1)].any()
 
 
+@pytest.mark.parametrize("is_sparse", [True, False])
+def test_features_may_be_dropped_too(problem, is_sparse):
+    """One epoch of one model: the gradient is that of a dense network whose features are multiplied with a mask."""
+    graph, x, y, splits = problem
+    model = make(0, feature_dropout=True)
+    forward, train = dense_gcn(problem), splits[0].train
+    features = SparseFeatures.from_dense(x) if is_sparse else x
+    options = {"seeds": [3], "rates": [0.1], "decays": [0.0], "dropouts": [0.4], "dtype": torch.float64}
+    fleet = NodeFleet([model], features, node_graph(graph.to(dtype=torch.float64), "gcn"), y, splits[:1], **options)
+    fleet.train(1)
+    seed, rate = torch.tensor([3]), torch.tensor([0.4]).double()
+    count = (x != 0).sum().item() if is_sparse else x.numel()
+    mask = torch.zeros_like(x)
+    drawn = dropout_masks(seed, rate, 0, 0, (count,))[0]
+    mask[x != 0 if is_sparse else torch.ones_like(x, dtype=torch.bool)] = drawn
+    hidden = dropout_masks(seed, rate, 0, 1, (NODES, WIDTH))[0]
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    dropped = dense_gcn((graph, x * mask, y, splits))
+    F.cross_entropy(dropped(model, hidden)[train], y[train]).backward()
+    optimizer.step()
+    assert 0 < (mask == 0).sum() < mask.numel()
+    for name, tensor in fleet.model(0).state_dict().items():
+        torch.testing.assert_close(tensor, model.state_dict()[name], rtol=0, atol=1e-9)
+    with torch.no_grad():
+        graphs = node_graph(graph.to(dtype=torch.float64), "gcn")
+        torch.testing.assert_close(model(features, graphs), forward(model, None))
+
+
 def test_what_does_not_fit_is_refused(problem):
     with pytest.raises(ValueError, match="rates must have one entry for each of the 4 models, got 1"):
         fleet_of(problem, [make(number) for number in range(4)], rates=(0.1,))

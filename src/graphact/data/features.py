@@ -45,6 +45,11 @@ class SparseFeatures:
     def to(self, device: torch.device | str, dtype: torch.dtype) -> "SparseFeatures":
         return SparseFeatures(self.matrix.to(device, dtype), self.transposed.to(device, dtype))
 
+    @property
+    def count(self) -> int:
+        """How many values are not zero."""
+        return self.matrix.values().numel()
+
     def to_dense(self) -> Tensor:
         return self.matrix.to_dense()
 
@@ -59,6 +64,23 @@ class SparseFeatures:
     def __matmul__(self, weight: Tensor) -> Tensor:
         product: Tensor = _SparseProduct.apply(weight, self.matrix, self.transposed)
         return product
+
+
+class DroppedFeatures:
+    """Sparse features of which some are dropped: ``features @ weight`` with the values of ``features`` times a mask.
+
+    The mask has an entry for each value; under `torch.vmap`, each model has its own.
+    """
+
+    def __init__(self, features: SparseFeatures, mask: Tensor) -> None:
+        self.features, self.mask = features, mask
+
+    def __matmul__(self, weight: Tensor) -> Tensor:
+        matrix = self.features.matrix
+        counts, cols = matrix.crow_indices().diff(), matrix.col_indices()
+        rows = torch.arange(matrix.size(0), device=cols.device).repeat_interleave(counts, output_size=cols.numel())
+        terms = (matrix.values() * self.mask).unsqueeze(-1) * weight.index_select(0, cols)
+        return terms.new_zeros(matrix.size(0), weight.size(-1)).index_add(0, rows, terms)
 
 
 def to_csr(rows: Tensor, cols: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:

@@ -33,7 +33,8 @@ class NodeFleet:
     """R node classifiers of one shape on one graph, trained together, each as if it were alone.
 
     A model is called as ``model(x, graph, masks)`` and returns logits ``(N, C)``; ``masks`` are the masks of dropout
-    ``(N, width)``, one for each of ``model.dropout_widths``, and none of them in evaluation. Where
+    ``(N, width)``, one for each of ``model.dropout_widths``, and none of them in evaluation. The width None stands for
+    the features, and where these are sparse, their mask has an entry for each of their values. Where
     ``model.dropped_last`` is true, nothing before the last mask depends on the mode, and ``model(x, graph, masks,
     True)`` returns the logits with and without dropout, which halves the work.
 
@@ -107,8 +108,14 @@ class NodeFleet:
     @property
     def work(self) -> int:
         """Numbers in a pass of one model over edges and nodes."""
-        widths: tuple[int, ...] = self.template.dropout_widths
-        return int(self.num_nodes + self.graph.num_edges) * sum(widths)
+        widths: tuple[int | None, ...] = self.template.dropout_widths
+        return int(self.num_nodes + self.graph.num_edges) * sum(width or 0 for width in widths)
+
+    def mask_shape(self, width: int | None) -> tuple[int, ...]:
+        """The shape of a mask of dropout of one model."""
+        if width is not None:
+            return self.num_nodes, width
+        return (self.x.count,) if isinstance(self.x, SparseFeatures) else (self.num_nodes, self.x.size(1))
 
     def train(self, epochs: int, patience: int | None = None, *, keep: bool = True) -> FleetResult:
         """Train all models; each stops after ``patience`` epochs without a better validation score.
@@ -189,7 +196,7 @@ class NodeFleet:
     def epoch(self, running: "Running") -> None:
         """Score the models as they are, and move them by one step."""
         masks = {
-            f"mask{site}": running.masks(site, (self.num_nodes, width))
+            f"mask{site}": running.masks(site, self.mask_shape(width))
             for site, width in enumerate(self.template.dropout_widths)
         }
         if self.template.dropped_last:

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer
-from graphact.data.features import SparseFeatures
+from graphact.data.features import DroppedFeatures, SparseFeatures
 from graphact.functional import neighborhood_median, shift
 from graphact.functional.convolution import attend
 from graphact.functional.segments import Segments
 from graphact.graph import Graph
 from graphact.nn import make_activation
 
-Signal = Tensor | SparseFeatures
+Signal = Tensor | SparseFeatures | DroppedFeatures
 
 
 class NodeGraph(NamedTuple):
@@ -248,7 +248,7 @@ class NodeNetwork(nn.Module):
         self.skips = nn.ModuleList(linear.get(skip, [Linear(width, width) for _ in range(hidden)]))
         self.last = Linear(width, classes) if self.readout else None
         self.feature_dropout = feature_dropout
-        self.dropout_widths = (*([in_features] if feature_dropout else []), *[width] * hidden)
+        self.dropout_widths = (*([None] if feature_dropout else []), *[width] * hidden)
         self.dropped_last = hidden == 1 and norm != "batch" and not feature_dropout and skip != "block"
 
     @property
@@ -260,11 +260,16 @@ class NodeNetwork(nn.Module):
         of_activations = sum(layer.exchanges for each in activations for layer in each.layers())
         return int(of_activations + sum(each.exchanges for each in convolutions))
 
-    def forward(self, x: Signal, graph: NodeGraph, masks: Sequence[Tensor] = (), both: bool = False) -> Any:
+    def forward(
+        self, x: Tensor | SparseFeatures, graph: NodeGraph, masks: Sequence[Tensor] = (), both: bool = False
+    ) -> Any:
         masks = list(masks)
+        signal: Any = x
         if self.feature_dropout and masks:
-            x = (x.to_dense() if isinstance(x, SparseFeatures) else x) * masks.pop(0)
-        signal: Any = x if self.first is None else self.first(x)
+            mask = masks.pop(0)
+            signal = DroppedFeatures(x, mask) if isinstance(x, SparseFeatures) else x * mask
+        if self.first is not None:
+            signal = self.first(signal)
         for number, activation in enumerate(self.activations):
             if self.skip == "block":
                 read = self.convolutions[number](self.norms[number](signal), graph)
