@@ -1,10 +1,10 @@
 """Fleets of graph classifiers: many models on one set of graphs, which differ in split, seed, rate, decay and dropout.
 
-All graphs, of whatever part of a split, are dealt into batches, the same for all models: a step is one stacked pass over
-the graphs of a batch side by side, ``(R, N, F)``, and each model learns from those of them that it trains on. Loss and
-statistics of batch norm count no others, so that a model moves as if the batch held its own training graphs alone. The
-batches are drawn a few times before training and taken in turn, epoch by epoch: shapes are then known, and on a GPU an
-epoch is one CUDA graph, as in :mod:`graphact.training.nodes`.
+All graphs, of whatever part of a split, are dealt into batches, the same for all models: a step is one stacked pass
+over the graphs of a batch side by side, ``(R, N, F)``, and each model learns from those of them that it trains on.
+Loss and statistics of batch norm count no others, so that a model moves as if the batch held its own training graphs
+alone. The batches are drawn a few times before training and taken in turn, epoch by epoch: shapes are then known, and
+on a GPU an epoch is one CUDA graph, as in :mod:`graphact.training.nodes`.
 """
 
 from collections.abc import Callable, Sequence

@@ -212,7 +212,13 @@ class NodeFleet:
         running.select(self.scores(running, logits))
 
     def call(
-        self, running: "Running", masks: State, training: bool, *, both: bool = False, read: tuple[Any, Any] | None = None
+        self,
+        running: "Running",
+        masks: State,
+        training: bool,
+        *,
+        both: bool = False,
+        read: tuple[Any, Any] | None = None,
     ) -> Any:
         """The logits ``(R, N, C)`` of all models; in training, buffers such as running means move along.
 

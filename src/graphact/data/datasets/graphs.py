@@ -99,8 +99,12 @@ class GraphBatch:
     graphs: Tensor
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> "GraphBatch":
-        operators = (each.to(device, dtype) for each in (self.graph, self.shift))
-        return GraphBatch(self.x.to(device, dtype), *operators, self.member.to(device), self.graphs.to(device))
+        graph, shift = self.graph.to(device, dtype), self.shift.to(device, dtype)
+        return GraphBatch(self.x.to(device, dtype), graph, shift, self.member.to(device), self.graphs.to(device))
+
+    @property
+    def num_edges(self) -> int:
+        return self.graph.num_edges
 
     def sum(self, x: Tensor) -> Tensor:
         """Sums over the nodes of each graph: ``(..., N, F)`` to ``(..., B, F)``."""

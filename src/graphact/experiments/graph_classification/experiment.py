@@ -1,4 +1,4 @@
-"""Graph classification as an experiment: activations in a GIN, under one grid and one budget, on five sets of graphs."""
+"""Graph classification as an experiment: activations in a GIN, under one grid and budget, on five sets of graphs."""
 
 from dataclasses import replace
 

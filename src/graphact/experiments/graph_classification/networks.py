@@ -21,14 +21,14 @@ class Trained(NamedTuple):
     """The nodes of the graphs that a model trains on: shares ``(N,)``, which sum to 1, and their number."""
 
     shares: Tensor
-    count: Tensor
+    number: Tensor
 
     @classmethod
     def of(cls, trained: Tensor, batch: GraphBatch) -> "Trained":
         """From 1 for graphs that are trained on, else 0."""
         nodes = trained.index_select(-1, batch.member)
-        count = nodes.sum(-1)
-        return cls(nodes / count.clamp(min=1), count)
+        number = nodes.sum(-1)
+        return cls(nodes / number.clamp(min=1), number)
 
 
 class TrainedBatchNorm(BatchNorm):
@@ -42,8 +42,8 @@ class TrainedBatchNorm(BatchNorm):
             mean = trained.shares @ x
             centered = x - mean
             variance = trained.shares @ centered.square()
-            share = (self.momentum or 0.0) * trained.count.clamp(max=1)  # no node, no news
-            unbiased = variance.detach() * (trained.count / (trained.count - 1).clamp(min=1))
+            share = (self.momentum or 0.0) * trained.number.clamp(max=1)  # no node, no news
+            unbiased = variance.detach() * (trained.number / (trained.number - 1).clamp(min=1))
             self.running_mean = (1 - share) * self.running_mean + share * mean.detach()
             self.running_var = (1 - share) * self.running_var + share * unbiased
         return torch.addcmul(self.bias, centered, (variance + self.eps).rsqrt() * self.weight)

@@ -60,7 +60,7 @@ def make_network(job: TrainingJob, data: GraphSet, fold: int) -> GraphNetwork:
 def train_trials(
     job: TrainingJob, trials: Sequence[Trial], splits: Sequence[Split], device: str, directory: Path | None
 ) -> tuple[FleetResult, torch.Tensor]:
-    """Train models of a job as few fleets, as large as memory allows; return results and test curves ``(R, epochs)``."""
+    """Train models of a job as few fleets, as large as memory allows; also the test curves ``(R, epochs)``."""
     data = data_of(job.condition["dataset"], directory)
     partitions = batches_of(data.name, directory, batch_size(job, len(data.y)), job.seed, device)
     networks = {fold: make_network(job, data, fold) for fold in {trial.replica for trial in trials}}
