@@ -80,6 +80,7 @@ DATA_SETS = {  # what graphact.data.datasets reads
     "planetoid": "Cora, CiteSeer and PubMed: citations between papers, with their public splits",
     "heterophily": "minesweeper, tolokers, actor, filtered chameleon and squirrel, wisconsin: ten given splits",
     "attributed": "BlogCatalog and Flickr: friends, and the words that they use",
+    "tu": "MUTAG, PTC_MR, PROTEINS, NCI1 and NCI109: molecules and proteins of TUDataset, a class each",
 }
 _registered: dict[str, type[Any]] = {}
 ModuleT = TypeVar("ModuleT", bound=type[Any])

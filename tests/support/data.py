@@ -64,7 +64,7 @@ def server(monkeypatch):
         "/RADOMEH.tar.gz": ARCHIVE,
         "/weather_stations.csv": COORDINATES,
         "/ind.cora.graph": CITATIONS,
-        **dict.fromkeys(("/wisconsin.npz", "/Flickr.mat"), NODES),
+        **dict.fromkeys(("/wisconsin.npz", "/Flickr.mat", "/NCI1_splits.json"), NODES),
     }
     publish(monkeypatch, server.url)
     yield server

@@ -70,5 +70,5 @@ def publish(monkeypatch, url):
     monkeypatch.setitem(DATASETS, "molene", weather)
     citations = (file("planetoid/ind.cora.graph", CITATIONS, "ind.cora.graph"),)
     monkeypatch.setitem(DATASETS, "planetoid", citations)
-    for dataset, page in (("heterophily", "wisconsin.npz"), ("attributed", "Flickr.mat")):
+    for dataset, page in (("heterophily", "wisconsin.npz"), ("attributed", "Flickr.mat"), ("tu", "NCI1_splits.json")):
         monkeypatch.setitem(DATASETS, dataset, (file(f"{dataset}/{page}", NODES, page),))

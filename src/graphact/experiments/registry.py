@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 # Each has a folder of its name, with the description EXPERIMENT in experiment.py
 EXPERIMENTS = ("source-localization", "consensus", "denoising", "recommendation")
-BENCHMARKS = ("node-classification", "robustness")  # of the field, with settings chosen by nested selection
+# Of the field, with settings chosen by nested selection
+BENCHMARKS = ("node-classification", "graph-classification", "robustness")
 GROUPS = {"compared": ACTIVATIONS, "pointwise": tuple(POINTWISE), "every": EVERY_METHOD}  # names for several methods
 PRESETS = ("quick", "paper", "best", "smoke")
 BENCHMARK_PRESETS = ("quick", "full", "smoke")

@@ -142,8 +142,7 @@ class NodeFleet:
                 running = running.rows(torch.tensor(chosen, dtype=torch.int64, device=device))
                 step = self.make_step(running)
         if places:
-            with torch.no_grad():
-                running.select(self.scores(running, self.call(running, {}, False)))
+            self.note(running, self.evaluate(running))
             self.collect(running, places, [False] * len(places), found)
         test, validation, best_epoch = (list(column) for column in zip(*found, strict=True))
         return FleetResult(test, validation, best_epoch)
@@ -157,8 +156,11 @@ class NodeFleet:
         made.load_state_dict(state)
         return made.eval()
 
-    def make_step(self, running: "Running") -> Callable[[], None]:
+    def make_step(
+        self, running: "Running", epoch: Callable[["Running"], None] | None = None, warm_up: int = WARM_UP_STEPS
+    ) -> Callable[[], None]:
         """One epoch, as a function without arguments; on a GPU recorded after a few calls, and then replayed."""
+        epoch = epoch or self.epoch
         recorded: list[torch.cuda.CUDAGraph] = []
         calls = 0
 
@@ -166,26 +168,26 @@ class NodeFleet:
             nonlocal calls
             calls += 1
             if running.seeds.device.type != "cuda":
-                self.epoch(running)
+                epoch(running)
             elif recorded:
                 recorded[0].replay()
-            elif calls <= WARM_UP_STEPS:
+            elif calls <= warm_up:
                 stream = torch.cuda.Stream()  # recording demands that the steps before it ran outside the default one
                 stream.wait_stream(torch.cuda.current_stream())
                 with torch.cuda.stream(stream):
-                    self.epoch(running)
+                    epoch(running)
                 torch.cuda.current_stream().wait_stream(stream)
             elif self.way.startswith("not recorded"):
-                self.epoch(running)
+                epoch(running)
             else:
                 graph = torch.cuda.CUDAGraph()
                 try:
                     with torch.cuda.graph(graph):  # recording runs nothing
-                        self.epoch(running)
+                        epoch(running)
                 except RuntimeError as error:  # some step waits for the device: every epoch is launched anew
                     self.way = f"not recorded: {[*str(error).splitlines(), ''][0]}"
                     torch.cuda.synchronize()
-                    self.epoch(running)
+                    epoch(running)
                     return
                 self.way = "recorded"
                 recorded.append(graph)
@@ -202,24 +204,49 @@ class NodeFleet:
         if self.template.dropped_last:
             logits, evaluated = self.call(running, masks, True, both=True)
         else:
-            with torch.no_grad():
-                evaluated = self.call(running, {}, False)
-        running.select(self.scores(running, evaluated.detach()))
+            evaluated = self.evaluate(running)
+        self.note(running, evaluated.detach())
         if not self.template.dropped_last:  # buffers move along, behind the choice
             logits = self.call(running, masks, True)
         running.steps.add_(1)
+        self.update(running, self.losses(running, logits))
+
+    def update(self, running: "Running", losses: Tensor) -> None:
+        """One step of Adam for each model, on its own loss."""
         parameters = list(running.parameters.values())
-        grads = torch.autograd.grad(self.losses(running, logits).sum(), parameters, allow_unused=True)
+        grads = torch.autograd.grad(losses.sum(), parameters, allow_unused=True)
         running.adam(dict(zip(running.parameters, grads, strict=True)), self.decayed)
 
-    def call(self, running: "Running", masks: State, training: bool, *, both: bool = False) -> Any:
-        """The logits ``(R, N, C)`` of all models; in training, buffers such as running means move along."""
+    @torch.no_grad()
+    def evaluate(self, running: "Running") -> Tensor:
+        """The logits ``(R, N, C)`` of all models without dropout."""
+        logits: Tensor = self.call(running, {}, False)
+        return logits
+
+    def note(self, running: "Running", logits: Tensor) -> None:
+        """Score the models as they are, and keep those that are better than before."""
+        running.select(self.scores(running, logits))
+
+    def call(
+        self,
+        running: "Running",
+        masks: State,
+        training: bool,
+        *,
+        both: bool = False,
+        read: tuple[Any, Any] | None = None,
+    ) -> Any:
+        """The logits ``(R, N, C)`` of all models; in training, buffers such as running means move along.
+
+        ``read`` are features and graph where they are not all of them.
+        """
         self.template.train(training)
+        x, graph = read or (self.x, self.graph)
         options = (True,) if both else ()
 
         def run(parameters: State, buffers: State, masks: State) -> tuple[Any, State]:
             state = {**parameters, **buffers}
-            arguments = (self.x, self.graph, list(masks.values()), *options)
+            arguments = (x, graph, list(masks.values()), *options)
             return torch.func.functional_call(self.template, state, arguments), {name: state[name] for name in buffers}
 
         logits, buffers = torch.vmap(run)(running.parameters, running.buffers, masks)
@@ -280,7 +307,8 @@ class Running:
     def begin(self, patience: int, keep: bool) -> None:
         """Forget all epochs before."""
         self.patience, device = patience, self.seeds.device
-        self.steps = torch.zeros((), dtype=torch.int64, device=device)
+        self.steps = torch.zeros((), dtype=torch.int64, device=device)  # epochs
+        self.updates = self.steps.clone()  # steps of Adam
         self.best = torch.full(self.seeds.shape, torch.nan, dtype=torch.float64, device=device)
         self.best_test, self.best_epoch = self.best.clone(), torch.zeros_like(self.seeds)
         self.first = {name: torch.zeros_like(tensor) for name, tensor in self.parameters.items()}
@@ -296,7 +324,7 @@ class Running:
 
     def masks(self, site: int, shape: tuple[int, ...]) -> Tensor:
         """The masks of dropout of this step."""
-        drawn = dropout_masks(self.seeds[self.owner], self.dropouts[self.owner], self.steps, site, shape)
+        drawn = dropout_masks(self.seeds[self.owner], self.dropouts[self.owner], self.updates, site, shape)
         return drawn if len(self.owner) == len(self.seeds) else drawn.index_select(0, self.stream)
 
     def select(self, scores: tuple[Tensor, Tensor]) -> None:
@@ -313,7 +341,8 @@ class Running:
     @torch.no_grad()
     def adam(self, grads: Mapping[str, Tensor | None], decayed: set[str]) -> None:
         """One step of Adam with an L2 penalty; rate and decay are those of each model."""
-        corrections = [1 - beta ** self.steps.double() for beta in BETAS]
+        self.updates.add_(1)
+        corrections = [1 - beta ** self.updates.double() for beta in BETAS]
         for name, parameter in self.parameters.items():
             grad, first, second = grads[name], self.first[name], self.second[name]
             if grad is None:
@@ -336,7 +365,7 @@ class Running:
         made = Running(
             parameters, chosen(self.buffers), **options, nodes=chosen(self.nodes), counts=chosen(self.counts)
         )
-        made.patience, made.steps = self.patience, self.steps.clone()
+        made.patience, made.steps, made.updates = self.patience, self.steps.clone(), self.updates.clone()
         for name in ("best", "best_test", "best_epoch"):
             setattr(made, name, getattr(self, name).index_select(0, index))
         made.first, made.second, made.kept = chosen(self.first), chosen(self.second), chosen(self.kept)

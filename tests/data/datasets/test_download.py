@@ -218,6 +218,7 @@ def test_check_tells_the_state_of_every_file(server, empty_cache, tmp_path):
         ("planetoid", "planetoid/ind.cora.graph", "missing"),
         ("heterophily", "heterophily/wisconsin.npz", "missing"),
         ("attributed", "attributed/Flickr.mat", "missing"),
+        ("tu", "tu/NCI1_splits.json", "missing"),
     ]
 
 
@@ -228,7 +229,7 @@ def test_a_file_that_cannot_be_read(server, tmp_path):
 
 
 def test_unknown_datasets_are_named():
-    known = "'ml-100k', 'molene', 'planetoid', 'heterophily', 'attributed'"
+    known = "'ml-100k', 'molene', 'planetoid', 'heterophily', 'attributed', 'tu'"
     with pytest.raises(ValueError, match=f"dataset must be one of {known}, got 'cora'"):
         locate("cora")
 

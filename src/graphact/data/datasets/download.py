@@ -67,6 +67,13 @@ PLANETOID = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
 HETEROPHILY = "https://raw.githubusercontent.com/yandex-research/heterophilous-graphs/main/data"
 # BlogCatalog and Flickr as the authors of CoLA keep them; research data, no licence stated.
 ATTRIBUTED = "https://raw.githubusercontent.com/TrustAGI-Lab/CoLA/main/raw_dataset"
+# Molecules and proteins of TUDataset (Morris et al. 2020), no licence stated; nested splits of two of the sets by
+# Errica et al. (2020).
+TU = "https://www.chrsmrrs.com/graphkerneldatasets"
+TU_SPLITS = (
+    "https://raw.githubusercontent.com/diningphil/gnn-comparison/097d0a2c172149075e40ece474c30c222526dbcb"
+    "/data_splits/CHEMICAL"
+)
 
 FILMS = {
     "ml-100k/u.data": "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
@@ -111,6 +118,43 @@ FRIENDS = {
     "BlogCatalog": "886e1d8dec043588247ef7188fe6459f2ba657b6b9211d73f255d28b42f06b0c",
     "Flickr": "1493f3f261395b232dd37845beae9215c0abccc9d63902a3cc0af7fd4f0972cd",
 }
+MOLECULE_FILES = ("A", "graph_indicator", "graph_labels", "node_labels")
+MOLECULES = {
+    "MUTAG": (
+        "d9656ca7493f3445d737c711710bb36fd432dddd1c0ea32e1d4713c86ebd28e2",
+        "7d520a4d6c7961c0cdeabe076d8fe27e795b6d373485c9a2b744987e560a2056",
+        "a1518ea39ba3426bd42f57396b9c4baffe68e9adc718caeeab0119c6591a5f2c",
+        "678f429965490e84dd27713017538c995fc05d1621beac910848b600015ee863",
+    ),
+    "PTC_MR": (
+        "f79523ff94dfbef539e5602a8ac1931a50a2800f33fa1d30e5e31725289b5202",
+        "d52754f3cbc54e29324f884b4c17200c16e06db0c499afae300b4fa1bb6d794b",
+        "64210accbe4c6c027535b1294e0da652b1f539667f7a2d4bf5121dcd8b00a224",
+        "cc50d1e1c5f4c98b2100cf50c5ddd88ff28b419a9180d531046b75ce22983235",
+    ),
+    "PROTEINS_full": (
+        "4c4b33e272fc95cac6d27ed6d5d12b9a852c8610e91fff59f8f0dbdd5a20df67",
+        "8d4ff1e852a5c28561e9bffb44cf9490bc552b13a3b6156dd12dc7f44e9afc4a",
+        "c0ef9810c440775252872318d0c8adc385588e14bc4c47a2c34aa96ee3c7cdcd",
+        "f758e8ad3d6e3c026b50833d75f6f90735b94eb3345e4243707f495ca8afea8d",
+    ),
+    "NCI1": (
+        "2c028eda59a5fe96e2265a63d9ac236901bd9a7dc658498be13cd704a703076d",
+        "ffe5acfa754b057d5ce0dc725c5aadb631628161886cc040d38c719635257dc5",
+        "fae44681e70113f496256ae87eaac33b7836e3a97fe8e023933b84fde6a5c8a2",
+        "dc0a22b6cbff0c939de00373e823977ba32b358f560e4288d7602f7b51407ee2",
+    ),
+    "NCI109": (
+        "9c0ae8c1e631f771663de1e095eb36604f4feeb512e46b90b0409f05f876bab6",
+        "f86bb0249bf985be397f46c493879022cb068b1d4331215151442de1738c9163",
+        "8ab9932d5347b935e3aaa7be2f787cc78860fa1af9df836dd3f03cde6939b640",
+        "d2ceda711b4ea4218909e5527325374d7e50c698b0d8a22567390a5526dbd6bc",
+    ),
+}
+MOLECULE_SPLITS = {
+    "NCI1_splits.json": "1c961b85422fb557edade036f614869bb996323efd21dbfa4b40ff1b80304924",
+    "PROTEINS_full_splits.json": "785c4225474a5467427b704e424602e6a4b88ebd3463cf152d3ec82d2422cd6a",
+}
 DATASETS: dict[str, tuple[DataFile, ...]] = {
     "ml-100k": tuple(DataFile(name, sha256, MOVIELENS, member=name) for name, sha256 in FILMS.items()),
     "molene": tuple(DataFile(f"molene/{name}", sha256, f"{MOLENE}/{name}") for name, sha256 in WEATHER.items()),
@@ -124,6 +168,14 @@ DATASETS: dict[str, tuple[DataFile, ...]] = {
         DataFile(f"attributed/{name}.mat", sha256, f"{ATTRIBUTED}/{name}/{name}.mat")
         for name, sha256 in FRIENDS.items()
     ),
+    "tu": (
+        *(
+            DataFile(f"tu/{name}/{name}_{part}.txt", sha256, f"{TU}/{name}.zip", member=f"{name}/{name}_{part}.txt")
+            for name, sums in MOLECULES.items()
+            for part, sha256 in zip(MOLECULE_FILES, sums, strict=True)
+        ),
+        *(DataFile(f"tu/splits/{name}", sha256, f"{TU_SPLITS}/{name}") for name, sha256 in MOLECULE_SPLITS.items()),
+    ),
 }
 
 
@@ -134,7 +186,7 @@ def locate(dataset: str, directory: PathLike | None = None, download: bool = Tru
     A directory that the user named is only read. Into the cache folder, what is missing is downloaded once.
 
     Args:
-        dataset: "ml-100k", "molene", "planetoid", "heterophily" or "attributed".
+        dataset: "ml-100k", "molene", "planetoid", "heterophily", "attributed" or "tu".
         directory: data directory, laid out as ``ml-100k/u.data``, ``ml-100k/u.item``, ``molene/RADOMEH.tar.gz``,
             ``molene/weather_stations.csv``, ``planetoid/ind.cora.graph``, ...
         download: whether missing files may be downloaded to the cache folder.

@@ -172,4 +172,5 @@ def column_key(table: Table, index: int) -> Any:
 def title_of(dataset: Any) -> str:
     """A data set as readers know it."""
     usual = {"citeseer": "CiteSeer", "pubmed": "PubMed", "blogcatalog": "BlogCatalog"}
-    return usual.get(str(dataset), str(dataset).replace("_filtered", "").capitalize())
+    name = str(dataset)
+    return usual.get(name, name.replace("_filtered", "").capitalize() if name.islower() else name)

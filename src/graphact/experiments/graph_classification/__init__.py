@@ -1,0 +1,1 @@
+"""Graph classification: GIN with any activation on the sets of TUDataset."""
