@@ -26,14 +26,13 @@ from page import ROOT, TEMPLATES
 
 from graphact.experiments.pairing import difference
 from graphact.experiments.registry import BENCHMARKS, find_experiment
-from graphact.experiments.report.benchmark import POINTWISE_METHODS, title_of
+from graphact.experiments.report.benchmark import NEIGHBORHOOD, POINTWISE_METHODS, title_of
 from graphact.experiments.report.style import FAINT, GREY, INK, Variant, house_style, new_sheet, settle, to_png
 from graphact.experiments.statistics import holm
 from graphact.experiments.store import Store
 from graphact.storage import write_atomically
 
 RESULTS = ROOT / "results" / "benchmarks"
-NEIGHBORHOOD = ("-ga", "-l")  # how the names of our activations end
 # GCN of DiGRAF's Table 1 (Mantri et al., NeurIPS 2024), in its own protocol: see the page for what differs
 DIGRAF = {
     "relu": {"blogcatalog": 72.1, "flickr": 50.7, "citeseer": 67.7, "cora": 79.2, "pubmed": 77.6},

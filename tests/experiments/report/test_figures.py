@@ -266,6 +266,7 @@ def test_errors_never_reach_below_zero():
 def test_means_of_different_magnitude_have_a_logarithmic_scale():
     for means, logarithmic in (((1.0, 30.0), True), ((1.0, 29.0), False), ((0.0, 29.0), False)):
         assert scale_of(series(*means), series(0.0, 0.0), series()).logarithmic == logarithmic
+    assert not scale_of(series(0.02, 1.5), series(2.4, 3.4), series(), (-np.inf, np.inf)).logarithmic  # differences
     (axes,) = sheet_of([denoising(order=order, value=10.0**order) for order in (1, 2, 3)]).axes
     assert axes.get_yscale() == "log"
 

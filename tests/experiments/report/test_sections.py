@@ -137,6 +137,29 @@ def test_headline_tells_graph_adaptive_from_relu_even_if_another_is_best():
     )
 
 
+def test_headline_of_a_benchmark_is_against_the_pointwise_activation_that_validates_best():
+    rows = []
+    for split, noise in enumerate((0.0, 1.0, -1.0, 0.5)):
+        scores = {("relu", None): (70, 60), ("tanh", None): (79, 75), ("max-ga", 1): (80, 78), ("max-ga", 2): (90, 70)}
+        for (method, hops), (value, validation) in scores.items():
+            place = {"graph": None, "split": split, "node": None, "condition": {"dataset": "cora"}, "preset": "full"}
+            settings = {
+                "protocol": "gcn",
+                "features": 64,
+                "order": 1,
+                "hops": hops,
+                "validation": validation,
+                "metric": "accuracy",
+            }
+            rows.append(row("node-classification", method, value + noise * (method == "tanh"), **place, **settings))
+    ((where, sentence),) = content(rows).headlines
+    assert where == "Cora"
+    assert sentence.startswith("graph-adaptive max (1 hop) 80.0")
+    assert "tanh 79.1" in sentence
+    assert "ReLU" not in sentence
+    assert "the best is graph-adaptive max (2 hops) 90.0" in sentence
+
+
 def test_largest_number_of_features_is_the_main_one():
     found = content([denoising(features=features, value=float(features)) for features in (1, 2, 4)])
     assert titles(found) == [

@@ -9,7 +9,7 @@ import pandas as pd
 
 from graphact.experiments.pairing import Difference
 from graphact.experiments.registry import Measure
-from graphact.experiments.report.content import DOTS, Content, Figure, file_name
+from graphact.experiments.report.content import Content, Figure, file_name
 from graphact.experiments.report.sentences import FEWEST_UNITS, paired
 from graphact.experiments.report.sentences import headline as tell
 from graphact.experiments.report.style import Variant
@@ -18,6 +18,8 @@ from graphact.experiments.statistics import holm
 from graphact.registry import POINTWISE
 
 POINTWISE_METHODS = ("relu", *POINTWISE)
+NEIGHBORHOOD = ("-ga", "-l")  # how the names of our activations end
+SPREADS = "Bars reach one standard deviation to either side."
 DIFFERENCES = (
     "Paired over splits, minus the pointwise activation that validates best: {}. Half of the 95 % interval behind ±, "
     "corrected for the test samples that splits have in common."
@@ -63,12 +65,12 @@ def benchmark(
             column_label=title_of,
             column_order=known,
         )
-        figure = Figure(file_name("figure", name, words), f"Test scores{words}", DOTS, table)
+        figure = Figure(file_name("figure", name, words), f"Test scores{words}", SPREADS, table)
         headlines = []
         for index, label in enumerate(table.columns):
             overlap = overlaps[column_key(table, index)]
             told = replace(table, measure=measure._replace(overlap=overlap))
-            headlines.append((f"{label}{words}", tell(told, index)))
+            headlines.append((f"{label}{words}", tell(told, index, rivals_in(told, index, own))))
         content += Content(headlines, [figure] if table.entries.best.any() else [], [table])
         content += differences(table, own, overlaps, words)
         content += cost(own, file_name("cost", name, words), f"Cost{words}")
@@ -120,11 +122,25 @@ def differences(table: Table, cells: pd.DataFrame, overlaps: Mapping[str, float]
     return Content(figures=[figure], tables=[shown], more_tables=[p_values])
 
 
+def rivals_in(table: Table, index: int, cells: pd.DataFrame) -> tuple[int, int] | None:
+    """The lines of a column that stand for their kind by validation: of neighbourhoods, and pointwise."""
+    entries = table.entries[(table.entries.kind == "model") & (table.entries.runs > 0)]
+    column = entries[entries.column_index == index].to_dict("records")
+    own = cells[cells.level == column_key(table, index)]
+    others = [entry for entry in column if entry["method"].endswith(NEIGHBORHOOD)]
+    best, reference = best_of(own, others), best_pointwise(own, column)
+    return (best["line_index"], reference["line_index"]) if best and reference else None
+
+
 def best_pointwise(cells: pd.DataFrame, column: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """Of the entries of a column, the pointwise activation with the best mean validation score."""
+    return best_of(cells, [entry for entry in column if entry["method"] in POINTWISE_METHODS])
+
+
+def best_of(cells: pd.DataFrame, entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The entry with the best mean validation score."""
     validation = {(cell.method, cell.hops): cell.validation for cell in cells.itertuples()}
-    rivals = [entry for entry in column if entry["method"] in POINTWISE_METHODS]
-    known = [entry for entry in rivals if not math.isnan(validation[entry["method"], entry["hops"]])]
+    known = [entry for entry in entries if not math.isnan(validation[entry["method"], entry["hops"]])]
     return max(known, key=lambda entry: validation[entry["method"], entry["hops"]], default=None)
 
 

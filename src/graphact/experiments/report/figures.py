@@ -178,7 +178,7 @@ def scale_of(
     A reference far from all results would press them into a line: it is named below the figure instead.
     Where means differ by a factor of 30 or more, the axis is logarithmic.
     """
-    if means.min() > 0 and means.max() / means.min() >= 30:
+    if np.isfinite(limits[0]) and means.min() > 0 and means.max() / means.min() >= 30:  # differences have no end
         shown = pd.concat([means, references[references > 0]])
         return Scale(shown.min() / 1.5, shown.max() * 1.5, logarithmic=True)
     ends = within(means, spreads, limits)

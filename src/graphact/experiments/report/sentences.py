@@ -22,11 +22,12 @@ Facts = list[tuple[str, str]]
 Progress = namedtuple("Progress", "percent sentence")
 
 
-def headline(table: Table, column_index: int) -> str:
+def headline(table: Table, column_index: int, rivals: tuple[int, int] | None = None) -> str:
     """The best graph-adaptive network of a column beside ReLU, FIR, the best network and the best baseline.
 
-    It reads like "graph-adaptive max (2 hops) 73.1 % ± 7.0, ReLU 47.5 % ± 13.0, a difference of +25.6 ± 3.1 on the same
-    graphs (95 % interval); chance 25.0 %".
+    With ``rivals``, the lines of two networks that were chosen otherwise, these stand in the place of the
+    graph-adaptive one and of ReLU. It reads like "graph-adaptive max (2 hops) 73.1 % ± 7.0, ReLU 47.5 % ± 13.0, a
+    difference of +25.6 ± 3.1 on the same graphs (95 % interval); chance 25.0 %".
     """
     measure, entries = table.measure, table.entries
     known = entries[(entries.column_index == column_index) & entries["mean"].notna()]
@@ -43,6 +44,8 @@ def headline(table: Table, column_index: int) -> str:
         return "No network has a result yet" + (f"; {words(simple[0])}." if simple else ".")
     adaptive = next((entry for entry in networks if entry.method.endswith("-ga")), networks[0])
     relu, fir = (next((entry for entry in networks if entry.method == name), adaptive) for name in ("relu", "fir"))
+    if rivals:
+        adaptive, relu = (next(entry for entry in networks if entry.line_index == line) for line in rivals)
     told = list({entry.line_index: entry for entry in (adaptive, relu, fir)}.values())
     texts = [words(entry) for entry in told]
     gap = paired(adaptive._asdict(), relu._asdict(), measure.overlap) if adaptive is not relu else None

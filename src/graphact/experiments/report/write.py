@@ -83,7 +83,7 @@ def make_templates() -> jinja2.Environment:
     blanks: Any = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     loader, autoescape = jinja2.PackageLoader("graphact.experiments.report"), jinja2.select_autoescape(("html.j2",))
     templates = jinja2.Environment(loader=loader, autoescape=autoescape, undefined=jinja2.StrictUndefined, **blanks)
-    templates.globals["signs"] = SIGNS
+    templates.globals |= {"signs": SIGNS, "benchmarks": set(BENCHMARKS)}
     templates.filters |= {
         "uncapitalized": uncapitalized,
         "unbroken": lambda text: text.replace(" = ", f"{space}={space}").replace(" ± ", f"{space}±{space}"),
