@@ -46,6 +46,7 @@ def headline(table: Table, column_index: int, rivals: tuple[int, int] | None = N
     relu, fir = (next((entry for entry in networks if entry.method == name), adaptive) for name in ("relu", "fir"))
     if rivals:
         adaptive, relu = (next(entry for entry in networks if entry.line_index == line) for line in rivals)
+        fir = relu
     told = list({entry.line_index: entry for entry in (adaptive, relu, fir)}.values())
     texts = [words(entry) for entry in told]
     gap = paired(adaptive._asdict(), relu._asdict(), measure.overlap) if adaptive is not relu else None
