@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graphact
-from graphact.cli import main
+from graphact.cli import main, make_parser
 from graphact.commands.completion import script_for
 from graphact.commands.parser import print_json
 
@@ -139,7 +139,7 @@ def test_completion_in_bash(typed, expected, tmp_path):
     if shutil.which("bash") is None:
         pytest.skip("completion is tested in bash, which is not installed")
     script = tmp_path / "complete"
-    script.write_text(script_for("bash"))
+    script.write_text(script_for("bash", make_parser()))
     result = subprocess.run(
         ["bash", "-c", COMPLETE, "bash", script, *typed], capture_output=True, text=True, check=False, cwd=tmp_path
     )

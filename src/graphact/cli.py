@@ -37,7 +37,9 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; a user's mistake is one line on standard error and exit code 2."""
     try:
-        options = make_parser().parse_args(arguments)
+        parser = make_parser()
+        options = parser.parse_args(arguments)
+        options.parser = parser
         check_seed("--seed", getattr(options, "seed", 0))
         return int(options.command(options))
     except KeyboardInterrupt:

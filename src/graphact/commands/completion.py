@@ -38,11 +38,9 @@ def walk(parser: argparse.ArgumentParser, place: str = "") -> Iterator[tuple[str
                 yield from walk(inner, f"{place} {name}")
 
 
-def script_for(shell: str) -> str:
-    """The script of a shell, made from the options as they are."""
-    from graphact.cli import make_parser
-
-    places = dict(walk(make_parser()))
+def script_for(shell: str, parser: argparse.ArgumentParser) -> str:
+    """The script of a shell, made from the options that the parser of the whole command line knows."""
+    places = dict(walk(parser))
     words, values, fish = [], [], []
     for place, parser in places.items():
         shown = [action for action in parser._actions if action.help is not argparse.SUPPRESS]
@@ -81,5 +79,5 @@ def completion(options: argparse.Namespace) -> int:
       source <(graphact completion bash)                     now; in ~/.bashrc, always (zsh alike)
       graphact completion fish > ~/.config/fish/completions/graphact.fish
     """
-    sys.stdout.write(script_for(options.shell))
+    sys.stdout.write(script_for(options.shell, options.parser))
     return 0
