@@ -254,7 +254,7 @@ def draw_gains(cells, file):
         axes.axvline(0, color=INK, linewidth=0.7)
         axes.set_yticks(range(len(cells)), [str(cell.setting) for cell in cells])
         axes.set_ylim(len(cells) - 0.4, -0.6)
-        axes.set_xlabel("Gain over the best pointwise activation (points)")
+        sheet.supxlabel("Gain over the best pointwise activation (points)", fontsize=8.5)
         axes.grid(axis="x")
         finish(sheet, file)
 
@@ -277,7 +277,7 @@ def draw_ranking(ranking, file):
             axes.plot([x, x], [place[group[0]] - 0.25, place[group[-1]] + 0.25], color=INK, linewidth=2)
         axes.plot([1, 1 + ranking.critical], [-1.4, -1.4], color=INK, linewidth=2)
         axes.annotate("critical difference", (1, -1.7), fontsize=7.5, color=GREY)
-        axes.set_yticks(range(len(order)), [label(ranking.variants[number]) for number in order])
+        axes.set_yticks(range(len(order)), [Variant(*ranking.variants[number]).label for number in order])
         axes.set_ylim(len(order) - 0.4, -2.6)
         axes.set_xlim(0.5, right + 0.5 * len(groups))
         axes.set_xlabel(f"Mean rank over {len(ranking.levels)} data sets")
@@ -297,7 +297,7 @@ def draw_cost(cells, file):
             style, place = Variant(*variant).style, (costs[variant], scores[variant])
             axes.plot(*place, color=style.color, marker=style.marker, markersize=4.5 * style.size)
             if variant in best or variant[0] == "relu":  # the others are in the table
-                axes.annotate(label(variant), place, xytext=(6, -2), textcoords="offset points", fontsize=7.5)
+                axes.annotate(Variant(*variant).label, place, xytext=(6, -2), textcoords="offset points", fontsize=7.5)
         axes.set_xticks(sorted(set(costs.values())))
         axes.set_xlim(min(costs.values()) - 0.4, max(costs.values()) + 1)
         axes.set_xlabel("Exchanges between neighbours for an answer")
