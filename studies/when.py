@@ -255,7 +255,7 @@ def draw_gains(cells, file):
         axes.axvline(0, color=INK, linewidth=0.7)
         axes.set_yticks(range(len(cells)), [str(cell.setting) for cell in cells])
         axes.set_ylim(len(cells) - 0.4, -0.6)
-        axes.set_xlabel("Gain over the best pointwise activation (points)")
+        axes.set_xlabel("Gain over the best pointwise one (points)")
         axes.grid(axis="x")
         finish(sheet, file)
 
