@@ -7,7 +7,7 @@ EXTRAS = {
     "cpu": ("numba",),
     "gpu": ("triton",),
     "experiments": ("jinja2", "matplotlib", "pandas", "pooch", "rich"),
-    "agents": ("zenoh",),
+    "agents": ("cryptography", "zenoh"),
     "scaleout": ("pymetis",),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
     "estimators": ("sklearn",),

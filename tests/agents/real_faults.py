@@ -25,7 +25,7 @@ from agents.networks import undirected
 from graphact import agents, nn
 from graphact.agents import Deployment, read_log
 from graphact.agents.addresses import free_addresses
-from graphact.agents.log import RoundClosed
+from graphact.agents.log import Began, RoundClosed
 from graphact.agents.processes import Processes
 from graphact.agents.replay import answered_links, dense_matrix, replay
 
@@ -79,7 +79,7 @@ class Deployed:
             closed = [r.used for r in logs[i] if isinstance(r, RoundClosed) and r.run == run]
             assert closed == [tuple(sorted(heard - set(missed))) for missed in result["missed"]]
         for i, log in enumerate(logs):
-            numbers = [record.run for record in log if not isinstance(record, RoundClosed)]
+            numbers = [record.run for record in log if isinstance(record, Began)]
             assert all(a < b for a, b in pairwise(numbers)), f"node {i} used a run number twice: {numbers}"
         for run in {run for run, _ in results}:
             expected = replay(model, matrix, self.x[run % self.runs], *answered_links(logs, run, model.rounds))

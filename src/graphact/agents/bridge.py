@@ -9,6 +9,7 @@ import json
 from collections import deque
 from typing import Any
 
+from graphact._extras import require
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
 from graphact.agents.signals import NoSignal, TextSignals
@@ -25,11 +26,8 @@ class Bridge:
     """
 
     def __init__(self, endpoint: str) -> None:
-        try:
-            zenoh = importlib.import_module("zenoh")
-        except ModuleNotFoundError as error:
-            advice = "the bridge needs the package eclipse-zenoh: pip install 'graphact[agents]'"
-            raise ModuleNotFoundError(advice) from error
+        require("the bridge needs", "zenoh")
+        zenoh = importlib.import_module("zenoh")
         wanted = {
             "mode": "peer",
             "connect/endpoints": [endpoint],

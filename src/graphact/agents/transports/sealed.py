@@ -30,6 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphact._extras import require
 from graphact.agents.addresses import Addresses
 from graphact.agents.links import Links
 from graphact.agents.messages import MAX_DATAGRAM, TAG_BYTES
@@ -94,11 +95,8 @@ class SealedTransport:
             raise ValueError(f"mtu must lie between {SMALLEST_MTU} and {LARGEST_MTU}, got {mtu}")
         self._cipher: Any = None
         if encrypt:
-            try:
-                self._cipher = importlib.import_module("cryptography.hazmat.primitives.ciphers.aead").ChaCha20Poly1305
-            except ModuleNotFoundError as error:
-                advice = "encryption on UDP needs the package cryptography: pip install 'graphact[agents]'"
-                raise ModuleNotFoundError(advice) from error
+            require("encryption on UDP needs", "cryptography")
+            self._cipher = importlib.import_module("cryptography.hazmat.primitives.ciphers.aead").ChaCha20Poly1305
         self._inner, self._node = inner, links.node
         self._room = mtu - HEADERS
         self._whole = self._room - SEALED.size - PART.size - TAG_BYTES
