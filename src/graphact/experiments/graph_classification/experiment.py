@@ -1,6 +1,7 @@
 """Graph classification as an experiment: activations in a GIN, under one grid and budget, on five sets of graphs."""
 
 from dataclasses import replace
+from functools import partial
 
 from graphact._lazy import Imported
 from graphact.experiments.protocol import Protocol
@@ -75,7 +76,7 @@ EXPERIMENT = Experiment(
     default_protocol="gin",
     run_job=Imported("graphact.experiments.graph_classification.task:run_job"),
     dataset="tu",
-    content=Imported("graphact.experiments.graph_classification.section:content"),
+    content=partial(Imported("graphact.experiments.graph_classification.section:content"), overlaps=OVERLAP),
     variation=Variation("dataset", is_text=True),
     needed=("features", "split"),
     task_options=("optimistic", "least_batches"),

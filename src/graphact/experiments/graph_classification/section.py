@@ -1,11 +1,12 @@
 """Its part of the report: nested selection as in the other benchmarks, and the optimistic protocol in a table apart."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pandas as pd
 
-from graphact.experiments.graph_classification.experiment import OPTIMISTIC, OVERLAP, PUBLISHED, SETS
+from graphact.experiments.graph_classification.experiment import OPTIMISTIC, PUBLISHED, SETS
 from graphact.experiments.registry import Measure
 from graphact.experiments.report.benchmark import benchmark
 from graphact.experiments.report.content import Content, file_name
@@ -17,10 +18,10 @@ CAPTION = (
 )
 
 
-def content(cells: pd.DataFrame, name: str, measure: Measure) -> Content:
+def content(cells: pd.DataFrame, name: str, measure: Measure, *, overlaps: Mapping[str, float]) -> Content:
     """The section of cells of one preset and protocol."""
     is_optimistic = cells.level.str.endswith(OPTIMISTIC)
-    made = Content() if is_optimistic.all() else benchmark(cells[~is_optimistic], name, measure, overlaps=OVERLAP)
+    made = Content() if is_optimistic.all() else benchmark(cells[~is_optimistic], name, measure, overlaps=overlaps)
     own = cells[is_optimistic]
     widths = sorted(own.features.unique(), reverse=True)
     for width in widths:
