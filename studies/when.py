@@ -109,7 +109,7 @@ class Benchmarks:
         found = defaultdict(lambda: defaultdict(list))
         for folder in sorted(path.parent for path in Path(directory).glob("**/rows") if path.is_dir()):
             for row in Store(folder).rows():
-                if row["experiment"] in BENCHMARKS and row["preset"] == "full":
+                if row["experiment"] in BENCHMARKS and row["preset"] == "full" and row["validation"] is not None:
                     level = next(iter(row["condition"].values()))
                     setting = Setting(row["experiment"], row["protocol"], row["features"], level)
                     found[setting][row["method"], row["hops"]].append(row)
