@@ -165,6 +165,13 @@ class Facts:
         means, digits = [fmean(values) for values in by_seed.values()], study.measure.digits
         return f"{min(means):.{digits}f} to {max(means):.{digits}f} over {len(means)} seeds"
 
+    def share_late(self, study, where):
+        """How many runs in a hundred validate best in the last quarter of their epochs."""
+        if not self.evidence.has(study, where):
+            return NOT_RUN
+        rows = self.evidence.rows(study, where)
+        return f"{100 * sum(row['best_epoch'] > 0.75 * row['epochs'] for row in rows) / len(rows):.0f} %"
+
     def share_below(self, study, where, limit):
         """How many runs in a hundred end below a limit."""
         return self._share(study, where, lambda value: value < limit)
