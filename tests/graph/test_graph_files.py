@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 from graphact import Graph
@@ -69,3 +70,23 @@ def test_a_broken_archive_is_named_without_advice_to_trust_it(tmp_path):
     with pytest.raises(ValueError, match=r"not a graph file: it is not an archive") as caught:
         Graph.load(path)
     assert "pickle" not in str(caught.value)
+
+
+POINTERS = [[0, 2, 3, 4, 5, 6, 0], [0, 5, 3, 4, 5, 6, 7], [1, 2, 3, 4, 5, 6, 7], [0, -1, 3, 4, 5, 6, 7], [0] * 6 + [9]]
+
+
+@pytest.mark.parametrize("pointers", POINTERS, ids=str)
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])
+def test_pointers_that_do_not_grow_are_refused(tmp_path, kind, pointers):
+    """SciPy's code writes where they point, out of its memory: the first of them ended the process later."""
+    dense = np.zeros((6, 6))
+    dense[[0, 0, 1, 2, 3, 4, 5], [1, 4, 0, 3, 2, 2, 5]] = 1.0
+    rows = scipy.sparse.csr_array(dense)
+    matrix = rows.tobsr(blocksize=(1, 1)) if kind == "bsr" else rows.asformat(kind)
+    matrix.indptr = np.array(pointers, dtype=matrix.indptr.dtype)
+    with pytest.raises(ValueError, match="indptr of 7 numbers that grow from 0 to at most 7"):
+        Graph.from_scipy(matrix)
+    arrays = {"indices": matrix.indices, "indptr": matrix.indptr, "data": matrix.data, "shape": matrix.shape}
+    np.savez(tmp_path / "graph.npz", format=kind.encode(), _is_array=True, **arrays)
+    with pytest.raises(ValueError, match=r"graph\.npz is not a graph file"):
+        Graph.load(tmp_path / "graph.npz")

@@ -63,11 +63,29 @@ def entries_of_scipy(matrix: "scipy.sparse.sparray | scipy.sparse.spmatrix") -> 
     if not hasattr(matrix, "tocoo"):
         raise TypeError(f"matrix must be a SciPy sparse matrix, got {type(matrix).__name__}")
     num_nodes = check_square(tuple(matrix.shape))
+    check_pointers(matrix)
     entries = matrix.tocoo()
     target, source = (
         torch.from_numpy(np.asarray(index, dtype=np.int64).copy()) for index in (entries.row, entries.col)
     )
     return target, source, check_weights("matrix", np.asarray(entries.data).copy()), num_nodes
+
+
+def check_pointers(matrix: Any) -> None:
+    """Raise if rows of a compressed matrix do not follow each other.
+
+    Compiled code of SciPy writes where the pointers say, and SciPy's own check trusts them where the last one is 0.
+    """
+    if not hasattr(matrix, "indptr"):
+        return
+    pointers, stored = np.asarray(matrix.indptr), len(matrix.indices)
+    lines = matrix.shape[0] // getattr(matrix, "blocksize", (1, 1))[0]
+    grow = pointers.size == lines + 1 and pointers[0] == 0 and not (np.diff(pointers) < 0).any()
+    if not grow or pointers[-1] > stored:
+        shown = np.array2string(pointers, threshold=8, edgeitems=3, separator=", ").replace("\n", "")
+        raise ValueError(
+            f"matrix must have an indptr of {lines + 1} numbers that grow from 0 to at most {stored}, got {shown}"
+        )
 
 
 def edges_of_networkx(graph: "networkx.Graph", weight: str) -> tuple[Tensor, Tensor, int]:
