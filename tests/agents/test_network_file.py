@@ -200,3 +200,34 @@ def test_topics_need_a_bridge(tmp_path, capsys):
         assert "topics of Zenoh need --bridge" in capsys.readouterr().err
     assert main(["agents", "run", str(folders[0]), "--bridge", "nonsense", "--results", "x"]) == 2
     assert "bridge must be an endpoint such as" in capsys.readouterr().err
+
+
+def test_status_asks_each_node_at_its_own_host(tmp_path, capsys):
+    """One shared port of the loopback: the agent that answers there is node 0, and no other."""
+    folders = make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double())
+    port = free_addresses(1)[0].port
+    shared = f'[network]\nstatus = "{port}"\n[nodes.0]\naddress = "127.0.0.1:70"\n'
+    file = write(tmp_path / "n.toml", f'{shared}[nodes.1]\naddress = "127.0.0.2:70"\n')
+    options = ["--transport", "udp", "--period", "0.8", "--slot", "0.2", "--status"]
+    with Daemon(folders[0], *options, str(port)) as first, Daemon(folders[1], *options, f"127.0.0.2:{port}") as second:
+        for daemon in (first, second):
+            daemon.next_event("result", where=lambda event: event["complete"])
+        assert main(["agents", "status", str(file)]) == 1
+        _, *rows = capsys.readouterr().out.splitlines()
+        assert rows[0].split()[1:3] != ["another", "agent,"]
+        assert f"another agent, of node 0, answers at 127.0.0.1:{port}" in rows[1]
+        for status in (f"0.0.0.0:{port}", f"127.0.0.2:{port}"):
+            write(file, f'{shared}[nodes.1]\nstatus = "{status}"\naddress = "127.0.0.2:70"\n')
+            assert main(["agents", "status", "--json", str(file)]) == 0
+            assert [json.loads(line)["node"] for line in capsys.readouterr().out.splitlines()] == [0, 1]
+        shutil.copy(folders[0] / "status.json", folders[1])
+        assert main(["agents", "status", str(tmp_path / "nodes")]) == 1
+        assert "node-1            another agent, of node 0" in capsys.readouterr().out
+
+
+def test_a_port_alone_is_open_to_its_own_machine_only(tmp_path, capsys):
+    nodes = '[nodes.0]\nstatus = "9107"\naddress = "192.0.2.7:7500"\n[nodes.1]\naddress = "192.0.2.8:7500"\n'
+    assert main(["agents", "status", str(write(tmp_path / "n.toml", nodes))]) == 1
+    _, *rows = capsys.readouterr().out.splitlines()
+    assert "node-0 listens for status on its own machine only, 192.0.2.7" in rows[0]
+    assert "no status is set for node 1" in rows[1]
