@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import tomllib
 from pathlib import Path
@@ -80,6 +81,10 @@ def test_addresses_for_split(tmp_path, capsys):
     file = write(tmp_path / "n.toml", '[nodes.0]\naddress = "10.0.0.1:70"\n[nodes.1]\naddress = "10.0.0.2:70"\n')
     assert main([*arguments, "--out", str(tmp_path / "nodes"), "--network", str(file)]) == 0
     assert str(Addresses.load(tmp_path / "nodes" / "node-1", (0,)).neighbors[0]) == "10.0.0.1:70"
+    assert "1 rounds, 2 messages, 128 bytes in all, at most 0.18 s (slot 0.18 s)" in capsys.readouterr().out
+    slow = write(tmp_path / "slow.toml", f"[network]\nslot = 0.8\n{file.read_text()}")
+    assert main([*arguments, "--out", str(tmp_path / "slow"), "--network", str(slow)]) == 0
+    assert "at most 0.80 s (slot 0.8 s)" in capsys.readouterr().out
     for text, reason in [
         ("[nodes.0]\n", "an address for each"),
         (file.read_text().replace("0.2", "0.1"), "the same address"),
@@ -141,8 +146,37 @@ def test_the_container_installs_what_an_agent_needs():
     wanted = [*project["dependencies"], *project["optional-dependencies"]["agents"]]
     named = set(re.findall(r"'([a-z-]+>=[\d.]+)'", text))
     assert named == {each for each in wanted if not each.startswith(("torch", "scipy"))}
-    command = re.search(r"^CMD (\[.*\])$", text, re.MULTILINE)[1]
-    make_parser().parse_args(["agents", "run", *json.loads(command)])
+    entry, command = (
+        json.loads(re.search(rf"^{word} (\[.*\])$", text, re.MULTILINE)[1]) for word in ("ENTRYPOINT", "CMD")
+    )
+    assert make_parser().parse_args([*entry[1:], *command]).status == "9107"
+
+
+@pytest.mark.slow
+def test_the_container_is_healthy_as_its_recipe_starts_it(tmp_path):
+    """Entry point, the documented arguments and the health check, with the paths of this machine."""
+    pytest.importorskip("cryptography")
+    text = (DEPLOY / "Containerfile").read_text()
+    entry = json.loads(re.search(r"^ENTRYPOINT (\[.*\])$", text, re.MULTILINE)[1])
+    check = json.loads(re.search(r"^HEALTHCHECK .* CMD (\[.*\])$", text, re.MULTILINE)[1])
+    lines = [shlex.split(words) for words in re.findall(r"podman run .* graphact-agent (.*)", text)]
+    assert len(lines) == 2
+    folders = make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double())
+    shared = '[network]\ntransport = "udp"\nencrypt = true\nperiod = 60.0\nrepeat = true\n'
+    signals = f"signals = '{folders[1]}/x.npy'\n"
+    file = write(tmp_path / "network.toml", f'{shared}status = "1"\n[nodes.7]\n{signals}')
+    port = str(free_addresses(1)[0].port)
+    for folder, words in zip(folders, lines, strict=True):
+        here = {"/node": str(folder), "/network.toml": str(file), "/node/x.npy": str(folder / "x.npy"), "9107": port}
+        started = [sys.executable, "-m", "graphact.cli", *(here.get(word, word) for word in [*entry[1:], *words])]
+        with subprocess.Popen(started, stdout=subprocess.PIPE) as agent:
+            try:
+                event = json.loads(agent.stdout.readline())
+                assert (event["status"], event["encrypted"]) == (f"127.0.0.1:{port}", True)
+                asked = [sys.executable, "-m", "graphact.cli", *(here.get(word, word) for word in check[1:])]
+                assert subprocess.run(asked, capture_output=True, check=False).returncode == 0
+            finally:
+                agent.kill()
 
 
 WITHOUT = """

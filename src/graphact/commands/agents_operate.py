@@ -100,7 +100,12 @@ def describe(name: str, found: dict[str, Any], trouble: str) -> str:
     return "  ".join((f"{name:16s}", *(f"{each:>10}" for each in (found["run"], *counts, peers)), trouble))
 
 
-NODES = option("nodes", "folder of the folders of all nodes, node-0 and so on", type=Path, metavar="NODES")
+NODES = option(
+    "nodes",
+    "folder of the folders of all nodes, node-0 and so on, or network.toml that names them",
+    type=Path,
+    metavar="NODES",
+)
 CHANGE = (
     option("--timeout", "seconds for all agents to prepare (default: 30)", type=float, default=30.0, metavar="S"),
     option("--lead", "seconds until it takes effect, with a clock (default: 2)", type=float, default=2.0, metavar="S"),
@@ -117,7 +122,7 @@ def update(options: argparse.Namespace) -> int:
 
       graphact agents update nodes better.safetensors
     """
-    network = Network(options.nodes)
+    network = open_network(options.nodes)
     return change(network, renew(network.deployments, model=load_model(options.model)), options)
 
 
@@ -137,29 +142,44 @@ def add(options: argparse.Namespace) -> int:
 
       graphact agents add nodes --listen 10.0.0.9:7500 --links 3:0.25 7:0.5
     """
-    network, node_weights = Network(options.nodes), [link.partition(":") for link in options.links]
+    network, node_weights = open_network(options.nodes), [link.partition(":") for link in options.links]
     try:
         weights = {int(node): float(weight) for node, _, weight in node_weights}
     except ValueError:
         raise ValueError(f"--links must be NODE:WEIGHT, such as 3:0.25, got {' '.join(options.links)}") from None
     node = max(network.deployments) + 1
     renewed = renew(network.deployments, rows=with_node(network.rows, node, weights, options.diagonal))
-    sys.stdout.write(f"node {node}: {options.nodes / f'node-{node}'}\n")
+    sys.stdout.write(f"node {node}: {network.folder / f'node-{node}'}\n")
     return change(network, renewed, options, listen={node: Address.parse(options.listen)})
 
 
 @command(NODES, option("node", "its number", type=int, metavar="NODE"), *CHANGE)
 def remove(options: argparse.Namespace) -> int:
     """Remove a node from a running network: from one run on its neighbours do without it, and its agent ends."""
-    network = Network(options.nodes)
+    network = open_network(options.nodes)
     return change(network, renew(network.deployments, rows=without_node(network.rows, options.node)), options)
 
 
 @command(NODES, *CHANGE)
 def rekey(options: argparse.Namespace) -> int:
     """Give every link of a running network a new key, at one run for all; the old ones are deleted."""
-    network = Network(options.nodes)
+    network = open_network(options.nodes)
     return change(network, renew(network.deployments), options)
+
+
+def open_network(place: Path) -> Network:
+    """The folders of all nodes in a folder, or those that the file of a network names."""
+    if place.suffix != ".toml":
+        return Network(place)
+    file = NetworkFile.load(place)
+    folders = {i: Path(file.settings(i).get("folder", "")) for i in file.nodes}
+    other = [i for i, f in folders.items() if f.name != f"node-{i}" or not f.is_dir()]
+    if other or len({f.parent for f in folders.values()}) > 1:
+        raise ValueError(
+            f"{place}: its folders must be on this machine, side by side, as node-0 and so on, and those of the nodes "
+            f"{other or sorted(folders)} are not; mount them in one folder, and give that instead of the file"
+        )
+    return Network(next(iter(folders.values())).parent)
 
 
 def change(network: Network, renewed: dict[int, Deployment], options: argparse.Namespace, **more: Any) -> int:
