@@ -303,3 +303,28 @@ def test_networks_on_zenoh_change_too(tmp_path, capsys):
     finally:
         for daemon in daemons:
             daemon.__exit__()
+
+
+def test_a_change_takes_the_folders_that_the_file_of_a_network_names(network, folders, tmp_path, capsys):
+    file, nodes = tmp_path / "network.toml", "".join(f"[nodes.{i}]\n" for i in range(3))
+    file.write_text(f'[network]\nfolder = "{folders[0].parent}/node-{{node}}"\n{nodes}')
+    before = Deployment.load(folders[2]).links.epoch
+    assert main(["agents", "rekey", str(file)]) == 0
+    assert Deployment.load(folders[2]).links.epoch != before
+    event = network[2].next_event("changed")
+    assert event["epoch"] == f"{Deployment.load(folders[2]).links.epoch:016x}"
+    capsys.readouterr()
+    for folder in ("/nowhere/node-{node}", f"{tmp_path}/{{node}}"):
+        file.write_text(f'[network]\nfolder = "{folder}"\n{nodes}')
+        assert main(["agents", "rekey", str(file)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "mount them in one folder, and give that instead of the file" in line
+
+
+def test_a_change_without_the_folders_of_all_nodes_is_refused(folders, capsys):
+    """The others would get keys for links to a node that never hears of them."""
+    folders[1].rename(folders[1].parent.parent / "elsewhere")
+    assert main(["agents", "rekey", str(folders[0].parent)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "must hold the folders of all nodes, and those of [1] are missing" in line
+    assert not (folders[0] / NEXT).exists()

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import tomllib
 from pathlib import Path
@@ -80,6 +81,10 @@ def test_addresses_for_split(tmp_path, capsys):
     file = write(tmp_path / "n.toml", '[nodes.0]\naddress = "10.0.0.1:70"\n[nodes.1]\naddress = "10.0.0.2:70"\n')
     assert main([*arguments, "--out", str(tmp_path / "nodes"), "--network", str(file)]) == 0
     assert str(Addresses.load(tmp_path / "nodes" / "node-1", (0,)).neighbors[0]) == "10.0.0.1:70"
+    assert "1 rounds, 2 messages, 128 bytes in all, at most 0.18 s (slot 0.18 s)" in capsys.readouterr().out
+    slow = write(tmp_path / "slow.toml", f"[network]\nslot = 0.8\n{file.read_text()}")
+    assert main([*arguments, "--out", str(tmp_path / "slow"), "--network", str(slow)]) == 0
+    assert "at most 0.80 s (slot 0.8 s)" in capsys.readouterr().out
     for text, reason in [
         ("[nodes.0]\n", "an address for each"),
         (file.read_text().replace("0.2", "0.1"), "the same address"),
@@ -141,8 +146,37 @@ def test_the_container_installs_what_an_agent_needs():
     wanted = [*project["dependencies"], *project["optional-dependencies"]["agents"]]
     named = set(re.findall(r"'([a-z-]+>=[\d.]+)'", text))
     assert named == {each for each in wanted if not each.startswith(("torch", "scipy"))}
-    command = re.search(r"^CMD (\[.*\])$", text, re.MULTILINE)[1]
-    make_parser().parse_args(["agents", "run", *json.loads(command)])
+    entry, command = (
+        json.loads(re.search(rf"^{word} (\[.*\])$", text, re.MULTILINE)[1]) for word in ("ENTRYPOINT", "CMD")
+    )
+    assert make_parser().parse_args([*entry[1:], *command]).status == "9107"
+
+
+@pytest.mark.slow
+def test_the_container_is_healthy_as_its_recipe_starts_it(tmp_path):
+    """Entry point, the documented arguments and the health check, with the paths of this machine."""
+    pytest.importorskip("cryptography")
+    text = (DEPLOY / "Containerfile").read_text()
+    entry = json.loads(re.search(r"^ENTRYPOINT (\[.*\])$", text, re.MULTILINE)[1])
+    check = json.loads(re.search(r"^HEALTHCHECK .* CMD (\[.*\])$", text, re.MULTILINE)[1])
+    lines = [shlex.split(words) for words in re.findall(r"podman run .* graphact-agent (.*)", text)]
+    assert len(lines) == 2
+    folders = make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double())
+    shared = '[network]\ntransport = "udp"\nencrypt = true\nperiod = 60.0\nrepeat = true\n'
+    signals = f"signals = '{folders[1]}/x.npy'\n"
+    file = write(tmp_path / "network.toml", f'{shared}status = "1"\n[nodes.7]\n{signals}')
+    port = str(free_addresses(1)[0].port)
+    for folder, words in zip(folders, lines, strict=True):
+        here = {"/node": str(folder), "/network.toml": str(file), "/node/x.npy": str(folder / "x.npy"), "9107": port}
+        started = [sys.executable, "-m", "graphact.cli", *(here.get(word, word) for word in [*entry[1:], *words])]
+        with subprocess.Popen(started, stdout=subprocess.PIPE) as agent:
+            try:
+                event = json.loads(agent.stdout.readline())
+                assert (event["status"], event["encrypted"]) == (f"127.0.0.1:{port}", True)
+                asked = [sys.executable, "-m", "graphact.cli", *(here.get(word, word) for word in check[1:])]
+                assert subprocess.run(asked, capture_output=True, check=False).returncode == 0
+            finally:
+                agent.kill()
 
 
 WITHOUT = """
@@ -200,3 +234,34 @@ def test_topics_need_a_bridge(tmp_path, capsys):
         assert "topics of Zenoh need --bridge" in capsys.readouterr().err
     assert main(["agents", "run", str(folders[0]), "--bridge", "nonsense", "--results", "x"]) == 2
     assert "bridge must be an endpoint such as" in capsys.readouterr().err
+
+
+def test_status_asks_each_node_at_its_own_host(tmp_path, capsys):
+    """One shared port of the loopback: the agent that answers there is node 0, and no other."""
+    folders = make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double())
+    port = free_addresses(1)[0].port
+    shared = f'[network]\nstatus = "{port}"\n[nodes.0]\naddress = "127.0.0.1:70"\n'
+    file = write(tmp_path / "n.toml", f'{shared}[nodes.1]\naddress = "127.0.0.2:70"\n')
+    options = ["--transport", "udp", "--period", "0.8", "--slot", "0.2", "--status"]
+    with Daemon(folders[0], *options, str(port)) as first, Daemon(folders[1], *options, f"127.0.0.2:{port}") as second:
+        for daemon in (first, second):
+            daemon.next_event("result", where=lambda event: event["complete"])
+        assert main(["agents", "status", str(file)]) == 1
+        _, *rows = capsys.readouterr().out.splitlines()
+        assert rows[0].split()[1:3] != ["another", "agent,"]
+        assert f"another agent, of node 0, answers at 127.0.0.1:{port}" in rows[1]
+        for status in (f"0.0.0.0:{port}", f"127.0.0.2:{port}"):
+            write(file, f'{shared}[nodes.1]\nstatus = "{status}"\naddress = "127.0.0.2:70"\n')
+            assert main(["agents", "status", "--json", str(file)]) == 0
+            assert [json.loads(line)["node"] for line in capsys.readouterr().out.splitlines()] == [0, 1]
+        shutil.copy(folders[0] / "status.json", folders[1])
+        assert main(["agents", "status", str(tmp_path / "nodes")]) == 1
+        assert "node-1            another agent, of node 0" in capsys.readouterr().out
+
+
+def test_a_port_alone_is_open_to_its_own_machine_only(tmp_path, capsys):
+    nodes = '[nodes.0]\nstatus = "9107"\naddress = "192.0.2.7:7500"\n[nodes.1]\naddress = "192.0.2.8:7500"\n'
+    assert main(["agents", "status", str(write(tmp_path / "n.toml", nodes))]) == 1
+    _, *rows = capsys.readouterr().out.splitlines()
+    assert "node-0 listens for status on its own machine only, 192.0.2.7" in rows[0]
+    assert "no status is set for node 1" in rows[1]

@@ -16,7 +16,7 @@ from agents.live import PATIENCE, Captured, Daemon, make_network
 from agents.networks import undirected
 
 from graphact import nn
-from graphact.agents import MemoryLog, deploy, read_log
+from graphact.agents import Deployment, MemoryLog, deploy, read_log
 from graphact.agents.addresses import Address, Addresses, free_addresses
 from graphact.agents.agent import Agent, Clocked
 from graphact.agents.log import Began, Counted, FileLog, RoundClosed
@@ -196,8 +196,9 @@ def test_totals_of_a_log(tmp_path):
 
 
 def test_who_asks_badly_is_cut_off_and_stops_nobody(folders):
-    with Daemon(folders[0], *PERIOD) as daemon:
+    with Daemon(folders[0], *PERIOD) as daemon, Daemon(folders[1], *PERIOD) as other:
         address = Address.parse(daemon.next_event("ready")["status"])
+        other.next_event("result", where=lambda event: event["complete"])
         silent = [socket.create_connection((address.host, address.port)) for _ in range(4)]
         for hostile in (b"\0" * 100_000, b"GET\r\n\r\n", b"GET /metrics HTTP/1.1\r\n" + b"x" * 5000, b"\r\n\r\n", b""):
             with socket.create_connection((address.host, address.port)) as connection:
@@ -265,3 +266,50 @@ def test_addresses_of_the_status(folders, capsys):
     with socket.create_server((taken.host, taken.port)):
         assert main(["agents", "run", str(folders[0]), *PERIOD[:-1], str(taken.port)]) == 2
     assert "cannot listen on" in capsys.readouterr().err
+
+
+def test_a_sensor_that_fails_at_every_run_is_trouble(folders, capsys):
+    options = [*PERIOD, "--sensor", "echo broken >&2; exit 3"]
+    with Daemon(folders[0], *options) as first, Daemon(folders[1], *PERIOD) as second:
+        address, other = (daemon.next_event("ready")["status"] for daemon in (first, second))
+        [first.next_event("skipped") for _ in range(3)]
+        [second.next_event("result") for _ in range(4)]
+        code, text = get(address, "/healthz")
+        assert code == 503
+        assert text.startswith("none of the last 3 runs was complete (3 skipped: ")
+        assert get(other, "/healthz")[1].startswith("none of the last 3 runs was complete (3 incomplete)\n")
+        assert main(["agents", "status", address, other]) == 1
+        rows = capsys.readouterr().out.splitlines()[1:]
+        assert ["none of the last 3 runs was complete" in row for row in rows] == [True, True]
+        found = samples(get(address, "/metrics")[1])
+        assert value_of(found, "agent_trouble") >= 1
+        assert value_of(found, "agent_healthy") == 1
+
+
+def test_peers_that_are_not_heard_are_trouble(folders):
+    with Daemon(folders[0], *PERIOD) as daemon:
+        address = daemon.next_event("ready")["status"]
+        daemon.results(3)
+        text = get(address, "/healthz")[1]
+        assert "not heard in the last 3 runs: node 1\n" in text
+        with Daemon(folders[1], *PERIOD) as other:
+            other.next_event("result", where=lambda event: event["complete"])
+            daemon.next_event("result", where=lambda event: event["complete"])
+            assert get(address, "/healthz") == (200, "healthy\n")
+
+
+def test_encryption_is_told_and_its_mismatch_is_trouble(folders):
+    pytest.importorskip("cryptography")
+    with Daemon(folders[0], *PERIOD, "--encrypt") as sealed, Daemon(folders[1], *PERIOD) as plain:
+        events = [daemon.next_event("ready") for daemon in (sealed, plain)]
+        assert [event["encrypted"] for event in events] == [True, False]
+        for daemon, event, word in zip((sealed, plain), events, ("not encrypted", "encrypted"), strict=True):
+            daemon.results(3)
+            status = json.loads(get(event["status"], "/status")[1])
+            assert (status["encrypted"], status["epoch"]) == (event["encrypted"], event["epoch"])
+            assert int(status["epoch"], 16) == Deployment.load(daemon.folder).links.epoch
+            assert any(
+                f"(datagrams arrive that are {word}; encrypt must be equal" in each for each in status["trouble"]
+            )
+            found = samples(get(event["status"], "/metrics")[1])
+            assert value_of(found, "agent_info", encrypted=str(event["encrypted"]).lower(), epoch=event["epoch"]) == 1

@@ -168,7 +168,7 @@ class Agent:
                     self._drive(self._timer() + 0.001)
                 else:
                     self._skipped, me = run, self.node.links.node
-                    self.tally.outcomes["skipped"] += 1
+                    self.tally.end(start, "skipped", str(reason))
                     self._report({"event": "skipped", "node": me, "run": run, "reason": str(reason)})
                 continue
             self._run(run, start, signal)
@@ -291,7 +291,7 @@ class Agent:
         self._counted = self._timer()
         self.node.log.append(Counted(self.node.run, self.totals))
 
-    def status(self, transport: str) -> Status:
+    def status(self, transport: str, encrypted: bool = False) -> Status:
         """May be asked for by another thread."""
         node, tally, now = self.node, self.tally, time.monotonic()
         stalled = now - tally.beat
@@ -307,8 +307,12 @@ class Agent:
             for j in node.permitted.neighbors
         }
         age = None if tally.finished is None else round(now - tally.finished, 3)
-        about = (node.links.node, f"{node.links.epoch:016x}", transport, node.run)
-        return Status(*about, not reason, reason, age, self.totals, peers)
+        differ = self.counters.sealed if not encrypted else getattr(self._transport, "unsealed", 0)
+        hint = f" (datagrams arrive that are {'not ' * encrypted}encrypted; encrypt must be equal at all nodes)"
+        trouble = [reason] * bool(reason) + tally.trouble(node.links.hears, heard, hint * bool(differ))
+        trouble += [f"{j}: {peer['refused']}" for j, peer in peers.items() if peer["refused"]]
+        about = (node.links.node, node.links.epoch_name, transport, node.run)
+        return Status(*about, not reason, reason, age, self.totals, peers, encrypted, trouble)
 
 
 def describe(node: int, result: RunResult, offset: float = 0.0) -> Event:

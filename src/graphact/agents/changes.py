@@ -258,7 +258,7 @@ class Changeover:
             return
         self._upcoming = staged, node
         changes.answer(digest=digest.hex(), **self._about)
-        self._tell("prepared", epoch=None if node is None else node.links.epoch)
+        self._tell("prepared", epoch=None if node is None else node.links.epoch_name)
 
     def _reach(self, *others: tuple[Addresses, Links]) -> None:
         """Have the neighbours of other epochs beside the current ones."""
@@ -286,7 +286,7 @@ class Changeover:
         self._nodes.switch(node)
         self.deployment, self._addresses, self._upcoming = staged.deployment, staged.addresses, None
         self._reach(*([] if before[0] is None else [(before[0], before[1])]))
-        self._tell("changed", run=self.run, epoch=node.links.epoch)
+        self._tell("changed", run=self.run, epoch=node.links.epoch_name)
         return True
 
     def _settle(self, changes: Changes, run: int) -> None:

@@ -88,9 +88,11 @@ def serve(
         for number in (signal.SIGTERM, signal.SIGINT):
             opened.callback(signal.signal, number, signal.signal(number, stop))
         agent.watchdog = Watchdog()
-        ready = {"event": "ready", "node": links.node, "transport": transport, "last_run": log.last_run}
+        encrypted = encrypt or tls is not None
+        ready = {"event": "ready", "node": links.node, "epoch": links.epoch_name, "transport": transport}
+        ready |= {"encrypted": encrypted, "last_run": log.last_run}
         if status is not None:
-            server = opened.enter_context(closing(StatusServer(status, lambda: agent.status(transport))))
+            server = opened.enter_context(closing(StatusServer(status, lambda: agent.status(transport, encrypted))))
             ready["status"] = str(server.address)
             write_atomically(folder / STATUS_NAME, json.dumps({"status": str(server.address)}).encode())
         gc.freeze()  # what is there stays: no need to look through it again and again

@@ -51,6 +51,11 @@ class Links:
         """What tells a network from others, whatever was changed in it."""
         return self.epoch if self.first_epoch is None else self.first_epoch
 
+    @property
+    def epoch_name(self) -> str:
+        """As operators see it, in hexadecimal."""
+        return f"{self.epoch:016x}"
+
     @cached_property
     def neighbors(self) -> tuple[int, ...]:
         """All nodes at the other end of an edge, ascending."""

@@ -46,6 +46,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 MAGIC = b"GA"
+SEALED_MAGIC = (b"GK", b"GS")  # of encrypted frames, see transports/sealed.py
 VERSION = 3
 OLDER_VERSIONS = (1, 2)
 HEADER = struct.Struct("<2sBBBBBBIIQQI")
@@ -170,6 +171,8 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     magic, version, kind, program, code, dimensions, mark, sender, addressed, at, run, round_ = HEADER.unpack_from(
         datagram
     )
+    if magic in SEALED_MAGIC:
+        raise RejectedError("sealed")
     if magic != MAGIC or mark > 1 or kind not in KINDS or code >= len(DTYPES) or run > MAX_RUN:
         raise RejectedError("malformed")
     greets = kind in GREETINGS

@@ -7,7 +7,7 @@
     transport = "udp"
     encrypt = true
     period = 60.0
-    status = "9107"
+    status = "0.0.0.0:9107"
 
     [nodes.3]
     address = "10.0.0.5:7500"
@@ -18,13 +18,15 @@ what the command line says goes before both.
 """
 
 import os
+import socket
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphact.agents.addresses import Address
+from graphact.agents.addresses import Address, status_address
 
 SETTINGS: dict[str, type] = {
     "transport": str,
@@ -94,6 +96,31 @@ class NetworkFile:
         if len(set(found)) < count:
             raise ValueError(f"{self.path}: two nodes have the same address")
         return found
+
+    def status_address(self, node: int) -> Address:
+        """Where the status of a node is asked for from this machine: at the host of its address.
+
+        ValueError if no status is set, or it is a port alone, which is open to the machine of the node only, and that
+        is another one.
+        """
+        settings = self.settings(node)
+        if "status" not in settings:
+            raise ValueError(f"no status is set for node {node} in {self.path}")
+        found, host = status_address(settings["status"]), Address.parse(settings.get("address", "127.0.0.1:1")).host
+        if settings["status"].isdecimal() and not is_here(host):
+            advice = f'status = "0.0.0.0:{found.port}" lets others ask'
+            raise ValueError(f"node-{node} listens for status on its own machine only, {host}; {advice}")
+        return Address(host, found.port) if found.host in ("0.0.0.0", "::") else found
+
+
+def is_here(host: str) -> bool:
+    """Whether a host is this machine: whether it lets us listen there."""
+    with suppress(OSError, UnicodeError):
+        family, kind, *_, address = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.bind(address)
+            return True
+    return False
 
 
 def check_names(path: Path, table: Any, allowed: Mapping[str, type], where: str = "") -> dict[str, Any]:

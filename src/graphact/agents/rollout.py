@@ -99,6 +99,9 @@ class Network:
             raise FileNotFoundError(f"{folder} holds no folders of nodes, node-0 and so on")
         self.deployments = {i: Deployment.load(f) for i, f in sorted(self.folders.items())}
         self.addresses = {i: Addresses.load(f, self.deployments[i].links.neighbors) for i, f in self.folders.items()}
+        linked = {j for each in self.deployments.values() for j in each.links.neighbors}
+        if missing := sorted(linked - {*self.folders}):
+            raise FileNotFoundError(f"{folder} must hold the folders of all nodes, and those of {missing} are missing")
         for i, other in self.folders.items():
             if (other / NEXT).exists():
                 raise ChangeError(f"another change of node {i} is under way; {other / NEXT} holds it")

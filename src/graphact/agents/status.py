@@ -9,7 +9,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -26,28 +27,52 @@ SENT = {"data_sent": "data", "resent": "resent", "requests_sent": "request", "gr
 PLAIN = ("data_bytes_sent", "bytes_sent", "received", "rounds", "links_used", "links_missed")
 REASONS = (*(f.name for f in fields(Counters) if f.name not in {*SENT, *PLAIN}), "strangers")
 OUTCOMES = ("complete", "incomplete", "failed", "skipped")
+RECENT = 3
+"""Runs without a complete one, or without a word of a peer, after which an operator should look."""
 
 
 @dataclass
 class Tally:
     """What an agent counts beside the counters of its node, from its start; ``beat`` is when its loop last went round.
 
-    ``missed`` counts, by neighbour, the runs in which it missed a round; all times are of a timer that nobody sets.
+    ``missed`` counts, by neighbour, the runs in which it missed a round; ``recent`` holds start, outcome and reason of
+    the last runs. All times are of a timer that nobody sets.
     """
 
     begun: int = 0
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
     seconds: float = 0.0
     missed: dict[int, int] = field(default_factory=dict)
+    recent: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=RECENT))
     finished: float | None = None
     beat: float = field(default_factory=time.monotonic)
 
     def add(self, result: RunResult) -> None:
-        self.outcomes["failed" if result.failure else "complete" if result.complete else "incomplete"] += 1
+        outcome = "failed" if result.failure else "complete" if result.complete else "incomplete"
+        self.end(result.started, outcome, result.failure)
         self.seconds += result.finished - result.started
         self.finished = time.monotonic()
         for j in {j for missed in result.missed for j in missed}:
             self.missed[j] = self.missed.get(j, 0) + 1
+
+    def end(self, started: float, outcome: str, reason: str) -> None:
+        """Count a run, also one that was skipped."""
+        self.outcomes[outcome] += 1
+        self.recent.append((started, outcome, reason))
+
+    def trouble(self, hears: Iterable[int], heard: Mapping[int, float], hint: str) -> list[str]:
+        """What is wrong with the last runs; ``hint`` is a likely reason why peers are not heard."""
+        recent, found = list(self.recent), []
+        if len(recent) < RECENT:
+            return []
+        outcomes = [outcome for _, outcome, _ in recent]
+        if "complete" not in outcomes:
+            counts = ", ".join(f"{outcomes.count(name)} {name}" for name in OUTCOMES if name in outcomes)
+            reason = next((f": {why}" for *_, why in recent[::-1] if why), "")
+            found.append(f"none of the last {RECENT} runs was complete ({counts}{reason})")
+        if silent := [str(j) for j in hears if heard.get(j, float("-inf")) < recent[0][0]]:
+            found.append(f"not heard in the last {RECENT} runs: node {', '.join(silent)}{hint}")
+        return found
 
     def totals(self, node: Counters, strangers: int, before: Mapping[str, int]) -> dict[str, int]:
         """All counts with those of earlier lives of the process (``before``, from the log)."""
@@ -59,7 +84,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Status:
-    """What is asked for by ``/status``, as a whole; see :func:`metrics` for the same as Prometheus reads it."""
+    """What is asked for by ``/status``, as a whole; see :func:`metrics` for the same as Prometheus reads it.
+
+    ``healthy`` is about the process, and ``trouble`` all that an operator should look at, here or in the network.
+    """
 
     node: int
     epoch: str
@@ -70,6 +98,8 @@ class Status:
     seconds_since_run: float | None
     totals: Mapping[str, int]
     peers: Mapping[int, Mapping[str, Any]]
+    encrypted: bool = False
+    trouble: Sequence[str] = ()
 
     def to_json(self) -> bytes:
         return json.dumps(vars(self)).encode()
@@ -89,9 +119,12 @@ def metrics(status: Status) -> str:
     def each(label: str, values: Mapping[Any, float]) -> list[tuple[str, float]]:
         return [(f'{label}="{key}"', value) for key, value in values.items()]
 
-    about = f'epoch="{status.epoch}",transport="{status.transport}"'
+    about = f'epoch="{status.epoch}",transport="{status.transport}",encrypted="{str(status.encrypted).lower()}"'
     family("agent_info", "gauge", "What this agent is.", [(about, 1)])
     family("agent_healthy", "gauge", "1 while the agent goes round its loop in time.", [("", int(status.healthy))])
+    family(
+        "agent_trouble", "gauge", "How much an operator should look at; /status names it.", [("", len(status.trouble))]
+    )
     family("agent_starts_total", "counter", "Starts of the process.", [("", totals["starts"])])
     family("run_number", "gauge", "The run in progress, or the last one.", [("", status.run)])
     if status.seconds_since_run is not None:
@@ -133,7 +166,7 @@ def memory_use() -> dict[str, float]:
 
 
 class StatusServer:
-    """A thread that answers ``GET /metrics``, ``/healthz`` (503 if not healthy) and ``/status`` (JSON), one at a time.
+    """A thread that answers ``GET /metrics``, ``/healthz`` (503 with trouble) and ``/status`` (JSON), one at a time.
 
     Whoever takes longer than a second to ask, or asks for more than 4 KiB, is cut off.
 
@@ -181,8 +214,8 @@ class StatusServer:
         elif path == b"/status":
             code, kind, body = "200 OK", "application/json", status.to_json()
         elif path == b"/healthz":
-            code = "200 OK" if status.healthy else "503 Service Unavailable"
-            body = b"healthy\n" if status.healthy else f"{status.reason}\n".encode()
+            code = "503 Service Unavailable" if status.trouble else "200 OK"
+            body = "".join(f"{each}\n" for each in status.trouble or ["healthy"]).encode()
         head = f"HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         connection.settimeout(REQUEST_SECONDS)
         connection.sendall(head.encode() + body)

@@ -50,12 +50,14 @@ agents = Command(
 )
 def split(options: argparse.Namespace) -> int:
     """Write one folder for each node: its row of the shift operator, its neighbours, the keys of its links, their
-    addresses, a certificate and the model, nothing else. Bring each folder to its node, and delete it here.
+    addresses, a certificate and the model, nothing else. Bring each folder to its node, and delete it here (to change
+    the network later, mount the folders of the nodes).
     """
     from graphact import Graph, agents, load
     from graphact.agents.addresses import consecutive_addresses, read_addresses
     from graphact.agents.certificates import can_make_certificates
     from graphact.agents.network import NetworkFile
+    from graphact.agents.runs import Timing
     from graphact.agents.split import plain_model
     from graphact.storage import check_writable
 
@@ -65,18 +67,20 @@ def split(options: argparse.Namespace) -> int:
             "openssl, which makes the certificates for TLS, is not installed; --no-tls goes without"
         )
     model, graph = load(options.model), Graph.load(options.graph)
-    cost = agents.cost_of_inference(plain_model(model), graph.num_edges)
+    slot = Timing().slot
     if options.network is not None:
-        addresses = NetworkFile.load(options.network).addresses(graph.num_nodes)
+        file = NetworkFile.load(options.network)
+        addresses, slot = file.addresses(graph.num_nodes), file.shared.get("slot", slot)
     elif options.addresses is None:
         addresses = consecutive_addresses(graph.num_nodes, options.host, options.base_port)
     else:
         addresses = read_addresses(options.addresses, graph.num_nodes)
+    cost = agents.cost_of_inference(plain_model(model), graph.num_edges, slot=slot)
     folders = agents.split(model, graph, options.out, addresses=addresses, tls=options.tls)
     sys.stdout.write(
         f"{len(folders)} nodes, {graph.num_edges} directed edges: {folders[0]} to {folders[-1].name}\n"
         f"one inference: {cost.rounds} rounds, {cost.messages} messages, {cost.bytes} bytes in all, "
-        f"at most {cost.longest:.2f} s\n"
+        f"at most {cost.longest:.2f} s (slot {slot:g} s)\n"
     )
     return 0
 

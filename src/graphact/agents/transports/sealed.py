@@ -85,6 +85,7 @@ class SealedTransport:
 
     Attributes:
         dropped: datagrams of strangers, and frames that were not used.
+        unsealed: those among them that were not encrypted.
 
     Raises:
         ModuleNotFoundError: it shall encrypt, and cryptography is not installed.
@@ -101,7 +102,7 @@ class SealedTransport:
         self._room = mtu - HEADERS
         self._whole = self._room - SEALED.size - PART.size - TAG_BYTES
         self._boot = secrets.token_bytes(16)
-        self._counter = self._message = self._refused = 0
+        self._counter = self._message = self._refused = self.unsealed = 0
         self._peers: dict[tuple[int, int], Peer] = {}
         self._arrived: deque[bytes] = deque()  # while this node waited to send
         self._hold(links)
@@ -206,6 +207,7 @@ class SealedTransport:
             return self._join(peer, body[PIECE.size :])
         if self._cipher is not None or kind == b"GP":
             self._refused += 1
+            self.unsealed += self._cipher is not None and kind in (b"GA", b"GP")
             return None
         return frame
 
