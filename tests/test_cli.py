@@ -236,7 +236,7 @@ def test_control_c_leaves_results_that_go_on(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", HEARS_CONTROL_C, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert "1 cells" in process.stdout.readline()
+    assert process.stdout.readline() == "1 cell\n"
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -250,7 +250,7 @@ def test_a_reader_that_has_read_enough(tmp_path):
     out = tmp_path / "results"
     run = f"{sys.executable} -m graphact.cli run source-localization --preset smoke --activation relu --out {out}"
     result = subprocess.run(f"{run} | head -1", shell=True, capture_output=True, text=True, check=False)
-    assert result.stdout == "1 cells\n"
+    assert result.stdout == "1 cell\n"
     assert "Traceback" not in result.stderr
 
 

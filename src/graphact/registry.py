@@ -4,7 +4,9 @@ Others arrive through :func:`register`, or as an entry point ``graphact.activati
 """
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 ENTRY_POINTS = "graphact.activations"
@@ -123,9 +125,15 @@ def unregister(name: str) -> None:
 
 def names() -> tuple[str, ...]:
     """The names of all activations: built in, registered, and of installed packages."""
+    return tuple(dict.fromkeys([*BUILT_IN, *_registered, *_installed(tuple(sys.path))]))
+
+
+@cache
+def _installed(_: tuple[str, ...]) -> tuple[str, ...]:
+    """The names in entry points of the packages on a path; to read them takes milliseconds."""
     from importlib.metadata import entry_points
 
-    return tuple(dict.fromkeys([*BUILT_IN, *_registered, *(entry.name for entry in entry_points(group=ENTRY_POINTS))]))
+    return tuple(entry.name for entry in entry_points(group=ENTRY_POINTS))
 
 
 def find(name: str) -> type[Any]:

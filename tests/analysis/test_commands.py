@@ -72,7 +72,7 @@ def test_an_activation_without_signals(files, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("signals", "message"),
     [
-        (np.zeros((3, 6)), "must hold finite signals of shape (..., N, F) with N = 7, got (3, 6)"),
+        (np.zeros((3, 6)), "must hold signals of shape (..., N, F) with N = 7, got (3, 6)"),
         (np.zeros((3, 7, 2)), "the signals must have 1 features, as the model has, got 2"),
         (np.full((3, 7), np.nan), "must hold finite signals"),
         (np.zeros((0, 7)), "at least one signal"),

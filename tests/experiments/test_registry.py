@@ -61,6 +61,7 @@ def test_published_results_are_continued_not_repeated(folder):
     (command,) = store.commands()
     options = make_parser().parse_args(command.split()[1:])
     protocol = protocol_of(options)
-    jobs = jobs_of(protocol, options.seed)
-    keys = {job.key for job in jobs} | {key_of_baselines(protocol, job.condition, options.seed) for job in jobs}
+    jobs = {seed: jobs_of(protocol, seed) for seed in range(options.seed, options.seed + options.seeds)}
+    keys = {job.key for own in jobs.values() for job in own}
+    keys |= {key_of_baselines(protocol, job.condition, seed) for seed, own in jobs.items() for job in own}
     assert {file.name.split(".")[0] for file in (store.directory / "rows").iterdir()} == keys

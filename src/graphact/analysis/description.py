@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, TRAINED
 from graphact.functional import shift
 from graphact.graph import Graph, Neighborhoods
+from graphact.graph.eager import is_plain
 from graphact.graph.edges import check_finite
 from graphact.layers import (
     Filter,
@@ -75,9 +76,12 @@ def checked_layers(
     if features not in (None, taken):
         raise ValueError(f"x must have {taken} features, got {features}")
     check_chain(part_names(module, described), described, taken, kinds)
-    return cast(
-        "Blocks", map_arrays(described, lambda array: wide(check_finite("parameters of the model", array)))
-    ), taken
+    return cast("Blocks", map_arrays(described, lambda array: wide(checked(array)))), taken
+
+
+def checked(parameters: Tensor) -> Tensor:
+    """Parameters that are finite; those that a transform stands in for, as in a fleet, hold no numbers to look at."""
+    return check_finite("parameters of the model", parameters) if is_plain(parameters) else parameters
 
 
 def check_chain(parts: Iterable[str], layers: tuple[Layer, ...], width: int, kinds: tuple[type[Layer], ...]) -> int:
