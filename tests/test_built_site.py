@@ -160,14 +160,18 @@ def test_formulas_are_set(browser, address):
 
 
 def test_search_finds_median(browser, address):
+    from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.wait import WebDriverWait
 
     set_screen(browser, 1280, "light")
     browser.get_log("browser")
     browser.get(f"{address}/search.html?q=median")
-    found = WebDriverWait(browser, 30).until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "ul.search li a"))
-    assert len(found) > 3
-    titles = " ".join(link.text for link in found)
-    assert "median" in titles.lower()
+
+    def many(driver):  # results come one after another
+        titles = [link.text for link in driver.find_elements(By.CSS_SELECTOR, "ul.search li a")]
+        return len(titles) > 3 and " ".join(titles)
+
+    found = WebDriverWait(browser, 30, ignored_exceptions=[StaleElementReferenceException]).until(many)
+    assert "median" in found.lower()
     assert browser.get_log("browser") == []
