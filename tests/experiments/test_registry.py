@@ -65,3 +65,19 @@ def test_published_results_are_continued_not_repeated(folder):
     keys = {job.key for own in jobs.values() for job in own}
     keys |= {key_of_baselines(protocol, job.condition, seed) for seed, own in jobs.items() for job in own}
     assert {file.name.split(".")[0] for file in (store.directory / "rows").iterdir()} == keys
+
+
+@pytest.mark.parametrize(
+    ("experiment", "setting", "message"),
+    [
+        ("node-classification", {"dataset": "cora,moon"}, "--set dataset must be one of .*'flickr'.*, got 'moon'"),
+        ("graph-classification", {"dataset": "moon"}, "--set dataset must be one of 'MUTAG'.*, got 'moon'"),
+        ("node-classification", {"rates": "0.01,abc"}, "rates must be a number, got 'abc'"),
+        ("node-classification", {"rates": "0"}, "rates must be a finite number above 0, got 0"),
+        ("node-classification", {"decays": "-1"}, "decays must not be negative, got -1"),
+        ("node-classification", {"dropouts": "1.5"}, "dropouts must lie between 0 and 1, got 1.5"),
+    ],
+)
+def test_bad_settings_of_benchmarks_are_named_before_anything_runs(experiment, setting, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        find_protocol(experiment, "quick", changes=setting)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any
 
-from graphact._checks import check_choice, check_integer
+from graphact._checks import check_choice, check_integer, check_number, check_positive, check_probability
 from graphact.experiments.preparation import OF_SIGNALS, PREPARATIONS
 from graphact.registry import COMPARED, POINTWISE, names
 from graphact.training.settings import TrainingSettings
@@ -20,7 +20,7 @@ ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
 # Fields that no command changes
 FIXED = {"experiment", "preset", "name", "called", "methods", "conditions", "task_options", "training"}
 REPLICAS = ("graphs", "splits", "nodes")
-GRID = ("rates", "decays", "dropouts")
+GRID = {"rates": check_positive, "decays": check_number, "dropouts": check_probability}
 # Settings that are whole numbers, or several, and the least of each
 LEAST = {
     **dict.fromkeys(("features", "hops", "localized_hops", "layers", "graphs", "splits", "nodes"), 1),
@@ -73,6 +73,11 @@ class Protocol:
             values = getattr(self, name)
             for value in values if isinstance(values, tuple) else (values,):
                 check_integer(name, value, minimum=least)
+        for name, check in GRID.items():
+            for value in getattr(self, name):
+                check(name, value)
+                if value < 0:
+                    raise ValueError(f"{name} must not be negative, got {value}")
         for method in self.methods:
             check_choice("activation", method, EVERY_METHOD if method in EVERY_METHOD else (*names(), "fir", *RIVALS))
         check_choice("preparation", self.preparation, (*PREPARATIONS, "fill-in"))

@@ -64,6 +64,7 @@ class Variation(NamedTuple):
     name: str  # its key in the condition of a row
     is_text: bool = False  # a text that every row has, rather than a number that may be missing
     retrained: bool = True  # networks are trained for each level, rather than tested again
+    levels: tuple[str, ...] = ()  # all texts that there may be, where they are known
 
 
 @dataclass(frozen=True)
@@ -141,5 +142,7 @@ def find_protocol(
     changes, varied = dict(changes or {}), described.variation
     if experiment in BENCHMARKS and varied is not None and varied.name in changes:
         levels = changes.pop(varied.name).split(",")
+        for level in levels if varied.levels else ():
+            check_choice(f"--set {varied.name}", level, varied.levels)
         protocol = replace(protocol, conditions=tuple({varied.name: level} for level in levels))
     return changed_protocol(protocol, changes, described.task_options)

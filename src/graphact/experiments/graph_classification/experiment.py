@@ -77,7 +77,7 @@ EXPERIMENT = Experiment(
     run_job=Imported("graphact.experiments.graph_classification.task:run_job"),
     dataset="tu",
     content=partial(Imported("graphact.experiments.graph_classification.section:content"), overlaps=OVERLAP),
-    variation=Variation("dataset", is_text=True),
+    variation=Variation("dataset", is_text=True, levels=SETS),
     needed=("features", "split"),
     task_options=("optimistic", "least_batches"),
 )

@@ -158,7 +158,7 @@ EXPERIMENT = Experiment(
     content=partial(
         Imported("graphact.experiments.report.benchmark:benchmark"), overlaps=OVERLAP, alone=("public", "kipf")
     ),
-    variation=Variation("dataset", is_text=True),
+    variation=Variation("dataset", is_text=True, levels=tuple(OVERLAP)),
     needed=("features", "split"),
     task_options=("convolution", "split", "norm", "skip", "readout", "feature_dropout", "decay_all"),
 )
