@@ -194,8 +194,15 @@ def _sum_in_order(
     group: dist.ProcessGroup | None,
     bucket: dist.GradBucket,  # type: ignore[name-defined]
 ) -> torch.futures.Future[Tensor]:
-    """Gather the gradients of all processes and add them in the order of the processes."""
+    """Gather the gradients of all processes and add them in the order of the processes.
+
+    The sum is done when this returns. A callback on the future would run, and be freed, on a thread of the network,
+    and such a thread that asks for the interpreter while it ends takes the whole process down.
+    """
     gradient = bucket.buffer()
     gathered = [torch.empty_like(gradient) for _ in range(dist.get_world_size(group))]
-    work: Any = dist.all_gather(gathered, gradient, group=group, async_op=True)
-    return work.get_future().then(lambda _: functools.reduce(torch.add, gathered))
+    dist.all_gather(gathered, gradient, group=group)
+    on_gpu = gradient.device.type == "cuda"
+    future: torch.futures.Future[Tensor] = torch.futures.Future(devices=[gradient.device] if on_gpu else None)
+    future.set_result(functools.reduce(torch.add, gathered))
+    return future
