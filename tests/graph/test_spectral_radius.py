@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from support.radius import gelfand_limit, spectral_radius
+from support.radius import gelfand_limit, radius_in_fifty_digits, spectral_radius
 
 from graphact import Graph
 from graphact.graph import spectral_radius as module
@@ -135,4 +135,30 @@ def test_an_answer_that_cannot_be_trusted_is_refused(monkeypatch):
     answers, solve = iter([1.0, 2.0, 3.0]), module.solve
     monkeypatch.setattr(module, "solve", lambda *args, **options: next(answers) * solve(*args, **options))
     with pytest.raises(ValueError, match="of this graph of 40 nodes that can be trusted: its weights differ too much"):
+        cycle(weight).normalize("spectral")
+
+
+@pytest.mark.parametrize("seed", [4, 5, 9, 20])
+def test_a_laplacian_of_a_ring_that_lapack_gets_wrong(seed):
+    """Which of these LAPACK gets wrong, by up to 7e-5, depends on the processor; what is promised does not."""
+    rng = np.random.default_rng(seed)
+    weight = np.exp2(rng.integers(-30, -19, 28).astype(float))
+    ring = np.zeros((28, 28))
+    ring[np.arange(28), np.arange(28) - 1] = weight
+    order = rng.permutation(28)
+    laplacian = (np.diag(weight) - ring)[order][:, order]
+    expected = radius_in_fifty_digits(tuple(map(tuple, laplacian.tolist())))
+    try:
+        found = radius_of(laplacian)
+    except ValueError:
+        return  # refused
+    assert found == pytest.approx(expected, rel=5e-6)
+
+
+def test_signed_weights_are_solved_on_both_sides(monkeypatch):
+    """A solver that contradicts itself on the transpose is not believed, however much alike the weights are."""
+    weight = torch.tensor([1.0, -1.5] * 8, dtype=torch.float64)
+    answers, solve = iter([1.0, 2.0, 3.0, 4.0]), module.solve
+    monkeypatch.setattr(module, "solve", lambda *args, **options: next(answers) * solve(*args, **options))
+    with pytest.raises(ValueError, match="of this graph of 16 nodes that can be trusted"):
         cycle(weight).normalize("spectral")
