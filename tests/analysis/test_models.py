@@ -142,8 +142,9 @@ def test_no_pair_beats_a_constant_and_no_attack_leaves_a_certificate(name, seed)
     x = torch.randn(3, NODES, FEATURES, dtype=torch.float64, generator=generator)
     bound = lipschitz_bound(model, graph)
     found = empirical_lipschitz(model, graph, x, generator=generator)
-    assert 0 < found.value <= bound.value <= bound.composed * (1 + 1e-9)
-    assert bool((found.per_node <= bound.per_node).all())
+    assert 0 < found.value <= bound.value * (1 + 1e-9)  # a pair that attains it is evaluated with rounding errors
+    assert bound.value <= bound.composed * (1 + 1e-9)
+    assert bool((found.per_node <= bound.per_node * (1 + 1e-9)).all())
     for radius in (1e-3, 0.1, 1.0):
         certificate, tried = (check(model, graph, x, radius) for check in (certify, attack))
         assert bool((tried.lower >= certificate.lower - 1e-9).all() and (tried.upper <= certificate.upper + 1e-9).all())

@@ -53,8 +53,8 @@ def test_it_is_a_diffeomorphism_of_the_interval(cells):
 
 
 def test_difw():
-    """The package that DiGRAF uses, where it is installed; its parameters are those of another basis."""
-    core = pytest.importorskip("difw.core.tessellation")
+    """The package that DiGRAF uses; its parameters are those of another basis."""
+    core = pytest.importorskip("difw.core.tessellation")  # not on machines for GPUs
     transformer = pytest.importorskip("difw.backend.numpy.transformer")
     from difw.core.utility import Parameters
 

@@ -130,7 +130,7 @@ def test_batches_are_small_enough_for_many_steps():
 
 
 def test_wrong_settings_are_refused(real_data):
-    with pytest.raises(ValueError, match="name must be one of 'MUTAG', .* got 'mutag'"):
+    with pytest.raises(ValueError, match="--set dataset must be one of 'MUTAG', .* got 'mutag'"):
         task.run_job(jobs_of(protocol_of(("relu",), dataset="mutag"), 0)[0], "cpu", real_data)
     with pytest.raises(ValueError, match="MUTAG has 10 folds, got the number 10"):
         task.run_job(jobs_of(protocol_of(("relu",), splits="11"), 0)[0], "cpu", real_data)
