@@ -16,7 +16,8 @@ from graphact import agents, nn
 from graphact.agents import Deployment, MemoryLog, Timing
 from graphact.agents.addresses import Addresses, free_addresses
 from graphact.agents.agent import Agent, BackToBack, Clocked
-from graphact.agents.messages import NOTHING, Kind, Message, Payload, encode
+from graphact.agents.messages import GREETINGS, NOTHING, Kind, Message, Payload, encode
+from graphact.agents.transports.sealed import PART, PIECE, tag_of
 
 PATIENCE = 60.0
 """Seconds that a test waits for what must happen; a machine with many processes is slow."""
@@ -116,10 +117,20 @@ class Captured:
         address = self.addresses.neighbors[to]
         self.socket.sendto(datagram, (address.host, address.port))
 
-    def say(self, to, run, round_=0, value=(5.0,), kind=Kind.DATA, **fields):
-        """Send an authenticated message."""
+    def send_piece(self, to, part):
+        """Send an authenticated piece of a datagram, as agents with --mtu do."""
+        body = PIECE.pack(b"GP", 1, 0, self.links.node, self.links.epoch) + part
+        self.send(to, body + tag_of(body, self.links.keys[to]))
+
+    def say(self, to, run, round_=0, value=(5.0,), kind=Kind.DATA, pieces=0, **fields):
+        """Send an authenticated message, as a whole or in pieces."""
         payload = Payload.of(np.asarray(value, float)) if kind == Kind.DATA else NOTHING
-        digest = self.digest if kind in (Kind.HELLO, Kind.WELCOME) else b""
+        digest = self.digest if kind in GREETINGS else b""
         fields = dict(program=1 if kind == Kind.DATA else 0, payload=payload, digest=digest) | fields
         message = Message(kind, self.links.node, to, self.links.epoch, run, round_, **fields)
-        self.send(to, encode(message, self.links.keys[to], self.digest))
+        datagram = encode(message, self.links.keys[to], self.digest)
+        if not pieces:
+            self.send(to, datagram)
+        size = -(-len(datagram) // max(pieces, 1))
+        for i in range(pieces):
+            self.send_piece(to, PART.pack(run % 2**32, i, pieces) + datagram[size * i : size * (i + 1)])

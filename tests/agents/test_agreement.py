@@ -132,7 +132,7 @@ class Silent:
     """A transport that leads nowhere, and signals for it."""
 
     def __init__(self):
-        self.sent, self.now, self.dropped = [], 0.0, 0
+        self.sent, self.now, self.dropped = [], 0.0, {}
 
     def send(self, to, datagram):
         self.sent.append((to, datagram[3]))

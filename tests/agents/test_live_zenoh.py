@@ -7,12 +7,14 @@ import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from agents.live import PATIENCE, Daemon, make_network
 
 from graphact.agents import Deployment
 from graphact.agents.addresses import Addresses
 from graphact.agents.certificates import make_certificates
+from graphact.agents.messages import Kind, Message, Payload, encode
 from graphact.agents.transports.zenoh import Tls, key_prefix
 
 zenoh = pytest.importorskip("zenoh")
@@ -152,3 +154,26 @@ def test_silent_connections_keep_no_neighbor_out(line):
         again.next_event("result", where=is_complete)
         for daemon in (daemons[0], daemons[2]):
             daemon.next_event("result", where=is_complete)
+
+
+@pytest.mark.slow
+def test_a_neighbor_that_floods_takes_little_memory(line):
+    """With messages that are just allowed, faster than they are read; others are heard all the same."""
+    links, where = Deployment.load(line[1]).links, address_of(line[1])
+    message = Message(Kind.DATA, 2, 1, links.epoch, 5, 0, 1, Payload.of(np.zeros(8100)))
+    forged = encode(message, bytes(32))  # takes its time: all of it is hashed before it is refused
+    with Daemon(line[0], *OPTIONS, "--no-tls"), Daemon(line[1], *OPTIONS, "--no-tls") as victim:
+        hears_the_other = dict(where=lambda event: event["missed"] and all(0 not in each for each in event["missed"]))
+        victim.next_event("result", **hears_the_other)
+        before, until = peak_memory(victim), time.monotonic() + 5.0
+        with session(f"tcp/{where}", mode="client") as captured:
+            quality = {"congestion_control": zenoh.CongestionControl.BLOCK}
+            flood = captured.declare_publisher(f"{key_prefix(links.epoch)}/to/1/from/2", **quality)
+            while time.monotonic() < until:
+                flood.put(forged)
+            grown = peak_memory(victim) - before
+            assert grown < 40, f"{grown:.0f} MiB"
+            assert victim.next_event("result", timeout=10.0)["seconds"] < 2
+        victim.next_event("result", **hears_the_other)
+        counters = counters_at_end(victim)
+    assert counters["overflow"] > 1000

@@ -81,7 +81,7 @@ def example_status(**changes):
 
 def agent_arguments():
     class Nothing:
-        dropped = 4
+        dropped = {"strangers": 4, "overflow": 2}  # noqa: RUF012
 
     deployment = deploy(nn.FIR([1, 1], order=1), undirected([(0, 1)], 2))[0]
     return deployment, Nothing(), MemoryLog(), None, Clocked(0.0, 1.0), print
@@ -90,6 +90,7 @@ def agent_arguments():
 def test_metrics_are_of_the_format():
     found = samples(metrics(example_status()))
     assert value_of(found, "refused_total", reason="strangers") == 4
+    assert value_of(found, "refused_total", reason="overflow") == 2
     assert value_of(found, "peer_missed_runs_total", peer="1", node="3") == 2
     assert value_of(found, "peer_refused", peer="1") == 1
     assert value_of(found, "run_number") == 7

@@ -20,7 +20,7 @@ from graphact.agents.model import agreement
 from graphact.agents.node import Node
 from graphact.agents.runs import Counters, Limits, RunResult, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, Signals
-from graphact.agents.status import STALLED, Status, Tally, Watchdog
+from graphact.agents.status import STALLED, Status, Tally, Watchdog, count_all
 from graphact.agents.transports.base import Transport, drive
 
 LOOK_UP = 0.1
@@ -284,7 +284,12 @@ class Agent:
     @property
     def totals(self) -> dict[str, int]:
         """All counts, with those of earlier lives of the process."""
-        return self.tally.totals(self.counters, self._transport.dropped, self._before)
+        return self.tally.totals(self.counted, self._before)
+
+    @property
+    def counted(self) -> dict[str, int]:
+        """What node and transport counted in this life, by name."""
+        return count_all(self.counters, self._transport.dropped)
 
     def count(self) -> None:
         """Write the totals into the log."""
@@ -307,7 +312,7 @@ class Agent:
             for j in node.permitted.neighbors
         }
         age = None if tally.finished is None else round(now - tally.finished, 3)
-        differ = self.counters.sealed if not encrypted else getattr(self._transport, "unsealed", 0)
+        differ = self.counted["unsealed" if encrypted else "sealed"]
         hint = f" (datagrams arrive that are {'not ' * encrypted}encrypted; encrypt must be equal at all nodes)"
         trouble = [reason] * bool(reason) + tally.trouble(node.links.hears, heard, hint * bool(differ))
         trouble += [f"{j}: {peer['refused']}" for j, peer in peers.items() if peer["refused"]]

@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 from contextlib import ExitStack, closing
-from dataclasses import asdict
 from pathlib import Path
 
 from graphact.agents.addresses import Address, Addresses
@@ -103,8 +102,7 @@ def serve(
         agent.watchdog.tell("STOPPING=1")
         agent.linger()
         agent.count()
-        counters = asdict(agent.counters) | {"strangers": network.dropped}
-        end |= {"counters": counters, "totals": agent.totals, "memory": memory_use()}
+        end |= {"counters": agent.counted, "totals": agent.totals, "memory": memory_use()}
         write_event(end | {"cpu_seconds": round(time.process_time() - used_to_start, 3)})
 
 

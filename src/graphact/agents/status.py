@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,9 @@ REQUEST_BYTES = 4096
 REQUEST_SECONDS = 1.0
 SENT = {"data_sent": "data", "resent": "resent", "requests_sent": "request", "greetings_sent": "greeting"}
 PLAIN = ("data_bytes_sent", "bytes_sent", "received", "rounds", "links_used", "links_missed")
-REASONS = (*(f.name for f in fields(Counters) if f.name not in {*SENT, *PLAIN}), "strangers")
+DROPPED = ("strangers", "unsealed", "unopened")
+"""Why a transport drops a datagram, beside the reasons of a node."""
+REASONS = (*(f.name for f in fields(Counters) if f.name not in {*SENT, *PLAIN}), *DROPPED)
 OUTCOMES = ("complete", "incomplete", "failed", "skipped")
 RECENT = 3
 """Runs without a complete one, or without a word of a peer, after which an operator should look."""
@@ -74,12 +76,17 @@ class Tally:
             found.append(f"not heard in the last {RECENT} runs: node {', '.join(silent)}{hint}")
         return found
 
-    def totals(self, node: Counters, strangers: int, before: Mapping[str, int]) -> dict[str, int]:
-        """All counts with those of earlier lives of the process (``before``, from the log)."""
-        now = {f.name: getattr(node, f.name) for f in fields(node)}
-        now |= {"runs": self.begun, "strangers": strangers, "starts": 1, **self.outcomes}
+    def totals(self, counters: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+        """All counts, with those of node and transport, and of earlier lives of the process (``before``)."""
+        now = {**counters, "runs": self.begun, "starts": 1, **self.outcomes}
         now["run_microseconds"] = round(1e6 * self.seconds)
         return {name: value + before.get(name, 0) for name, value in now.items()}
+
+
+def count_all(node: Counters, dropped: Mapping[str, int]) -> dict[str, int]:
+    """The counters of a node with what its transport dropped, which may be for the same reasons."""
+    counts = asdict(node) | dict.fromkeys(DROPPED, 0)
+    return counts | {name: counts.get(name, 0) + count for name, count in dropped.items()}
 
 
 @dataclass(frozen=True)

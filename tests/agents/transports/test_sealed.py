@@ -7,11 +7,12 @@ import time
 
 import numpy as np
 import pytest
-from agents.live import Daemon, make_network
+from agents.live import Captured, Daemon, make_network
 from agents.networks import links_of
 
 from graphact import nn
 from graphact.agents.addresses import Addresses, free_addresses
+from graphact.agents.messages import RejectedError
 from graphact.agents.rollout import Network
 from graphact.agents.transports.base import open_transport
 from graphact.agents.transports.sealed import HEADERS, PART, PARTIAL, SEALED, SealedTransport
@@ -138,7 +139,7 @@ def test_altered_and_foreign_frames_are_dropped(ends):
     while ends.ends[1].receive(0.1) is not None:
         pass
     frame, rng = sealed(ends.wires[0].sent)[-1], random.Random(0)
-    dropped = ends.ends[1].dropped
+    before = dict(ends.ends[1].dropped)
     hostile = [frame[:n] for n in (0, 1, 3, 24, 45, len(frame) - 1)]
     hostile += [b"GA" + frame[2:], b"GK" + frame[2:], b"GP" + frame]
     for _ in range(200):
@@ -148,10 +149,16 @@ def test_altered_and_foreign_frames_are_dropped(ends):
     for each in hostile:
         ends.wires[0]._socket.sendto(each, ends.wires[0]._to[1])
     until, arrived = time.monotonic() + PATIENCE, []
-    while ends.ends[1].dropped < dropped + len(hostile) and time.monotonic() < until:
+    while sum(ends.ends[1].dropped.values()) < sum(before.values()) + len(hostile) and time.monotonic() < until:
         arrived.append(ends.ends[1].receive(0.01))
     assert {*arrived} <= {None}
-    assert ends.ends[1].dropped == dropped + len(hostile)
+    counted = {name: count - before.get(name, 0) for name, count in ends.ends[1].dropped.items()}
+    magic = sum(1 for each in hostile if each[:2] not in (b"GS", b"GA", b"GP"))  # cut short, or altered in these two
+    assert counted["unsealed"] >= 2
+    assert counted["malformed"] >= magic
+    assert counted["unopened"] >= 150
+    assert sum(counted.values()) == len(hostile)
+    assert counted["strangers"] == 0
 
 
 @pytest.mark.parametrize("encrypt", [True, False])
@@ -176,13 +183,37 @@ def test_pieces_that_never_become_whole_take_little_room(encrypt):
         ends.deliver(0, b"x" * 2000)
         (peer,) = ends.ends[1]._peers.values()
         for message in range(1000):
-            ends.ends[1]._join(peer, PART.pack(message, 0, 200) + bytes(800))
-            ends.ends[1]._join(peer, PART.pack(message, 250, 200) + bytes(800))
-        for piece in range(150):
-            ends.ends[1]._join(peer, PART.pack(7, piece, 200) + bytes(850))
+            ends.ends[1]._join(peer, 0, PART.pack(message, 0, 200) + bytes(800))
+            with pytest.raises(RejectedError):
+                ends.ends[1]._join(peer, 0, PART.pack(message, 250, 200) + bytes(800))
+        for piece in range(65_507 // 850):
+            ends.ends[1]._join(peer, 0, PART.pack(7, piece, 200) + bytes(850))
+        assert len(peer.partial) <= PARTIAL
+        with pytest.raises(RejectedError):  # more than a datagram holds
+            ends.ends[1]._join(peer, 0, PART.pack(7, 199, 200) + bytes(850))
         assert len(peer.partial) <= PARTIAL
         assert sum(len(p) for parts in peer.partial.values() for p in parts.values()) <= (PARTIAL + 1) * 65_507
         ends.deliver(0, b"y" * 3000)
+    finally:
+        ends.close()
+
+
+def test_pieces_of_different_datagrams_are_never_joined():
+    """One number of a message, other numbers of pieces or another session: a restart, or a captured neighbour."""
+    ends = Ends(encrypt=False, mtu=900)
+    try:
+        (peer,), join = ends.ends[1]._peers.values(), ends.ends[1]._join
+        for index, count in [(5, 10), (0, 2), (1, 3), (254, 255)]:
+            assert join(peer, 0, PART.pack(7, index, count) + b"x") is None
+        for index, count in [(255, 255), (0, 0), (1, 1), (7, 2)]:
+            with pytest.raises(RejectedError, match="malformed"):
+                join(peer, 0, PART.pack(7, index, count) + b"x")
+        assert join(peer, 9, PART.pack(7, 1, 2) + b"of another session") is None
+        assert join(peer, 0, PART.pack(7, 0, 2) + b"the first copy counts") is None
+        assert join(peer, 0, PART.pack(7, 1, 2) + b"y") == b"xy"
+        first = ends.ends[0]._message
+        ends.start(0)
+        assert ends.ends[0]._message != first  # numbers of two lives do not meet
     finally:
         ends.close()
 
@@ -229,6 +260,21 @@ def test_running_agents_encrypt_and_change_their_keys(tmp_path, capsys):
         for daemon in daemons:
             daemon.__exit__()
     assert Network(tmp_path / "nodes").deployments[0].links.first_epoch is not None
+
+
+def test_a_captured_neighbor_cannot_end_an_agent_by_pieces(tmp_path):
+    """Authenticated, of all counts and in any order, with the numbers of one message."""
+    folders, rng = make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double(), tls=False), random.Random(0)
+    options = ["--transport", "udp", "--period", "0.6", "--slot", "0.2", "--mtu", "1280"]
+    with Captured(folders[1], slot=0.2, period=0.6) as captured, Daemon(folders[0], *options) as daemon:
+        run = daemon.next_event("result")["run"]
+        for index, count in [(5, 10), (0, 2), *((rng.randrange(256), rng.randrange(256)) for _ in range(500))]:
+            captured.send_piece(0, PART.pack(7, index, count) + b"x")
+        captured.say(0, run + 2, value=[1.0], pieces=3)
+        result = daemon.next_event("result", where=lambda event: event["run"] == run + 2)
+        assert result["complete"]  # what is whole and authentic is used
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.next_event("end")["counters"]["malformed"] > 100
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """What every transport does, how one is opened by its name, and how a node is driven over it."""
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from graphact._checks import check_choice
@@ -17,11 +18,12 @@ class Transport(Protocol):
     """The end of the network at one node.
 
     A transport may lose, delay, repeat or reorder datagrams. It must not deliver them in pieces, and should let in
-    neighbours alone, though the node survives if it does not. ``dropped`` counts the datagrams that it did not let in.
+    neighbours alone, though the node survives if it does not. ``dropped`` counts the datagrams that it did not let in,
+    by reason: those of :class:`~graphact.agents.runs.Counters` and of :data:`graphact.agents.status.DROPPED`.
     """
 
     @property
-    def dropped(self) -> int: ...
+    def dropped(self) -> Mapping[str, int]: ...
 
     def send(self, to: int, datagram: bytes) -> None:
         """Hand over a datagram: never waits (a full queue loses it), never fails because the neighbour is away.
@@ -30,7 +32,10 @@ class Transport(Protocol):
         """
 
     def receive(self, timeout: float) -> bytes | None:
-        """The next datagram, waiting at most ``timeout`` seconds (0 looks only); None if none came."""
+        """The next datagram, waiting at most ``timeout`` seconds (0 looks only); None if none came.
+
+        Where many are dropped it returns None before its time: whoever drives a node then sees to its deadlines.
+        """
 
     def look_up(self, addresses: Addresses) -> None:
         """Look up hosts, so that :meth:`reach` does not wait for it; may be called by another thread.
@@ -77,8 +82,8 @@ def open_transport(
     return SealedTransport(UdpTransport(addresses), links, mtu=LARGEST_MTU if mtu is None else mtu, encrypt=encrypt)
 
 
-BATCH = 256
-"""Datagrams taken in at most before the clock is read again."""
+BATCH, BATCH_SECONDS = 256, 0.05
+"""Datagrams taken in at most, and for how long, before the node sends, closes rounds and lets its driver look up."""
 
 
 def drive(
@@ -103,9 +108,9 @@ def drive(
             return results
         due = node.deadline
         arrived = transport.receive(max(0.0, (until if due is None else min(until, due)) - now))
-        taken = 0
+        taken, latest = 0, math.inf
         while arrived is not None:
-            node.receive(arrived, clock())
-            taken += 1
-            arrived = transport.receive(0.0) if taken < BATCH else None
+            node.receive(arrived, now := clock())
+            taken, latest = taken + 1, min(latest, now + BATCH_SECONDS)
+            arrived = transport.receive(0.0) if taken < BATCH and now < latest else None
         node.advance(clock())

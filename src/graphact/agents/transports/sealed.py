@@ -25,16 +25,16 @@ import importlib
 import secrets
 import struct
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from graphact._extras import require
 from graphact.agents.addresses import Addresses
 from graphact.agents.links import Links
-from graphact.agents.messages import MAX_DATAGRAM, TAG_BYTES
-from graphact.agents.transports.udp import UdpTransport
+from graphact.agents.messages import MAX_DATAGRAM, TAG_BYTES, RejectedError
+from graphact.agents.transports.udp import MOST_DROPPED, UdpTransport
 
 VERSION = 1
 SESSION = struct.Struct("<2sBBIIQ16s16s16s")
@@ -50,10 +50,11 @@ ASK_EVERY = 0.02
 WAITING = 64
 """Datagrams that wait for a session, for each neighbour; older ones are lost."""
 PARTIAL = 8
-"""Messages of which some pieces are there, for each neighbour."""
+"""Messages of which some pieces are there, for each neighbour; each of them takes a datagram at most."""
 NOTHING = bytes(16)
 
 Open = Callable[[bytes, bytes, bytes], bytes]  # nonce, content, associated data
+Whole = tuple[int, int, int]  # what the pieces of one datagram have in common: session, message, number of pieces
 
 
 @dataclass
@@ -71,7 +72,7 @@ class Peer:
     asked: float = float("-inf")
     answered: float = float("-inf")
     waiting: "deque[bytes]" = field(default_factory=lambda: deque(maxlen=WAITING))
-    partial: "OrderedDict[int, dict[int, bytes]]" = field(default_factory=OrderedDict)
+    partial: "OrderedDict[Whole, dict[int, bytes]]" = field(default_factory=OrderedDict)
 
 
 class SealedTransport:
@@ -84,8 +85,9 @@ class SealedTransport:
         encrypt: seal everything; then what is not sealed is dropped.
 
     Attributes:
-        dropped: datagrams of strangers, and frames that were not used.
-        unsealed: those among them that were not encrypted.
+        dropped: what was not let in, by reason: of ``strangers``; ``unsealed``, not encrypted where this node encrypts;
+            ``unopened``, encrypted for a session that this node has not, or altered; ``forged``, ``foreign`` and
+            ``malformed`` frames.
 
     Raises:
         ModuleNotFoundError: it shall encrypt, and cryptography is not installed.
@@ -102,14 +104,15 @@ class SealedTransport:
         self._room = mtu - HEADERS
         self._whole = self._room - SEALED.size - PART.size - TAG_BYTES
         self._boot = secrets.token_bytes(16)
-        self._counter = self._message = self._refused = self.unsealed = 0
+        self._counter, self._message = 0, secrets.randbits(32)  # pieces of an earlier life are those of others
+        self._refused: Counter[str] = Counter()
         self._peers: dict[tuple[int, int], Peer] = {}
         self._arrived: deque[bytes] = deque()  # while this node waited to send
         self._hold(links)
 
     @property
-    def dropped(self) -> int:
-        return self._inner.dropped + self._refused
+    def dropped(self) -> Mapping[str, int]:
+        return {**self._inner.dropped, **self._refused}
 
     def _hold(self, *links: Links) -> None:
         """Have these epochs; sessions of those that stay go on."""
@@ -177,7 +180,7 @@ class SealedTransport:
         if self._arrived:
             return self._arrived.popleft()
         until = time.monotonic() + timeout if timeout > 0 else 0.0
-        while True:
+        for _ in range(MOST_DROPPED):
             frame = self._inner.receive(timeout)
             if frame is None:
                 return None
@@ -185,9 +188,17 @@ class SealedTransport:
             if datagram is not None:
                 return datagram
             timeout = max(0.0, until - time.monotonic()) if timeout > 0 else 0.0
+        return None
 
     def _take(self, frame: bytes) -> bytes | None:
-        """The datagram in a frame, or that which it completes."""
+        """The datagram in a frame, or that which it completes; a frame that is not used is counted."""
+        try:
+            return self._read(frame)
+        except RejectedError as rejected:
+            self._refused[rejected.reason] += 1
+            return None
+
+    def _read(self, frame: bytes) -> bytes | None:
         kind = frame[:2]
         if kind == b"GS" and self._cipher is not None and len(frame) >= SEALED.size + PART.size + TAG_BYTES:
             return self._open(frame)
@@ -197,18 +208,13 @@ class SealedTransport:
         if kind == b"GP" and self._cipher is None and len(frame) >= PIECE.size + PART.size + TAG_BYTES:
             _, version, _, sender, epoch = PIECE.unpack_from(frame)
             peer, body = self._peers.get((epoch, sender)), frame[:-TAG_BYTES]
-            if (
-                peer is None
-                or version != VERSION
-                or not hmac.compare_digest(tag_of(body, peer.key), frame[-TAG_BYTES:])
-            ):
-                self._refused += 1
-                return None
-            return self._join(peer, body[PIECE.size :])
+            if peer is None or version != VERSION:
+                raise RejectedError("foreign")
+            if not hmac.compare_digest(tag_of(body, peer.key), frame[-TAG_BYTES:]):
+                raise RejectedError("forged")
+            return self._join(peer, 0, body[PIECE.size :])
         if self._cipher is not None or kind == b"GP":
-            self._refused += 1
-            self.unsealed += self._cipher is not None and kind in (b"GA", b"GP")
-            return None
+            raise RejectedError("unsealed" if self._cipher is not None and kind in (b"GA", b"GP") else "malformed")
         return frame
 
     def _open(self, frame: bytes) -> bytes | None:
@@ -217,30 +223,31 @@ class SealedTransport:
         if peer is not None and version == VERSION:
             try:
                 part = peer.open[session](nonce_of(counter), frame[SEALED.size :], frame[: SEALED.size])
-                return part[PART.size :] if part.startswith(WHOLE) else self._join(peer, part)
             except Exception:  # cryptography's InvalidTag; whatever it is, nothing of it is used
-                pass
-        self._refused += 1
+                part = b""
+            if part:
+                return part[PART.size :] if part.startswith(WHOLE) else self._join(peer, session, part)
         for (_, j), other in self._peers.items():  # perhaps this node, or that one, has just started
             if j == sender:
                 self._ask(other)
-        return None
+        raise RejectedError("unopened")
 
-    def _join(self, peer: Peer, part: bytes) -> bytes | None:
-        """The datagram, once all its parts are there."""
+    def _join(self, peer: Peer, session: int, part: bytes) -> bytes | None:
+        """The datagram, once all its parts are there; parts that differ in their number are of different datagrams."""
         message, index, count = PART.unpack_from(part)
         content = part[PART.size :]
         if count == 1 and index == 0:
             return content
         if index >= count:
-            self._refused += 1
-            return None
-        parts = peer.partial.setdefault(message, {})
-        parts[index] = content
+            raise RejectedError("malformed")
+        whole = (session, message, count)
+        parts = peer.partial.setdefault(whole, {})
+        parts.setdefault(index, content)
         if sum(map(len, parts.values())) > MAX_DATAGRAM:
-            parts.clear()
+            del peer.partial[whole]
+            raise RejectedError("malformed")
         if len(parts) == count:
-            del peer.partial[message]
+            del peer.partial[whole]
             return b"".join(parts[i] for i in range(count))
         while len(peer.partial) > PARTIAL:
             peer.partial.popitem(last=False)
@@ -264,10 +271,10 @@ class SealedTransport:
         body, tag = frame[:-TAG_BYTES], frame[-TAG_BYTES:]
         _, version, answer_me, sender, recipient, epoch, boot, challenge, echo = SESSION.unpack(body)
         peer, now = self._peers.get((epoch, sender)), time.monotonic()
-        is_ours = peer is not None and version == VERSION and recipient == self._node
-        if peer is None or not is_ours or not hmac.compare_digest(tag_of(body, peer.key), tag):
-            self._refused += 1
-            return
+        if peer is None or version != VERSION or recipient != self._node:
+            raise RejectedError("foreign")
+        if not hmac.compare_digest(tag_of(body, peer.key), tag):
+            raise RejectedError("forged")
         if hmac.compare_digest(echo, peer.challenge):
             peer.challenge = secrets.token_bytes(16)
             self._begin(peer, boot)

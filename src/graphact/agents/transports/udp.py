@@ -3,6 +3,7 @@
 import os
 import select
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 from graphact.agents.addresses import Address, Addresses
@@ -10,6 +11,8 @@ from graphact.agents.links import Links
 
 RECEIVE_BUFFER = 4 * 2**20
 """Asked of the operating system, so that a burst of all neighbours is not lost while the node computes."""
+MOST_DROPPED = 64
+"""Datagrams that one call drops before its caller has its turn, so that no stranger keeps a node from its work."""
 
 
 class UdpTransport:
@@ -21,14 +24,14 @@ class UdpTransport:
     Host names are looked up once, here; OSError if one is unknown, or the address is in use or not of this machine.
 
     Attributes:
-        dropped: datagrams of strangers.
+        dropped: datagrams that were not let in, those of ``strangers``.
     """
 
     def __init__(self, addresses: Addresses) -> None:
         self._family, own = resolve(addresses.listen)
         self._found: dict[Address, SocketAddress] = {}
         self._have(addresses)
-        self.dropped = 0
+        self._strangers = 0
         self._socket = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
             self._socket.setblocking(False)
@@ -43,6 +46,10 @@ class UdpTransport:
         self._view = memoryview(self._buffer)
         self._drained = False
         self._closed = False
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        return {"strangers": self._strangers}
 
     def look_up(self, addresses: Addresses) -> None:
         found = {address: resolve(address, self._family)[1] for address in addresses.neighbors.values()}
@@ -71,16 +78,18 @@ class UdpTransport:
             return None
         waits = timeout > 0
         datagram = None if waits and self._drained else self._take()  # nothing was there a moment ago: no other look
-        if datagram is None and waits:
+        if datagram is None and waits and self._drained:
             os.sched_yield()  # where others wait for the processor, let them send first: one wake-up for many datagrams
             datagram = self._take()
-            if datagram is None and self._poll.poll(min(timeout, 3600.0) * 1000):
+            if datagram is None and self._drained and self._poll.poll(min(timeout, 3600.0) * 1000):
                 os.sched_yield()
                 datagram = self._take()
         return datagram
 
     def _take(self) -> bytes | None:
-        while True:
+        """The next datagram of a neighbour, if it comes among the next few."""
+        self._drained = False
+        for _ in range(MOST_DROPPED):
             try:
                 size, sender = self._socket.recvfrom_into(self._buffer)
             except BlockingIOError:
@@ -88,10 +97,10 @@ class UdpTransport:
                 return None
             except OSError:  # an error that an earlier datagram met on its way
                 continue
-            self._drained = False
             if identity_of(sender) in self._known:
                 return bytes(self._view[:size])
-            self.dropped += 1
+            self._strangers += 1
+        return None
 
     def close(self) -> None:
         if not self._closed:

@@ -16,6 +16,9 @@ import importlib
 import json
 import os
 import queue
+import threading
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +28,9 @@ from graphact.agents.certificates import common_name
 from graphact.agents.links import Links
 from graphact.agents.messages import MAX_DATAGRAM
 
-QUEUE = 8192
-"""Datagrams that wait for the node at most; what does not fit is lost."""
+QUEUE_BYTES, OBJECT_BYTES = 2**21, 128
+"""Bytes of datagrams that wait for the node at most, of each sender, and what one takes beside its content; what does
+not fit is lost."""
 ENVELOPE = 1024
 """Bytes that Zenoh adds to a datagram at most."""
 HANDSHAKE_MS = 3000
@@ -65,7 +69,8 @@ class ZenohTransport:
     The epoch in which a network began is part of all keys, so that two deployments on one network do not meet.
 
     Attributes:
-        dropped: datagrams that were too long, or came while the queue was full.
+        dropped: datagrams that were not let in, by reason: too long (``malformed``), or the queue of their sender was
+            full (``overflow``).
 
     Raises:
         ModuleNotFoundError: Zenoh is not installed.
@@ -80,9 +85,11 @@ class ZenohTransport:
             advice = "the transport zenoh needs the package eclipse-zenoh: pip install 'graphact[agents]', or use udp"
             raise ModuleNotFoundError(advice) from error
         self._zenoh, self._node, self._epoch, self._tls = zenoh, node, epoch, tls
-        self._arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
+        self._waiting: Counter[str] = Counter()  # bytes in the queue, by sender
+        self._lock = threading.Lock()  # of what threads of Zenoh count
         self._closed = False
-        self.dropped = 0
+        self._dropped: Counter[str] = Counter()
         self._open(addresses)
 
     def _open(self, addresses: Addresses) -> None:
@@ -109,10 +116,19 @@ class ZenohTransport:
 
     def _hear(self, sample: Any) -> None:
         """Called by a thread of Zenoh."""
-        if len(sample.payload) <= MAX_DATAGRAM and self._arrived.qsize() < QUEUE:
-            self._arrived.put(sample.payload.to_bytes())
-        else:
-            self.dropped += 1
+        size, sender = len(sample.payload), str(sample.key_expr).rpartition("/")[2]
+        with self._lock:
+            is_full = self._waiting[sender] + size + OBJECT_BYTES > QUEUE_BYTES
+            if size > MAX_DATAGRAM or is_full:
+                self._dropped["malformed" if size > MAX_DATAGRAM else "overflow"] += 1
+                return
+            self._waiting[sender] += size + OBJECT_BYTES
+        self._arrived.put((sender, sample.payload.to_bytes()))
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        with self._lock:
+            return dict(self._dropped)
 
     def look_up(self, addresses: Addresses) -> None:
         """Zenoh does so by itself, beside."""
@@ -134,11 +150,14 @@ class ZenohTransport:
             return None
         try:
             if timeout <= 0:
-                return self._arrived.get_nowait()
-            datagram = self._arrived.get(timeout=min(timeout, 3600.0))
+                sender, datagram = self._arrived.get_nowait()
+            else:
+                sender, datagram = self._arrived.get(timeout=min(timeout, 3600.0))
+                os.sched_yield()  # where others wait for the processor, let them send first: one wake-up for many
         except queue.Empty:
             return None
-        os.sched_yield()  # where others wait for the processor, let them send first: one wake-up for many datagrams
+        with self._lock:
+            self._waiting[sender] -= len(datagram) + OBJECT_BYTES
         return datagram
 
     @property

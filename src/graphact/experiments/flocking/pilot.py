@@ -66,7 +66,7 @@ class LossyTransport:
 
     def __init__(self, inner: Transport, node: int, loss: float, seed: int) -> None:
         self.inner, self.node, self.loss, self.apart, self.lost = inner, node, loss, False, 0
-        self.dropped = 0
+        self.dropped: dict[str, int] = {}
         self.random = random.Random(f"{seed} {node} {time.time_ns()}")  # another one after a restart
 
     def send(self, to: int, datagram: bytes) -> None:
