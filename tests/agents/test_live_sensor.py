@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from agents.live import PATIENCE, Daemon, make_network
 
+from graphact import nn
+
 OPTIONS = ["--transport", "udp", "--period", "2", "--slot", "0.5", "--lead", "1.9"]
 
 
@@ -67,11 +69,23 @@ def test_a_command_that_does_not_end_is_killed_with_its_children(folder, tmp_pat
         (["head -c 3000000 /dev/zero"], "the sensor command printed more than 1048576 bytes"),
         (["echo NaN"], "the sensor command: a signal must be finite, got nan"),
         (["kill -9 $$"], "the sensor command failed with exit code -9"),
+        (
+            ["echo '[[[[[1.0]]]]]'"],
+            "the sensor command: a signal must have at most 4 dimensions, none of them 0, got the shape (1, 1, 1, 1, 1)",
+        ),
+        (
+            [f"exec {sys.executable} -c 'print([[1.0]] * 9000)'"],
+            "the sensor command: a signal of shape (9000, 1) makes messages of 72060 bytes, and one holds 65507: use "
+            "smaller batches",
+        ),
     ],
 )
 def test_a_command_that_fails_is_told(folder, tmp_path, lines, reason):
+    """And the agent goes on."""
     with Daemon(folder, *OPTIONS, "--sensor", command(tmp_path / "sensor", *lines)) as daemon:
-        assert daemon.next_event("skipped", where=lambda event: event["reason"] == reason)
+        first = daemon.next_event("skipped", where=lambda event: event["reason"] == reason)
+        assert daemon.next_event("skipped", where=lambda event: event["run"] == first["run"] + 1)
+        assert daemon.end(signal.SIGTERM) == 0
 
 
 def test_a_command_that_is_not_there(folder):
@@ -86,3 +100,29 @@ def test_a_sensor_without_a_clock(folder, tmp_path):
     options = ["--transport", "udp", "--period", "0", "--slot", "0.2"]
     with Daemon(folder, *options, "--sensor", sensor) as daemon:
         assert len(daemon.results(2)) == 2
+
+
+def test_commands_that_fail_once_without_a_clock_stop_no_network(tmp_path):
+    """At the same run on all nodes, so that no neighbour goes on with it: each is started again after a pause."""
+    options = ["--transport", "udp", "--period", "0", "--slot", "0.2", "--status", "0", "--sensor"]
+    once = [f"[ -e {tmp_path}/failed-$1 ] || [ ! -e {tmp_path}/go ] || {{ touch {tmp_path}/failed-$1; exit 7; }}"]
+    sensor = command(tmp_path / "sensor", *once, "echo '[1.0]'")
+    first, second = make_network(tmp_path, [(0, 1)], 2)
+    with Daemon(first, *options, f"{sensor} 0") as a, Daemon(second, *options, f"{sensor} 1") as b:
+        for daemon in (a, b):
+            daemon.next_event("result")
+        (tmp_path / "go").touch()
+        for daemon in (a, b):
+            told = daemon.next_event("skipped")
+            assert told["reason"] == "the sensor command failed with exit code 7"
+            assert daemon.next_event("result", where=lambda event, run=told["run"]: event["run"] > run)
+            assert [event["event"] for event in daemon.events].count("skipped") == 1
+
+
+def test_a_dead_neighbor_leaves_time_for_the_sensor(tmp_path):
+    """Each run takes all of its time, and the next one begins at once: its command was started meanwhile."""
+    folder = make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=2).double())[0]
+    sensor = command(tmp_path / "sensor", "sleep 0.2", "echo '[1.0]'")
+    with Daemon(folder, "--transport", "udp", "--slot", "0.5", "--sensor", sensor) as daemon:
+        first = daemon.next_event("result")["run"]
+        assert [event["run"] - first for event in daemon.results(4)] == [1, 2, 3, 4]

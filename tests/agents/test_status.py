@@ -18,7 +18,7 @@ from agents.networks import undirected
 from graphact import nn
 from graphact.agents import Deployment, MemoryLog, deploy, read_log
 from graphact.agents.addresses import Address, Addresses, free_addresses
-from graphact.agents.agent import Agent, Clocked
+from graphact.agents.agent import Agent, BackToBack, Clocked
 from graphact.agents.log import Began, Counted, FileLog, RoundClosed
 from graphact.agents.messages import Kind
 from graphact.agents.status import Status, StatusServer, Watchdog, fetch_status, metrics
@@ -285,6 +285,23 @@ def test_a_sensor_that_fails_at_every_run_is_trouble(folders, capsys):
         found = samples(get(address, "/metrics")[1])
         assert value_of(found, "agent_trouble") >= 1
         assert value_of(found, "agent_healthy") == 1
+
+
+def test_no_run_for_long_is_trouble():
+    agent = Agent(*agent_arguments())
+    agent.tally.ended -= 7  # of a clock with a period of a second; its first run may be far ahead
+    assert agent.status("udp").trouble == []
+    agent.tally.end(0.0, "complete", "")
+    assert agent.status("udp").trouble == []
+    agent.tally.ended -= 7
+    assert agent.status("udp").trouble == ["no run for 7 s"]
+    deployment, *others = agent_arguments()
+    waiting = Agent(deployment, *others[:-2], BackToBack(0.0), print)
+    waiting.tally.waits = "the sensor command has not ended in time"
+    waiting.tally.ended -= 59
+    assert waiting.status("udp").trouble == []
+    waiting.tally.ended -= 2
+    assert waiting.status("udp").trouble == ["no run for 61 s: the sensor command has not ended in time"]
 
 
 def test_peers_that_are_not_heard_are_trouble(folders):

@@ -19,7 +19,7 @@ from graphact.agents.messages import Array
 from graphact.agents.model import agreement
 from graphact.agents.node import Node
 from graphact.agents.runs import Counters, Limits, RunResult, Timing
-from graphact.agents.signals import EndOfSignals, NoSignal, Signals
+from graphact.agents.signals import EndOfSignals, NoSignal, NotYet, Signals
 from graphact.agents.status import STALLED, Status, Tally, Watchdog, count_all
 from graphact.agents.transports.base import Transport, drive
 
@@ -164,12 +164,15 @@ class Agent:
             except EndOfSignals as end:
                 return str(end)
             except NoSignal as reason:
-                if isinstance(self._schedule, BackToBack):  # without a clock, wait for the signal
+                waits = isinstance(self._schedule, BackToBack)  # without a clock, for the next signal
+                if not waits or not isinstance(reason, NotYet):
+                    self.tally.end(start, "skipped", str(reason))
+                    self._report({"event": "skipped", "node": self.node.links.node, "run": run, "reason": str(reason)})
+                if waits:
+                    self.tally.waits = str(reason)
                     self._drive(self._timer() + 0.001)
                 else:
-                    self._skipped, me = run, self.node.links.node
-                    self.tally.end(start, "skipped", str(reason))
-                    self._report({"event": "skipped", "node": me, "run": run, "reason": str(reason)})
+                    self._skipped = run
                 continue
             self._run(run, start, signal)
             done += 1
@@ -245,6 +248,9 @@ class Agent:
                     self.node.greet(sorted(silent))
             if not self.node.busy:
                 return
+            if isinstance(self._schedule, Clocked):  # the next run may begin when this one ends
+                at = self._schedule.origin + (run + 1) * self._schedule.period
+                self._signals.prepare(at, self._clock(), run + 1)
 
     def _neighbors_of(self, run: int) -> Collection[int]:
         """Those that the signal of a run names, or that were heard; without a clock nobody announces, and all count."""
@@ -314,7 +320,8 @@ class Agent:
         age = None if tally.finished is None else round(now - tally.finished, 3)
         differ = self.counted["unsealed" if encrypted else "sealed"]
         hint = f" (datagrams arrive that are {'not ' * encrypted}encrypted; encrypt must be equal at all nodes)"
-        trouble = [reason] * bool(reason) + tally.trouble(node.links.hears, heard, hint * bool(differ))
+        quiet = tally.quiet(node.timing.slot, getattr(self._schedule, "period", None))
+        trouble = [reason] * bool(reason) + quiet + tally.trouble(node.links.hears, heard, hint * bool(differ))
         trouble += [f"{j}: {peer['refused']}" for j, peer in peers.items() if peer["refused"]]
         about = (node.links.node, node.links.epoch_name, transport, node.run)
         return Status(*about, not reason, reason, age, self.totals, peers, encrypted, trouble)

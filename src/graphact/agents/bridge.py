@@ -12,7 +12,7 @@ from typing import Any
 from graphact._extras import require
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
-from graphact.agents.signals import NoSignal, TextSignals
+from graphact.agents.signals import NotYet, TextSignals
 
 MOST_BYTES = 2**20
 
@@ -73,5 +73,5 @@ class TopicSignals(TextSignals):
         try:
             text = self._newest.popleft()
         except IndexError:
-            raise NoSignal("no message has come on the topic") from None
+            raise NotYet("no message has come on the topic") from None
         return self._parse("a message", text)

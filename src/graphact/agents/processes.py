@@ -6,11 +6,12 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from graphact.agents.messages import Array
 
@@ -81,12 +82,17 @@ class Processes:
             process.terminate()
 
     def feed(self, signals: Array) -> None:
-        """Hand all signals to all agents, ``(runs, ..., N, F)``, and no more after them."""
+        """Hand all signals to all agents, ``(runs, ..., N, F)``, and no more after them.
+
+        Threads do so: agents read a little ahead, and without a clock one goes on only if all have their signals.
+        """
         for i, process in self.running.items():
             assert process.stdin is not None
             lines = (json.dumps(signal.tolist()) for signal in signals[..., i, :])
-            process.stdin.write("".join(f"{line}\n" for line in lines).encode())
-            process.stdin.close()
+            content = "".join(f"{line}\n" for line in lines).encode()
+            feeder = threading.Thread(target=write_all, args=(process.stdin, content), daemon=True)
+            process.stdin = None  # closed by its thread
+            feeder.start()
 
     def wait_until_ready(self, timeout: float = 60.0) -> None:
         """Wait until every agent listens; TimeoutError if one does not, in time, ChildProcessError if one ended."""
@@ -132,3 +138,9 @@ class Processes:
             if process.wait() not in self._accepted:
                 raise RuntimeError(f"the agent of node {i} ended with exit code {process.returncode}")
         return events
+
+
+def write_all(stream: IO[bytes], content: bytes) -> None:
+    """Write and close; whoever reads may have ended before."""
+    with suppress(BrokenPipeError), stream:
+        stream.write(content)

@@ -1,22 +1,26 @@
 """Where the signals of a node come from: a file, a stream of lines, or a command that reads a sensor."""
 
 import json
+import math
 import os
-import queue
 import shlex
 import signal
 import subprocess
 import threading
+import time
 from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from graphact.agents.messages import Array
+from graphact.agents.messages import MAX_DATAGRAM, MAX_DIMENSIONS, Array, datagram_bytes
 from graphact.agents.model import Model
-from graphact.storage import read_array
+from graphact.storage import one_line, read_array
 
 
 class EndOfSignals(Exception):  # noqa: N818, as StopIteration: not an error
@@ -25,6 +29,14 @@ class EndOfSignals(Exception):  # noqa: N818, as StopIteration: not an error
 
 class NoSignal(ValueError):  # noqa: N818
     """There is none for this run, for the reason given."""
+
+
+class NotYet(NoSignal):
+    """There may still be one; without a clock the run waits for it."""
+
+
+class NotFinite(NoSignal):
+    """It is one, but for its numbers."""
 
 
 class Signals(ABC):
@@ -41,7 +53,11 @@ class Signals(ABC):
 
     @abstractmethod
     def take(self, run: int) -> Array:
-        """The signal of a run, without waiting; NoSignal if there is none (yet), EndOfSignals if there will be none."""
+        """The signal of a run, without waiting.
+
+        NoSignal if there is none, and NotYet, which is one, if there may still be one; EndOfSignals if there will be no
+        more.
+        """
 
     def close(self) -> None:  # noqa: B027
         """Release whatever is open."""
@@ -50,7 +66,8 @@ class Signals(ABC):
 class FileSignals(Signals):
     """Entry r of a file is the signal of run r, so a restarted node goes on where the others are.
 
-    The file is ``.npy`` with an array ``(runs, ..., F)``, or text with one JSON array for each run.
+    The file is ``.npy`` with an array ``(runs, ..., F)``, or text with one JSON array for each run. An entry with NaN or
+    infinity is a measurement that is missing: there is no signal for its run. Whatever else is no signal is refused.
     """
 
     def __init__(self, path: Path, model: Model, *, repeat: bool = False) -> None:
@@ -59,17 +76,29 @@ class FileSignals(Signals):
             loaded = read_array(path)
             if loaded.ndim < 2:
                 raise ValueError(f"{path} must hold an array (runs, ..., F), got the shape {loaded.shape}")
-            self._entries = [check_signal(str(path), entry, model) for entry in loaded]
+            found: Iterable[Callable[[], Array]] = (partial(check_signal, str(path), each, model) for each in loaded)
         else:
-            lines = path.read_text().splitlines()
-            self._entries = [parse(f"{path}, line {n}", line, model) for n, line in enumerate(lines, start=1)]
+            lines = enumerate(path.read_text().splitlines(), start=1)
+            found = (partial(parse, f"{path}, line {n}", line, model) for n, line in lines)
+        self._entries = [self._read(entry) for entry in found]
         if not self._entries:
             raise ValueError(f"{path} holds no signals")
 
     def take(self, run: int) -> Array:
         if run >= len(self._entries) and not self._repeat:
             raise EndOfSignals(f"the file has signals for runs 0 to {len(self._entries) - 1}, and this is run {run}")
-        return self._entries[run % len(self._entries)]
+        entry = self._entries[run % len(self._entries)]
+        if isinstance(entry, str):
+            raise NotFinite(entry)
+        return entry
+
+    @staticmethod
+    def _read(entry: Callable[[], Array]) -> Array | str:
+        """A signal, or why it is missing."""
+        try:
+            return entry()
+        except NotFinite as reason:
+            return str(reason)
 
 
 class TextSignals(Signals):
@@ -96,18 +125,38 @@ class TextSignals(Signals):
 
 
 class StreamSignals(TextSignals):
-    """One line for each run, in the order they come; a run for which no line is there goes on without this node."""
+    """One line for each run, in the order they come; a run for which no line is there goes on without this node.
 
-    def __init__(self, stream: IO[str], model: Model) -> None:
+    None is left out, so that a file in the place of a sensor gives its lines to as many runs. Lines are read up to a
+    few ahead: whoever writes faster than runs take place is held up.
+    """
+
+    MOST_BYTES, AHEAD_BYTES, OBJECT_BYTES = 2**20, 2**20, 64
+    """Of a line; of all that are read ahead, and what a line takes beside its content."""
+
+    def __init__(self, stream: IO[bytes], model: Model) -> None:
         super().__init__(model)
         self._stream = stream
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._lines: deque[bytes | None] = deque()
+        self._has_room = threading.Event()
+        self._came = self._taken = 0  # bytes, each counted by one thread
+        self._end = "the stream has ended"
         self._reader: threading.Thread | None = None
 
     def _read(self) -> None:
-        for line in self._stream:
-            self._lines.put(line)
-        self._lines.put(None)
+        try:
+            while line := self._stream.readline(self.MOST_BYTES + 1):
+                self._came += len(line) + self.OBJECT_BYTES
+                self._lines.append(line)
+                while line and not line.endswith(b"\n"):  # too long, and refused when it is taken; or the last
+                    line = self._stream.readline(2**16)
+                while self._came - self._taken > self.AHEAD_BYTES:
+                    self._has_room.wait()
+                    self._has_room.clear()
+        except (OSError, ValueError) as error:  # closed is a ValueError
+            self._end = f"the stream cannot be read: {one_line(error)}"
+        finally:
+            self._lines.append(None)
 
     def prepare(self, start: float, now: float, run: int) -> None:  # noqa: ARG002, a stream needs no time
         """Let a thread read, from the first time on; it ends with the process."""
@@ -116,24 +165,30 @@ class StreamSignals(TextSignals):
             self._reader.start()
 
     def take(self, run: int) -> Array:  # noqa: ARG002, lines come in order
-        try:
-            line = self._lines.get_nowait()
-        except queue.Empty:
-            raise NoSignal("no line has come") from None
+        if not self._lines:
+            raise NotYet("no line has come")
+        line = self._lines.popleft()
         if line is None:
-            self._lines.put(None)
-            raise EndOfSignals("the stream has ended")
-        return self._parse("a line", line)
+            self._lines.append(None)
+            raise EndOfSignals(self._end)
+        self._taken += len(line) + self.OBJECT_BYTES
+        if self._came - self._taken < self.AHEAD_BYTES // 2:
+            self._has_room.set()
+        if len(line) > self.MOST_BYTES:
+            raise NoSignal(f"a line has more than {self.MOST_BYTES} bytes")
+        return self._parse("a line", line.decode(errors="replace"))
 
 
 class SensorSignals(TextSignals):
     """A command that prints a JSON array; started ``lead`` seconds before each run, it must have ended by then.
 
     It runs in a process group of its own, which is killed as a whole when the command has ended or its time is over:
-    nothing that it started is waited for, not even for a moment.
+    nothing that it started is waited for, not even for a moment. A command that failed is started for the next run, or
+    after a pause if the run waits for it, without a clock.
     """
 
     MOST_PRINTED = 2**20
+    PAUSE = 1.0
 
     def __init__(self, command: str, model: Model, lead: float = 0.5) -> None:
         super().__init__(model)
@@ -141,16 +196,20 @@ class SensorSignals(TextSignals):
         self._process: subprocess.Popen[bytes] | None = None
         self._killed: list[subprocess.Popen[bytes]] = []  # and not yet gone: a process may hang in a device
         self._printed = b""
-        self._failure = "was not started in time"
+        self._failure, self._is_told = "", True  # of the last command, if it failed
+        self._again = -math.inf  # when to start it again for the same run, by a timer
         self._run = -1
         if not self._command:
             raise ValueError("the sensor command is empty")
+        if not 0 <= lead < math.inf:
+            raise ValueError(f"lead must be a finite time of at least 0 seconds, got {lead}")
 
     def prepare(self, start: float, now: float, run: int) -> None:
         self._killed = [each for each in self._killed if each.poll() is None]
-        if now >= start - self._lead and run != self._run:
+        is_again = self._process is None and bool(self._failure) and time.monotonic() >= self._again
+        if now >= start - self._lead and (run != self._run or is_again):
             self.close()
-            self._run, self._printed = run, b""
+            self._run, self._printed, self._failure = run, b"", ""
             try:
                 self._process = subprocess.Popen(
                     self._command,
@@ -161,9 +220,15 @@ class SensorSignals(TextSignals):
                 )
                 assert self._process.stdout is not None
                 os.set_blocking(self._process.stdout.fileno(), False)
-            except OSError as error:
-                self._failure = f"cannot be started: {error.strerror}"
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or one_line(error)
+                self._fail(f"the sensor command cannot be started: {reason}")
+                self._is_told = False
         self._read()
+
+    def _fail(self, reason: str) -> None:
+        self.close()
+        self._failure, self._again = reason, time.monotonic() + self.PAUSE
 
     def _read(self) -> None:
         """Take what has been printed so far, without waiting for more."""
@@ -173,13 +238,24 @@ class SensorSignals(TextSignals):
 
     def take(self, run: int) -> Array:  # noqa: ARG002, a sensor knows no runs
         if self._process is None:
-            raise NoSignal(f"the sensor command {self._failure}")
-        process, is_over = self._process, has_ended(self._process)
+            was_told, self._is_told = self._is_told, True
+            reason = self._failure or "the sensor command was not started in time"
+            raise NotYet(reason) if was_told else NoSignal(reason)
+        try:
+            return self._take(self._process)
+        except NotYet:
+            raise
+        except NoSignal as reason:
+            self._fail(str(reason))
+            raise
+
+    def _take(self, process: "subprocess.Popen[bytes]") -> Array:
+        is_over = has_ended(process)
         self._read()
         if len(self._printed) > self.MOST_PRINTED:
             raise NoSignal(f"the sensor command printed more than {self.MOST_PRINTED} bytes")
         if not is_over:
-            raise NoSignal("the sensor command has not ended in time")
+            raise NotYet("the sensor command has not ended in time")
         self.close()
         if (code := process.poll()) != 0:
             raise NoSignal(f"the sensor command failed with exit code {code}")
@@ -187,7 +263,7 @@ class SensorSignals(TextSignals):
 
     def close(self) -> None:
         """Kill the command and all that it started."""
-        process, self._process, self._failure = self._process, None, "was not started in time"
+        process, self._process = self._process, None
         if process is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -219,9 +295,17 @@ def check_signal(source: str, value: Any, model: Model) -> Array:
     if value.dtype.kind not in "fiu" or value.ndim < 1 or wanted not in (None, value.shape[-1]):
         shape = f"(..., {wanted or 'F'})"
         raise NoSignal(f"{source}: a signal must be numbers of shape {shape}, got {value.dtype} of shape {value.shape}")
+    if value.ndim > MAX_DIMENSIONS or value.size == 0:
+        expected = f"at most {MAX_DIMENSIONS} dimensions, none of them 0"
+        raise NoSignal(f"{source}: a signal must have {expected}, got the shape {value.shape}")
+    *batch, features = value.shape
+    longest = max((datagram_bytes((*batch, each), model.dtype) for each in model.widths(features)), default=0)
+    if longest > MAX_DATAGRAM:
+        made = f"messages of {longest} bytes, and one holds {MAX_DATAGRAM}"
+        raise NoSignal(f"{source}: a signal of shape {value.shape} makes {made}: use smaller batches")
     with np.errstate(over="ignore"):
         signal = np.asarray(value, model.dtype)
     if not np.isfinite(signal).all():
         what = f" in {model.dtype}" if np.isfinite(value).all() else ""
-        raise NoSignal(f"{source}: a signal must be finite{what}, got {signal[~np.isfinite(signal)][0]}")
+        raise NotFinite(f"{source}: a signal must be finite{what}, got {signal[~np.isfinite(signal)][0]}")
     return signal

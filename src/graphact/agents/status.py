@@ -31,6 +31,8 @@ REASONS = (*(f.name for f in fields(Counters) if f.name not in {*SENT, *PLAIN}),
 OUTCOMES = ("complete", "incomplete", "failed", "skipped")
 RECENT = 3
 """Runs without a complete one, or without a word of a peer, after which an operator should look."""
+QUIET_SECONDS, QUIET_SLOTS = 60.0, 50
+"""Without a clock, time without a run after which an operator should look; whichever is longer."""
 
 
 @dataclass
@@ -38,7 +40,8 @@ class Tally:
     """What an agent counts beside the counters of its node, from its start; ``beat`` is when its loop last went round.
 
     ``missed`` counts, by neighbour, the runs in which it missed a round; ``recent`` holds start, outcome and reason of
-    the last runs. All times are of a timer that nobody sets.
+    the last runs; ``ended`` is when the last of them ended or was skipped, at first the start of the agent, and
+    ``waits`` what the next one waits for. All times are of a timer that nobody sets.
     """
 
     begun: int = 0
@@ -48,6 +51,8 @@ class Tally:
     recent: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=RECENT))
     finished: float | None = None
     beat: float = field(default_factory=time.monotonic)
+    ended: float = field(default_factory=time.monotonic)
+    waits: str = ""
 
     def add(self, result: RunResult) -> None:
         outcome = "failed" if result.failure else "complete" if result.complete else "incomplete"
@@ -61,6 +66,16 @@ class Tally:
         """Count a run, also one that was skipped."""
         self.outcomes[outcome] += 1
         self.recent.append((started, outcome, reason))
+        self.ended, self.waits = time.monotonic(), ""
+
+    def quiet(self, slot: float, period: float | None) -> list[str]:
+        """That there was no run for long, if so: some periods since the last, or without a clock a minute or more."""
+        quiet = time.monotonic() - self.ended
+        if period is None:
+            most = max(QUIET_SECONDS, QUIET_SLOTS * slot)
+        else:
+            most = max(STALLED, (RECENT + 1) * period) if self.recent else float("inf")  # the first may be far ahead
+        return [f"no run for {quiet:.0f} s{self.waits and f': {self.waits}'}"] if quiet > most else []
 
     def trouble(self, hears: Iterable[int], heard: Mapping[int, float], hint: str) -> list[str]:
         """What is wrong with the last runs; ``hint`` is a likely reason why peers are not heard."""

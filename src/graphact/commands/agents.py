@@ -170,7 +170,7 @@ def run(options: argparse.Namespace) -> int:
     elif bridge is not None and is_topic:
         signals = TopicSignals(bridge, options.signals.removeprefix("zenoh:"), model)
     elif options.signals == "-":
-        signals = StreamSignals(sys.stdin, model)
+        signals = StreamSignals(sys.stdin.buffer, model)
     else:
         signals = FileSignals(Path(options.signals), model, repeat=options.repeat)
     longest = (model.rounds + options.dynamic) * options.slot  # a slot for announcements
