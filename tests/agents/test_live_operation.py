@@ -7,6 +7,7 @@ import socket
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from agents.live import PATIENCE, Captured, Daemon, make_network
 from agents.networks import undirected
@@ -16,6 +17,7 @@ from graphact.agents import Deployment
 from graphact.agents.addresses import Address, Addresses
 from graphact.agents.log import Began, FileLog
 from graphact.agents.messages import Kind
+from graphact.agents.status import fetch_status
 from graphact.cli import main
 
 OPTIONS = ["--transport", "udp", "--period", "2", "--slot", "0.6"]
@@ -118,6 +120,28 @@ def test_an_agent_whose_results_nobody_reads_ends_with_an_error(folders):
         error = daemon.process.stderr.read().decode()
         assert error == "graphact: nobody reads the results on standard output any more\n"
         daemon.process.stdout = None
+
+
+def test_a_reader_that_stands_still_stops_no_run(folders):
+    """Of a pipe that nobody reads for a while: events are lost, counted and told; SIGTERM ends the agent."""
+    np.save(folders[0] / "x.npy", np.random.default_rng(0).normal(size=(2, 8000, 1)))  # 160 kB an event
+    options = ["--transport", "udp", "--period", "0.3", "--slot", "0.1", "--status", "0"]
+    with Daemon(folders[0], *options) as daemon:
+        address, until = Address.parse(daemon.next_event("ready")["status"]), time.monotonic() + PATIENCE
+        while not (lost := fetch_status(address)["totals"]["events_lost"]):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert any("standard output is not read: " in line for line in fetch_status(address)["trouble"])
+        told = daemon.next_event("lost")
+        assert told["count"] >= lost
+        daemon.next_event("result")
+        assert "is not read" not in str(fetch_status(address)["trouble"])
+        while not fetch_status(address)["totals"]["events_lost"] > told["count"]:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(PATIENCE) == 0
+        assert "standard output is not read; the last events are lost" in daemon.process.stderr.read().decode()
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o644, 0o660, 0o604])

@@ -71,7 +71,8 @@ def test_a_command_that_does_not_end_is_killed_with_its_children(folder, tmp_pat
         (["kill -9 $$"], "the sensor command failed with exit code -9"),
         (
             ["echo '[[[[[1.0]]]]]'"],
-            "the sensor command: a signal must have at most 4 dimensions, none of them 0, got the shape (1, 1, 1, 1, 1)",
+            "the sensor command: a signal must have at most 4 dimensions, none of them 0, got the shape "
+            "(1, 1, 1, 1, 1)",
         ),
         (
             [f"exec {sys.executable} -c 'print([[1.0]] * 9000)'"],

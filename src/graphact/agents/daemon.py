@@ -3,10 +3,13 @@
 import gc
 import json
 import os
+import queue
 import signal
 import sys
+import threading
 import time
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 from graphact.agents.addresses import Address, Addresses
@@ -17,7 +20,7 @@ from graphact.agents.deployment import Deployment
 from graphact.agents.log import FileLog
 from graphact.agents.runs import Timing
 from graphact.agents.signals import Signals
-from graphact.agents.status import StatusServer, Watchdog, memory_use
+from graphact.agents.status import Status, StatusServer, Watchdog, memory_use
 from graphact.agents.transports.base import open_transport
 from graphact.agents.transports.zenoh import Tls
 from graphact.storage import write_atomically
@@ -52,12 +55,13 @@ def serve(
     """
     links, addresses = deployment.links, Addresses.load(folder, deployment.links.neighbors)
     with ExitStack() as opened:
+        events = opened.enter_context(EventWriter())
         if bridge is not None:
             opened.callback(bridge.close)
         opened.callback(signals.close)
 
         def report(event: Event) -> None:
-            write_event(event)
+            events.write(event)
             if bridge is not None and results is not None:
                 bridge.publish(results, event)
 
@@ -88,29 +92,127 @@ def serve(
             opened.callback(signal.signal, number, signal.signal(number, stop))
         agent.watchdog = Watchdog()
         encrypted = encrypt or tls is not None
+
+        def ask() -> Status:
+            found = agent.status(transport, encrypted)
+            lost = [f"standard output is not read: {events.untold} events were lost"] * bool(events.untold)
+            return replace(found, totals={**found.totals, "events_lost": events.lost}, trouble=[*found.trouble, *lost])
+
         ready = {"event": "ready", "node": links.node, "epoch": links.epoch_name, "transport": transport}
         ready |= {"encrypted": encrypted, "last_run": log.last_run}
         if status is not None:
-            server = opened.enter_context(closing(StatusServer(status, lambda: agent.status(transport, encrypted))))
+            server = opened.enter_context(closing(StatusServer(status, ask)))
             ready["status"] = str(server.address)
             write_atomically(folder / STATUS_NAME, json.dumps({"status": str(server.address)}).encode())
         gc.freeze()  # what is there stays: no need to look through it again and again
         used_to_start = time.process_time()
         agent.watchdog.tell("READY=1")
-        write_event({**ready, "ignored_records": log.ignored} if log.ignored else ready)
+        events.write({**ready, "ignored_records": log.ignored} if log.ignored else ready)
         end = {"event": "end", "node": links.node, "reason": agent.work(runs)}
         agent.watchdog.tell("STOPPING=1")
         agent.linger()
         agent.count()
         end |= {"counters": agent.counted, "totals": agent.totals, "memory": memory_use()}
-        write_event(end | {"cpu_seconds": round(time.process_time() - used_to_start, 3)})
+        events.write(end | {"cpu_seconds": round(time.process_time() - used_to_start, 3)})
+
+
+class EventWriter:
+    """Events on standard output, written by a thread: whoever reads them slowly, or not at all, holds no run up.
+
+    Some of them wait; what does not fit is lost, counted, and told by an event ``lost`` once there is room again.
+
+    Attributes:
+        lost: how many events, in all.
+        untold: how many of them since the last that was written.
+    """
+
+    MOST_BYTES = 2**20
+    LINGER = 2.0
+    """Seconds that the last events are given to be read."""
+
+    def __init__(self) -> None:
+        self.lost = self.untold = 0
+        self._came = self._gone = 0  # bytes, each counted by one thread
+        self._error: OSError | None = None
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        sys.stdout.flush()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def write(self, event: Event) -> None:
+        """Hand over an event; OSError if nobody reads them any more."""
+        self._check()
+        line, waiting = to_line(event), self._came - self._gone
+        if waiting and waiting + len(line) > self.MOST_BYTES:
+            self.lost, self.untold = self.lost + 1, self.untold + 1
+            return
+        if self.untold:
+            line = to_line({"event": "lost", "node": event.get("node"), "count": self.untold}) + line
+            self.untold = 0
+        self._came += len(line)
+        self._lines.put(line)
+
+    def _write(self) -> None:
+        is_open = True
+        while is_open:
+            lines = [self._lines.get()]
+            while not self._lines.empty():
+                lines.append(self._lines.get())
+            is_open = None not in lines
+            content = b"".join(line for line in lines if line is not None)
+            try:
+                write_out(content)
+            except OSError as error:
+                self._error = error
+                return
+            self._gone += len(content)
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise OSError(nobody_reads(self._error)) from self._error
+
+    def __enter__(self) -> "EventWriter":
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._lines.put(None)
+        self._thread.join(self.LINGER)
+        if self._thread.is_alive():
+            sys.stderr.write("graphact: standard output is not read; the last events are lost\n")
+        elif kind is None:
+            self._check()
+
+
+def write_out(content: bytes) -> None:
+    """To standard output, however long that takes; not through a buffer that the end of the process would wait for."""
+    try:
+        file = sys.stdout.fileno()
+    except (OSError, ValueError):  # not a file, as in tests
+        sys.stdout.write(content.decode())
+        return
+    left = memoryview(content)
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def to_line(event: Event) -> bytes:
+    """An event as JSON, with the time; ValueError if it holds NaN or infinity."""
+    return (json.dumps(event | {"time": round(time.time(), 3)}, allow_nan=False) + "\n").encode()
+
+
+def nobody_reads(error: OSError) -> str:
+    """Why events cannot be written."""
+    if isinstance(error, BrokenPipeError):
+        return "nobody reads the results on standard output any more"
+    return f"the results cannot be written to standard output: {error.strerror or error}"
 
 
 def write_event(event: Event) -> None:
     """One line of JSON on standard output, at once; OSError if nobody reads it any more."""
+    line = to_line(event)
     try:
-        sys.stdout.write(json.dumps(event | {"time": round(time.time(), 3)}, allow_nan=False) + "\n")
         sys.stdout.flush()
+        write_out(line)
     except BrokenPipeError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left cannot fail again at the end
-        raise OSError("nobody reads the results on standard output any more") from error
+        raise OSError(nobody_reads(error)) from error

@@ -66,8 +66,8 @@ class Signals(ABC):
 class FileSignals(Signals):
     """Entry r of a file is the signal of run r, so a restarted node goes on where the others are.
 
-    The file is ``.npy`` with an array ``(runs, ..., F)``, or text with one JSON array for each run. An entry with NaN or
-    infinity is a measurement that is missing: there is no signal for its run. Whatever else is no signal is refused.
+    The file is ``.npy`` with an array ``(runs, ..., F)``, or text with one JSON array for each run. An entry with NaN
+    or infinity is a measurement that is missing: there is no signal for its run. Whatever else is none is refused.
     """
 
     def __init__(self, path: Path, model: Model, *, repeat: bool = False) -> None:

@@ -151,6 +151,8 @@ def metrics(status: Status) -> str:
     family("run_number", "gauge", "The run in progress, or the last one.", [("", status.run)])
     if status.seconds_since_run is not None:
         family("run_age_seconds", "gauge", "Time since a run ended.", [("", status.seconds_since_run)])
+    lost = totals.get("events_lost", 0)
+    family("events_lost_total", "counter", "Events that standard output did not take in time.", [("", lost)])
     runs = each("outcome", {name: totals[name] for name in OUTCOMES})
     family("runs_total", "counter", "Runs by their outcome.", runs)
     family("run_seconds_total", "counter", "Time in all runs.", [("", totals["run_microseconds"] / 1e6)])
