@@ -103,7 +103,7 @@ class Arena:
         growth = max(peak_memory(d.process.pid) - b for d, b in zip(self.daemons, self.before, strict=True))
         assert growth < MOST_GROWTH, f"an agent grew by {growth} MiB"
         for address in self.status:
-            assert fetch_status(address)["healthy"]
+            assert fetch_status(address)["alive"]
         return answers, growth
 
 

@@ -132,6 +132,11 @@ assert not heavy, heavy
         (["--tls"], "TLS needs ca.pem, cert.pem and key.pem"),
         (["--slot", "-1"], "slot must be a finite number above 0, got -1"),
         (["--period", "-1"], "--period must be at least 1.62 s"),
+        (["--origin", "inf"], "--origin must be a finite Unix time, got inf"),
+        (["--origin", "nan"], "--origin must be a finite Unix time, got nan"),
+        (["--origin=-1e300"], "--origin and --period must give run numbers below 2^62"),
+        (["--sensor", "true", "--lead", "nan"], "lead must be a finite time of at least 0 seconds, got nan"),
+        (["--sensor", "true", "--lead=-1"], "lead must be a finite time of at least 0 seconds, got -1"),
     ],
 )
 def test_a_mistake_is_one_line(options, message, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import time
@@ -15,6 +16,7 @@ from agents.networks import undirected
 from graphact import agents, nn
 from graphact.agents import Deployment
 from graphact.agents.addresses import Address, Addresses
+from graphact.agents.deployment import check_folder
 from graphact.agents.log import Began, FileLog
 from graphact.agents.messages import Kind
 from graphact.agents.status import fetch_status
@@ -144,7 +146,7 @@ def test_a_reader_that_stands_still_stops_no_run(folders):
         assert "standard output is not read; the last events are lost" in daemon.process.stderr.read().decode()
 
 
-@pytest.mark.parametrize("mode", [0o666, 0o644, 0o660, 0o604])
+@pytest.mark.parametrize("mode", [0o666, 0o644, 0o640, 0o604])
 @pytest.mark.parametrize("name", ["keys.json", "tls/key.pem"])
 def test_keys_that_others_can_use_are_refused(folders, name, mode, capsys):
     (folders[0] / name).chmod(mode)
@@ -154,6 +156,42 @@ def test_keys_that_others_can_use_are_refused(folders, name, mode, capsys):
         error
         == f"graphact: {folders[0] / name} must be for its owner alone, as after chmod 600, got the mode {mode:o}\n"
     )
+
+
+@pytest.mark.parametrize("command", ["run", "learn"])
+def test_folders_that_others_can_change_are_refused(folders, command, capsys):
+    """Who writes there puts next/ there, and so another model or other keys."""
+    words, folder = ["agents", command, str(folders[0]), "--transport", "udp"], folders[0]
+    for name, mode, right in [(".", 0o777, 0o755), (".", 0o775, 0o755), ("keys.json", 0o660, 0o600)]:
+        (folder / name).chmod(mode)
+        assert main(words) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"{folder / name} must be " in line
+        assert f"got the mode {mode:o}" in line
+        (folder / name).chmod(right)
+    shutil.copytree(folders[1], folder / "next")
+    (folder / "next" / "keys.json").chmod(0o644)
+    assert main(words) == 2
+    assert f"{folder / 'next' / 'keys.json'} must be for its owner alone" in capsys.readouterr().err
+
+
+def test_folders_are_written_for_their_owner_whatever_the_umask(tmp_path):
+    before = os.umask(0o002)
+    try:
+        folders = make_network(tmp_path, [(0, 1)], 2)
+    finally:
+        os.umask(before)
+    for folder in folders:
+        check_folder(folder)
+
+
+def test_a_change_that_others_could_have_put_there_is_refused(folders):
+    with Daemon(folders[0], *OPTIONS) as daemon:
+        daemon.next_event("ready")
+        shutil.copytree(folders[1], folders[0] / "next.new")
+        (folders[0] / "next.new" / "keys.json").chmod(0o644)
+        (folders[0] / "next.new").rename(folders[0] / "next")
+        assert "keys.json must be for its owner alone" in daemon.next_event("refused")["reason"]
 
 
 @pytest.mark.parametrize(

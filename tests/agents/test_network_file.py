@@ -21,6 +21,7 @@ from graphact import nn
 from graphact.agents.addresses import Addresses, free_addresses
 from graphact.agents.network import SETTINGS, NetworkFile
 from graphact.cli import main, make_parser
+from graphact.commands.agents import DEFAULTS, read_network
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -74,6 +75,51 @@ def test_all_settings_are_options(tmp_path):
     assert all(getattr(options, name) not in (None, False) for name in SETTINGS if name != "sensor")
 
 
+def options_of(path, *words):
+    options = make_parser().parse_args(["agents", "run", "--network", str(path), "--node", "0", *words])
+    read_network(options)
+    return options
+
+
+def test_the_command_line_goes_before_the_file(tmp_path):
+    """Also where it says what holds without it."""
+    settings = 'transport = "udp"\nperiod = 7.0\nslot = 0.5\norigin = 3.0\nlead = 2.0\ntls = true\nencrypt = true\n'
+    settings += 'repeat = true\ndynamic = true\ndurable = true\nsensor = "echo [9]"\nfolder = "x"\n'
+    file = write(tmp_path / "n.toml", f"[network]\n{settings}[nodes.0]\n")
+    values = ["--transport=zenoh", "--period=0", "--slot=0.18", "--origin=0", "--lead=0.5", "--signals=-"]
+    flags = ["tls", "encrypt", "repeat", "dynamic", "durable"]
+    said = vars(options_of(file, *values, *(f"--no-{name}" for name in flags)))
+    numbers = {"transport": "zenoh", "period": 0.0, "slot": 0.18, "origin": 0.0, "lead": 0.5, "signals": "-"}
+    assert {name: said[name] for name in (*numbers, "sensor", *flags)} == {
+        **numbers,
+        "sensor": None,
+        **dict.fromkeys(flags, False),
+    }
+    unsaid = vars(options_of(file))
+    assert {name: unsaid[name] for name in ("transport", "period", "slot", "sensor", "encrypt")} == {
+        "transport": "udp",
+        "period": 7.0,
+        "slot": 0.5,
+        "sensor": "echo [9]",
+        "encrypt": True,
+    }
+    plain = vars(options_of(write(tmp_path / "plain.toml", '[network]\nfolder = "x"\n[nodes.0]\n')))
+    assert {name: plain[name] for name in DEFAULTS} == DEFAULTS
+    assert plain["period"] is plain["tls"] is plain["mtu"] is None
+
+
+def test_one_source_of_signals_the_nearest_to_the_node(tmp_path):
+    text = '[network]\nfolder = "x"\nsensor = "echo 1"\n[nodes.0]\nsignals = "mine.npy"\n[nodes.1]\n'
+    file = write(tmp_path / "n.toml", text)
+    assert (options_of(file).signals, options_of(file).sensor) == ("mine.npy", None)
+    said = options_of(file, "--sensor", "echo 2")
+    assert (said.signals, said.sensor) == ("-", "echo 2")  # the sensor goes before, as without a file
+    assert NetworkFile.load(file).settings(1)["sensor"] == "echo 1"
+    write(file, '[nodes.0]\nsignals = "x"\nsensor = "y"\n')
+    with pytest.raises(ValueError, match="signals and sensor exclude each other"):
+        NetworkFile.load(file)
+
+
 def test_addresses_for_split(tmp_path, capsys):
     graphact.save(nn.FIR([1, 1], order=1).double(), tmp_path / "m.safetensors")
     undirected([(0, 1)], 2).save(tmp_path / "g.npz")
@@ -103,7 +149,7 @@ def test_a_network_runs_from_one_file(tmp_path, capsys):
     file = write(tmp_path / "network.toml", f"{shared}slot = 0.2\nrepeat = true\n{nodes}")
 
     def start(i):
-        command = ["-c", "import sys; from graphact.cli import main; sys.exit(main(['agents', 'run', *sys.argv[4:]]))"]
+        command = ["-c", "import sys; from graphact.cli import main; sys.exit(main(['agents', 'run', *sys.argv[6:]]))"]
         return Daemon(folders[i], "--signals", "-", "--network", str(file), "--node", str(i), command=command)
 
     with start(0) as first, start(1) as second:
@@ -232,6 +278,11 @@ def test_topics_need_a_bridge(tmp_path, capsys):
     for arguments in (["--signals", "zenoh:x"], ["--results", "x"]):
         assert main(["agents", "run", str(folders[0]), "--transport", "udp", *arguments]) == 2
         assert "topics of Zenoh need --bridge" in capsys.readouterr().err
+    for words in (["--results", "robot//x"], ["--signals", "zenoh:"], ["--signals", "zenoh:/a"]):
+        bridge = ["--bridge", "tcp/127.0.0.1:1", *words]
+        assert main(["agents", "run", str(folders[0]), "--transport", "udp", *bridge]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "a topic of Zenoh must be a key such as robot/7/answer, got" in line
     assert main(["agents", "run", str(folders[0]), "--bridge", "nonsense", "--results", "x"]) == 2
     assert "bridge must be an endpoint such as" in capsys.readouterr().err
 

@@ -2,13 +2,16 @@
 
 import json
 import re
+import resource
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,15 @@ from graphact.agents.addresses import Address, Addresses, free_addresses
 from graphact.agents.agent import Agent, BackToBack, Clocked
 from graphact.agents.log import Began, Counted, FileLog, RoundClosed
 from graphact.agents.messages import Kind
-from graphact.agents.status import Status, StatusServer, Watchdog, fetch_status, metrics
+from graphact.agents.status import (
+    CONNECTIONS,
+    REQUEST_SECONDS,
+    Status,
+    StatusServer,
+    Watchdog,
+    fetch_status,
+    metrics,
+)
 from graphact.cli import main
 
 PERIOD = ["--transport", "udp", "--period", "0.6", "--slot", "0.2", "--status", "0"]
@@ -74,7 +85,7 @@ def value_of(found, name, **labels):
 
 def example_status(**changes):
     totals = Agent(*agent_arguments()).totals
-    fields = dict(node=3, epoch="00ff", transport="udp", run=7, healthy=True, reason="", seconds_since_run=0.5)
+    fields = dict(node=3, epoch="00ff", transport="udp", run=7, alive=True, reason="", seconds_since_run=0.5)
     peers = {1: {"heard_seconds_ago": None, "missed_runs": 2, "neighbor": True, "refused": "why"}}
     return Status(**(fields | {"totals": totals, "peers": peers} | changes))
 
@@ -214,6 +225,84 @@ def test_who_asks_badly_is_cut_off_and_stops_nobody(folders):
             connection.close()
 
 
+def test_silent_connections_keep_no_operator_out(folders):
+    with Daemon(folders[0], *PERIOD) as daemon, ExitStack() as opened:
+        address = Address.parse(daemon.next_event("ready")["status"])
+        for count in (CONNECTIONS // 2, 2 * CONNECTIONS):  # as many as it holds, and more
+            for _ in range(count):
+                opened.enter_context(socket.create_connection((address.host, address.port)))
+            begun = time.monotonic()
+            assert fetch_status(address)["node"] == 0
+            assert time.monotonic() - begun < REQUEST_SECONDS
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
+def test_a_moment_without_descriptors_ends_no_status(folders):
+    with Daemon(folders[0], *PERIOD) as daemon:
+        address, pid = Address.parse(daemon.next_event("ready")["status"]), daemon.process.pid
+        assert fetch_status(address)["node"] == 0
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        used = max(int(file.name) for file in Path(f"/proc/{pid}/fd").iterdir()) + 1
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used, limits[1]))
+        with socket.create_connection((address.host, address.port)) as waiting:
+            waiting.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                waiting.recv(1)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+            assert fetch_status(address)["node"] == 0
+
+
+def answer_once(body):
+    """A server that answers one request with this body; its port."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with server, server.accept()[0] as connection:
+            connection.recv(4096)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body)
+
+    threading.Thread(target=serve).start()
+    return server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"node": 1, "trouble": []}', b"[]", b"null", b"[" * 100_000, b"\xff", b'{"node": "x"}', b'{"node": 1e999}'],
+    ids=lambda body: repr(body[:12]),
+)
+def test_what_is_no_status_is_told_in_one_line(body, capsys):
+    port = answer_once(body)
+    assert main(["agents", "status", f"127.0.0.1:{port}"]) == 1
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.endswith(f"no answer from 127.0.0.1:{port}")
+
+
+def test_a_status_cannot_speak_to_the_terminal(capsys):
+    status = example_status(trouble=["\x1b]0;owned\x07\x1b[31mred\u202e"])
+    assert main(["agents", "status", f"127.0.0.1:{answer_once(status.to_json())}"]) == 1
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.endswith("?]0;owned??[31mred?")
+    assert main(["agents", "status", "--json", f"127.0.0.1:{answer_once(status.to_json())}"]) == 1
+    assert capsys.readouterr().out.strip().isprintable()
+
+
+def test_an_error_of_the_status_ends_no_status():
+    found = [RuntimeError("dictionary changed size during iteration"), example_status()]
+
+    def ask():
+        status = found.pop(0)
+        if isinstance(status, Exception):
+            raise status
+        return status
+
+    server = StatusServer(Address("127.0.0.1", 0), ask)
+    try:
+        assert get(server.address, "/status") == (500, "RuntimeError: dictionary changed size during iteration\n")
+        assert get(server.address, "/status")[0] == 200
+    finally:
+        server.close()
+
+
 def test_systemd_hears_of_a_living_agent(folders, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
@@ -284,7 +373,9 @@ def test_a_sensor_that_fails_at_every_run_is_trouble(folders, capsys):
         assert ["none of the last 3 runs was complete" in row for row in rows] == [True, True]
         found = samples(get(address, "/metrics")[1])
         assert value_of(found, "agent_trouble") >= 1
-        assert value_of(found, "agent_healthy") == 1
+        assert (value_of(found, "agent_healthy"), value_of(found, "agent_alive")) == (0, 1)
+        status = json.loads(get(address, "/status")[1])
+        assert (status["healthy"], status["alive"]) == (False, True)
 
 
 def test_no_run_for_long_is_trouble():

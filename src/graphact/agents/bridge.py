@@ -7,6 +7,7 @@ a network that is trusted: what arrives there is believed as a sensor is.
 import importlib
 import json
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from graphact._extras import require
@@ -20,12 +21,14 @@ MOST_BYTES = 2**20
 class Bridge:
     """A session of Zenoh that connects to one endpoint, such as ``tcp/127.0.0.1:7447``, and goes on trying.
 
+    ``results`` is the topic that it gives events to, if any.
+
     Raises:
         ModuleNotFoundError: Zenoh is not installed.
-        ValueError: the endpoint is none.
+        ValueError: the endpoint or the topic is none.
     """
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, results: str | None = None) -> None:
         require("the bridge needs", "zenoh")
         zenoh = importlib.import_module("zenoh")
         wanted = {
@@ -44,14 +47,26 @@ class Bridge:
             self.session = zenoh.open(settings)
         except zenoh.ZError as error:
             raise ValueError(f"bridge must be an endpoint such as tcp/127.0.0.1:7447, got {endpoint!r}") from error
-        self._quality = {"congestion_control": zenoh.CongestionControl.DROP}
-        self._publishers: dict[str, Any] = {}
+        self._publisher, drop = None, zenoh.CongestionControl.DROP
+        if results is not None:
+            self._publisher = self.session.declare_publisher(self._topic(results), congestion_control=drop)
 
-    def publish(self, key: str, event: dict[str, Any]) -> None:
-        """Give an event to a topic; never waits."""
-        if key not in self._publishers:
-            self._publishers[key] = self.session.declare_publisher(key, **self._quality)
-        self._publishers[key].put(json.dumps(event, allow_nan=False))
+    def _topic(self, key: str) -> Any:
+        zenoh = importlib.import_module("zenoh")
+        try:
+            return zenoh.KeyExpr(key)
+        except zenoh.ZError as error:
+            self.close()
+            raise ValueError(f"a topic of Zenoh must be a key such as robot/7/answer, got {key!r}") from error
+
+    def subscribe(self, key: str, hear: Callable[[Any], None]) -> Any:
+        """Let messages of a topic be heard, by a thread of Zenoh; ValueError if the topic is none."""
+        return self.session.declare_subscriber(self._topic(key), hear)
+
+    def publish(self, event: dict[str, Any]) -> None:
+        """Give an event to the topic of results; never waits."""
+        if self._publisher is not None:
+            self._publisher.put(json.dumps(event, allow_nan=False))
 
     def close(self) -> None:
         self.session.close()
@@ -63,7 +78,7 @@ class TopicSignals(TextSignals):
     def __init__(self, bridge: Bridge, key: str, model: Model) -> None:
         super().__init__(model)
         self._newest: deque[str] = deque(maxlen=1)  # filled by a thread of Zenoh
-        self._subscriber = bridge.session.declare_subscriber(key, self._hear)
+        self._subscriber = bridge.subscribe(key, self._hear)
 
     def _hear(self, sample: Any) -> None:
         if len(sample.payload) <= MOST_BYTES:

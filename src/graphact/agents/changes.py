@@ -26,7 +26,7 @@ from typing import Any, cast
 from graphact.agents.addresses import FILE_NAME as ADDRESSES
 from graphact.agents.addresses import Addresses
 from graphact.agents.certificates import TLS_FOLDER
-from graphact.agents.deployment import Deployment, read_json
+from graphact.agents.deployment import Deployment, check_folder, read_json
 from graphact.agents.epochs import OVERLAP, Epochs
 from graphact.agents.links import Links
 from graphact.agents.node import Node
@@ -62,7 +62,8 @@ class Changes:
         return None
 
     def load(self) -> Staged:
-        """What the next epoch is; FileNotFoundError or ValueError if it is damaged."""
+        """What the next epoch is; FileNotFoundError or ValueError if it is damaged, PermissionError if not private."""
+        check_folder(self.folder)
         if (self._next / REMOVED).is_file():
             return Staged(None, None)
         deployment = Deployment.load(self._next)

@@ -44,12 +44,11 @@ def serve(
     dynamic: bool = False,
     status: Address | None = None,
     bridge: Bridge | None = None,
-    results: str | None = None,
     runs: int | None = None,
 ) -> None:
     """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output.
 
-    They also go to the topic ``results`` of a ``bridge``. ``status`` is where it answers its operators
+    They also go to the topic of a ``bridge``, if it has one. ``status`` is where it answers its operators
     (:class:`~graphact.agents.status.StatusServer`); the others are as in
     :func:`~graphact.agents.transports.base.open_transport` and :class:`~graphact.agents.agent.Agent`.
     """
@@ -62,8 +61,8 @@ def serve(
 
         def report(event: Event) -> None:
             events.write(event)
-            if bridge is not None and results is not None:
-                bridge.publish(results, event)
+            if bridge is not None:
+                bridge.publish(event)
 
         log = opened.enter_context(closing(FileLog(folder / LOG_NAME, durable=durable)))
         network = open_transport(transport, links, addresses, tls, encrypt=encrypt, mtu=mtu)

@@ -36,6 +36,7 @@ class Deployment:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         folder = Path(folder)
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)  # nobody else writes there, whatever the umask
         links, row = self.links, self.row
         described = {
             "format": FORMAT,
@@ -73,10 +74,27 @@ class Deployment:
         return cls(links, row, model)
 
 
+def check_folder(folder: Path) -> None:
+    """Raise PermissionError if others than their owner may use the keys of a node's folder, or put files into it.
+
+    Who may write into the folder can change the node: ``next/`` there is what it becomes.
+    """
+    for place in (folder, folder / "next"):
+        if not place.is_dir():
+            continue
+        mode = place.stat().st_mode & 0o777
+        if os.name == "posix" and mode & 0o022:
+            raise PermissionError(
+                f"{place} must be writable by its owner alone, as after chmod go-w, got the mode {mode:o}"
+            )
+        if (place / "keys.json").is_file():
+            check_private(place / "keys.json")
+
+
 def check_private(path: Path) -> None:
-    """Raise PermissionError if others than the owner of a file (and its group, to read) may use it."""
+    """Raise PermissionError if others than the owner of a file may use it."""
     mode = path.stat().st_mode & 0o777
-    if os.name == "posix" and mode & 0o027:
+    if os.name == "posix" and mode & 0o077:
         raise PermissionError(f"{path} must be for its owner alone, as after chmod 600, got the mode {mode:o}")
 
 

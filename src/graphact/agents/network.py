@@ -47,6 +47,8 @@ SETTINGS: dict[str, type] = {
     "durable": bool,
 }
 """Options of ``graphact agents run``, and what they hold."""
+SOURCES = ("signals", "sensor")
+"""Where signals come from: one of them, the nearest to the node."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,9 @@ class NetworkFile:
         shared = check_names(path, content.get("network", {}), SETTINGS | {"folder": str}, "network")
         allowed = SETTINGS | {"folder": str, "address": str}
         found = {int(name): check_names(path, node, allowed, f"nodes.{name}") for name, node in nodes.items()}
+        for table in (shared, *found.values()):
+            if {*SOURCES} <= {*table}:
+                raise ValueError(f"{path}: signals and sensor exclude each other, got both in one table")
         for node in found.values():
             Address.parse(node.get("address", "127.0.0.1:1"))
         return cls(path, shared, found)
@@ -84,7 +89,9 @@ class NetworkFile:
         """What is set for a node; ``folder`` with its number."""
         if node not in self.nodes:
             raise ValueError(f"{self.path}: node must be one of {sorted(self.nodes)}, got {node}")
-        found = {**self.shared, **self.nodes[node]}
+        own = self.nodes[node]
+        shared = {name: value for name, value in self.shared.items() if name not in SOURCES or not {*SOURCES} & {*own}}
+        found = {**shared, **own}
         return found | ({"folder": found["folder"].replace("{node}", str(node))} if "folder" in found else {})
 
     def addresses(self, count: int) -> list[Address]:

@@ -181,7 +181,7 @@ class Network:
         for i in removed:
             made[i] = self.folders[i] / f"{NEXT}.new"
             shutil.rmtree(made[i], ignore_errors=True)
-            made[i].mkdir()
+            made[i].mkdir(mode=0o755)
             (made[i] / REMOVED).write_text("{}")
         for i, deployment in renewed.items():
             made[i] = self.folder / f"node-{i}" if i in added else self.folders[i] / f"{NEXT}.new"

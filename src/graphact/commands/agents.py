@@ -1,8 +1,11 @@
 """graphact agents: a network that runs on its own nodes."""
 
 import argparse
+import math
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 from graphact.commands.parser import Command, command, one_of, option
 
@@ -85,23 +88,33 @@ def split(options: argparse.Namespace) -> int:
     return 0
 
 
+DEFAULTS: dict[str, Any] = {
+    "transport": "zenoh",
+    "signals": "-",
+    "lead": 0.5,
+    "origin": 0.0,
+    "slot": 0.18,
+    **dict.fromkeys(("repeat", "encrypt", "dynamic", "durable"), False),
+}
+"""What holds where neither the command line nor the file of a network says otherwise."""
+
+
 @command(
     option("folder", "a folder that graphact agents split has written", type=Path, nargs="?", metavar="FOLDER"),
     option("--network", "instead: a TOML file with the settings of all nodes (see --node)", type=Path, metavar="FILE"),
     option("--node", "with --network: the number of this node", type=int, metavar="NODE"),
-    option("--transport", "default: zenoh", default="zenoh"),
+    option("--transport", "default: zenoh"),
     one_of(
         option(
             "--signals",
             ".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default), zenoh:KEY a "
             "topic (see --bridge)",
             type=str,
-            default="-",
         ),
         option("--sensor", "command that prints a signal, started before each run", metavar="COMMAND"),
     ),
-    option("--lead", "seconds before a run to start --sensor (default: 0.5)", type=float, default=0.5),
-    option("--repeat", "begin again at the end of the file", action="store_true"),
+    option("--lead", "seconds before a run to start --sensor (default: 0.5)", type=float),
+    option("--repeat", "begin again at the end of the file", action=argparse.BooleanOptionalAction),
     option(
         "--period",
         "seconds from run to run, equal at all nodes; 0: one after the other, without a clock "
@@ -109,8 +122,8 @@ def split(options: argparse.Namespace) -> int:
         type=float,
         metavar="S",
     ),
-    option("--origin", "Unix time of run 0, equal at all nodes (default: 0)", type=float, default=0.0, metavar="T"),
-    "--slot",
+    option("--origin", "Unix time of run 0, equal at all nodes (default: 0)", type=float, metavar="T"),
+    option("--slot", default=None),
     option("--runs", "end after this many runs", type=int),
     option(
         "--tls",
@@ -119,19 +132,28 @@ def split(options: argparse.Namespace) -> int:
     ),
     option("--bridge", "endpoint of Zenoh for topics of signals and results, tcp/127.0.0.1:7447", metavar="ENDPOINT"),
     option("--results", "publish all events on this topic too (see --bridge)", metavar="KEY"),
-    option("--encrypt", "encrypt what goes over UDP (needs the package cryptography)", action="store_true"),
-    option("--mtu", "send datagrams over UDP in pieces that fit into frames of BYTES", type=int, metavar="BYTES"),
+    option(
+        "--encrypt",
+        "encrypt what goes over UDP (needs the package cryptography), equal at all nodes",
+        action=argparse.BooleanOptionalAction,
+    ),
+    option(
+        "--mtu",
+        "send datagrams over UDP in pieces that fit into frames of BYTES; needed at all nodes, or at none",
+        type=int,
+        metavar="BYTES",
+    ),
     option(
         "--dynamic",
         "neighbours come and go: those of a run are among the folder's, and announced it in the slot before it",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
     ),
     option(
         "--status",
         "answer operators on a port of this machine (metrics, health, peers); 0 takes a free one",
         metavar="[HOST:]PORT",
     ),
-    option("--durable", "the log survives power failures too", action="store_true"),
+    option("--durable", "the log survives power failures too", action=argparse.BooleanOptionalAction),
 )
 def run(options: argparse.Namespace) -> int:
     """
@@ -142,6 +164,8 @@ def run(options: argparse.Namespace) -> int:
       graphact agents run nodes/node-7 --sensor 'read-temperature --json' --period 60
       graphact agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
       graphact agents run --network network.toml --node 7
+
+    What the command line says goes before the file of --network; --no-encrypt takes back what that switches on.
     """
     from graphact.agents.addresses import status_address
     from graphact.agents.agent import BackToBack, Clocked, Schedule
@@ -149,7 +173,7 @@ def run(options: argparse.Namespace) -> int:
     from graphact.agents.certificates import TLS_FOLDER
     from graphact.agents.changes import current_epoch
     from graphact.agents.daemon import serve
-    from graphact.agents.deployment import check_private
+    from graphact.agents.deployment import check_folder, check_private
     from graphact.agents.rollout import last_run
     from graphact.agents.runs import Timing
     from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
@@ -157,14 +181,14 @@ def run(options: argparse.Namespace) -> int:
 
     read_network(options)
     timing = Timing(slot=options.slot)
+    check_folder(options.folder)
     deployment = current_epoch(options.folder, last_run(options.folder))
-    check_private(options.folder / "keys.json")
     model, links = deployment.model, deployment.links
     signals: Signals
-    bridge = None if options.bridge is None else Bridge(options.bridge)
-    is_topic = str(options.signals).startswith("zenoh:")
-    if bridge is None and (options.results is not None or is_topic):
+    is_topic = options.sensor is None and options.signals.startswith("zenoh:")
+    if options.bridge is None and (options.results is not None or is_topic):
         raise ValueError("topics of Zenoh need --bridge ENDPOINT, such as tcp/127.0.0.1:7447")
+    bridge = None if options.bridge is None else Bridge(options.bridge, options.results)
     if options.sensor is not None:
         signals = SensorSignals(options.sensor, model, options.lead)
     elif bridge is not None and is_topic:
@@ -185,6 +209,7 @@ def run(options: argparse.Namespace) -> int:
             f"{options.slot:g} s{' and a slot before them' if options.dynamic else ''} may take, got {period:g}; "
             "0 lets runs follow one another"
         )
+    check_origin(options.origin, period)
     schedule: Schedule = BackToBack(options.origin) if period == 0 else Clocked(options.origin, period)
     certificates = options.folder / TLS_FOLDER
     is_encrypted = certificates.is_dir() and options.transport == "zenoh" if options.tls is None else options.tls
@@ -201,7 +226,6 @@ def run(options: argparse.Namespace) -> int:
         timing=timing,
         tls=Tls.of_folder(certificates) if is_encrypted else None,
         bridge=bridge,
-        results=options.results,
         encrypt=options.encrypt,
         mtu=options.mtu,
         durable=options.durable,
@@ -214,14 +238,29 @@ def run(options: argparse.Namespace) -> int:
 
 def read_network(options: argparse.Namespace) -> None:
     """Set what the file of a network says, where the command line does not; ValueError if there is no folder then."""
-    from graphact.agents.network import NetworkFile
+    from graphact.agents.network import SOURCES, NetworkFile
 
     if (options.network is None) != (options.node is None):
         raise ValueError("--network FILE and --node NODE belong together")
     if options.network is not None:
-        defaults = {"transport": "zenoh", "signals": "-", "lead": 0.5, "origin": 0.0, "slot": 0.18}
-        for name, value in NetworkFile.load(options.network).settings(options.node).items():
-            if name != "address" and getattr(options, name) in (defaults.get(name), False):
+        settings = NetworkFile.load(options.network).settings(options.node)
+        if any(getattr(options, name) is not None for name in SOURCES):
+            settings = {name: value for name, value in settings.items() if name not in SOURCES}
+        for name, value in settings.items():
+            if name != "address" and getattr(options, name) is None:
                 setattr(options, name, Path(value) if name == "folder" else value)
+    for name, value in DEFAULTS.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
     if options.folder is None:
         raise ValueError("a FOLDER is needed, by itself or as folder in the file of --network")
+
+
+def check_origin(origin: float, period: float) -> None:
+    """Raise ValueError if runs that are counted from there have no numbers."""
+    from graphact.agents.messages import MAX_RUN
+
+    if not math.isfinite(origin):
+        raise ValueError(f"--origin must be a finite Unix time, got {origin}")
+    if period and not (time.time() - origin) / period < MAX_RUN / 2:
+        raise ValueError(f"--origin and --period must give run numbers below 2^62, got {origin:g} and {period:g}")

@@ -82,11 +82,16 @@ def ask(name: str, node: int | None, address: Address | str) -> tuple[dict[str, 
     try:
         found = fetch_status(address)
         if node is None or found["node"] == node:
-            return found, "; ".join(found["trouble"])
+            return found, printable("; ".join(found["trouble"]))
         trouble = f"another agent, of node {found['node']}, answers at {address}"
         return {"name": name, "unreachable": trouble}, trouble
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         return {"name": name, "unreachable": str(error)}, f"no answer from {address}"
+
+
+def printable(text: str) -> str:
+    """Text from elsewhere without what a terminal would obey."""
+    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def describe(name: str, found: dict[str, Any], trouble: str) -> str:

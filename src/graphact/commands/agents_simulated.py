@@ -323,8 +323,13 @@ def learn(options: argparse.Namespace) -> int:
     {"learning": {"algorithm": "push-pull", "rate": 0.01}, "steps": 300, "first": 0}, the same at all nodes; where it
     stands is in state.npz. Started again it goes on, with the step that its neighbours are in.
     """
+    from graphact.agents.certificates import TLS_FOLDER
+    from graphact.agents.deployment import check_folder, check_private
     from graphact.agents.learning.networked import learn as learn_at_node
 
+    check_folder(options.folder)
+    if (key := options.folder / TLS_FOLDER / "key.pem").is_file() and options.transport == "zenoh":
+        check_private(key)
     files = (options.signals or options.folder / "signals.npy", options.targets or options.folder / "targets.npy")
     signals, targets = (read_numbers(path, "(M, F)", lambda x: x.ndim == 2).astype("float64") for path in files)
     settings = {"transport": options.transport, "slot": options.slot, "encrypt": options.encrypt}
