@@ -17,7 +17,7 @@ from graphact.agents import Deployment, MemoryLog, Timing
 from graphact.agents.addresses import Addresses, free_addresses
 from graphact.agents.agent import Agent, BackToBack, Clocked
 from graphact.agents.messages import GREETINGS, NOTHING, Kind, Message, Payload, encode
-from graphact.agents.transports.sealed import PART, PIECE, tag_of
+from graphact.agents.transports.sealed import PART, PIECE, SealedTransport, tag_of
 
 PATIENCE = 60.0
 """Seconds that a test waits for what must happen; a machine with many processes is slow."""
@@ -94,10 +94,26 @@ def refuse_constant(word):
     raise AssertionError(f"{word} is no JSON")
 
 
-class Captured:
-    """A node in wrong hands: its keys and its address, over UDP."""
+class Wire:
+    """The socket of a captured node as a transport; ``frames`` are the last that it heard."""
 
-    def __init__(self, folder, slot=0.18, origin=0.0, period=0.0):
+    dropped = {}  # noqa: RUF012
+
+    def __init__(self, captured):
+        self.send, self._socket, self.frames = captured.send, captured.socket, deque(maxlen=100)
+
+    def receive(self, _):
+        try:
+            self.frames.append(self._socket.recv(65_536, socket.MSG_DONTWAIT))
+            return self.frames[-1]
+        except BlockingIOError:
+            return None
+
+
+class Captured:
+    """A node in wrong hands: its keys and its address, over UDP; with ``encrypt`` it seals what it says."""
+
+    def __init__(self, folder, slot=0.18, origin=0.0, period=0.0, encrypt=None):
         self.deployment = Deployment.load(folder)
         self.links = self.deployment.links
         self.addresses = Addresses.load(folder, self.links.neighbors)
@@ -106,6 +122,8 @@ class Captured:
         self.digest = agent.node.digest
         self.socket = socket.socket(type=socket.SOCK_DGRAM)
         self.socket.bind((self.addresses.listen.host, self.addresses.listen.port))
+        self.wire = Wire(self)
+        self.sealed = None if encrypt is None else SealedTransport(self.wire, self.links, encrypt=encrypt)
 
     def __enter__(self):
         return self
@@ -113,7 +131,12 @@ class Captured:
     def __exit__(self, *_):
         self.socket.close()
 
+    def listen(self):
+        """What has come, opened where it was sealed; sessions are answered."""
+        return (self.sealed or self.wire).receive(0.0)
+
     def send(self, to, datagram):
+        """Send a frame as it is."""
         address = self.addresses.neighbors[to]
         self.socket.sendto(datagram, (address.host, address.port))
 
@@ -130,7 +153,7 @@ class Captured:
         message = Message(kind, self.links.node, to, self.links.epoch, run, round_, **fields)
         datagram = encode(message, self.links.keys[to], self.digest)
         if not pieces:
-            self.send(to, datagram)
+            (self.sealed or self).send(to, datagram)
         size = -(-len(datagram) // max(pieces, 1))
         for i in range(pieces):
             self.send_piece(to, PART.pack(run % 2**32, i, pieces) + datagram[size * i : size * (i + 1)])

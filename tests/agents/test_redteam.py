@@ -6,5 +6,5 @@ from agents import redteam
 
 @pytest.mark.slow
 def test_running_agents_stand_an_attack():
-    lines = redteam.attack(datagrams=20_000, files=400, live_share=0.05)
+    lines = redteam.attack(datagrams=60_000, files=400, live_share=0.05, seconds=2.0)
     assert len(lines) == 2
