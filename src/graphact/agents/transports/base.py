@@ -111,6 +111,6 @@ def drive(
         taken, latest = 0, math.inf
         while arrived is not None:
             node.receive(arrived, now := clock())
-            taken, latest = taken + 1, min(latest, now + BATCH_SECONDS)
+            taken, latest = taken + 1, latest if taken else now + BATCH_SECONDS
             arrived = transport.receive(0.0) if taken < BATCH and now < latest else None
         node.advance(clock())

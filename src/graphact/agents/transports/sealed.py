@@ -193,29 +193,26 @@ class SealedTransport:
     def _take(self, frame: bytes) -> bytes | None:
         """The datagram in a frame, or that which it completes; a frame that is not used is counted."""
         try:
-            return self._read(frame)
+            kind = frame[:2]
+            if kind == b"GS" and self._cipher is not None and len(frame) >= SEALED.size + PART.size + TAG_BYTES:
+                return self._open(frame)
+            if kind == b"GK" and self._cipher is not None and len(frame) == SESSION.size + TAG_BYTES:
+                self._meet(frame)
+                return None
+            if kind == b"GP" and self._cipher is None and len(frame) >= PIECE.size + PART.size + TAG_BYTES:
+                _, version, _, sender, epoch = PIECE.unpack_from(frame)
+                peer, body = self._peers.get((epoch, sender)), frame[:-TAG_BYTES]
+                if peer is None or version != VERSION:
+                    raise RejectedError("foreign")
+                if not hmac.compare_digest(tag_of(body, peer.key), frame[-TAG_BYTES:]):
+                    raise RejectedError("forged")
+                return self._join(peer, 0, body[PIECE.size :])
+            if self._cipher is not None or kind == b"GP":
+                raise RejectedError("unsealed" if self._cipher is not None and kind in (b"GA", b"GP") else "malformed")
+            return frame
         except RejectedError as rejected:
             self._refused[rejected.reason] += 1
             return None
-
-    def _read(self, frame: bytes) -> bytes | None:
-        kind = frame[:2]
-        if kind == b"GS" and self._cipher is not None and len(frame) >= SEALED.size + PART.size + TAG_BYTES:
-            return self._open(frame)
-        if kind == b"GK" and self._cipher is not None and len(frame) == SESSION.size + TAG_BYTES:
-            self._meet(frame)
-            return None
-        if kind == b"GP" and self._cipher is None and len(frame) >= PIECE.size + PART.size + TAG_BYTES:
-            _, version, _, sender, epoch = PIECE.unpack_from(frame)
-            peer, body = self._peers.get((epoch, sender)), frame[:-TAG_BYTES]
-            if peer is None or version != VERSION:
-                raise RejectedError("foreign")
-            if not hmac.compare_digest(tag_of(body, peer.key), frame[-TAG_BYTES:]):
-                raise RejectedError("forged")
-            return self._join(peer, 0, body[PIECE.size :])
-        if self._cipher is not None or kind == b"GP":
-            raise RejectedError("unsealed" if self._cipher is not None and kind in (b"GA", b"GP") else "malformed")
-        return frame
 
     def _open(self, frame: bytes) -> bytes | None:
         _, version, _, sender, session, counter = SEALED.unpack_from(frame)
