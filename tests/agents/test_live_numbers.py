@@ -32,6 +32,20 @@ def test_a_neighbors_value_that_is_not_finite_is_refused_and_told(tmp_path, valu
         assert daemon.next_event("end")["counters"]["not_finite"] > 0
 
 
+@pytest.mark.parametrize("schedule", [["--period", "0.6"], ["--period", "0"]], ids=["clock", "no clock"])
+def test_entries_of_a_file_that_are_missing_are_skipped_in_their_runs(tmp_path, schedule):
+    folders = make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double())
+    np.save(folders[0] / "x.npy", np.where(np.arange(50) % 4 == 3, np.nan, 1.0)[:, np.newaxis])
+    options = ["--transport", "udp", *schedule, "--slot", "0.2"]
+    with Daemon(folders[0], *options) as first, Daemon(folders[1], *options) as second:
+        skipped = first.next_event("skipped", where=lambda event: "a signal must be finite, got nan" in event["reason"])
+        assert skipped["run"] % 50 % 4 == 3
+        for daemon in (first, second):
+            daemon.next_event("result", where=lambda event: event["complete"] and event["run"] > skipped["run"])
+        told = [event["run"] for event in first.events if event["event"] == "skipped"]
+        assert len(told) == len(set(told))
+
+
 def test_numbers_that_leave_the_range_at_one_node_stay_there(tmp_path):
     """1e308 is a signal; what becomes of it is not finite, is not sent, and the run of that node fails."""
     model = nn.GCNN([1, 1], order=1, activation="max-ga").double()

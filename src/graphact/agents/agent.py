@@ -164,7 +164,7 @@ class Agent:
             except EndOfSignals as end:
                 return str(end)
             except NoSignal as reason:
-                waits = isinstance(self._schedule, BackToBack)  # without a clock, for the next signal
+                waits = isinstance(self._schedule, BackToBack) and not self._signals.numbered  # for the next signal
                 if not waits or not isinstance(reason, NotYet):
                     self.tally.end(start, "skipped", str(reason))
                     self._report({"event": "skipped", "node": self.node.links.node, "run": run, "reason": str(reason)})
@@ -173,10 +173,19 @@ class Agent:
                     self._drive(self._timer() + 0.001)
                 else:
                     self._skipped = run
+                    self._let_pass(run)
                 continue
             self._run(run, start, signal)
             done += 1
         return f"{done} runs are done"
+
+    def _let_pass(self, run: int) -> None:
+        """Without a clock, give neighbours the time of a run that is skipped, or until one is beyond it."""
+        until = self._timer() + self._changeover.deployment.model.rounds * self._timing.slot
+        while isinstance(self._schedule, BackToBack) and self._timer() < until and not self.stopping:
+            if self.node.latest_heard > run:
+                return
+            self._drive(min(until, self._timer() + 0.01))
 
     def linger(self) -> None:
         """Answer neighbours that are still in the last run, for a slot."""

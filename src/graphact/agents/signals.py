@@ -44,9 +44,11 @@ class Signals(ABC):
 
     Attributes:
         neighbors: the neighbours in the run whose signal was taken last, where the signal named them.
+        numbered: whether signals belong to runs, so that a missing one will never come.
     """
 
     neighbors: tuple[int, ...] | None = None
+    numbered: bool = False
 
     def prepare(self, start: float, now: float, run: int) -> None:  # noqa: B027, most sources have nothing to prepare
         """Called now and then before a run that begins at ``start``."""
@@ -69,6 +71,8 @@ class FileSignals(Signals):
     The file is ``.npy`` with an array ``(runs, ..., F)``, or text with one JSON array for each run. An entry with NaN
     or infinity is a measurement that is missing: there is no signal for its run. Whatever else is none is refused.
     """
+
+    numbered = True
 
     def __init__(self, path: Path, model: Model, *, repeat: bool = False) -> None:
         self._repeat = repeat
