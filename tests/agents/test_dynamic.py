@@ -199,9 +199,10 @@ def test_neighbors_that_the_signal_names(tmp_path):
     sensor = tmp_path / "sensor.py"
     sensor.write_text(f"import pathlib\np = pathlib.Path({str(tmp_path / 'count')!r})\n")
     with sensor.open("a") as file:
-        file.write("n = int(p.read_text()) if p.exists() else 0\np.write_text(str(n + 1))\n")
+        file.write("with p.open('ab') as f:\n    n = f.tell()\n    f.write(b'.')\n")  # may be killed at any moment
         file.write(f"print({[json.dumps(line) for line in lines]!r}[n % 4])\n")
-    options = ["--transport", "udp", "--period", "1", "--slot", "0.2", "--dynamic", "--sensor", f"python3 {sensor}"]
+    options = ["--transport", "udp", "--period", "1", "--slot", "0.2", "--dynamic", "--lead", "0.9"]
+    options += ["--sensor", f"python3 {sensor}"]
     wrong = 'must hold an array, or {"signal": array, "neighbors": [nodes]}'
     with Daemon(folders[0], *options) as daemon:
         daemon.next_event("result", where=lambda event: event["neighbors"] == [2])

@@ -22,6 +22,7 @@ identity is believed when its message repeats a challenge that was drawn for it,
 import hashlib
 import hmac
 import importlib
+import itertools
 import secrets
 import struct
 import time
@@ -180,14 +181,16 @@ class SealedTransport:
         if self._arrived:
             return self._arrived.popleft()
         until = time.monotonic() + timeout if timeout > 0 else 0.0
-        for _ in range(MOST_DROPPED):
+        for count in itertools.count(1):
             frame = self._inner.receive(timeout)
             if frame is None:
-                return None
+                break
             datagram = self._take(frame)
             if datagram is not None:
                 return datagram
-            timeout = max(0.0, until - time.monotonic()) if timeout > 0 else 0.0
+            timeout = until - time.monotonic() if until else 0.0
+            if timeout <= 0 and (until or count >= MOST_DROPPED):
+                break
         return None
 
     def _take(self, frame: bytes) -> bytes | None:
