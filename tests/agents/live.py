@@ -34,12 +34,12 @@ def make_network(folder, edges, size, model=None, **options):
 class Daemon:
     """The process of one node, and the events it has printed."""
 
-    def __init__(self, folder, *options, environment=None, command=("-m", "graphact.cli")):
+    def __init__(self, folder, *options, environment=None, command=("-m", "graphact.cli"), stdin=subprocess.DEVNULL):
         words = ["agents", "run", str(folder), *options]
         if "--sensor" not in options and "--signals" not in options:
             words += ["--signals", str(folder / "x.npy"), "--repeat"]
         variables = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        pipes = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self.process = subprocess.Popen([sys.executable, *command, *words], env=variables, **pipes)
         self.folder, self.events, self._new, self._partial = folder, [], deque(), b""
         self._selector = selectors.DefaultSelector()
