@@ -318,6 +318,30 @@ def test_two_epochs_behind_one_transport():
     assert pairs[0].counters.rounds == 4
 
 
+def test_a_neighbor_of_another_epoch_need_not_be_reached():
+    """Zenoh has sessions with those of one epoch alone: what goes to others is lost, as on the way."""
+    old = dict(enumerate(agents.deploy(fir(0), undirected([(0, 1)], 2))))
+    new = renew(old, rows=with_node({i: each.row for i, each in old.items()}, 2, {0: 0.5}))
+    sent = []
+
+    class OneEpoch:
+        def send(self, to, datagram):
+            sent.append({1: to}[to])
+
+        def receive(self, timeout):
+            return None
+
+    nodes = Epochs(Node(old[0].links, MemoryLog()))
+    nodes.add(Node(new[0].links, MemoryLog()))
+    nodes.others[0].announce(3)
+    agents.drive(nodes, OneEpoch(), 0.0)
+    assert sent == [1]
+    nodes.switch(nodes.others[0])
+    nodes.current.announce(4)
+    with pytest.raises(KeyError):
+        agents.drive(nodes, OneEpoch(), 0.0)
+
+
 @pytest.mark.slow
 def test_networks_on_zenoh_change_too(tmp_path, capsys):
     """Keys within the sessions there are; other neighbours, and certificates for all, in new ones."""

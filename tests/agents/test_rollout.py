@@ -14,7 +14,7 @@ from graphact.agents.addresses import free_addresses
 from graphact.agents.changeover import Changeover, Job
 from graphact.agents.changes import NEXT, Changes, current_epoch
 from graphact.agents.epochs import Epochs
-from graphact.agents.rollout import ChangeError, Network, Rollout, renew
+from graphact.agents.rollout import ChangeError, Network, Rollout, renew, with_node
 from graphact.cli import main
 
 
@@ -154,8 +154,6 @@ def test_a_node_is_not_added_to_a_network_with_tls_without_certificates(tmp_path
 
 def test_the_folder_of_a_new_node_is_there_when_the_change_is_committed(folders):
     """An agent that is started before would take part in what may be taken back."""
-    from graphact.agents.rollout import with_node
-
     network = Network(folders[0].parent)
     renewed = renew(network.deployments, rows=with_node(network.rows, 3, {0: 0.5}))
     change = Rollout(network, renewed, {**network.places, 3: free_addresses(1)[0]})
