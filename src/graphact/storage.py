@@ -76,11 +76,11 @@ def write_private(path: Path, content: bytes, mode: int) -> None:
     temporary.replace(path)
 
 
-def sync_folder(folder: Path) -> None:
-    """Let the names in a folder survive a power failure, on systems that can."""
+def sync(path: Path) -> None:
+    """Let the content of a file, or the names in a folder, survive a power failure, on systems that can."""
     if os.name != "posix":
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:  # some file systems of a network know no such thing

@@ -30,7 +30,7 @@ from graphact.agents.addresses import Addresses
 from graphact.agents.certificates import TLS_FOLDER
 from graphact.agents.deployment import Deployment, read_json
 from graphact.agents.orders import PUBLIC_BYTES, Order
-from graphact.storage import sync_folder, write_private
+from graphact.storage import sync, write_private
 
 NEXT, CHANGE, PREPARED, COMMIT = "next", "change.json", "prepared.json", "commit.json"
 MOVING, REMOVED, BEGIN = "moving.json", "removed.json", "begin.json"
@@ -149,13 +149,15 @@ class Changes:
 
     def commit(self, order: Order) -> None:
         write_private(self._next / COMMIT, encode_order(order), 0o644)
-        sync_folder(self._next)
+        sync(self._next)
 
     def finish(self) -> None:
         if not self._next.is_dir():
             return
+        for file in self._next.rglob("*"):  # whoever staged it did not wait for the disk
+            sync(file)
         write_private(self._next / MOVING, b"{}", 0o644)
-        sync_folder(self._next)  # from here on the next start goes on, whatever else is lost
+        sync(self._next)  # from here on the next start goes on, whatever else is lost
         if self.is_removal:
             write_private(self.folder / REMOVED, b"{}", 0o644)
         else:
@@ -168,8 +170,8 @@ class Changes:
                 (self.folder / TLS_FOLDER).mkdir(mode=0o700, exist_ok=True)
                 for file in sorted((self._next / TLS_FOLDER).iterdir()):
                     write_private(self.folder / TLS_FOLDER / file.name, file.read_bytes(), 0o600)
-                sync_folder(self.folder / TLS_FOLDER)
-        sync_folder(self.folder)
+                sync(self.folder / TLS_FOLDER)
+        sync(self.folder)
         remove_next(self.folder)
 
     def begun(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from graphact.agents.messages import MAX_RUN
-from graphact.storage import sync_folder
+from graphact.storage import sync
 
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 PLAUSIBLE_JUMP = 2**48
@@ -173,7 +173,7 @@ class FileLog:
         """The file, at its end; that there is one survives a power failure, too."""
         file = os.open(self.path, APPEND, 0o644)
         if self.durable:
-            sync_folder(self.path.parent)
+            sync(self.path.parent)
         return file
 
     def append(self, record: Record) -> None:
