@@ -78,6 +78,7 @@ def test_one_moving_node_among_others_is_refused(tmp_path, opened):
         assert not any(event["complete"] for event in daemons[i].results(2))
 
 
+@pytest.mark.slow
 def test_the_first_run_of_a_change_has_its_neighbors_in_a_moving_network(tmp_path, opened, capsys):
     folders = make_network(tmp_path, [(0, 1)], 2, fir(), tls=False)
     options = [*UDP, "--period", "1.2", "--slot", "0.5", "--dynamic"]
@@ -92,6 +93,7 @@ def test_the_first_run_of_a_change_has_its_neighbors_in_a_moving_network(tmp_pat
         assert (first["neighbors"], first["complete"]) == ([1 - i], True)
 
 
+@pytest.mark.slow
 def test_after_a_change_that_was_refused_the_next_one_is_made(tmp_path, opened, capsys):
     """Agents that were still reading the withdrawn change neither bring it back nor wait for it."""
     folders = make_network(tmp_path, [(0, 1), (1, 2), (2, 3), (3, 0)], 4, fir(), tls=False)
@@ -108,6 +110,7 @@ def test_after_a_change_that_was_refused_the_next_one_is_made(tmp_path, opened, 
     assert main(["agents", "rekey", nodes]) == 0
 
 
+@pytest.mark.slow
 def test_a_node_without_signals_changes_like_the_others_and_can_be_removed(tmp_path, opened, capsys):
     folders = make_network(tmp_path, [(0, 1)], 2, fir(), tls=False)
     nodes = str(folders[0].parent)
@@ -121,6 +124,7 @@ def test_a_node_without_signals_changes_like_the_others_and_can_be_removed(tmp_p
     assert second.process.wait(10) == 0
 
 
+@pytest.mark.slow
 def test_a_removed_node_does_not_come_back(tmp_path, opened, capsys):
     """Neither when a supervisor starts it again, nor with the next change."""
     folders = make_network(tmp_path, TRIANGLE, 3, fir(), tls=False)
@@ -142,6 +146,7 @@ def test_a_removed_node_does_not_come_back(tmp_path, opened, capsys):
     assert Deployment.load(folders[0]).links.neighbors == (2,)
 
 
+@pytest.mark.slow
 def test_a_captured_node_commits_nothing_with_the_keys_of_a_staged_epoch(tmp_path, opened, capsys):
     """Neither by using them nor by an order of its own; what the operator takes back was never changed."""
     folders = make_network(tmp_path, TRIANGLE, 3, fir(), tls=False)
