@@ -253,6 +253,28 @@ def test_a_change_that_is_taken_back_while_it_is_read_leaves_nothing_behind(fold
     assert [event["event"] for event in events] == ["prepared", "taken back"]
 
 
+def test_an_order_holds_for_the_change_that_it_was_given_for(folders, agent):
+    """Between two looks of the agent its change is taken back, and another one staged and committed."""
+    changeover, jobs, events = agent
+    first = rollout(folders)
+    first.stage()
+    changeover.watch(0.0, 1)
+    jobs[0].end()
+    changeover.watch(1.0, 1)
+    first.take_back()
+    second = rollout(folders)
+    second.stage()
+    Changes(folders[0]).commit(second.key.sign(2))
+    assert changeover.follow(2)
+    assert [event["event"] for event in events] == ["prepared"]
+    changeover.watch(2.0, 3)
+    jobs[1].end()
+    changeover.watch(3.0, 3)
+    assert changeover.follow(3)
+    assert [event["event"] for event in events] == ["prepared", "taken back", "prepared", "committed", "changed"]
+    assert changeover.deployment.links.epoch == Deployment.load(folders[1] / NEXT).links.epoch
+
+
 def test_files_that_cannot_be_written_are_tried_again(folders, agent, monkeypatch):
     """A full disk: the node goes on in the new epoch, tells, and its folder is whole all the same."""
     changeover, jobs, events = agent

@@ -181,6 +181,8 @@ class Changeover:
     def _learn_order(self, changes: ChangeStore, upcoming: Upcoming) -> None:
         """Take the order for the upcoming epoch from the operator, and pass it on, or from a neighbour."""
         node, order = upcoming.node, changes.order
+        if order is not None and not order.is_signed(upcoming.staged.order_key):
+            order = None  # of a change that was staged since in its place
         if order is None and node is not None and node.order is not None:
             order = node.order
             with suppress(OSError):  # then the next start asks again
