@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from graphact import nn
 from graphact.agents import Deployment, MemoryLog, Node
 from graphact.agents.addresses import free_addresses
 from graphact.agents.changeover import Changeover, Job
-from graphact.agents.changes import NEXT, Changes, current_epoch
+from graphact.agents.changes import NEXT, REMOVED_CODE, Changes, current_epoch, encode_order
 from graphact.agents.epochs import Epochs
 from graphact.agents.rollout import ChangeError, Network, Rollout, renew, with_node
 from graphact.cli import main
@@ -74,7 +75,9 @@ def test_an_order_that_one_node_has_is_given_to_all_by_the_next_command(folders)
 def test_an_order_of_somebody_else_is_none(folders):
     change, other = rollout(folders), rollout(folders)
     change.stage()
-    Changes(folders[1]).commit(other.key.sign(11))
+    with pytest.raises(ValueError, match="the order must be the one for this change"):
+        Changes(folders[1]).commit(other.key.sign(11))
+    (folders[1] / NEXT / "commit.json").write_bytes(encode_order(other.key.sign(11)))
     assert Changes(folders[1]).order is None
     with pytest.raises(ValueError, match="its signature is not that of the operator who staged the change"):
         current_epoch(folders[1], 20)
@@ -189,6 +192,15 @@ def test_answers_to_another_change_are_not_taken_for_this_one(folders):
             change.wait_until_prepared({0, 1, 2}, 0.1)
 
 
+def test_systemd_leaves_a_removed_node_down():
+    unit = (Path(__file__).parents[2] / "deploy" / "graphact-agent@.service").read_text().splitlines()
+    assert {f"RestartPreventExitStatus={REMOVED_CODE}", f"SuccessExitStatus={REMOVED_CODE}"} <= {*unit}
+
+
+def fail(_):
+    raise OSError("the disk is full")
+
+
 class Late(Job):
     """Work that is over when a test says so."""
 
@@ -292,15 +304,19 @@ def test_files_that_cannot_be_written_are_tried_again(folders, agent, monkeypatc
     assert len(jobs) == 1
     changeover.watch(4.0, 6)
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "graphact.agents.changes.remove_next", lambda _: (_ for _ in ()).throw(OSError("the disk is full"))
-        )
+        patch.setattr("graphact.agents.changes.remove_next", fail)
         jobs[1].end()
     changeover.watch(5.0, 20)
     assert events[-1] == {"event": "unfinished", "node": 0, "reason": "the files of the change: the disk is full"}
     assert (folders[0] / NEXT / "moving.json").exists()
     changeover.watch(6.0, 20)
-    jobs[2].end()
+    with monkeypatch.context() as patch:
+        patch.setattr("graphact.agents.changes.remove_next", fail)
+        jobs[2].end()
+    changeover.watch(6.5, 20)
+    assert [event["event"] for event in events].count("unfinished") == 1
+    changeover.watch(6.8, 20)
+    jobs[3].end()
     changeover.watch(7.0, 20)
     assert not (folders[0] / NEXT).exists()
     assert Deployment.load(folders[0]).links.epoch == changeover.deployment.links.epoch

@@ -66,10 +66,14 @@ class Upcoming:
 
 @dataclass
 class Settling:
-    """An epoch that holds since ``run``, while the one before is still kept; ``finishing`` writes its files."""
+    """An epoch that holds since ``run``, while the one before is still kept.
+
+    ``finishing`` writes its files, and ``failure`` is why that was not possible.
+    """
 
     run: int
     finishing: Job[None] | None = None
+    failure: str = ""
 
 
 class Changeover:
@@ -185,7 +189,7 @@ class Changeover:
             order = None  # of a change that was staged since in its place
         if order is None and node is not None and node.order is not None:
             order = node.order
-            with suppress(OSError):  # then the next start asks again
+            with suppress(OSError, ValueError):  # then the next start asks again
                 changes.commit(order)
         if order is None:
             return
@@ -239,8 +243,10 @@ class Changeover:
             if due > settling.run:
                 settling.finishing = self._job(changes.finish)
         elif finishing.is_over and finishing.error is not None:  # a full disk; next/ is still there
-            self._tell("unfinished", reason=f"the files of the change: {one_line(finishing.error)}")
-            settling.finishing = None
+            settling.finishing, failure = None, one_line(finishing.error)
+            if failure != settling.failure:
+                self._tell("unfinished", reason=f"the files of the change: {failure}")
+            settling.failure = failure
         elif finishing.is_over and due > settling.run + OVERLAP:
             self._nodes.forget(self._nodes.others)
             self._reach()

@@ -84,7 +84,7 @@ class ChangeStore(Protocol):
         """Tell whoever changes the network: ``digest``, ``origin`` and ``period`` if prepared, otherwise ``error``."""
 
     def commit(self, order: Order) -> None:
-        """Keep the order for the staged epoch."""
+        """Keep the order for the staged epoch; OSError or ValueError if that is not there, or is another one."""
 
     def finish(self) -> None:
         """Make the staged epoch the one of the node; may be repeated after a crash at any moment."""
@@ -148,6 +148,8 @@ class Changes:
                 write_private(self._next / PREPARED, json.dumps(change | content).encode(), 0o644)
 
     def commit(self, order: Order) -> None:
+        if not order.is_signed(order_key_of(self.folder)):
+            raise ValueError(f"{self._next}: the order must be the one for this change")
         write_private(self._next / COMMIT, encode_order(order), 0o644)
         sync(self._next)
 

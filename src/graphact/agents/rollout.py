@@ -339,7 +339,7 @@ class Rollout:
             changes = Changes(self._network.folders[i])
             try:
                 changes.commit(order)
-            except OSError:
+            except (OSError, ValueError):  # a mount that broke, a folder that was removed
                 pass
             except BaseException as error:  # Ctrl-C: those that were told would change alone for a while
                 interrupted = error
