@@ -65,6 +65,31 @@ def write_atomically(path: Path, content: bytes) -> None:
             raise
 
 
+def write_private(path: Path, content: bytes, mode: int) -> None:
+    """Write a file that nobody reads before its mode is set, and that is never there in part; its folder must be."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(path)
+
+
+def sync(path: Path) -> None:
+    """Let the content of a file, or the names in a folder, survive a power failure, on systems that can."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:  # some file systems of a network know no such thing
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)
+
+
 def check_writable(folder: Path) -> None:
     """Raise an OSError that says what to do if no file can be written to a folder, there or still to be made.
 

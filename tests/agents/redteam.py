@@ -29,10 +29,11 @@ from agents.live import Captured, Daemon, make_network
 from graphact import nn
 from graphact.agents import Deployment, FileLog, load_model, read_log
 from graphact.agents.addresses import Address, Addresses
-from graphact.agents.changes import NEXT, current_epoch
+from graphact.agents.changes import CHANGE, NEXT, current_epoch
 from graphact.agents.learning.state import State
 from graphact.agents.messages import MAX_RUN, Kind
 from graphact.agents.network import NetworkFile
+from graphact.agents.orders import OrderKey
 from graphact.agents.replay import answered_links, dense_matrix, replay
 from graphact.agents.rollout import Network, renew
 from graphact.agents.status import REASONS, fetch_status
@@ -237,6 +238,7 @@ def stage_damaged_changes(arena, count, rng):
     for i, deployment in renew(network.deployments).items():
         deployment.save(sources / str(i))
         network.addresses[i].save(sources / str(i))
+        (sources / str(i) / CHANGE).write_text(json.dumps({"key": OrderKey().public.hex()}))
     refused = whole = done = 0
     while done < count:
         waiting = {}

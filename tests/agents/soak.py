@@ -16,7 +16,7 @@ from support.activations import ON_AGENTS
 import graphact
 from graphact.agents import Deployment, Faults, Limits, Timing, deploy, simulate_inference
 from graphact.agents.log import Began, RoundClosed
-from graphact.agents.replay import replay_inference
+from graphact.agents.replay import answered_links, dense_matrix, in_epoch, replay, replay_inference
 from graphact.agents.rollout import renew, with_node, without_node
 from graphact.agents.simulation import SimulatedInference
 
@@ -47,6 +47,11 @@ class Scenario:
         nodes = {each[i].links.epoch: each[i] for _, each in self.changes if each[i] is not None}
         return self.nodes[i] if epoch is None else nodes[epoch]
 
+    def begins(self, epoch) -> int | None:
+        """The run from which on an epoch holds; None if it is none of the network."""
+        runs = (run for run, each in self.changes for node in each if node and node.links.epoch == epoch)
+        return 0 if epoch is None else next(runs, None)
+
 
 def scenario(seed):
     """The scenario of a number, always the same."""
@@ -63,7 +68,11 @@ def scenario(seed):
     if late.random() < 0.4 and faults != Faults():
         faults = replace(faults, clock=float(late.uniform(0, 0.4)) if late.random() < 0.6 else 0.0)
         faults = replace(faults, poison=float(late.uniform(0, 0.6)) if late.random() < 0.6 else 0.0)
-    nodes, changes = random_changes(late, seed, nodes, len(signals)) if late.random() < 0.4 else (nodes, [])
+    changes = []
+    if late.random() < 0.4:
+        more = late.normal(size=(int(late.integers(2, 8)), *signals.shape[1:]))  # runs for more than one change
+        signals = np.concatenate([signals, more])
+        nodes, changes = random_changes(late, seed, nodes, len(signals))
     return Scenario(seed, graph, model, nodes, signals, faults, timing, limits, changes)
 
 
@@ -78,7 +87,9 @@ def random_changes(rng, seed, nodes, runs):
         current = {i: replace(node, links=replace(node.links, first_epoch=None)) for i, node in current.items()}
         first = [current.get(i) for i in range(len(nodes))]
     changes = []
-    for number, run in enumerate(sorted(rng.choice(runs, size=min(runs, int(rng.integers(1, 3))), replace=False))):
+    first_run = int(rng.integers(0, max(1, runs // 2)))
+    later = [run for run in (first_run + int(rng.integers(2, 8)),) if run < runs]  # refused, if the first is under way
+    for number, run in enumerate([first_run, *later]):
         fresh = dict(epoch=2**40 + 10_000 * seed + number, secret=rng.bytes(32))
         rows = {i: node.row for i, node in current.items()}
         if joining is not None:
@@ -162,11 +173,15 @@ def check(case):
         assert result.finished <= result.started + longest + 1e-9, f"run {run} at node {i} went past its deadline"
         closed = [r for r in outcome.logs[i].records if isinstance(r, RoundClosed) and r.run == run]
         assert [r.used for r in closed] == list(result.used), f"run {run} at node {i} used other links than it logged"
+        begins = case.begins(epochs[i][run])
+        assert begins is not None, f"run {run} at node {i} is in an epoch that was taken back"
+        assert case.faults.clock or run >= begins, f"run {run} at node {i} is in an epoch that holds from {begins} on"
         for used, missed in zip(result.used, result.missed, strict=True):
             assert sorted((*used, *missed)) == list(case.node(epochs[i][run], i).links.hears), (
                 "a link is neither used nor missed"
             )
     check_replay(case, answer)
+    check_complete(case, answer)
     if case.faults == Faults() and not case.changes:
         check_without_faults(case, answer)
     return answer
@@ -179,6 +194,40 @@ def check_replay(case, answer):
         actual, wanted = answer.outputs[run, ..., i, :], expected[run, ..., i, :]
         error = np.abs(actual - wanted) / np.maximum(1.0, np.abs(wanted))
         assert error.max() <= TOLERANCE, f"run {run} at node {i} is off the replay by {error.max()}"
+
+
+def check_complete(case, answer):
+    """What is called complete, and nothing else, is what the centralised model gives on the graph of its epoch."""
+    logs = [log.records for log in answer.outcome.logs]
+    for nodes in [case.nodes, *(each for _, each in case.changes)]:
+        known = next(node for node in nodes if node is not None)
+        matrix, rounds = dense_matrix(nodes), known.model.rounds
+        part, hears = np.array([node is not None for node in nodes]), np.zeros(matrix.shape, bool)
+        for i, node in enumerate(nodes):
+            hears[i, [] if node is None else list(node.links.hears)] = True
+        every = np.broadcast_to(hears, (rounds, *hears.shape)), np.broadcast_to(part, (rounds, len(part)))
+        for run, x in enumerate(case.signals):
+            here = in_epoch(logs, run, None if nodes is case.nodes else known.links.epoch)
+            ended = [i for i in np.flatnonzero(here) if (run, i) in answer.outcome.results]
+            if not ended:
+                continue
+            whole, expected = whole_answers(logs, run, hears, rounds), replay(known.model, matrix, x, *every)
+            for i in ended:
+                told = answer.outcome.results[run, i].complete
+                assert told == whole[i], f"run {run} at node {i} is called {'complete' if told else 'incomplete'}"
+                if told:
+                    wanted = expected[..., i, :]
+                    error = np.abs(answer.outputs[run, ..., i, :] - wanted) / np.maximum(1.0, np.abs(wanted))
+                    assert error.max() <= TOLERANCE, f"run {run} at node {i} is complete, and off by {error.max()}"
+
+
+def whole_answers(logs, run, hears, rounds):
+    """Which nodes had every link in every round, at themselves and at all nodes that their answer depends on."""
+    used, closed = answered_links(logs, run, rounds)
+    whole = np.ones(len(hears), bool)
+    for r in range(rounds):
+        whole = whole & closed[r] & np.array([(used[r, i] & whole)[hears[i]].all() for i in range(len(hears))])
+    return whole
 
 
 def check_without_faults(case, answer):

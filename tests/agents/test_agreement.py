@@ -65,7 +65,7 @@ def test_values_of_another_model_are_never_used(digests, lose):
 @pytest.mark.parametrize(
     ("digest", "reason"),
     [
-        (OTHER, "its model, slot, period or origin differs from that of this node"),
+        (OTHER, "its model, slot, period, origin or dynamic differs from that of this node"),
         (b"", "its greeting has no digest of model and settings; version 0.1 sends none"),
     ],
 )
@@ -193,7 +193,7 @@ def test_processes_with_different_models_tell_and_never_answer_wrongly(tmp_path)
     assert all(2 in each for run in missed[1] for each in run)
     assert all(each == [1] for run in missed[2] for each in run)
     assert [set(each) for each in refused] == [set(), {2}, {1}]
-    assert refused[1][2] == "its model, slot, period or origin differs from that of this node"
+    assert refused[1][2] == "its model, slot, period, origin or dynamic differs from that of this node"
 
 
 def test_run_numbers_far_ahead_are_refused():

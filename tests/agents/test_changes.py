@@ -1,5 +1,7 @@
 """Networks that are changed while they run: models, nodes and keys, at one run for all or not at all."""
 
+import os
+import shutil
 import signal
 import time
 
@@ -13,10 +15,10 @@ import graphact
 from graphact import agents, nn
 from graphact.agents import Deployment, MemoryLog, Node, Timing, load_model, read_log
 from graphact.agents.addresses import Addresses, free_addresses
-from graphact.agents.changes import NEXT, Changes, current_epoch
+from graphact.agents.changes import NEXT, Changes, RemovedError, current_epoch
 from graphact.agents.epochs import Epochs
 from graphact.agents.replay import answered_links, replay
-from graphact.agents.rollout import ChangeError, Network, renew, with_node, without_node
+from graphact.agents.rollout import ChangeError, Network, Rollout, renew, with_node, without_node
 from graphact.cli import main
 
 OPTIONS = ["--transport", "udp", "--period", "0.8", "--slot", "0.2"]
@@ -158,57 +160,95 @@ def test_who_was_down_or_not_told_changes_all_the_same(network, folders):
     network[2].kill()
     nodes = Network(folders[0].parent)
     renewed = renew(nodes.deployments)
-    nodes._stage(renewed, nodes.places, [], [])
+    rollout = Rollout(nodes, renewed, nodes.places)
+    rollout.stage()
     for daemon in network[:2]:
         daemon.next_event("prepared")
     run = 2 + int(time.time() / 0.8) + 1
     for i in (0, 2):
-        Changes(folders[i]).commit(run)
+        Changes(folders[i]).commit(rollout.key.sign(run))
     assert network[0].next_event("changed")["run"] == run
-    assert network[1].next_event("changed")["run"] >= run
+    assert network[1].next_event("changed")["run"] == run
     with Daemon(folders[2], *OPTIONS) as again:
         again.next_event("changed")
         for daemon in (again, *network[:2]):
             daemon.next_event("result", where=lambda event: event["complete"] and event["run"] > run)
-        nodes._wait_until_changed({0, 1, 2}, PATIENCE)
+        rollout.wait_until_changed({0, 1, 2}, PATIENCE)
     assert {Deployment.load(folder).links.epoch for folder in folders} == {renewed[0].links.epoch}
 
 
-def test_files_of_a_change_survive_a_crash_at_any_moment(folders, monkeypatch):
-    """Interrupted after each of its steps, a start finishes what was begun."""
-    renewed = renew(Network(folders[0].parent).deployments)
-    for steps in range(5):
-        Network(folders[0].parent)._stage(renewed, Network(folders[0].parent).places, [], [])
-        for folder in folders[1:]:
-            Changes(folder).finish()
-        Changes(folders[0]).commit(7)
-        count = [0]
+class Killed(BaseException):
+    """kill -9: nothing of the process happens after it."""
 
-        def crash(path, content, mode, original=agents.changes.write_private, steps=steps, count=count):
-            count[0] += 1
-            if count[0] > steps:
-                raise KeyboardInterrupt
-            original(path, content, mode)
 
+def kill_after(steps, patch):
+    """Let everything that writes, renames or removes a file fail from one step on."""
+    left = [steps]
+
+    def dying(original):
+        def call(*arguments, **options):
+            writes = original.__name__ != "open" or arguments[1] & os.O_CREAT
+            left[0] -= writes
+            if left[0] < 0:
+                raise Killed
+            return original(*arguments, **options)
+
+        return call
+
+    for name in ("open", "fsync", "replace", "rename", "unlink", "mkdir", "rmdir"):
+        patch.setattr(os, name, dying(getattr(os, name)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ["rekey", "add", "remove"])
+def test_files_of_a_change_survive_a_kill_at_every_step(change, tmp_path, monkeypatch):
+    """Also before a run of the new epoch is in the log: there are certificates, or a power failure took its end."""
+    folders = make_network(tmp_path, EDGES, 3, fir(0), tls=change == "add")
+    network = Network(folders[0].parent)
+    rows = {"add": lambda: with_node(network.rows, 3, {0: 0.5}), "remove": lambda: without_node(network.rows, 0)}
+    renewed = renew(network.deployments, rows=rows.get(change, lambda: None)())
+    rollout = Rollout(network, renewed, {**network.places, 3: network.places[0]})
+    rollout.stage()
+    Changes(folders[0]).commit(rollout.key.sign(7))
+    shutil.copytree(folders[0], tmp_path / "before")
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # a disk takes its time
+    killed, steps = True, -1
+    while killed:
+        killed, steps, work = False, steps + 1, tmp_path / f"{steps + 1}"
+        shutil.copytree(tmp_path / "before", work)
         with monkeypatch.context() as patch:
-            patch.setattr("graphact.agents.changes.write_private", crash)
-            if steps < 4:
-                with pytest.raises(KeyboardInterrupt):
-                    Changes(folders[0]).finish()
-        assert current_epoch(folders[0], 7).links == renewed[0].links
-        assert Addresses.load(folders[0], renewed[0].links.neighbors)
-        renewed = renew(renewed)
+            kill_after(steps, patch)
+            try:
+                Changes(work).finish()
+            except Killed:
+                killed = True
+        is_moving = not (work / NEXT).exists() or (work / NEXT / "moving.json").exists()
+        if is_moving and change == "remove":
+            with pytest.raises(RemovedError, match="this node was removed from its network"):
+                current_epoch(work, 6)
+            continue
+        epoch = current_epoch(work, 6)  # whole, and of one epoch
+        addresses = Addresses.load(work, epoch.links.neighbors)
+        assert epoch.links == (renewed if is_moving else network.deployments)[0].links
+        assert {*addresses.neighbors} == {*epoch.links.neighbors}
+        assert not (is_moving and (work / NEXT).exists())
+        assert (Changes(work).own_order is not None) == is_moving
+        if change == "add":
+            staged = tmp_path / "before" / NEXT / "tls" if is_moving else tmp_path / "before" / "tls"
+            for name in ("cert.pem", "key.pem", "ca.pem"):
+                assert (work / "tls" / name).read_bytes() == (staged / name).read_bytes()
+    assert steps > 15 if change != "remove" else steps > 5
 
 
 def test_before_its_run_a_change_is_not_made(folders):
     nodes = Network(folders[0].parent)
-    renewed, old = renew(nodes.deployments), nodes.deployments[0].links.epoch
-    nodes._stage(renewed, nodes.places, [], [])
+    rollout, old = Rollout(nodes, renew(nodes.deployments), nodes.places), nodes.deployments[0].links.epoch
+    rollout.stage()
     assert current_epoch(folders[0], 100).links.epoch == old
-    Changes(folders[0]).commit(101)
-    assert current_epoch(folders[0], 100).links.epoch == old
-    with pytest.raises(ChangeError, match="another change of node . is under way"):
+    with pytest.raises(ChangeError, match=r"another change of nodes \[0, 1, 2\] is under way.* it is not committed"):
         Network(folders[0].parent)
+    Changes(folders[0]).commit(rollout.key.sign(101))
+    assert current_epoch(folders[0], 100).links.epoch == old
     (folders[0] / NEXT / "commit.json").write_text('{"run": "x"}')
     with pytest.raises(ValueError, match="run must be a number, got 'x'"):
         current_epoch(folders[0], 100)
@@ -276,6 +316,30 @@ def test_two_epochs_behind_one_transport():
     pairs[0].receive(sent[0][1], 1.0)
     assert pairs[0].counters.foreign + pairs[0].counters.forged == 1
     assert pairs[0].counters.rounds == 4
+
+
+def test_a_neighbor_of_another_epoch_need_not_be_reached():
+    """Zenoh has sessions with those of one epoch alone: what goes to others is lost, as on the way."""
+    old = dict(enumerate(agents.deploy(fir(0), undirected([(0, 1)], 2))))
+    new = renew(old, rows=with_node({i: each.row for i, each in old.items()}, 2, {0: 0.5}))
+    sent = []
+
+    class OneEpoch:
+        def send(self, to, datagram):
+            sent.append({1: to}[to])
+
+        def receive(self, timeout):
+            return None
+
+    nodes = Epochs(Node(old[0].links, MemoryLog()))
+    nodes.add(Node(new[0].links, MemoryLog()))
+    nodes.others[0].announce(3)
+    agents.drive(nodes, OneEpoch(), 0.0)
+    assert sent == [1]
+    nodes.switch(nodes.others[0])
+    nodes.current.announce(4)
+    with pytest.raises(KeyError):
+        agents.drive(nodes, OneEpoch(), 0.0)
 
 
 @pytest.mark.slow

@@ -95,3 +95,23 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
     assert [record.round for record in read_log(path)] == list(range(1000))
+
+
+def test_a_durable_log_has_its_names_on_the_disk_too(tmp_path, monkeypatch):
+    """A file that was made, or renamed, and whose folder is not written, is gone after a power failure."""
+    synced, original = [], os.fsync
+
+    def fsync(descriptor):
+        synced.append(os.path.realpath(f"/proc/self/fd/{descriptor}"))
+        original(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    FileLog(tmp_path / "a" / "log.jsonl").close()
+    assert synced == []
+    log = FileLog(tmp_path / "b" / "log.jsonl", durable=True, max_bytes=1)
+    assert synced == [str(tmp_path / "b")]
+    for run in (3, 4):
+        log.append(Began(run, 1))
+    assert synced == [str(tmp_path / "b")] * 2
+    assert (tmp_path / "b" / "log.jsonl.1").exists()
+    log.close()

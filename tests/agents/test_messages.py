@@ -91,6 +91,19 @@ def test_greetings_of_older_versions_are_known_as_such_if_they_are_authentic():
         assert refused(seal(body, bytes(32))) == refused(seal(body), recipient=4) == "malformed"
 
 
+def test_orders_carry_a_signature_or_nothing():
+    for signature in (b"", bytes(range(216)) * 2):
+        message = Message(Kind.ORDER, 7, 3, 99, 5, signature=signature)
+        datagram = encode(message, KEY, b"2" * 16)
+        assert decode(datagram, 3, 99, {7: KEY}, b"2" * 16) == message
+        assert len(datagram) == 52 + len(signature)
+        with pytest.raises(RejectedError, match="forged"):
+            decode(datagram, 3, 99, {7: KEY}, b"1" * 16)
+        assert refused(seal(datagram[:-16] + b"x")) == "malformed"
+    assert refused(encode(Message(Kind.ORDER, 7, 3, 99, 5, signature=bytes(16)), KEY)) == "malformed"
+    assert refused(encode(Message(Kind.REQUEST, 7, 3, 99, 5, signature=bytes(432)), KEY)) == "malformed"
+
+
 def test_values_carry_a_mark_and_nothing_else_does():
     assert encode(DATA._replace(mark=True), KEY)[7] == 1
     assert decode(encode(DATA._replace(mark=True), KEY), 3, 99, {7: KEY}).mark is True

@@ -8,7 +8,9 @@ import pytest
 from agents import soak
 
 from graphact.agents import Faults, Node
+from graphact.agents.changeover import Changeover
 from graphact.agents.log import Began, UsedRuns
+from graphact.agents.orders import Order
 from graphact.agents.runs import RunInProgress
 
 SEEDS = 240
@@ -61,11 +63,22 @@ def uses_more_than_it_logs(self):
     return used[:-1] if used else used, missed
 
 
+def forgets_marks(self, message):
+    original_accept(self, message._replace(mark=False))
+
+
+def changes_without_an_order(self, run):
+    if self._upcoming is not None and self._upcoming.order is None:
+        self._upcoming.order = Order(0, b"")
+    return original_follow(self, run)
+
+
 def uses_numbers_twice(self, run):
     return run
 
 
 original_hear, original_close = Node._hear_value, RunInProgress.close_round
+original_accept, original_follow = RunInProgress.accept, Changeover.follow
 
 
 def check_some(seeds):
@@ -78,6 +91,8 @@ def check_some(seeds):
     [
         (Node, "_hear_value", accepts_stale_rounds, 20),
         (RunInProgress, "close_round", uses_more_than_it_logs, 20),
+        (RunInProgress, "accept", forgets_marks, 20),
+        (Changeover, "follow", changes_without_an_order, 60),
         (UsedRuns, "next_free", uses_numbers_twice, 60),
     ],
 )

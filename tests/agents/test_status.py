@@ -156,7 +156,7 @@ def test_neighbors_that_are_refused_are_trouble(folders, capsys):
         other.say(0, 0, kind=Kind.HELLO)
         daemon.next_event("refused")
         assert main(["agents", "status", str(folders[0])]) == 1
-        assert "its model, slot, period or origin differs" in capsys.readouterr().out
+        assert "its model, slot, period, origin or dynamic differs" in capsys.readouterr().out
 
 
 def test_an_agent_whose_loop_stands_still_is_not_healthy():

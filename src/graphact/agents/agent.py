@@ -10,7 +10,8 @@ import numpy as np
 
 from graphact._checks import check_positive
 from graphact.agents.addresses import Addresses
-from graphact.agents.changes import Changeover, Changes
+from graphact.agents.changeover import Changeover
+from graphact.agents.changes import ChangeStore
 from graphact.agents.deployment import Deployment
 from graphact.agents.epochs import Epochs
 from graphact.agents.inference import infer
@@ -69,7 +70,8 @@ class BackToBack:
     origin: float
 
     def next_run(self, node: Node, skipped: int, now: float) -> tuple[int, float]:
-        return max(node.run + 1, node.latest_heard, skipped + 1), max(now, self.origin)
+        run = node.log.used.next_free(max(node.run + 1, node.latest_heard, skipped + 1))
+        return run, max(now, self.origin)
 
 
 Schedule = Clocked | BackToBack
@@ -103,14 +105,17 @@ class Agent:
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] | None = None,
         dynamic: bool = False,
-        changes: Changes | None = None,
+        changes: ChangeStore | None = None,
         addresses: Addresses | None = None,
         first: int = 0,
     ) -> None:
         self._log, self._timing, self._limits, self._schedule = log, timing or Timing(), limits, schedule
+        self._dynamic = dynamic
         self._nodes = Epochs(self._make_node(deployment))
         self.stopping = False
-        self._transport, self._signals, self._first = transport, signals, first
+        self._transport, self._signals, self._first, self._changes = transport, signals, first, changes
+        if changes is not None:
+            self.node.order = changes.own_order
         self._changeover = Changeover(
             self._nodes,
             deployment,
@@ -125,7 +130,7 @@ class Agent:
         self._report, self._clock = report, clock
         self._timer = timer or (time.monotonic if clock is time.time else clock)
         self._skipped = -1
-        self._dynamic, self._announced = dynamic, (-1, 0.0)  # the last announcement: its run, and when
+        self._announced: tuple[Node | None, int, float] = (None, -1, 0.0)  # the last: in which epoch, its run, and when
         self._refusals: dict[int, str] = {}
         self.tally, self._before, self._counted = Tally(), dict(log.totals), self._timer()
         self.watchdog = Watchdog({})
@@ -135,11 +140,12 @@ class Agent:
         """In its current epoch."""
         return self._nodes.current
 
-    def _make_node(self, deployment: Deployment) -> Node:
-        settings = [("slot", self._timing.slot), *asdict(self._schedule).items()]
+    def _make_node(self, deployment: Deployment, order_key: bytes = b"") -> Node:
+        settings = [("slot", self._timing.slot), ("dynamic", self._dynamic), *asdict(self._schedule).items()]
         numbers = {name: float(value) for name, value in settings}
         digest = agreement(deployment.model, schedule=type(self._schedule).__name__, **numbers)
-        return Node(deployment.links, self._log, self._timing, self._limits, digest=digest, finite=True)
+        timing, limits = self._timing, self._limits
+        return Node(deployment.links, self._log, timing, limits, digest=digest, finite=True, order_key=order_key)
 
     def stop(self) -> None:
         """Leave after the run in progress; may be called by a signal handler."""
@@ -158,7 +164,7 @@ class Agent:
             if self.stopping:
                 return "stopped"
             if not self._changeover.follow(run):
-                return f"this node is no longer part of the network, from run {self._changeover.run} on"
+                return f"this node is no longer part of the network, from run {self._changeover.removed_from} on"
             try:
                 signal = self._signals.take(run)
             except EndOfSignals as end:
@@ -205,11 +211,11 @@ class Agent:
     def _wait_for_run(self) -> tuple[int, float]:
         """The next run when it is due by the clock, and the start that its deadlines count from, by the timer."""
         while True:
-            self._changeover.watch(self._timer())
             clock, now = self._clock(), self._timer()
             run, at = self._schedule.next_run(self.node, self._skipped, clock)  # again and again: the clock may be set
             if run < self._first:
                 run, at = self._wait_for_first(at)
+            self._changeover.watch(now, run)
             start = now + at - clock
             if isinstance(self._schedule, Clocked):
                 for node in (self.node, *self._nodes.others):
@@ -229,11 +235,11 @@ class Agent:
         """Announce a run four times in the slot before it, where neighbours come and go; when to come back."""
         if not self._dynamic:
             return start
-        slot, (announced, at) = self.node.timing.slot, self._announced
-        due = start - slot if run != announced else max(start - slot, at + slot / 4)
+        slot, node, (*announced, at) = self._timing.slot, self._changeover.node_in(run), self._announced
+        due = start - slot if announced != [node, run] else max(start - slot, at + slot / 4)
         if now >= due:
-            self.node.announce(run)
-            self._announced, due = (run, now), now + slot / 4
+            node.announce(run)
+            self._announced, due = (node, run, now), now + slot / 4
         return min(start, due)
 
     def _run(self, run: int, start: float, signal: Array) -> None:
@@ -245,6 +251,9 @@ class Agent:
             self.node.meet(self._neighbors_of(run))
         self.tally.begun += 1
         self.node.begin(run, program, self._timer(), start=start)
+        if self._first and self._changes is not None:
+            self._first = 0
+            self._changes.begun()
         while True:
             for result in self._drive(self._timer() + LOOK_UP):
                 self.tally.add(result)

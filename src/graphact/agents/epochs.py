@@ -35,9 +35,10 @@ class Epochs:
         self._by_epoch[epoch_of(node)] = node
 
     def switch(self, node: Node) -> None:
-        """Go on with another epoch; the one before is kept."""
+        """Go on with another epoch, at the run that the current one is in; the one before is kept."""
         if self.current.busy:
             raise RuntimeError(f"run {self.current.run} is in progress")
+        node.go_on_from(self.current)
         self.others = [self.current, *(other for other in self.others if other is not node)]
         self.current = node
 

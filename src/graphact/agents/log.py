@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from graphact.agents.messages import MAX_RUN
+from graphact.storage import sync
 
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 PLAUSIBLE_JUMP = 2**48
@@ -166,14 +167,21 @@ class FileLog:
             is_whole = is_whole and not self._older.exists()
         self.last_run, self.ignored, self.used = last_plausible_run(records, is_whole=is_whole)
         self.totals = sum_up(records)
-        self._file = os.open(self.path, APPEND, 0o644)
+        self._file = self._open()
+
+    def _open(self) -> int:
+        """The file, at its end; that there is one survives a power failure, too."""
+        file = os.open(self.path, APPEND, 0o644)
+        if self.durable:
+            sync(self.path.parent)
+        return file
 
     def append(self, record: Record) -> None:
         if isinstance(record, Began):
             if os.fstat(self._file).st_size > self.max_bytes:
                 os.close(self._file)
                 self.path.replace(self._older)
-                self._file = os.open(self.path, APPEND, 0o644)
+                self._file = self._open()
             self.used.add(record.run)
             spans = self.used.spans
             written = b', "spans": %s' % json.dumps(spans).encode() if len(spans) > 1 else b""

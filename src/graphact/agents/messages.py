@@ -7,7 +7,8 @@ offset  bytes  field
 ======  =====  ==================================================================================
 0       2      ``GA``
 2       1      version: 3
-3       1      kind: 1 data, 2 request (send this round again), 3 hello, 4 welcome, 5 presence (in the run to come)
+3       1      kind: 1 data, 2 request (send this round again), 3 hello, 4 welcome, 5 presence (in the run to come),
+               6 order (the run from which on this epoch holds; without a signature it asks for it)
 4       1      program: which computation the rounds belong to (1 inference; others are learning's)
 5       1      dtype: 0 none, 1 float32, 2 float64, 3 int64
 6       1      number of dimensions d, at most 4
@@ -18,7 +19,8 @@ offset  bytes  field
 24      8      run: number of the inference, less than 2^63
 32      4      round within the run
 36      4 d    dimensions
-36+4d          the values, row by row; in a greeting the digest, 16 bytes, if the node has one
+36+4d          the values, row by row; in a greeting the digest, 16 bytes, if the node has one; in an order its
+               signature, 432 bytes (:mod:`graphact.agents.orders`), or nothing
 -16     16     keyed BLAKE2b over everything before, with the key of the link
 ======  =====  ==================================================================================
 
@@ -53,6 +55,7 @@ HEADER = struct.Struct("<2sBBBBBBIIQQI")
 TAG_BYTES = 16
 KEY_BYTES = 32
 DIGEST_BYTES = 16
+ORDER_ELEMENT, ORDER_ELEMENTS = 24, 18  # of the signature of an order
 MAX_RUN = 2**63 - 1
 MAX_DATAGRAM = 65_507  # what one UDP datagram holds
 MAX_DIMENSIONS = 4
@@ -70,10 +73,13 @@ class Kind(IntEnum):
     HELLO = 3
     WELCOME = 4
     PRESENCE = 5
+    ORDER = 6
 
 
 KINDS = {int(kind): kind for kind in Kind}
 GREETINGS = (Kind.HELLO, Kind.WELCOME, Kind.PRESENCE)
+APPENDED = dict.fromkeys(GREETINGS, (0, DIGEST_BYTES)) | {Kind.ORDER: (0, ORDER_ELEMENT * ORDER_ELEMENTS)}
+"""How many bytes may follow the values, by kind; none in others."""
 
 
 class RejectedError(ValueError):
@@ -132,6 +138,7 @@ class Message(NamedTuple):
     payload: Payload = NOTHING
     digest: bytes = b""
     mark: bool = False
+    signature: bytes = b""
 
 
 WORD = 2**32 - 1
@@ -155,9 +162,9 @@ def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
     for name, most in LARGEST.items():
         if not 0 <= (value := getattr(message, name)) <= most:
             raise ValueError(f"{name} of a message must lie between 0 and {most}, got {value}")
-    kind, sender, recipient, epoch, run, round_, program, (code, shape, content), own_digest, mark = message
+    kind, sender, recipient, epoch, run, round_, program, (code, shape, content), own_digest, mark, signature = message
     head = HEADER.pack(MAGIC, VERSION, kind, program, code, len(shape), mark, sender, recipient, epoch, run, round_)
-    body = head + DIMENSIONS[len(shape)].pack(*shape) + content + own_digest
+    body = head + DIMENSIONS[len(shape)].pack(*shape) + content + own_digest + signature
     return body + authenticate(body, key, b"" if kind in GREETINGS else digest)
 
 
@@ -190,7 +197,7 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     size = 0 if dtype is None else math.prod(shape) * dtype.itemsize
     carries = kind == Kind.DATA
     end = len(datagram) - TAG_BYTES
-    if end - start - size not in ((0, DIGEST_BYTES) if greets else (0,)) or (mark and not carries):
+    if end - start - size not in APPENDED.get(kind, (0,)) or (mark and not carries):
         raise RejectedError("malformed")
     if (size > 0) != carries or bool(code or shape) != carries:
         raise RejectedError("malformed")
@@ -203,8 +210,9 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     if at != epoch:
         raise RejectedError("other_epoch")
     payload = Payload(code, shape, datagram[start : start + size])
-    own_digest = datagram[start + size : end]
-    return Message(KINDS[kind], sender, addressed, at, run, round_, program, payload, own_digest, mark == 1)
+    appended = datagram[start + size : end]
+    added = (appended, mark == 1, b"") if greets else (b"", mark == 1, appended)
+    return Message(KINDS[kind], sender, addressed, at, run, round_, program, payload, *added)
 
 
 def authenticate(body: bytes, key: bytes, digest: bytes = b"") -> bytes:

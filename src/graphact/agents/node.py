@@ -34,6 +34,7 @@ from graphact.agents.messages import (
     decode,
     encode,
 )
+from graphact.agents.orders import Order
 from graphact.agents.program import AnyProgram, Exchange, Received
 from graphact.agents.runs import (
     Archive,
@@ -51,11 +52,14 @@ from graphact.agents.runs import (
 INFERENCE = 1
 """The program number of inference; learning uses others, so that their values never mix."""
 
-DIFFERS = "its model, slot, period or origin differs from that of this node"
+DIFFERS = "its model, slot, period, origin or dynamic differs from that of this node"
 OTHER_VERSION = "it speaks another version of the messages; bring all nodes to one version of graphact"
 ANNOUNCED = 4
 """Runs that a neighbour may announce at once; more make the oldest forgotten."""
 NOT_FINITE = "its value is not finite"
+NOT_SIGNED = "the order of a change that it passed on is not the operator's"
+ORDER_EVERY = 0.2
+"""Seconds from one order, or question for it, to the next, for each neighbour."""
 NO_DIGEST = "its greeting has no digest of model and settings; version 0.1 sends none"
 
 
@@ -72,6 +76,10 @@ class Node:
             neighbour with another digest are refused. Empty asks for no agreement.
         finite: refuse values with NaN or infinity, and let a run fail at the node where they arise, before they are
             sent. Otherwise they spread as in the centralised model.
+        order: the operator's order by which its epoch holds, for neighbours that ask; None where it is not known, or
+            the network began with this epoch.
+        order_key: the public key of such an order. A node that has it and no order knows its epoch, but not that it
+            holds: it asks whoever uses it.
 
     Attributes:
         links: the neighbours of the run in progress, or of the next one.
@@ -79,7 +87,7 @@ class Node:
         latest_heard: the highest run that a neighbour is known to have begun; -1 if none.
         welcomed_by: the neighbours that answered the last greeting.
         refusals: why this node does not take part with a neighbour, by neighbour; until a value of it is accepted.
-        last_heard: when a neighbour was last heard, by neighbour.
+        last_heard: when a neighbour was last heard, by neighbour; a message that may be a recording does not count.
         counters: messages sent, received and refused.
     """
 
@@ -92,11 +100,14 @@ class Node:
         seed: int | None = None,
         digest: bytes = b"",
         finite: bool = False,
+        order: Order | None = None,
+        order_key: bytes = b"",
     ) -> None:
         if len(digest) not in (0, DIGEST_BYTES):
             raise ValueError(f"digest must have {DIGEST_BYTES} bytes or none, got {len(digest)}")
         self.links, self.permitted, self.log, self.digest, self.finite = links, links, log, digest, finite
         self.timing, self.limits = timing or Timing(), limits or Limits()
+        self.order, self.order_key = order, order_key
         self.run = log.last_run
         self.latest_heard = -1
         self.welcomed_by: set[int] = set()
@@ -112,6 +123,7 @@ class Node:
         self._meets = False  # whether neighbours differ from run to run
         self._announced: dict[int, deque[int]] = {j: deque(maxlen=ANNOUNCED) for j in links.neighbors}
         self._welcomed: dict[int, float] = {}  # when a greeting of a neighbour was last answered
+        self._ordered: dict[tuple[int, str], float] = {}  # when an order was last told, asked for or checked
         self._outgoing: list[tuple[int, bytes]] = []
         self._results: list[RunResult] = []
 
@@ -179,15 +191,22 @@ class Node:
         self.run = run - 1
         self._mailbox = Mailbox(self.permitted.neighbors, self.limits)
 
+    def go_on_from(self, other: "Node") -> None:
+        """Go on where another epoch of this node stands; both have one log."""
+        self.run, self.latest_heard = other.run, max(self.latest_heard, other.latest_heard)
+
     def receive(self, datagram: bytes, now: float) -> None:
         """Use a datagram; one that is not from a neighbour, altered, repeated or late is counted and dropped."""
         try:
             message = decode(datagram, self.links.node, self.links.epoch, self.permitted.keys, self.digest)
-            self.last_heard[message.sender] = now
+            if self.order is None and self.order_key:
+                self._ask_for_order(message, now)
             if message.kind == Kind.DATA:
                 self._hear_value(message, now)
             elif message.kind == Kind.REQUEST:
                 self._hear_request(message, now)
+            elif message.kind == Kind.ORDER:
+                self._hear_order(message, now)
             else:
                 self._hear_greeting(message, now)
         except RejectedError as rejected:
@@ -214,6 +233,51 @@ class Node:
         for j in self.permitted.neighbors if neighbors is None else neighbors:
             self.counters.greetings_sent += 1
             self._send(Kind.HELLO, j, self.run + 1, self._nonce)
+
+    # The epoch of this node
+
+    def tell_order(self, order: Order, sender: int | None = None) -> None:
+        """Take the order by which the epoch of this node holds, and pass it on to all but its sender."""
+        self.order = order
+        for j in self.permitted.neighbors:
+            if j != sender:
+                self._send_order(j)
+
+    def _ask_for_order(self, message: Message, now: float) -> None:
+        """Ask a neighbour that uses this epoch for the order by which it holds."""
+        uses = message.kind in (Kind.DATA, Kind.REQUEST, Kind.PRESENCE)
+        if uses and self._is_due(message.sender, "asked", now):
+            self.counters.greetings_sent += 1
+            self._send(Kind.ORDER, message.sender, 0, 0)
+
+    def _hear_order(self, message: Message, now: float) -> None:
+        """Answer a question for the order, or take one that the operator signed, whoever passes it on."""
+        sender, order = message.sender, Order(message.run, message.signature)
+        if not order.signature:
+            if self.order is None or not self._is_due(sender, "told", now):
+                raise RejectedError("unanswered")
+            self._send_order(sender)
+        elif self.order is not None or not self.order_key:
+            raise RejectedError("duplicate")
+        elif not self._is_due(sender, "checked", now):
+            raise RejectedError("overflow")
+        elif not order.is_signed(self.order_key):
+            self.refusals[sender] = NOT_SIGNED
+            raise RejectedError("forged")
+        else:
+            self.tell_order(order, sender)
+
+    def _send_order(self, j: int) -> None:
+        assert self.order is not None
+        self.counters.greetings_sent += 1
+        self._send(Kind.ORDER, j, self.order.run, 0, signature=self.order.signature)
+
+    def _is_due(self, j: int, what: str, now: float) -> bool:
+        """Whether something was not done for a neighbour a moment ago; it is now."""
+        is_due = now - self._ordered.get((j, what), -math.inf) >= ORDER_EVERY
+        if is_due:
+            self._ordered[j, what] = now
+        return is_due
 
     # Neighbours that come and go
 
@@ -297,8 +361,11 @@ class Node:
                 self._accept(run, message)
         run.plan_requests({j: self._next_request(now, self.timing.request_after) for j in sources if j in run.missing})
 
-    def _accept(self, run: RunInProgress, message: Message) -> None:
-        """Take the value of a neighbour for the open round, if it is the first and fits."""
+    def _accept(self, run: RunInProgress, message: Message) -> bool:
+        """Take the value of a neighbour for the open round, if it is the first and fits; whether it was of this round.
+
+        A repetition tells nothing; a value that is refused was sent in this round all the same.
+        """
         try:
             run.accept(message)
             self.counters.received += 1
@@ -307,6 +374,8 @@ class Node:
             self.counters.count(rejected.reason)
             if rejected.reason == "not_finite":
                 self.refusals[message.sender] = NOT_FINITE
+            return rejected.reason != "duplicate"
+        return True
 
     def _close_round(self, run: RunInProgress) -> Received:
         """Go on with what there is; log it first."""
@@ -332,8 +401,10 @@ class Node:
             raise RejectedError("stale")
         if run is None or there > here:
             self._mailbox.put(message)
+            self.last_heard[message.sender] = now
             return
-        self._accept(run, message)
+        if self._accept(run, message):
+            self.last_heard[message.sender] = now
         if run.may_close:
             self._resume(run, self._close_round(run), now)
 
@@ -347,6 +418,7 @@ class Node:
         if entry is None or sender not in entry.payloads or now - entry.sent_at[sender] < wait:
             raise RejectedError("unanswered")
         self.counters.resent += 1
+        self.last_heard[sender] = now
         self._send_value(message.run, message.round, sender, entry, now)
 
     def _hear_greeting(self, message: Message, now: float) -> None:
@@ -356,10 +428,10 @@ class Node:
             self._welcomed[message.sender] = now
             self.counters.greetings_sent += 1
             self._send(Kind.WELCOME, message.sender, self.run + 1, message.round)
-        elif (
-            message.kind == Kind.WELCOME and message.round != self._nonce
-        ):  # a recording of an answer to an older greeting
-            raise RejectedError("stale")
+        elif message.kind == Kind.WELCOME:
+            if message.round != self._nonce:  # a recording of an answer to an older greeting
+                raise RejectedError("stale")
+            self.last_heard[message.sender] = now
         if message.digest != self.digest:
             self.refusals[message.sender] = DIFFERS if message.digest else NO_DIGEST
             raise RejectedError("differs")
@@ -369,6 +441,7 @@ class Node:
                 raise RejectedError("stale")
             if message.run not in self._announced[message.sender]:
                 self._announced[message.sender].append(message.run)
+            self.last_heard[message.sender] = now
         if message.kind == Kind.WELCOME:
             self.welcomed_by.add(message.sender)
             self._believe(message.sender, message.run - 1, now)
@@ -406,10 +479,11 @@ class Node:
         program: int = 0,
         payload: Payload = NOTHING,
         mark: bool = False,
+        signature: bytes = b"",
     ) -> int:
         own_digest = self.digest if kind in GREETINGS else b""
         tags = (kind, self.links.node, j, self.links.epoch, run, round_, program)
-        datagram = encode(Message(*tags, payload, own_digest, mark), self.permitted.keys[j], self.digest)
+        datagram = encode(Message(*tags, payload, own_digest, mark, signature), self.permitted.keys[j], self.digest)
         self._outgoing.append((j, datagram))
         self.counters.bytes_sent += len(datagram)
         return len(datagram)

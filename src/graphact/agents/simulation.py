@@ -5,18 +5,33 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from graphact._checks import check_integer
+from graphact.agents.changeover import WATCH_EVERY, Changeover, Done
+from graphact.agents.changes import MemoryChanges, resume
 from graphact.agents.deployment import Deployment, check_one_model
 from graphact.agents.epochs import Epochs
 from graphact.agents.inference import infer
 from graphact.agents.links import Links
 from graphact.agents.log import MemoryLog
-from graphact.agents.messages import MAX_RUN, NOTHING, Array, Kind, Message, Payload, encode
+from graphact.agents.messages import (
+    MAX_RUN,
+    NOTHING,
+    ORDER_ELEMENT,
+    ORDER_ELEMENTS,
+    Array,
+    Kind,
+    Message,
+    Payload,
+    encode,
+)
 from graphact.agents.node import INFERENCE, Node
+from graphact.agents.orders import Order, OrderKey
 from graphact.agents.program import AnyProgram, Program
+from graphact.agents.rollout import renew
 from graphact.agents.runs import Counters, Limits, RunResult, Timing
 from graphact.agents.transports.memory import Faults, MemoryNetwork, NetworkCounters
 
@@ -24,12 +39,14 @@ ProgramFactory = Callable[[int, int], AnyProgram]
 """Makes the program of (node, run)."""
 Reach = Callable[[int], Collection[tuple[int, int]]]
 """The pairs of nodes, in ascending order, that can hear each other in a run."""
-Epoch = tuple[int, Sequence[Links | None]]
-"""A change of the network: the run from which on it holds, and the links of all nodes then; None for those without."""
+Epoch = tuple[int, Sequence[Deployment | None]]
+"""A change of the network: the run from which on it holds, and what all nodes are then; None for those without."""
 STEPS = (-3, -2, -1, 1, 2, 3, 5)
 """By how many runs a clock is set."""
 NOT_TOLD = 0.1
-"""The share of nodes that are prepared for a change and do not hear when it holds, except from their neighbours."""
+"""The share of nodes that are prepared for a change and are not told that it holds, except by their neighbours."""
+TAKEN_BACK = 0.3
+"""The share of changes before which another one is staged, and taken back."""
 ANNOUNCEMENTS = 4
 """How often a node announces a run, in the slot before it."""
 
@@ -65,13 +82,15 @@ class Simulation:
     says which links deliver until it is called again. Nodes then announce themselves, and the neighbours of a run are
     those that a node has heard (:meth:`Node.meet`); :attr:`nodes` holds the nodes, None for those that are down.
 
-    ``epochs`` are changes of the network (:mod:`graphact.agents.changes`), each of which reaches the nodes one by one
-    in the runs before it holds; :attr:`epoch_of` says in which one a node is, from 0.
+    ``epochs`` are changes of the network (:mod:`graphact.agents.changes`), each of which is staged at the nodes one by
+    one in the runs before it holds; the nodes are deployments then, and go from one epoch to the next as agents do
+    (:class:`~graphact.agents.changes.Changeover`). :meth:`deployment` is what one of them is. Some are not told that a
+    change holds, and learn it from their neighbours; some changes are taken back before others.
     """
 
     def __init__(
         self,
-        links: Sequence[Links | None],
+        links: Sequence[Links | Deployment | None],
         program: ProgramFactory,
         *,
         rounds: int,
@@ -84,7 +103,8 @@ class Simulation:
         reach: Reach | None = None,
         epochs: Sequence[Epoch] = (),
     ) -> None:
-        self.epochs: list[Epoch] = [(0, links), *epochs]
+        self.epochs = list(epochs)
+        self._bare = [each if isinstance(each, Links) else None for each in links]
         self.program, self.kind, self.reach = program, kind, reach
         self.runs = check_integer("runs", runs, minimum=1)
         self.faults, self.timing, self.limits = faults or Faults(), timing or Timing(), limits
@@ -92,7 +112,8 @@ class Simulation:
         self.lead = 0.0 if reach is None else self.timing.slot + self.faults.skew  # for announcements
         self.period = self.length + self.timing.slot + 2 * self.faults.skew + self.lead
         self.seed = seed
-        places = [place for _, each in self.epochs for place in each if place is not None]
+        held = [*links, *(each for _, nodes in self.epochs for each in nodes)]
+        places = [each.links if isinstance(each, Deployment) else each for each in held if each is not None]
         neighbors = {i: {j for p in places if p.node == i for j in p.neighbors} for i in range(len(links))}
         self.network = MemoryNetwork(neighbors, self.faults, seed)
         self._random = random.Random(f"simulation {seed}")
@@ -100,22 +121,34 @@ class Simulation:
         self.outcome = Outcome([MemoryLog() for _ in links], self.network.counters)
         self._pairs = {(min(p.node, j), max(p.node, j)) for p in places for j in p.neighbors}
         self.nodes: list[Epochs | None] = [None] * len(links)
-        self.epoch_of = [0] * len(links)
-        self._prepared = [0] * len(links)  # the last epoch that is on the disk of a node
-        self._told = [0] * len(links)  # the last one that it knows to be committed
+        self._disks = [MemoryChanges(each if isinstance(each, Deployment) else None) for each in links]
+        self._changeovers: list[Changeover | None] = [None] * len(links)
+        self._due = [0] * len(links)  # the run that is next at a node
         self._clock = [0] * len(links)  # by how many runs the clock of a node is ahead
         self._lives = self._number = 0
         self._dying: set[int] = set()
         self._events: list[tuple[float, bool, int, Callable[[], None]]] = []  # time, is a deadline, number, action
 
+    def deployment(self, i: int) -> Deployment:
+        """What a node is now, in a simulation of deployments."""
+        changeover, deployment = self._changeovers[i], self._disks[i].deployment
+        found = deployment if changeover is None else changeover.deployment
+        assert found is not None
+        return found
+
     def simulate(self) -> Outcome:
-        for i, place in enumerate(self.epochs[0][1]):
-            if place is not None:
-                self._start(i)
-        for number in range(1, len(self.epochs)):
-            self._plan_epoch(number)
+        for i in range(len(self.nodes)):
+            self._start(i)
+        end = 0.0
+        for run, nodes in self.epochs:  # one after the other
+            begin = max(end, self._start_of(run) - 2 * self.period)
+            end = max(begin + self.timing.slot, self._start_of(run) - self.timing.slot / 2)
+            self._at(begin, partial(self._change, run, nodes, begin, end))
         for run in range(self.runs):
             self._plan(run)
+        if self.epochs:
+            for i in range(len(self.nodes)):
+                self._at(self._random.uniform(0, WATCH_EVERY), partial(self._watch, i))
         self._let_happen(self.runs * self.period)
         for node in filter(None, self.nodes):
             self.outcome.counters += node.counters
@@ -155,52 +188,64 @@ class Simulation:
         self.network.lost_links = lost if self.reach is None else lost | (self._pairs - {*self.reach(run)})
 
     def _announce(self, i: int, run: int) -> None:
-        node = self.nodes[i]
+        node, changeover = self.nodes[i], self._changeovers[i]
         if node is not None:
-            node.current.announce(run)
+            (node.current if changeover is None else changeover.node_in(run)).announce(run)
             self._flush(i)
 
     # Changes of the network
 
-    def _plan_epoch(self, number: int) -> None:
-        """Every node is given an epoch at some moment in the two runs before it holds, and told when, or not."""
-        run, links = self.epochs[number]
-        latest = self._start_of(run) - self.timing.slot / 2
-        for i in range(len(links)):
-            staged = max(0.0, latest - self._random.uniform(0, 2 * self.period))
-            self._at(staged, partial(self._stage, i, number))
-            if self._random.random() >= NOT_TOLD or links[i] is None or self.epochs[0][1][i] is None:
-                self._at(self._random.uniform(staged, latest), partial(self._tell, i, number))
+    def _change(self, run: int, nodes: Sequence[Deployment | None], begin: float, end: float) -> None:
+        """What an operator does: stage a change at every node, and when it is everywhere give the order, to most.
 
-    def _stage(self, i: int, number: int) -> None:
-        self._prepared[i] = number
-        node, place = self.nodes[i], self.epochs[number][1][i]
-        if node is not None and place is not None:
-            node.add(self._make_node(place))
-        elif self.epochs[number - 1][1][i] is None and place is not None:
-            self.epoch_of[i] = number
-            self._start(i)
+        As in reality, not while another change is under way; a change may be staged and taken back before.
+        """
+        if any(disk.next is not None for disk in self._disks):
+            orders = [disk.order for disk in self._disks if disk.order is not None]
+            for order, disk in zip(orders[:1] * len(self._disks), self._disks, strict=False):
+                disk.commit(order)
+            return
+        first, second = begin + (end - begin) / 3, begin + 2 * (end - begin) / 3
+        draw, disks = self._random.uniform, self._disks
+        if self._random.random() < TAKEN_BACK:
+            now = {i: disk.deployment for i, disk in enumerate(disks) if disk.deployment is not None}
+            withdrawn = renew(now, epoch=self._random.getrandbits(63), secret=self._random.randbytes(32))
+            public = OrderKey(self._random.randbytes(32)).public
+            for i, each in withdrawn.items():
+                staged = draw(begin, first)
+                self._at(staged, partial(disks[i].stage, each, public))
+                self._at(draw(staged, first), partial(disks[i].take_back, public))
+        key = OrderKey(self._random.randbytes(32))
+        order = key.sign(run)
+        for i, deployment in enumerate(nodes):
+            if disks[i].deployment is not None:
+                self._at(draw(first, second), partial(disks[i].stage, deployment, key.public))
+                if deployment is None or self._random.random() >= NOT_TOLD:  # who is removed has no neighbours
+                    self._at(draw(second, end), partial(disks[i].commit, order))
+            elif deployment is not None:
+                self._at(draw(second, end), partial(self._join, i, deployment, order))
 
-    def _tell(self, i: int, number: int) -> None:
-        self._told[i] = max(self._told[i], number)
+    def _join(self, i: int, deployment: Deployment, order: Order) -> None:
+        """Start a node that is added, which waits for the run of the change."""
+        disk = self._disks[i]
+        disk.deployment, disk.own_order, disk.first = deployment, order, order.run
+        self._start(i)
+
+    def _watch(self, i: int) -> None:
+        """Between runs an agent looks for changes."""
+        node, changeover = self.nodes[i], self._changeovers[i]
+        if node is not None and changeover is not None and not node.current.busy:
+            changeover.watch(self.network.now, self._due[i])
+            self._flush(i)
+        self._at(self.network.now + WATCH_EVERY, partial(self._watch, i))
 
     def _follow(self, i: int, run: int) -> bool:
-        """Let a node change to the next epoch if it holds from this run on; False if it is no part of the network."""
-        number, node = self.epoch_of[i] + 1, self.nodes[i]
-        assert node is not None
-        if number > self._prepared[i]:
-            return run >= self.epochs[self.epoch_of[i]][0]
-        place = self.epochs[number][1][i]
-        following = next((other for other in node.others if place and other.links.epoch == place.epoch), None)
-        heard = following is not None and following.latest_heard >= 0
-        if not ((self._told[i] >= number and run >= self.epochs[number][0]) or heard):
-            return run >= self.epochs[self.epoch_of[i]][0]
-        self.epoch_of[i] = number
-        if following is None:
+        """Let a node change to the next epoch if it holds from this run on; False if it has no part in the run."""
+        changeover = self._changeovers[i]
+        if changeover is not None and not changeover.follow(run):
             self._kill(i)
             return False
-        node.switch(following)
-        return True
+        return run >= self._disks[i].first
 
     def _moment(self) -> float:
         """A moment of a run, equally likely in each order of magnitude: a run that meets no fault is over soon."""
@@ -208,25 +253,39 @@ class Simulation:
 
     # Faults of a node
 
-    def _make_node(self, links: Links) -> Node:
+    def _make_node(self, links: Links, **options: Any) -> Node:
         self._lives += 1
         jitter = random.Random(f"{self.seed} {links.node} {self._lives}").getrandbits(64)
-        return Node(links, self.outcome.logs[links.node], self.timing, self.limits, seed=jitter)
+        return Node(links, self.outcome.logs[links.node], self.timing, self.limits, seed=jitter, **options)
 
     def _start(self, i: int) -> Node | None:
-        """Start the node, with the epochs that are on its disk; None if it is no part of the network."""
-        links = [self.epochs[number][1][i] for number in range(self.epoch_of[i], self._prepared[i] + 1)]
-        if not links or links[0] is None:
+        """Start the node, with what is on its disk; None if it is no part of the network."""
+        disk = self._disks[i]
+        resume(disk, self.outcome.logs[i].last_run)
+        links = self._bare[i] if disk.deployment is None else disk.deployment.links
+        if links is None:
             return None
-        started = self.nodes[i] = Epochs(self._make_node(links[0]))
-        for place in filter(None, links[1:]):
-            started.add(self._make_node(place))
+        started = self.nodes[i] = Epochs(self._make_node(links, order=disk.own_order))
+        if self.epochs and disk.deployment is not None:
+            self._changeovers[i] = Changeover(
+                started,
+                disk.deployment,
+                None,
+                disk,
+                None,
+                make_node=lambda new, key: self._make_node(new.links, order_key=key),
+                check=lambda _: None,
+                about={},
+                report=lambda _: None,
+                job=Done,
+            )
         return started.current
 
     def _begin(self, i: int, due: int) -> None:
         """Begin the run that is due, or that which the clock of the node says is."""
         self._set_clock(i)
         run, epochs, begins = due + self._clock[i], self.nodes[i], self._start_of(due)
+        self._due[i] = run + 1
         if epochs is None or not 0 <= run < self.runs or not self._follow(i, run):
             return
         node = epochs.current
@@ -240,9 +299,11 @@ class Simulation:
         if self.reach is not None:
             node.meet(node.present(run))
         node.begin(run, self.program(i, run), self._local(i), start=begins, kind=self.kind)
+        self._disks[i].begun()
         self._flush(i)
         if self.faults.poison and self._random.random() < self.faults.poison:
-            self._poison(node.links, run)
+            for each in (node, *epochs.others):  # also of an epoch that is staged
+                self._poison(each.links, run)
 
     def _set_clock(self, i: int) -> None:
         if self.faults.clock and self._random.random() < self.faults.clock:
@@ -251,11 +312,14 @@ class Simulation:
     def _poison(self, links: Links, run: int) -> None:
         """What a node in wrong hands sends, and no other node may use: runs that cannot be, values that do not fit."""
         far = (run + 2**40, MAX_RUN, max(0, run - 1), run, run + 1)
-        unfit = Payload.of(np.arange(7))
+        unfit, length = Payload.of(np.arange(7)), ORDER_ELEMENT * ORDER_ELEMENTS
         for j in links.neighbors:
             for kind in self._random.choices(list(Kind), k=12):
                 tags = (links.epoch, self._random.choice(far), self._random.randrange(9), self.kind)
-                message = Message(kind, links.node, j, *tags, unfit if kind == Kind.DATA else NOTHING)
+                signature = self._random.randbytes(length) if kind == Kind.ORDER else b""
+                message = Message(
+                    kind, links.node, j, *tags, unfit if kind == Kind.DATA else NOTHING, b"", False, signature
+                )
                 self.network.inject(j, encode(message, links.keys[j]))
 
     def _strike(self, i: int) -> None:
@@ -272,7 +336,7 @@ class Simulation:
             self.outcome.counters += node.counters
             if node.current.busy:
                 self.outcome.survived.discard((node.current.run, i))
-        self.nodes[i] = None
+        self.nodes[i] = self._changeovers[i] = None
         self._dying.discard(i)
 
     def _restart(self, i: int) -> None:
@@ -383,13 +447,11 @@ def simulate_inference(
         raise ValueError(f"signals must have the shape {expected}, got {signals.shape}")
 
     def program(i: int, run: int) -> Program[Array]:
-        deployment = epochs[simulation.epoch_of[i]][1][i]
-        assert deployment is not None
+        deployment = simulation.deployment(i)
         return infer(deployment.model, deployment.row, signals[run, ..., i, :])
 
-    links = [(run, [None if node is None else node.links for node in each]) for run, each in epochs]
     simulation = Simulation(
-        links[0][1],
+        deployments,
         program,
         rounds=max(each.rounds for each in models),
         runs=len(signals),
@@ -398,7 +460,7 @@ def simulate_inference(
         limits=limits,
         seed=seed,
         reach=reach,
-        epochs=links[1:],
+        epochs=changes,
     )
     outcome = simulation.simulate()
     outputs = np.full((*signals.shape[:-1], model.out_features(signals.shape[-1])), np.nan, model.dtype)

@@ -171,7 +171,7 @@ def run(options: argparse.Namespace) -> int:
     from graphact.agents.agent import BackToBack, Clocked, Schedule
     from graphact.agents.bridge import Bridge, TopicSignals
     from graphact.agents.certificates import TLS_FOLDER
-    from graphact.agents.changes import current_epoch
+    from graphact.agents.changes import REMOVED_CODE, RemovedError, current_epoch
     from graphact.agents.daemon import serve
     from graphact.agents.deployment import check_folder, check_private
     from graphact.agents.rollout import last_run
@@ -182,7 +182,11 @@ def run(options: argparse.Namespace) -> int:
     read_network(options)
     timing = Timing(slot=options.slot)
     check_folder(options.folder)
-    deployment = current_epoch(options.folder, last_run(options.folder))
+    try:
+        deployment = current_epoch(options.folder, last_run(options.folder))
+    except RemovedError as error:
+        sys.stderr.write(f"graphact: {error}\n")
+        return REMOVED_CODE
     model, links = deployment.model, deployment.links
     signals: Signals
     is_topic = options.sensor is None and options.signals.startswith("zenoh:")

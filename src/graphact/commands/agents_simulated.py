@@ -320,7 +320,8 @@ def train_on_network(
 )
 def learn(options: argparse.Namespace) -> int:
     """Let the agent of one node learn with its neighbours. How, and how many steps, says learning.json of its folder,
-    {"learning": {"algorithm": "push-pull", "rate": 0.01}, "steps": 300, "first": 0}, the same at all nodes; where it
+    {"learning": {"algorithm": "push-pull", "rate": 0.01}, "steps": 300, "first": 0}, the same at all nodes; first is
+    the number of its first run, higher for another training in the same folder. Where it
     stands is in state.npz. Started again it goes on, with the step that its neighbours are in.
     """
     from graphact.agents.certificates import TLS_FOLDER

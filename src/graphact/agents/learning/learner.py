@@ -17,6 +17,10 @@ STEP, PREPARATION = 2, 3
 """Program numbers, so that values of learning never mix with those of inference (1)."""
 
 
+class NotFiniteError(ValueError):
+    """A gradient with NaN or infinity."""
+
+
 def gradient(
     model: Model, place: Place, signal: Array, target: Array, objective: str = "mse", *, powers: Array | None = None
 ) -> Program[tuple[float, Gradients]]:
@@ -107,7 +111,7 @@ class Learner:
 
         Raises:
             RuntimeError: the preparation has not come before.
-            ValueError: the gradient is not finite; nothing of it was sent.
+            NotFiniteError: the gradient is not finite; nothing of it was sent.
         """
         if self.weights is None:
             raise RuntimeError("the preparation must come before the first step")
@@ -120,7 +124,7 @@ class Learner:
         vector = to_vector(gradients, model)
         if not np.isfinite(vector).all():
             got = f"{np.count_nonzero(~np.isfinite(vector))} of {vector.size} numbers that are not"
-            raise ValueError(f"the gradient of node {self.links.node} in step {number} must be finite, got {got}")
+            raise NotFiniteError(f"the gradient of node {self.links.node} in step {number} must be finite, got {got}")
         self.store.save((yield from mix(state, vector, self.links, self.weights, self.learning)))
         return loss
 

@@ -2,17 +2,19 @@
 
 Run ``first`` is the preparation, run ``first + 1 + s`` is step s. Runs follow one another without a clock: a round ends
 when all neighbours have answered, or after a slot. A node that comes back goes on with the step that its neighbours are
-in.
+in; not further ahead than they can have come without it, at least a slot a step, whatever one of them says. Numbers
+that are not finite cost a step, and no more.
 
 What a node needs to go on lies in its folder: ``state.npz`` (after each step), ``prepared.npz`` (once), and every few
-steps a ``state-STEP.npz``, so that all nodes can begin again from one step when all of them were stopped.
+steps a ``state-STEP.npz``, so that all nodes can begin again from one step when all of them were stopped. Its runs are
+in a log of their own, ``learning.jsonl``: they are authenticated with another digest than those of inference, so both
+may use the same numbers.
 """
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,9 +22,10 @@ import numpy as np
 
 from graphact.agents.addresses import Addresses, free_addresses
 from graphact.agents.certificates import TLS_FOLDER
-from graphact.agents.daemon import LOG_NAME, write_event
-from graphact.agents.deployment import Deployment, read_json
-from graphact.agents.learning.learner import PREPARATION, STEP, Learner
+from graphact.agents.changes import current_epoch
+from graphact.agents.daemon import write_event
+from graphact.agents.deployment import Deployment, check_private, read_json
+from graphact.agents.learning.learner import PREPARATION, STEP, Learner, NotFiniteError
 from graphact.agents.learning.mixing import Learning
 from graphact.agents.learning.simulated import PATIENT, SEGMENT, Training
 from graphact.agents.learning.state import FileStore, State, save_arrays
@@ -30,18 +33,23 @@ from graphact.agents.log import FileLog
 from graphact.agents.messages import Array
 from graphact.agents.node import Node
 from graphact.agents.processes import Processes
+from graphact.agents.rollout import last_run
 from graphact.agents.runs import Counters, RunResult, Timing
 from graphact.agents.transports.base import Transport, drive, open_transport
 from graphact.agents.transports.zenoh import Tls
 from graphact.storage import DAMAGES, one_line, write_atomically
 
-STATE, PREPARED, PLAN, LOSSES = "state.npz", "prepared.npz", "learning.json", "losses.npz"
+STATE, PREPARED, PLAN, LOSSES, LOG = "state.npz", "prepared.npz", "learning.json", "losses.npz", "learning.jsonl"
 KEPT = 6
 """States of earlier steps that a node keeps, one for each :data:`SEGMENT` of steps."""
 RESTARTS = 100
 """How many processes that were killed are started again in one training."""
 GATHER = 60.0
 """Seconds that a node waits for neighbours that do not answer before it goes on without them."""
+FAILURES = 20
+"""Steps in a row whose numbers may leave the floating-point range; more are an error."""
+LEAST = 0.25
+"""The share of its steps that a node must have made to be called trained."""
 RUNS_A_LIFE = 2**24
 """Run numbers for one training; all nodes that begin again together take the next ones."""
 
@@ -54,8 +62,15 @@ class NodeTraining:
 
     def __init__(self, folder: Path, learner: Learner, transport: Transport, timing: Timing, first: int = 0) -> None:
         self.folder, self.learner, self.transport, self.timing, self.first = folder, learner, transport, timing, first
-        self.log = FileLog(folder / LOG_NAME)
-        self.node = Node(learner.links, self.log, timing, digest=learner.digest)
+        seen = [path.stat().st_mtime for path in (folder / LOG, folder / PLAN) if path.exists()]
+        away = max(0.0, time.time() - max(seen)) if seen else 0.0
+        self.log = FileLog(folder / LOG)
+        self.node = Node(learner.links, self.log, timing, digest=learner.digest, finite=True)
+        self._expect(max(self.node.run + 1, first), time.monotonic() - away)
+
+    def _expect(self, run: int, due: float) -> None:
+        """Believe no neighbour that claims to be further ahead of a run than it can have come alone."""
+        self.node.expect(run, due, self.timing.slot)
 
     def prepare(self) -> None:
         """Take part in the preparation, or read what came of it in an earlier life."""
@@ -71,22 +86,43 @@ class NodeTraining:
             return
         self.node.greet()
         self.node.timing = PATIENT
-        self._run(self.first, PREPARATION)
+        failure = self._run(self.first, PREPARATION).failure
         self.node.timing = self.timing
-        assert self.learner.weights is not None
+        if self.learner.weights is None:
+            raise ValueError(f"the preparation of node {self.learner.links.node} must be finite: {failure}")
         weights = np.array(sorted(self.learner.weights.items()), float).reshape(-1, 2)
         powers = np.zeros(0) if self.learner.powers is None else self.learner.powers
         save_arrays(path, {"weights": weights, "powers": powers})
 
     def train(self, steps: int, report: Callable[[dict[str, object]], None]) -> None:
-        """Make the steps up to ``steps``; each is reported with its loss."""
-        while (step := self._next_step()) < steps:
-            result = self._run(self.first + 1 + step, STEP)
-            event = {"event": "step", "node": self.learner.links.node, "step": step, "loss": result.output}
-            report({**event, "complete": result.complete})
+        """Make the steps up to ``steps``; each is reported with its loss, or as failed.
+
+        Raises:
+            ValueError: the numbers of many steps in a row were not finite, or most steps were missed.
+        """
+        failures = 0
+        while (step := self._next_step(steps)) < steps:
+            event = {"node": self.learner.links.node, "step": step}
+            result, reason = None, ""
+            try:
+                result = self._run(self.first + 1 + step, STEP)
+                reason = result.failure
+            except NotFiniteError as error:
+                reason = str(error)
+            if result is None or reason:
+                failures += 1
+                report({"event": "failed", **event, "reason": reason})
+                if failures >= FAILURES:
+                    raise ValueError(f"{reason}, and so were {FAILURES} steps in a row")
+                continue
+            failures = 0
+            report({"event": "step", **event, "loss": result.output, "complete": result.complete})
             if (step + 1) % SEGMENT == 0:
-                shutil.copyfile(self.folder / STATE, self.folder / f"state-{step + 1}.npz")
+                write_atomically(self.folder / f"state-{step + 1}.npz", (self.folder / STATE).read_bytes())
                 (self.folder / f"state-{step + 1 - KEPT * SEGMENT}.npz").unlink(missing_ok=True)
+        made = self.learner.state.steps
+        if made < LEAST * steps:
+            raise ValueError(f"node {self.learner.links.node} must make {steps} steps, or most of them, made {made}")
 
     def linger(self, seconds: float) -> None:
         """Answer neighbours that are still in the last step."""
@@ -103,13 +139,14 @@ class NodeTraining:
             self.node.welcomed_by |= here
             drive(self.node, self.transport, time.monotonic() + 0.1)
 
-    def _next_step(self) -> int:
+    def _next_step(self, steps: int) -> int:
         """The step after the last of this node, or that which its neighbours are in."""
-        here = max(self.node.run, self.node.latest_heard - 1) - self.first
-        return max(here, self.learner.state.steps)
+        latest = min(self.node.latest_heard, self.first + steps)  # there is none after it
+        return max(self.node.run - self.first, latest - 1 - self.first, self.learner.state.steps)
 
     def _run(self, run: int, kind: int) -> RunResult:
         program = self.learner.prepare() if kind == PREPARATION else self.learner.step(run - self.first - 1)
+        self._expect(run, time.monotonic())
         self.node.begin(run, program, time.monotonic(), kind=kind)
         while not (results := drive(self.node, self.transport, time.monotonic() + 1.0)):
             pass
@@ -118,7 +155,8 @@ class NodeTraining:
 
 def learn(folder: Path, signals: Array, targets: Array, *, transport: str, slot: float, encrypt: bool = False) -> None:
     """The process of one node: train as its ``learning.json`` says, with its own data; events on standard output."""
-    plan, deployment = read_json(folder / PLAN), Deployment.load(folder)
+    plan, deployment = read_json(folder / PLAN), current_epoch(folder, last_run(folder))
+    check_private(folder / "keys.json")
     try:
         learning, steps, first = Learning(**plan["learning"]), int(plan["steps"]), int(plan["first"])
     except (KeyError, TypeError, ValueError) as error:
@@ -135,8 +173,8 @@ def learn(folder: Path, signals: Array, targets: Array, *, transport: str, slot:
         write_event({"event": "ready", "node": deployment.node, "step": learner.state.steps})
         training.prepare()
         training.train(steps, write_event)
-        counters = asdict(training.node.counters)
-        write_event({"event": "trained", "node": deployment.node, "counters": counters})
+        counters, made = asdict(training.node.counters), learner.state.steps
+        write_event({"event": "trained", "node": deployment.node, "steps": made, "counters": counters})
         training.linger(max(2 * slot, 1.0))
 
 
@@ -192,8 +230,7 @@ def train_on_processes(
             known = content["losses"]
     begin = common_step(folders, len(known)) if life else 0
     for i, (deployment, place) in enumerate(zip(deployments, folders, strict=True)):
-        if not (place / "node.json").exists():
-            deployment.save(place)
+        deployment.save(place)  # keys of one draw, whatever an earlier start has come to write
         Addresses(places[i], {j: places[j] for j in deployment.links.neighbors}).save(place)
         np.save(place / "signals.npy", signals[:, i])
         np.save(place / "targets.npy", targets[:, i])
@@ -212,9 +249,10 @@ def train_on_processes(
         trained: set[int] = set()
         while len(trained) < count:
             for event in processes.read(1.0):
+                if event["event"] in ("step", "failed"):
+                    reached[event["node"]] = event["step"] + 1
                 if event["event"] == "step":
                     losses[event["step"]][event["node"]] = event["loss"]
-                    reached[event["node"]] = event["step"] + 1
                 elif event["event"] == "trained":
                     trained.add(event["node"])
                     counters += Counters(**event["counters"])
@@ -244,10 +282,17 @@ def means(losses: Sequence[dict[int, float]]) -> Array:
 
 
 def common_step(folders: Sequence[Path], most: int) -> int:
-    """The last step, at most ``most``, of which all nodes have kept the state; 0 if there is none."""
+    """The last step, at most ``most``, of which all nodes have kept the state, undamaged; 0 if there is none."""
     kept = [{int(f.stem[6:]) for f in folder.glob("state-*.npz") if f.stem[6:].isdecimal()} for folder in folders]
-    common = {step for step in set.intersection(*kept) if step <= most}
-    return max(common, default=0) if all((folder / PREPARED).exists() for folder in folders) else 0
+    common = sorted({step for step in set.intersection(*kept) if step <= most}, reverse=True)
+    if not all((folder / PREPARED).exists() for folder in folders):
+        return 0
+    for step in common:
+        with suppress(ValueError):
+            for folder in folders:
+                State.load(folder / f"state-{step}.npz")
+            return step
+    return 0
 
 
 def return_to(folder: Path, step: int) -> None:
