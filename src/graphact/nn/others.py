@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from graphact._checks import check_choice, check_integer, check_positive
 from graphact.functional import cpab, graph_filter, grelu, max_k
 from graphact.functional.neighborhood import neighborhood, shift
+from graphact.graph.graph import check_batch
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.kernels.reference import accumulation_dtype
@@ -154,7 +155,9 @@ class GReLU(NamedActivation):
             takes the weights as they are. A ``Graph`` is never changed.
         start: where the last map of that network starts: ``"zero"``, ``"small"`` or ``"uniform"``.
 
-    Call as ``module(x, graph, batch=batch)`` on several graphs side by side, with the graph of each node, as in PyG.
+    Means are taken over each graph of a :meth:`graphact.Graph.union`, of ``Graph.from_pyg(batch)`` and of the graph of
+    a loader with :class:`graphact.data.AttachGraph`. An edge_index is one graph: call as ``module(x, edge_index,
+    batch=batch)`` on several side by side, with the graph of each node, as in PyG.
 
     Shapes:
         x: ``(..., N, F)``; batch: ``(N,)``; result: that of x.
@@ -188,8 +191,7 @@ class GReLU(NamedActivation):
         self, x: Tensor, graph: Edges = None, edge_weight: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
-        check_whole(graph, self.name)
-        check_batch(batch, x)
+        batch = batch_of(graph, batch, self.name)
         z = x
         for _ in range(self.hops):
             z = (1 - self.teleport) * shift(z, graph) + self.teleport * x
@@ -238,7 +240,9 @@ class DiGRAF(NamedActivation):
             takes the weights as they are. A ``Graph`` is never changed.
         start: where the last map of that network starts: ``"zero"``, ``"small"`` or ``"uniform"``.
 
-    Call as ``module(x, graph, batch=batch)`` on several graphs side by side, with the graph of each node, as in PyG.
+    Means are taken over each graph of a :meth:`graphact.Graph.union`, of ``Graph.from_pyg(batch)`` and of the graph of
+    a loader with :class:`graphact.data.AttachGraph`. An edge_index is one graph: call as ``module(x, edge_index,
+    batch=batch)`` on several side by side, with the graph of each node, as in PyG.
 
     Shapes:
         x: ``(..., N, F)``; batch: ``(N,)``; result: that of x.
@@ -281,8 +285,7 @@ class DiGRAF(NamedActivation):
         theta = self.theta
         if self.adaptive:
             graph = resolve_graph(x, graph, edge_weight, self.normalize)
-            check_whole(graph, self.name)
-            check_batch(batch, x)
+            batch = batch_of(graph, batch, self.name)
             z = x
             for layer in range(self.hops):
                 z = torch.relu(graph_filter(z, graph, getattr(self, f"taps_{layer}")) + getattr(self, f"bias_{layer}"))
@@ -312,22 +315,14 @@ def check_width(name: str, features: int | None) -> int:
     return check_integer("features", features, minimum=1)
 
 
-def check_whole(graph: GraphLike, name: str) -> None:
-    """Raise if this process holds a part of a graph, of which an activation reads means."""
+def batch_of(graph: GraphLike, batch: Tensor | None, name: str) -> Tensor | None:
+    """The graph of each node: as given, or as a union remembers it.
+
+    Raise if this process holds a part of a graph, of which an activation reads means, or if the numbers do not fit.
+    """
     if graph.whole is None:
         raise UnsupportedModelError("", f"{name!r} reads means over all nodes, and this process holds a part of them")
-
-
-def check_batch(batch: Tensor | None, x: Tensor) -> None:
-    """Raise if the graphs of the nodes are no whole numbers, one for each node; their range is left to torch."""
-    if batch is None:
-        return
-    integers = batch.dtype in (torch.int64, torch.int32)
-    if not integers or batch.shape != x.shape[-2:-1]:
-        raise ValueError(
-            f"batch must hold the number of a graph for each of {x.size(-2)} nodes, in int64 or int32, got the shape "
-            f"{tuple(batch.shape)} in {batch.dtype}"
-        )
+    return graph.whole.batch if batch is None else check_batch(batch, graph)
 
 
 def in_full_precision(x: Tensor) -> AbstractContextManager[object]:
