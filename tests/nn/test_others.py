@@ -349,11 +349,9 @@ def test_networks_and_chains_pool_graph_by_graph(name):
         torch.testing.assert_close(found, alone, msg=lambda text, kind=kind: f"{kind}: {text}")
         assert not torch.allclose(model(batch.x, batch.edge_index), alone), kind  # one graph, as nobody says otherwise
         if not isinstance(model, nn.PassGraph):
-            graph = Graph.from_pyg(batch).to(torch.float64).normalize("symmetric")
-            expected = torch.cat(
-                [model(x, Graph.from_pyg(d).to(torch.float64).normalize("symmetric")) for x, d in zip(signals, data)]
-            )
-            torch.testing.assert_close(model(batch.x, graph), expected)
+            own = [Graph.from_pyg(item).to(torch.float64).normalize("symmetric") for item in (*data, batch)]
+            expected = torch.cat([model(item.x, graph) for item, graph in zip(data, own[:-1], strict=True)])
+            torch.testing.assert_close(model(batch.x, own[-1]), expected)
 
 
 @POOLED
