@@ -30,11 +30,12 @@ class GraphLearner(LightningModule):
     A batch is PyG's ``Data`` or ``Batch``, or a tuple ``(x, y, graph)``; Lightning moves a ``Graph`` to the device as
     it does tensors. The network is called as ``model(x, graph)``, where the batch has a ``graph`` (``AttachGraph``),
     else as ``model(x, edge_index)`` with the ``edge_weight`` if there is one; a model that takes ``batch`` by name gets
-    that of a ``Batch``. Override ``forward`` for another call. Of a ``Data`` with ``train_mask``, ``val_mask``, ``test_mask`` a step counts the nodes of its mask alone.
+    that of a ``Batch``. Override ``forward`` for another call. Of a ``Data`` with ``train_mask``, ``val_mask``,
+    ``test_mask`` a step counts the nodes of its mask alone.
 
     It logs ``train_loss``, ``val_loss``, ``test_loss`` and, for classes, ``val_accuracy`` and ``test_accuracy`` in
-    percent. Checkpoints hold the settings; ``GraphLearner.load_from_checkpoint(path, model=model)`` takes the model anew,
-    and the ``pool`` if there was one.
+    percent. Checkpoints hold the settings; ``GraphLearner.load_from_checkpoint(path, model=model)`` takes the model
+    anew, and the ``pool`` if there was one.
 
     Args:
         model: the network.
