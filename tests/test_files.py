@@ -164,7 +164,7 @@ def test_a_model_of_several_dtypes_is_refused(saved):
     """It could be written, and not be read."""
     before, model = saved.read_bytes(), MODELS["gcnn"]()
     model.readout.double()
-    with pytest.raises(TypeError, match=r"parameters must have one dtype to be saved, got torch.float32, torch.float64"):
+    with pytest.raises(TypeError, match="must have one dtype to be saved, got torch.float32, torch.float64"):
         graphact.save(model, saved)
     assert saved.read_bytes() == before
     for dtype in (torch.float64, torch.bfloat16):

@@ -85,7 +85,7 @@ class GraphLearner(LightningModule):
             raise TypeError(f"batch must be PyG's Data or a tuple (x, y, graph), got {type(batch).__name__}")
         graph = getattr(batch, "graph", None)
         edges = (batch.edge_index, getattr(batch, "edge_weight", None)) if graph is None else (graph, None)
-        owner = getattr(batch, "batch", None)
+        owner: Any = getattr(batch, "batch", None)
         options = {"batch": owner} if owner is not None and takes_batch(self.model) else {}
         outputs: Tensor = self.model(batch.x, *(edge for edge in edges if edge is not None), **options)
         return outputs if self.pool is None else self.pool(outputs, owner)

@@ -527,8 +527,10 @@ class Graph:
         else:
             edge_t = self.incoming.rowptr[self.outgoing.col] + self.incoming_slot
             weight_t, is_directed = build.transposed_weights(weight, edge_t, self._has_symmetric_pattern)
-        own = {"incoming_slot": self.incoming_slot, "batch": self.batch}
-        return Graph(self.incoming, self.outgoing, weight, weight_t, diagonal, is_directed, **own)
+        return Graph(
+            self.incoming, self.outgoing, weight, weight_t, diagonal, is_directed, incoming_slot=self.incoming_slot,
+            batch=self.batch,
+        )  # fmt: skip
 
     @property
     def _has_symmetric_pattern(self) -> bool:

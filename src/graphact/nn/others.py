@@ -1,6 +1,5 @@
 """Activations of other authors, called like graphact's own."""
 
-import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
@@ -16,12 +15,13 @@ from graphact.graph.protocol import GraphLike
 from graphact.kernels.reference import accumulation_dtype
 from graphact.layers import Activation, Layer, UnsupportedModelError
 from graphact.nn.activation import STARTS, Start
-from graphact.nn.base import GraphModule, check_features, resolve_graph
+from graphact.nn.base import check_features, resolve_graph
+from graphact.nn.drawn import DrawnModule
 
 Edges = GraphLike | Tensor | None
 
 
-class NamedActivation(GraphModule):
+class NamedActivation(DrawnModule):
     """What these activations share: they are described by their name, settings and parameters."""
 
     name: ClassVar[str]
@@ -31,15 +31,6 @@ class NamedActivation(GraphModule):
         """The description, with the number of exchanges, and whether means over all nodes are read."""
         options = {key: value for key, value in self.config().items() if key not in ("features", "normalize", "start")}
         return (Activation(self.name, options, rounds, dict(self.named_parameters()), self.features, pools),)
-
-    def draw(self, name: str, fan_in: int, *shape: int, start: str = "uniform") -> None:
-        """Register a parameter that starts uniform within one over the root of the terms in its sum, or nearer to 0."""
-        self.register_parameter(name, nn.Parameter(torch.empty(shape)))
-        self.drawn = {**getattr(self, "drawn", {}), name: (start, fan_in)}
-
-    def reset_parameters(self) -> None:
-        for name, (start, fan_in) in self.drawn.items():
-            draw_uniform(getattr(self, name), STARTS[start] / math.sqrt(fan_in))
 
 
 class MaxK(NamedActivation):
@@ -60,9 +51,6 @@ class MaxK(NamedActivation):
 
     def forward(self, x: Tensor, graph: Edges = None, edge_weight: Tensor | None = None) -> Tensor:
         return max_k(x, max(1, -(-x.size(-1) // 4)) if self.k is None else self.k)
-
-    def reset_parameters(self) -> None:
-        """There are none."""
 
     def describe(self) -> tuple[Layer, ...]:
         return self.described(0)
@@ -298,14 +286,6 @@ class DiGRAF(NamedActivation):
     def config(self) -> dict[str, Any]:
         names = ("features", "cells", "radius", "adaptive", "hops", "normalize", "start")
         return {name: getattr(self, name) for name in names}
-
-
-def draw_uniform(parameter: Tensor, bound: float) -> None:
-    """Fill a parameter; without a bound nothing is drawn."""
-    if bound == 0:
-        nn.init.zeros_(parameter)
-    else:
-        nn.init.uniform_(parameter, -bound, bound)
 
 
 def check_width(name: str, features: int | None) -> int:
