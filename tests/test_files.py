@@ -160,6 +160,18 @@ def test_what_cannot_be_saved(model, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_model_of_several_dtypes_is_refused(saved):
+    """It could be written, and not be read."""
+    before, model = saved.read_bytes(), MODELS["gcnn"]()
+    model.readout.double()
+    with pytest.raises(TypeError, match="must have one dtype to be saved, got torch.float32, torch.float64"):
+        graphact.save(model, saved)
+    assert saved.read_bytes() == before
+    for dtype in (torch.float64, torch.bfloat16):
+        graphact.save(model.to(dtype), saved)
+        assert {tensor.dtype for tensor in graphact.load(saved).state_dict().values()} == {dtype}
+
+
 def test_a_failed_write_keeps_the_old_file(saved, monkeypatch):
     before = saved.read_bytes()
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))

@@ -101,6 +101,67 @@ def test_graphs_of_a_loader(tmp_path):
     )
 
 
+@pytest.mark.parametrize("attached", [True, False])
+@pytest.mark.parametrize("activation", ["grelu", "digraf"])
+def test_an_answer_does_not_depend_on_the_other_graphs_of_a_batch(activation, attached):
+    loader = pytest.importorskip("torch_geometric.loader")
+    from torch_geometric.data import Data
+    from torch_geometric.nn import GCN, global_mean_pool
+
+    from graphact.lightning import GraphLearner
+
+    graph, x, _ = case()
+    attach = graphact.data.AttachGraph() if attached else lambda sample: sample
+    samples = [attach(Data(x=(1 + i) * x[i], edge_index=graph.to_edge_index()[0])) for i in range(4)]
+    act = graphact.nn.make_activation(activation, features=4)
+    models = [graphact.nn.GCNN([1, 4], activation=activation), graphact.nn.Sequential(torch.nn.Linear(1, 4), act)]
+    models += [] if attached else [graphact.nn.PassGraph(GCN(1, 4, 2, 2, act=act))]
+    models += [torch.compile(models[0], backend="eager")]
+    for model in models:
+        learner = GraphLearner(model, pool=global_mean_pool)
+        together = learner(next(iter(loader.DataLoader(samples, batch_size=4))))
+        alone = torch.cat([learner(batch) for batch in loader.DataLoader(samples, batch_size=1)])
+        torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_answers_on_a_union_are_pooled():
+    from torch_geometric.nn import global_mean_pool
+
+    from graphact.lightning import GraphLearner
+
+    graph, x, model = case()
+    learner = GraphLearner(model, loss="mse", pool=global_mean_pool)
+    union, signal = graphact.Graph.union([graph, graph]), torch.cat([x[0], x[1]])
+    expected = torch.stack([model(x[0], graph).mean(0), model(x[1], graph).mean(0)])
+    torch.testing.assert_close(learner((signal, None, union)), expected)
+    torch.testing.assert_close(learner.training_step((signal, expected + 2, union), 0).item(), 4.0)
+    torch.testing.assert_close(learner((x[0], None, graph)), expected[:1])
+    with pytest.raises(TypeError, match="graph must be a graphact.Graph for answers to be pooled, got Tensor"):
+        learner((x[0], None, graph.to_edge_index()[0]))
+
+
+def test_checkpoints_hold_the_settings(tmp_path):
+    from torch_geometric.nn import global_mean_pool
+
+    from graphact.lightning import GraphLearner
+
+    graph, x, model = case()
+    union, signal = graphact.Graph.union([graph, graph]), torch.cat([x[0], x[1]])
+    for pool, targets in ((None, signal), (global_mean_pool, torch.ones(2, 1))):
+        run = trainer(tmp_path, 1)
+        learner = GraphLearner(model, loss="mse", learning_rate=0.05, weight_decay=0.1, pool=pool)
+        assert dict(learner.hparams) == {"loss": "mse", "learning_rate": 0.05, "weight_decay": 0.1}
+        run.fit(learner, torch.utils.data.DataLoader([(signal, targets, union)], batch_size=None))
+        run.save_checkpoint(tmp_path / "learner.ckpt")
+        options = {} if pool is None else {"pool": pool}
+        found = GraphLearner.load_from_checkpoint(tmp_path / "learner.ckpt", model=case()[2], **options)
+        assert (found.loss, found.learning_rate, found.weight_decay) == ("mse", 0.05, 0.1)
+        for name, parameter in model.named_parameters():
+            assert torch.equal(dict(found.model.named_parameters())[name], parameter)
+    with pytest.raises(ValueError, match="pool must be given, as it was to the learner"):
+        GraphLearner.load_from_checkpoint(tmp_path / "learner.ckpt", model=case()[2])
+
+
 def test_what_is_refused():
     from graphact.lightning import GraphLearner
 

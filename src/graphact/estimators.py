@@ -4,9 +4,10 @@ Needs the extra ``estimators``. The graph is an argument of every call: a fitted
 """
 
 import copy
+import math
 import numbers
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,6 +38,7 @@ __all__ = ["GraphClassifier", "NodeClassifier", "NodeRegressor", "load"]
 Array = NDArray[Any]
 Backbone = str | Callable[[int, int], nn.Module]
 BACKBONES = ("gcnn", "fir")
+DIVERGED = "X and y must hold numbers that float32 can be trained with at this learning_rate, got {}: scale them"
 
 
 class GraphEstimator(BaseEstimator):
@@ -57,7 +59,7 @@ class GraphEstimator(BaseEstimator):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         patience: int = 20,
-        device: str = "cpu",
+        device: str | torch.device = "cpu",
         verbose: bool = False,
         random_state: Any = None,
     ) -> None:
@@ -87,13 +89,13 @@ class GraphEstimator(BaseEstimator):
             return FIR(features, bias=True, **options).to(self.device)
         return GCNN(features, activation=self.activation, hops=self.hops, bias=True, **options).to(self.device)
 
-    def _graph(self, x: Tensor, graph: Any) -> Any:
+    def _graph(self, x: Tensor, graph: Any, edge_weight: Tensor | None = None) -> Any:
         """The graph of a call, ready for the network; None is one without edges, on which every row is on its own."""
         if graph is None:
             graph = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=x.size(0))
-        if not isinstance(graph, Tensor) and not hasattr(graph, "one_hop"):
-            graph = torch.as_tensor(np.asarray(graph))
-        return resolve_graph(x, graph.to(self.device), None, self.normalize)
+        weight = None if edge_weight is None else edge_weight.to(x.device)
+        ready: Any = resolve_graph(x, as_graph(graph).to(x.device), weight, self.normalize)
+        return ready if ready.dtype == x.dtype else ready.to(x.dtype)
 
     def _train(
         self, in_features: int, out_features: int, loss: Callable[[nn.Module, Array], Tensor], samples: Array
@@ -130,6 +132,8 @@ class GraphEstimator(BaseEstimator):
                 value.backward()
                 optimizer.step()
                 self.loss_curve_.append(value.item())
+                if not math.isfinite(self.loss_curve_[-1]):
+                    raise ValueError(DIVERGED.format(f"a loss of {self.loss_curve_[-1]} in epoch {epoch}"))
                 self.n_iter_ = epoch
                 line = f"epoch {epoch}/{self.epochs}: loss {self.loss_curve_[-1]:.4g}"
                 if self.early_stopping:
@@ -146,6 +150,8 @@ class GraphEstimator(BaseEstimator):
                     break
             if best_state is not None:
                 self.model_.load_state_dict(best_state)
+        if not all(parameter.isfinite().all() for parameter in self.model_.parameters()):
+            raise ValueError(DIVERGED.format(f"parameters that are not finite after epoch {self.n_iter_}"))
         self.model_.eval()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -161,6 +167,14 @@ class GraphEstimator(BaseEstimator):
         tensors = {name: tensor.cpu().contiguous() for name, tensor in self.model_.state_dict().items()}
         save_tensors(Path(path), tensors, header)
 
+    @torch.no_grad()
+    def _answers(self, *arguments: Any) -> Tensor:
+        """What the network answers, on the CPU."""
+        outputs: Tensor = self.model_(*arguments).cpu()
+        if not outputs.isfinite().all():
+            raise ValueError("X must hold numbers for which the answers are finite in float32, got larger ones")
+        return outputs
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
@@ -168,17 +182,69 @@ class GraphEstimator(BaseEstimator):
 FITTED = ("classes_", "n_features_in_", "n_outputs_", "loss_curve_", "n_iter_", "best_epoch_")
 
 
+TUPLE, DEVICE = "__tuple__", "__device__"  # what JSON has no word for
+
+
 def _plain(name: str, value: Any) -> Any:
     """A value as JSON has it."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple):
+        return {TUPLE: _plain(name, list(value))}
+    if isinstance(value, list):
         return [_plain(name, one) for one in value]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _plain(name, one) for key, one in value.items()}
+    if isinstance(value, torch.device):
+        return {DEVICE: str(value)}
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | str | numbers.Number):
         return value
     raise TypeError(f"{name} must be a JSON value to be saved, got {type(value).__name__}")
+
+
+def _from_plain(value: Any) -> Any:
+    """The inverse of :func:`_plain`."""
+    if isinstance(value, list):
+        return [_from_plain(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {TUPLE}:
+        return tuple(_from_plain(value[TUPLE]))
+    return torch.device(value[DEVICE]) if value.keys() == {DEVICE} else {k: _from_plain(v) for k, v in value.items()}
+
+
+def as_array(value: Any) -> Array:
+    """An array of what may be a tensor on any device."""
+    if not isinstance(value, Tensor):
+        return np.asarray(value)
+    value = value.detach().cpu()
+    array: Array = (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # NumPy has no such numbers
+    return array
+
+
+def as_float32(name: str, value: Any) -> Array:
+    """Finite numbers in the precision of the networks."""
+    array = as_array(value).astype(np.float64)
+    assert_all_finite(array, input_name=name)
+    with np.errstate(over="ignore"):
+        narrow = array.astype(np.float32)
+    if not np.isfinite(narrow).all():
+        raise ValueError(f"{name} must hold numbers of float32, got {array[~np.isfinite(narrow)][0]}")
+    return narrow
+
+
+def as_graph(graph: Any) -> Any:
+    """A graph or a tensor, of what may be a list or a matrix of SciPy."""
+    if isinstance(graph, Tensor) or hasattr(graph, "one_hop") or hasattr(graph, "sparse_sizes"):
+        return graph
+    if hasattr(graph, "tocoo"):
+        return Graph.from_scipy(graph)
+    array = np.asarray(graph)
+    if array.dtype == object:
+        raise TypeError(f"graph must be a Graph, an edge_index or a sparse matrix, got {type(graph).__name__}")
+    return torch.as_tensor(array)
 
 
 def load(path: str | os.PathLike[str]) -> "NodeClassifier | NodeRegressor | GraphClassifier":
@@ -193,7 +259,7 @@ def load(path: str | os.PathLike[str]) -> "NodeClassifier | NodeRegressor | Grap
     kinds = {kind.__name__: kind for kind in (NodeClassifier, NodeRegressor, GraphClassifier)}
     if header.get("estimator") not in kinds:
         raise ValueError(f"{path}: must hold one of {', '.join(kinds)}, got {header.get('estimator')!r:.60}")
-    estimator = kinds[header["estimator"]](**header["settings"])
+    estimator = kinds[header["estimator"]](**_from_plain(header["settings"]))
     for name, value in header["fitted"].items():
         setattr(estimator, name, np.array(value) if name == "classes_" else value)
     estimator.model_ = estimator._build(*estimator._sizes())
@@ -206,7 +272,7 @@ class NodeEstimator(GraphEstimator):
     """What answers at the nodes of one graph."""
 
     def _signal(self, X: Any, *, reset: bool = False) -> Tensor:  # noqa: N803, scikit-learn's name
-        x = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+        x = as_array(X) if isinstance(X, Tensor) else X
         return torch.from_numpy(np.ascontiguousarray(validate_data(self, x, dtype=np.float32, reset=reset))).to(
             self.device
         )
@@ -215,7 +281,7 @@ class NodeEstimator(GraphEstimator):
         """The numbers of the nodes in question: all, those of a mask, or as given."""
         if nodes is None:
             return np.arange(count)
-        chosen = np.asarray(nodes)
+        chosen = as_array(nodes)
         if chosen.dtype == bool:
             if chosen.shape != (count,):
                 raise ValueError(f"nodes must be a mask of shape ({count},), got {chosen.shape}")
@@ -227,25 +293,27 @@ class NodeEstimator(GraphEstimator):
         return chosen
 
     def _targets(self, y: Any, nodes: Array, count: int) -> Array:
-        """The targets of the nodes in question: of all nodes, or of these alone."""
-        targets = np.asarray(y)
-        return targets[nodes] if len(targets) == count and len(nodes) != count else targets
+        """The targets of the nodes in question: of all nodes in their own order, or of these alone."""
+        targets = as_array(y)
+        if len(nodes) == 0:
+            raise ValueError("nodes must name at least one node, got a mask of none")
+        if len(targets) == count:
+            return targets[nodes]
+        if len(targets) != len(nodes):
+            raise ValueError(f"y must have a target for each of the {len(nodes)} nodes, got {len(targets)}")
+        return targets
 
     def _prepare(self, X: Any, y: Any, graph: Any, nodes: Any) -> tuple[Tensor, Any, Array, Array]:  # noqa: N803
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         x = self._signal(X, reset=True)
         chosen = self._nodes(nodes, x.size(0))
-        targets = self._targets(y, chosen, x.size(0))
-        if len(targets) != len(chosen):
-            raise ValueError(f"y must have a target for each of the {len(chosen)} nodes, got {len(targets)}")
-        return x, self._graph(x, graph), chosen, targets
+        return x, self._graph(x, graph), chosen, self._targets(y, chosen, x.size(0))
 
-    @torch.no_grad()
     def _outputs(self, X: Any, graph: Any, nodes: Any) -> Array:  # noqa: N803
         check_is_fitted(self)
         x = self._signal(X)
-        outputs: Array = self.model_(x, self._graph(x, graph)).cpu().numpy()
+        outputs: Array = self._answers(x, self._graph(x, graph)).numpy()
         return outputs[self._nodes(nodes, x.size(0))]
 
 
@@ -259,7 +327,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         hidden: features of each layer.
         order: order of the filters.
         hops: hops of the activations.
-        normalize: how a graph given as an edge_index is normalised; a ``Graph`` is taken as it is.
+        normalize: how a graph given as an edge_index is normalised; a ``Graph`` or a sparse matrix is a shift operator
+            and taken as it is.
         epochs: steps of Adam, each over all nodes.
         learning_rate: step size.
         weight_decay: decoupled decay of the parameters.
@@ -293,9 +362,14 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
         Args:
             X: ``(N, F)``, the features of all nodes.
-            y: the classes of all nodes, of which those of ``nodes`` are used, or of ``nodes`` alone.
-            graph: a ``Graph`` or an ``edge_index``; None is a graph without edges.
+            y: the classes of all nodes, of which those of ``nodes`` are used, or of ``nodes`` alone, in their order.
+                N classes are those of the nodes 0 to N - 1, in whatever order ``nodes`` names them.
+            graph: a ``Graph``, an ``edge_index``, or a sparse matrix of torch or SciPy, which is a shift operator (see
+                :meth:`graphact.Graph.from_sparse`); None is a graph without edges.
             nodes: the nodes to learn from, as numbers or as a mask; all when left out.
+
+        Raises:
+            ValueError: arguments that do not fit together, or numbers so large that training diverges.
         """
         x, ready, chosen, targets = self._prepare(X, y, graph, nodes)
         targets = column_or_1d(targets, warn=True)  # a column is taken for a list, with scikit-learn's warning
@@ -329,7 +403,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803
-        """The share of nodes whose class is right."""
+        """The share of nodes whose class is right; ``y`` as in :meth:`fit`."""
         found = self.predict(X, graph=graph, nodes=nodes)
         targets = self._targets(y, self._nodes(nodes, len(X)), len(X))
         return float(np.average(found == targets, weights=sample_weight))
@@ -351,12 +425,11 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     def fit(self, X: Any, y: Any, *, graph: Any = None, nodes: Any = None) -> Self:  # noqa: N803
         """Train on a graph, with the mean squared error; arguments as in :meth:`NodeClassifier.fit`."""
         x, ready, chosen, targets = self._prepare(X, y, graph, nodes)
-        numbers_ = np.asarray(targets, dtype=np.float64)
-        assert_all_finite(numbers_, input_name="y")
+        numbers_ = as_float32("y", targets)
         self.n_outputs_ = 0 if numbers_.ndim == 1 else numbers_.shape[1]
         columns = numbers_.reshape(len(numbers_), -1)
         target = torch.zeros(x.size(0), columns.shape[1], device=x.device)
-        target[torch.from_numpy(chosen)] = torch.from_numpy(columns).float().to(x.device)
+        target[torch.from_numpy(chosen)] = torch.from_numpy(columns).to(x.device)
 
         def loss(model: nn.Module, samples: Array) -> Tensor:
             return F.mse_loss(model(x, ready)[samples], target[samples])
@@ -378,7 +451,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return found if self.n_outputs_ else found[:, 0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803
-        """The coefficient of determination, R²."""
+        """The coefficient of determination, R²; ``y`` as in :meth:`fit`."""
         from sklearn.metrics import r2_score
 
         found = self.predict(X, graph=graph, nodes=nodes)
@@ -430,17 +503,26 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         if not samples:
             raise ValueError("X must hold at least one graph, got none")
         if graphs is None:
-            graphs = [getattr(sample, "edge_index", None) for sample in samples]
-        elif isinstance(graphs, Graph | Tensor):
-            graphs = [graphs] * len(samples)
-        if len(graphs) != len(samples):
-            raise ValueError(f"graphs must be one for each of the {len(samples)} samples, got {len(graphs)}")
-        signals = [torch.as_tensor(getattr(sample, "x", sample), dtype=torch.float32) for sample in samples]
-        for place, signal in enumerate(signals):
+            edges = [edges_of(sample) for sample in samples]
+        else:
+            each = [as_graph(graphs)] * len(samples) if is_one(graphs) else list(graphs)
+            if len(each) != len(samples):
+                raise ValueError(f"graphs must be one for each of the {len(samples)} samples, got {len(each)}")
+            edges = [(graph, None) for graph in each]
+        signals = [
+            torch.from_numpy(as_float32(f"X[{place}]", getattr(sample, "x", sample)))
+            for place, sample in enumerate(samples)
+        ]
+        built = []
+        for place, (signal, (graph, edge_weight)) in enumerate(zip(signals, edges, strict=True)):
             if signal.dim() != 2 or signal.size(0) == 0:
                 raise ValueError(f"X[{place}] must have the shape (n, F), got {tuple(signal.shape)}")
-            assert_all_finite(signal.numpy(), input_name=f"X[{place}]")
-        built = [self._graph(x, graph).cpu() for x, graph in zip(signals, graphs, strict=True)]
+            built.append(self._graph(signal, graph, edge_weight))
+            if built[-1].num_nodes != len(signal):
+                raise ValueError(
+                    f"X[{place}] must have a row for each of the {built[-1].num_nodes} nodes of its graph, "
+                    f"got {len(signal)}"
+                )
         owner = torch.repeat_interleave(torch.arange(len(signals)), torch.tensor([len(x) for x in signals]))
         return torch.cat(signals).to(self.device), Graph.union(built).to(self.device), owner.to(self.device)
 
@@ -450,10 +532,12 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         Args:
             X: a signal ``(n, F)`` for each graph, or PyG's ``Data``.
             y: the class of each graph.
-            graphs: a ``Graph`` or an ``edge_index`` for each sample, or one for all; None takes those of the ``Data``.
+            graphs: a ``Graph``, an ``edge_index`` or a sparse matrix for each sample, or one for all; None takes those
+                of the ``Data``: its ``graph`` (``AttachGraph``) as it is, else its ``edge_index`` with the
+                ``edge_weight`` if there is one, else its ``adj_t``.
         """
         x, graph, owner = self._join(X, graphs)
-        targets = np.asarray(y)
+        targets = as_array(y)
         if targets.shape != (int(owner[-1]) + 1,):
             raise ValueError(f"y must have a class for each of the {int(owner[-1]) + 1} graphs, got {targets.shape}")
         check_classification_targets(targets)
@@ -468,14 +552,13 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         self._train(*self._sizes(), loss, np.arange(len(target)))
         return self
 
-    @torch.no_grad()
     def predict_proba(self, X: Any, *, graphs: Any = None) -> Array:  # noqa: N803
         """Probabilities of the classes, ``(graphs, classes)``."""
         check_is_fitted(self)
         x, graph, owner = self._join(X, graphs)
         if x.size(1) != self.n_features_in_:
             raise ValueError(f"X must have {self.n_features_in_} features, got {x.size(1)}")
-        found: Array = self.model_(x, graph, owner, int(owner[-1]) + 1).double().softmax(-1).cpu().numpy()
+        found: Array = self._answers(x, graph, owner, int(owner[-1]) + 1).double().softmax(-1).numpy()
         return found
 
     def predict(self, X: Any, *, graphs: Any = None) -> Array:  # noqa: N803
@@ -485,4 +568,18 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, graphs: Any = None) -> float:  # noqa: N803
         """The share of graphs whose class is right."""
-        return float(np.average(self.predict(X, graphs=graphs) == np.asarray(y), weights=sample_weight))
+        return float(np.average(self.predict(X, graphs=graphs) == as_array(y), weights=sample_weight))
+
+
+def edges_of(data: Any) -> tuple[Any, Tensor | None]:
+    """The graph of PyG's ``Data``, or its edges with their weights; a plain signal has none."""
+    if getattr(data, "graph", None) is not None:
+        return data.graph, None
+    if getattr(data, "edge_index", None) is not None:
+        return data.edge_index, getattr(data, "edge_weight", None)
+    return getattr(data, "adj_t", None), None
+
+
+def is_one(graphs: Any) -> bool:
+    """Whether this is one graph for all samples rather than one for each."""
+    return hasattr(graphs, "one_hop") or hasattr(graphs, "sparse_sizes") or getattr(graphs, "ndim", None) == 2

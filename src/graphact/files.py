@@ -48,8 +48,9 @@ def save(model: nn.GraphModule, path: str | os.PathLike[str]) -> None:
         path: where to write, conventionally ending in ``.safetensors``.
 
     Raises:
-        UnsupportedModelError: the module is not one of graphact's, holds a Python function, or was changed in a way
-            that its configuration does not tell: a file would hold another model. It is a TypeError.
+        UnsupportedModelError: the module is not one of graphact's, holds a Python function or parameters of several
+            dtypes, or was changed in a way that its configuration does not tell: a file would hold another model. It is
+            a TypeError.
 
     Example:
         >>> import graphact, tempfile, pathlib
@@ -61,6 +62,8 @@ def save(model: nn.GraphModule, path: str | os.PathLike[str]) -> None:
     """
     header = describe_model(model)
     tensors = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
+    if len(dtypes := {str(tensor.dtype) for tensor in tensors.values()}) > 1:
+        raise UnsupportedModelError("", f"parameters must have one dtype to be saved, got {', '.join(sorted(dtypes))}")
     save_tensors(Path(path), tensors, header)
 
 

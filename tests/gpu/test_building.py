@@ -177,6 +177,18 @@ def test_joining_and_training_do_not_wait():
     assert_same(Graph.union(graphs), Graph.union([graph.to("cpu") for graph in graphs]))
 
 
+@pytest.mark.parametrize("name", ["grelu", "digraf"])
+def test_means_over_graphs_side_by_side_do_not_wait(name):
+    graphs = [Graph.from_edge_index(edges(n, 5 * n, n)[0].cuda(), None, n).normalize("symmetric") for n in (40, 7, 1)]
+    model = nn.GCNN([4, 8], activation=name, start="uniform").cuda()
+    x = torch.randn(48, 4, device="cuda")
+    alone = torch.cat([model(part, graph) for part, graph in zip(x.split([40, 7, 1]), graphs, strict=True)])
+    union = Graph.union([Graph.union(graphs[:2]), graphs[2]])
+    torch.testing.assert_close(model(x, union), alone, rtol=1e-4, atol=1e-5)
+    with when_waiting("error"):
+        model(x, Graph.union([Graph.union(graphs[:2]), graphs[2]])).sum().backward()
+
+
 def test_layers_share_a_graph_on_the_device():
     edge_index, _ = edges(34, 150)
     edge_index, x, model = edge_index.cuda(), torch.randn(34, 4, device="cuda"), nn.GraphAdaptiveMax().cuda()

@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse
 import torch
 from support.graphs import random_case
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from graphact import Graph
 
@@ -119,6 +119,50 @@ def test_union():
     left, right = Graph.from_dense(MATRIX), Graph.from_dense(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
     both = Graph.union([left, right, left])
     assert torch.equal(both.to_dense(), torch.block_diag(left.to_dense(), right.to_dense(), left.to_dense()))
+
+
+def test_a_union_remembers_the_graphs_of_its_nodes():
+    left, right = Graph.from_dense(MATRIX), Graph.from_dense(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    both = Graph.union([left, right, left])
+    assert left.batch is None
+    assert Graph.union([left]).batch is None
+    assert both.batch.tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
+    assert both.normalize("symmetric").batch is both.batch
+    assert both.normalize("gcn").batch is both.batch
+    assert both.to(torch.float64).batch.tolist() == both.batch.tolist()
+    assert both.drop_edges(0.5).batch is both.batch
+    assert both.permute([7, 4, 0, 1, 2, 3, 5, 6]).batch.tolist() == [2, 1, 0, 0, 0, 1, 2, 2]
+    reordered, order = both.reorder()
+    assert torch.equal(reordered.batch, both.batch[order])
+    # graphs of a union that is joined again stay apart, below N, whatever numbers they get
+    again = Graph.union([right, both, right]).batch
+    assert again.max() < 12
+    groups = [(again == number).nonzero().flatten().tolist() for number in again.unique()]
+    assert groups == [[0, 1], [2, 3, 4], [5, 6], [7, 8, 9], [10, 11]]
+    assert Graph.union([both]).batch is both.batch
+
+
+def test_the_graphs_of_a_batch_of_pyg():
+    data = [Data(edge_index=torch.tensor([[0], [1]]), num_nodes=nodes) for nodes in (3, 2, 4)]
+    graph = Graph.from_pyg(Batch.from_data_list(data))
+    assert graph.batch.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2]
+    assert Graph.from_pyg(graph.to_pyg()).batch.tolist() == graph.batch.tolist()
+    assert Graph.from_pyg(data[0]).batch is None
+    assert graph.with_batch(None).batch is None
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (torch.zeros(4, dtype=torch.int64), r"for each of 3 nodes, in int64 or int32, got the shape \(4,\) in"),
+        (torch.zeros(3), r"got the shape \(3,\) in torch.float32"),
+        ([0, 0, 1], "got list"),
+        (torch.zeros(3, dtype=torch.int64, device="meta"), "batch must be on the device of the graph, cpu, got meta"),
+    ],
+)
+def test_graphs_of_nodes_that_do_not_fit(batch, message):
+    with pytest.raises(ValueError, match=message):
+        Graph.from_dense(MATRIX).with_batch(batch)
 
 
 BAD_EDGES = [

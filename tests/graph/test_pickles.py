@@ -95,6 +95,18 @@ def test_a_pickle_that_lacks_a_part_is_refused():
             Graph.__new__(Graph).__setstate__({key: part for key, part in state.items() if key != name})
 
 
+def test_the_graphs_of_a_union_travel():
+    union = Graph.union([random_graph(4), random_graph(3)])
+    for found in (pickle.loads(pickle.dumps(union)), copy.deepcopy(union), through(union, weights_only=True)):
+        assert found.batch.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    for name, value in (("batch", torch.zeros(6, dtype=torch.int64)), ("batch", torch.full((7,), 7)), ("batch", 3)):
+        with pytest.raises(ValueError, match="the pickle does not hold a graph"):
+            Graph.__new__(Graph).__setstate__({**union.__getstate__(), name: value})
+    older = Graph.__new__(Graph)  # pickled before graphs remembered it
+    older.__setstate__({key: value for key, value in union.__getstate__().items() if key != "batch"})
+    assert older.batch is None
+
+
 def test_a_model_with_a_graph_inside(tmp_path):
     torch.save({"graph": random_graph(5), "state": graphact.nn.GCNN([1, 2]).state_dict()}, tmp_path / "both.pt")
     assert torch.load(tmp_path / "both.pt", weights_only=True)["graph"].num_nodes == 5

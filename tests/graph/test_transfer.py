@@ -13,6 +13,7 @@ from graphact.graph.transfer import map_tensors
 GRAPHS = {
     "undirected": Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=4),
     "directed with loops": Graph.from_edge_index([[0, 1, 1, 2], [1, 1, 2, 0]], [1.0, 2.0, 3.0, 4.0]),
+    "union": Graph.union([Graph.from_edge_index([[0, 1], [1, 0]]), Graph.from_edge_index([[0], [1]], num_nodes=3)]),
 }
 each_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 

@@ -144,3 +144,30 @@ def test_copies_keep_their_operation(op):
         assert torch.equal(other(x, graph), module(x, graph))
         assert other.config() == module.config()
     assert copy.deepcopy(module).operation is module.operation
+
+
+class Scaled(torch.nn.Module):
+    """A trained function of a neighbourhood."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(scale))
+
+    def forward(self, neighbors):
+        return self.scale * neighbors.sum(-2)
+
+
+def test_the_function_of_a_replica_is_its_own():
+    """As DataParallel makes replicas: shallow copies whose parts are exchanged for those of their device."""
+    graph, x = random_graph(dtype=torch.float32), torch.randn(12, 3)
+    module = nn.GraphAdaptive(Scaled(2.0))
+    replica = module._replicate_for_data_parallel()
+    replica._parameters = dict(module._parameters)
+    replica.op = Scaled(5.0)
+    expected = nn.GraphAdaptive(Scaled(5.0))
+    expected.beta, expected.weights = module.beta, module.weights
+    torch.testing.assert_close(replica(x, graph), expected(x, graph))
+    replica(x, graph).sum().backward()
+    assert module.op.scale.grad is None
+    assert replica.op.scale.grad.abs() > 0
+    assert replica.layers()[0].operation.function is replica.op

@@ -103,6 +103,17 @@ def test_export(name, graph, x):
     torch.testing.assert_close(exported.module()(x + 1, graph), model(x + 1, graph))
 
 
+@pytest.mark.parametrize("name", ["grelu", "digraf"])
+def test_graphs_side_by_side_are_compiled_and_exported(name):
+    graphs = [random_graph(n, seed=n, dtype=torch.float32) for n in (5, 7)]
+    model, x, union = nn.GCNN([3, 4], activation=name), torch.randn(12, 3), Graph.union(graphs)
+    alone = torch.cat([model(x[:5], graphs[0]), model(x[5:], graphs[1])])
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, union), alone)
+    torch.testing.assert_close(compiled(x, union.with_batch(None), batch=union.batch), alone)
+    torch.testing.assert_close(torch.export.export(model, (x, union)).module()(x, union), alone)
+
+
 @pytest.mark.parametrize("name", nn.ACTIVATIONS)
 def test_vmap_over_parameters_and_signals(name, graph, x):
     models, graph, x = [copy.deepcopy(make(name).double()) for _ in range(3)], graph.to(dtype=torch.float64), x.double()

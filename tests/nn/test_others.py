@@ -10,6 +10,8 @@ from support import oracle
 from support.graphs import random_case, random_graph
 from support.tolerances import assert_near
 from torch_geometric.data import Batch, Data
+from torch_geometric.nn import GCN, GCNConv
+from torch_geometric.nn import Sequential as PyGSequential
 
 import graphact
 from graphact import Graph, nn
@@ -272,7 +274,7 @@ def test_means_of_large_graphs_in_half_precision(kind):
     """A count in bfloat16 stops at 256, and a sum where the next value is less than half a step."""
     torch.manual_seed(0)
     graph, batch = random_graph(dtype=torch.float32), torch.zeros(12, dtype=torch.long)
-    graph, batch = Graph.union([graph] * 100), batch.repeat(100)
+    graph, batch = Graph.union([graph] * 100).with_batch(None), batch.repeat(100)
     module = kind(features=2, start="uniform").bfloat16()
     x = torch.rand(3, 1200, 2).bfloat16()
     torch.testing.assert_close(module(x, graph, batch=batch), module(x, graph), rtol=0.01, atol=0.01)
@@ -294,3 +296,81 @@ def test_graphs_of_nodes_that_do_not_fit_are_refused(kind, shape):
     with pytest.raises(ValueError, match=r"got the shape \(12,\) in torch.float32"):
         module(x, graph, batch=torch.zeros(12))
     torch.testing.assert_close(module(x, graph, batch=torch.zeros(12, dtype=torch.int32)), module(x, graph))
+
+
+def side_by_side(name):
+    """Graphs of several sizes, each normalised on its own, with a signal each; and a model."""
+    torch.manual_seed(4)
+    graphs = [random_graph(n, seed=n) for n in (4, 2, 7)]
+    signals = [torch.randn(graph.num_nodes, 3, dtype=torch.float64) for graph in graphs]
+    return graphs, signals, nn.make_activation(name, features=3, hops=2).double()
+
+
+POOLED = pytest.mark.parametrize("name", ["grelu", "digraf"])
+
+
+@POOLED
+def test_a_union_is_pooled_graph_by_graph(name):
+    graphs, signals, module = side_by_side(name)
+    alone = torch.cat([module(x, graph) for x, graph in zip(signals, graphs, strict=True)])
+    union, x = Graph.union(graphs), torch.cat(signals)
+    torch.testing.assert_close(module(x, union), alone)
+    nested = Graph.union([Graph.union(graphs[:2]), graphs[2]])
+    torch.testing.assert_close(module(x, nested), alone)
+    perm = torch.randperm(13)
+    torch.testing.assert_close(module(x[perm], union.permute(perm)), alone[perm])
+    one = union.with_batch(None)
+    assert not torch.allclose(module(x, one), alone)
+    # what is given wins over what a union remembers
+    torch.testing.assert_close(module(x, union, batch=torch.zeros(13, dtype=torch.long)), module(x, one))
+
+
+@POOLED
+def test_networks_and_chains_pool_graph_by_graph(name):
+    graphs, signals, _ = side_by_side(name)
+    models = {
+        "gcnn": nn.GCNN([3, 3, 3], activation=name, order=1),
+        "network": nn.GraphNetwork([3, 3], activation=name),
+        "chain": nn.Sequential(torch.nn.Linear(3, 3), nn.Residual(nn.make_activation(name, features=3))),
+        "model of PyG": nn.PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3))),
+        "convolution": nn.PassGraph(PyGSequential("x, edge_index", [(GCNConv(3, 3), "x, edge_index -> x"),
+                                                                    (nn.make_activation(name, features=3), "x -> x")])),
+        "model in a chain": nn.Sequential(nn.PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3)))),
+    }  # fmt: skip
+    data = [
+        Data(x=x, edge_index=graph.to_edge_index()[0], num_nodes=len(x))
+        for x, graph in zip(signals, graphs, strict=True)
+    ]
+    batch = Batch.from_data_list(data)
+    for kind, model in models.items():
+        model.double()
+        alone = torch.cat([model(item.x, item.edge_index) for item in data])
+        found = model(batch.x, batch.edge_index, batch=batch.batch)
+        torch.testing.assert_close(found, alone, msg=lambda text, kind=kind: f"{kind}: {text}")
+        assert not torch.allclose(model(batch.x, batch.edge_index), alone), kind  # one graph, as nobody says otherwise
+        if not isinstance(model, nn.PassGraph):
+            own = [Graph.from_pyg(item).to(torch.float64).normalize("symmetric") for item in (*data, batch)]
+            expected = torch.cat([model(item.x, graph) for item, graph in zip(data, own[:-1], strict=True)])
+            torch.testing.assert_close(model(batch.x, own[-1]), expected)
+
+
+@POOLED
+def test_loaders_of_pyg_pool_graph_by_graph(name):
+    graphs, signals, _ = side_by_side(name)
+    attach = graphact.data.AttachGraph()
+    data = [
+        attach(Data(x=x, edge_index=graph.to_edge_index()[0], num_nodes=len(x)))
+        for x, graph in zip(signals, graphs, strict=True)
+    ]
+    model = nn.GCNN([3, 4], activation=name).double()
+    alone = torch.cat([model(item.x, item.graph) for item in data])
+    batch = Batch.from_data_list(data)
+    torch.testing.assert_close(model(batch.x, batch.graph), alone)
+    again = Batch.from_data_list(batch.to_data_list())
+    torch.testing.assert_close(model(again.x, again.graph), alone)
+    late = attach(Batch.from_data_list([Data(x=item.x, edge_index=item.edge_index) for item in data]))
+    torch.testing.assert_close(model(late.x, late.graph), alone)
+    twice = Batch.from_data_list([graphact.data.GraphData(x=batch.x, graph=batch.graph), data[0]])
+    expected = torch.cat([alone, model(data[0].x, data[0].graph)])
+    torch.testing.assert_close(model(twice.x, twice.graph), expected)
+    torch.testing.assert_close(model(twice[0].x, twice[0].graph), alone)

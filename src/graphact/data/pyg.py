@@ -142,7 +142,10 @@ def part_of(graph: Graph, start: int, stop: int) -> Graph:
     """The graph of the nodes from ``start`` to ``stop - 1``, which have no edges to others."""
     edge_index, edge_weight = graph.to_edge_index()
     inside = (edge_index[1] >= start) & (edge_index[1] < stop)
-    return Graph.from_edge_index(edge_index[:, inside] - start, edge_weight[inside], stop - start)
+    part = Graph.from_edge_index(edge_index[:, inside] - start, edge_weight[inside], stop - start)
+    if graph.batch is None or (graph.batch[start:stop] == graph.batch[start]).all():
+        return part
+    return part.with_batch(graph.batch[start:stop] - graph.batch[start:stop].min())  # itself a union
 
 
 copyreg.pickle(_ClassOfGraphData, _pickle_class)

@@ -39,6 +39,7 @@ class Parts(NamedTuple):
     diagonal: Tensor | None
     is_directed: bool
     incoming_slot: Tensor
+    batch: Tensor | None = None
 
 
 @outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")

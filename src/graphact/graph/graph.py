@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,9 @@ from graphact.graph.transfer import map_tensors
 if TYPE_CHECKING:
     import networkx
     import scipy.sparse
+
+
+INTEGERS = (torch.int64, torch.int32)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,6 +48,8 @@ class Graph:
         diagonal: ``(N,)``, the diagonal of S, or None where it is zero.
         is_directed: whether S differs from its transpose.
         incoming_slot: ``(E,)``, for each edge in the order of ``outgoing`` its slot in its ``incoming`` list.
+        batch: ``(N,)``, the graph to which each node belongs, where several stand side by side (:meth:`union`,
+            :meth:`with_batch`), as PyG has it; None for one graph. What takes a mean over a graph takes it over each.
 
     Example:
         >>> import torch, graphact
@@ -63,6 +68,7 @@ class Graph:
     is_directed: bool
     _patterns: dict[tuple[int, bool, bool], Neighborhoods] = field(default_factory=dict)
     incoming_slot: Tensor = None  # type: ignore[assignment]
+    batch: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.incoming_slot is None:
@@ -149,9 +155,12 @@ class Graph:
         """Build a graph from a PyG ``Data`` or ``Batch`` with an ``edge_index`` or, without one, an ``adj_t``.
 
         Its edge_weight, or an edge_attr that holds one real number an edge, gives the weights; any other edge_attr
-        (vectors, integer categories) is left aside and edges weigh one.
+        (vectors, integer categories) is left aside and edges weigh one. The graphs of a ``Batch`` are told apart by its
+        ``batch``.
         """
-        return cls.from_edge_index(*convert.edges_of_pyg(data))
+        edge_index, edge_weight, num_nodes = convert.edges_of_pyg(data)
+        graph, batch = cls.from_edge_index(edge_index, edge_weight, num_nodes), getattr(data, "batch", None)
+        return graph.with_batch(batch) if isinstance(batch, Tensor) and batch.shape == (num_nodes,) else graph
 
     @classmethod
     @BUILT_OUTSIDE
@@ -189,7 +198,15 @@ class Graph:
     def union(cls, graphs: Iterable["Graph"]) -> "Graph":
         """Put graphs side by side, without edges between them, nodes in the given order.
 
-        What is sorted stays sorted: the cost is that of concatenation, and nothing waits for a device.
+        What is sorted stays sorted: the cost is that of concatenation, and nothing waits for a device. The result
+        remembers which node belongs to which graph (``batch``), and so do its normalisations, copies and pickles; a
+        list of its edges, or a file that :meth:`save` writes, is that of one graph.
+
+        Example:
+            >>> import graphact
+            >>> pair = graphact.Graph.from_edge_index([[0, 1], [1, 0]])
+            >>> graphact.Graph.union([pair, pair, pair]).batch
+            tensor([0, 0, 1, 1, 2, 2])
         """
         graphs = list(graphs)
         if not graphs:
@@ -349,7 +366,19 @@ class Graph:
         position = torch.empty_like(nodes)
         position[perm] = nodes
         target, source, weight = self._entries()
-        return self._from_entries(position[target], position[source], weight, self.num_nodes)
+        moved = self._from_entries(position[target], position[source], weight, self.num_nodes)
+        return moved.with_batch(None if self.batch is None else self.batch[perm])
+
+    def with_batch(self, batch: Tensor | None) -> "Graph":
+        """The same graph, taken for several side by side: ``batch`` holds the graph of each node, as in PyG.
+
+        Numbers must be from 0 to N - 1; they may leave some out, and nodes of a graph need not stand together. None
+        takes all nodes for one graph.
+
+        Raises:
+            ValueError: not one whole number for each node, on the device of the graph.
+        """
+        return self if batch is self.batch else replace(self, batch=check_batch(batch, self))
 
     @BUILT_OUTSIDE
     def reorder(self) -> tuple["Graph", Tensor]:
@@ -389,7 +418,8 @@ class Graph:
         links, link = torch.unique(names, return_inverse=True)
         kept = torch.rand(links.numel(), generator=generator).to(self.device) >= p
         keep = kept[link] | (target == source)
-        return self._from_entries(target[keep], source[keep], weight[keep], self.num_nodes)
+        kept_graph = self._from_entries(target[keep], source[keep], weight[keep], self.num_nodes)
+        return kept_graph.with_batch(self.batch)
 
     def to(
         self,
@@ -460,6 +490,8 @@ class Graph:
     def to_pyg(self) -> Any:
         """A PyG ``Data``: ``num_nodes``, and ``edge_index`` and ``edge_weight`` as :meth:`to_edge_index` gives them.
 
+        That of several graphs side by side has their ``batch``.
+
         Example:
             >>> import graphact
             >>> graphact.Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=3).to_pyg()
@@ -468,7 +500,10 @@ class Graph:
         from torch_geometric.data import Data
 
         edge_index, edge_weight = self.to_edge_index()
-        return Data(edge_index=edge_index, edge_weight=edge_weight, num_nodes=self.num_nodes)
+        data = Data(edge_index=edge_index, edge_weight=edge_weight, num_nodes=self.num_nodes)
+        if self.batch is not None:
+            data.batch = self.batch
+        return data
 
     def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
         """All entries of S, as target, source and weight: the edges, then the diagonal."""
@@ -493,8 +528,9 @@ class Graph:
             edge_t = self.incoming.rowptr[self.outgoing.col] + self.incoming_slot
             weight_t, is_directed = build.transposed_weights(weight, edge_t, self._has_symmetric_pattern)
         return Graph(
-            self.incoming, self.outgoing, weight, weight_t, diagonal, is_directed, incoming_slot=self.incoming_slot
-        )
+            self.incoming, self.outgoing, weight, weight_t, diagonal, is_directed, incoming_slot=self.incoming_slot,
+            batch=self.batch,
+        )  # fmt: skip
 
     @property
     def _has_symmetric_pattern(self) -> bool:
@@ -518,7 +554,13 @@ def fits_together(state: dict[str, Any]) -> bool:
     nodes = incoming.num_nodes
     if outgoing.num_nodes != nodes or not (diagonal is None or diagonal.shape == (nodes,)):
         return False
-    return slot.is_meta or bool(((slot >= 0) & (slot < incoming.degree[outgoing.col])).all())
+    batch = state.get("batch")
+    if not (batch is None or (isinstance(batch, Tensor) and batch.dtype in INTEGERS and batch.shape == (nodes,))):
+        return False
+    if slot.is_meta:
+        return True
+    is_inside = batch is None or bool(((batch >= 0) & (batch < nodes)).all())
+    return is_inside and bool(((slot >= 0) & (slot < incoming.degree[outgoing.col])).all())
 
 
 class HopPattern(NamedTuple):
@@ -545,6 +587,21 @@ def check_graph(name: str, value: Any) -> Graph:
         hint = "; Graph.from_edge_index builds one" if isinstance(value, Tensor) else ""
         raise TypeError(f"{name} must be a graphact.Graph, got {type(value).__name__}{hint}")
     return value
+
+
+def check_batch(batch: Tensor | None, graph: GraphLike) -> Tensor | None:
+    """Raise if the graphs of the nodes are no whole numbers, one for each node; their range is left to torch."""
+    if batch is None:
+        return None
+    if not isinstance(batch, Tensor) or batch.dtype not in INTEGERS or batch.shape != (graph.num_nodes,):
+        is_tensor = isinstance(batch, Tensor)
+        got = f"the shape {tuple(batch.shape)} in {batch.dtype}" if is_tensor else type(batch).__name__
+        raise ValueError(
+            f"batch must hold the number of a graph for each of {graph.num_nodes} nodes, in int64 or int32, got {got}"
+        )
+    if batch.device != graph.device:
+        raise ValueError(f"batch must be on the device of the graph, {graph.device}, got {batch.device}")
+    return batch
 
 
 def check_signal(x: Any, graph: GraphLike) -> Tensor:

@@ -47,6 +47,7 @@ def join(graphs: "Sequence[Graph]") -> Parts:
         join_diagonals(graphs),
         any(graph.is_directed for graph in graphs),
         joined["slot"],
+        join_batches(graphs, incoming.order),
     )
 
 
@@ -96,6 +97,20 @@ def join_diagonals(graphs: "Sequence[Graph]") -> Tensor | None:
             for graph in graphs
         ]
     )
+
+
+def join_batches(graphs: "Sequence[Graph]", like: Tensor) -> Tensor | None:
+    """The graph of each node, those inside a union counted on; a union of up to N graphs is left room for N numbers."""
+    inside = [graph.batch for graph in graphs]
+    if len(graphs) == 1:
+        return inside[0]
+    nodes = [graph.num_nodes for graph in graphs]
+    rooms = [1 if batch is None else count for batch, count in zip(inside, nodes, strict=True)]
+    first = spread(list(accumulate(rooms, initial=0))[:-1], nodes, like)
+    if all(batch is None for batch in inside):
+        return first
+    within = [like.new_zeros(count) if batch is None else batch for batch, count in zip(inside, nodes, strict=True)]
+    return first + torch.cat(within)
 
 
 def spread(values: list[int], counts: list[int], like: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -110,13 +111,23 @@ class HopMixture(GraphModule):
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
         parameters = {name: parameter_of_operation(self, name) for name in self.initial}
         return FUNCTIONS[self.reads](
-            x, graph, self.beta, self.weights, self.operation, closed=self.closed, parameters=parameters
+            x, graph, self.beta, self.weights, self.own_operation(), closed=self.closed, parameters=parameters
         )
 
     def describe(self) -> tuple[Layer, ...]:
         constants = {name: value for name, value in self.initial.items() if name not in self.learned}
         learned = {name: getattr(self, f"log_{name}") for name in self.learned}
-        return (HopMixtureLayer(self.operation, self.reads, self.closed, constants, self.beta, self.weights, learned),)
+        operation = self.own_operation()
+        return (HopMixtureLayer(operation, self.reads, self.closed, constants, self.beta, self.weights, learned),)
+
+    def own_operation(self) -> Operation:
+        """The operation; where its function is a module, with the one that this module holds now.
+
+        A replica of ``DataParallel`` holds one of its own, and so does a module whose part was exchanged.
+        """
+        if not isinstance(self.op, nn.Module) or self.op is self.operation.function:
+            return self.operation
+        return replace(self.operation, function=self.op)
 
     def config(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in ("normalize", "start") if takes(type(self), name)}

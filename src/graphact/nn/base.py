@@ -1,5 +1,6 @@
 """What all modules share: how they are called, and how they describe themselves."""
 
+import inspect
 from collections.abc import Callable, Container
 from threading import local
 from typing import Any, ClassVar
@@ -26,6 +27,10 @@ class GraphModule(nn.Module):
     A :class:`~graphact.Graph` is sorted and checked once, when it is built. From an edge_index a graph is built on the
     first call, and again when its numbers have changed; modules that are called with the same tensors share it. Its
     weights are normalised as the module's ``normalize`` says; a ``Graph`` or a sparse tensor is taken as it is.
+
+    Several graphs side by side matter to activations that take means over a graph (``grelu``, ``digraf``). A
+    :meth:`graphact.Graph.union` knows them; with an edge_index, networks and chains are told by ``batch``, the graph of
+    each node, as in PyG: ``network(x, edge_index, edge_weight, batch)``.
 
     A subclass describes what its ``forward`` computes by overriding ``describe``. A class that overrides ``forward``
     alone has no description, and whatever interprets descriptions (files, fleets, guarantees, agents) refuses it.
@@ -140,10 +145,14 @@ CURRENT = Current()
 
 
 def resolve_graph(
-    x: Any, graph: GraphLike | Tensor | None, edge_weight: Tensor | None, normalize: Normalization | None = None
+    x: Any,
+    graph: GraphLike | Tensor | None,
+    edge_weight: Tensor | None,
+    normalize: Normalization | None = None,
+    batch: Tensor | None = None,
 ) -> GraphLike:
     """The graph of a module call: as given, built from a sparse tensor, that of the model's call, or built from an edge
-    list and normalised."""
+    list and normalised; with ``batch``, several graphs side by side."""
     if graph is None:
         if CURRENT.call is None:
             raise TypeError(
@@ -154,19 +163,34 @@ def resolve_graph(
     if not isinstance(graph, Tensor) and hasattr(graph, "one_hop"):
         if edge_weight is not None:
             raise TypeError("edge_weight goes with an edge_index; a Graph holds its own weights")
-        return graph
+        return with_batch(graph, batch)
     if isinstance(x, (tuple, list)):
         raise TypeError(
             f"x must be one tensor on the nodes of one graph, got {len(x)} of them: the edges of a bipartite pair "
             "(source, target) lead from one set of nodes to another and are no shift operator"
         )
     if isinstance(graph, Tensor) and graph.layout == torch.strided:
-        return _build_graph(check_tensor("x", x), graph, edge_weight, normalize)
+        return _build_graph(check_tensor("x", x), graph, edge_weight, normalize, batch)
     if not isinstance(graph, Tensor) and not hasattr(graph, "sparse_sizes"):
         raise TypeError(f"graph must be a graphact.Graph or an edge_index tensor, got {type(graph).__name__}")
     if edge_weight is not None:
         raise TypeError("edge_weight goes with an edge_index; a sparse tensor holds its own weights")
-    return _graph_of_sparse(graph)
+    return with_batch(_graph_of_sparse(graph), batch)
+
+
+def with_batch(graph: GraphLike, batch: Tensor | None) -> GraphLike:
+    """A graph whose nodes belong to several; of one that is not held as a whole, nobody takes means."""
+    return graph.with_batch(batch) if batch is not None and isinstance(graph, Graph) else graph
+
+
+def takes_batch(module: nn.Module, *, with_any: bool = False) -> bool:
+    """Whether a call of a module takes ``batch`` by name or, ``with_any``, keywords of any name."""
+    original = getattr(module, "_orig_mod", module)  # of torch.compile
+    try:
+        parameters = inspect.signature(original.forward).parameters
+    except (TypeError, ValueError):  # compiled code has none
+        return False
+    return "batch" in parameters or (with_any and any(p.kind is p.VAR_KEYWORD for p in parameters.values()))
 
 
 def check_features(x: Tensor, name: str, features: int | None) -> Tensor:
@@ -179,7 +203,13 @@ def check_features(x: Tensor, name: str, features: int | None) -> Tensor:
 
 
 @outside_compiled_code("an edge_index is sorted in every call: build a graphact.Graph once and compile with it")
-def _build_graph(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, normalize: Normalization | None) -> Graph:
+def _build_graph(
+    x: Tensor,
+    edge_index: Tensor,
+    edge_weight: Tensor | None,
+    normalize: Normalization | None,
+    batch: Tensor | None = None,
+) -> Graph:
     if x.dim() < 2:
         raise ValueError(f"x must have the shape (..., N, F), got {tuple(x.shape)}")
     num_nodes, dtype = x.size(-2), None
@@ -189,9 +219,10 @@ def _build_graph(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, norm
     def build() -> Graph:
         ones = torch.ones(edge_index.shape[-1:], dtype=dtype, device=edge_index.device)
         graph = Graph.from_edge_index(edge_index, ones if edge_weight is None else edge_weight, num_nodes)
+        graph = graph if batch is None else graph.with_batch(batch)
         return graph if normalize is None else graph.normalize(normalize)
 
-    return BUILT.get((plain_edge_index(edge_index)[0], edge_weight), (num_nodes, dtype, normalize), build)
+    return BUILT.get((plain_edge_index(edge_index)[0], edge_weight, batch), (num_nodes, dtype, normalize), build)
 
 
 @outside_compiled_code("a sparse tensor is sorted in every call: build a graphact.Graph once and compile with it")

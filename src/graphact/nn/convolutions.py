@@ -1,12 +1,11 @@
 """Convolutions besides the polynomial filter."""
 
 import hashlib
-import math
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphact._checks import check_integer
 from graphact.functional import arma, attention, chebyshev, edge_varying
@@ -15,10 +14,11 @@ from graphact.graph.graph import check_graph
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.layers import Convolution, Layer, UnsupportedModelError
-from graphact.nn.base import GraphModule, check_features, resolve_graph
+from graphact.nn.base import check_features, resolve_graph
+from graphact.nn.drawn import DrawnModule
 
 
-class AnyConvolution(GraphModule):
+class AnyConvolution(DrawnModule):
     """What these convolutions share: widths, a bias, and a description by name, settings and parameters."""
 
     settings: ClassVar[tuple[str, ...]]  # besides those of every convolution
@@ -27,20 +27,11 @@ class AnyConvolution(GraphModule):
         super().__init__()
         self.in_features = check_integer("in_features", in_features, minimum=1)
         self.out_features = check_integer("out_features", out_features, minimum=1)
-        self.normalize, self.bounds = check_normalize(normalize), dict[str, float]()
+        self.normalize = check_normalize(normalize)
         self.bias: Tensor | None
         self.register_parameter("bias", None)
         if bias:
             self.draw("bias", self.in_features, self.out_features)
-
-    def draw(self, name: str, terms: float, *shape: int) -> None:
-        """Register a parameter that starts uniform within one over the root of the terms of the sum."""
-        self.register_parameter(name, nn.Parameter(torch.empty(shape)))
-        self.bounds[name] = 1 / math.sqrt(terms)
-
-    def reset_parameters(self) -> None:
-        for name, bound in self.bounds.items():
-            nn.init.uniform_(getattr(self, name), -bound, bound)
 
     def check(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None) -> GraphLike:
         """The graph of a call, whose signal has the right features."""

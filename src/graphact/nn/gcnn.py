@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -17,7 +17,47 @@ from graphact.nn.filter import GraphFilter
 from graphact.nn.names import Activation, describe_activation, make_activation
 
 
-class GCNN(GraphModule):
+class LayeredNetwork(GraphModule):
+    """What networks have in common: layers of a few parts each, called with the graph, and a readout for all nodes."""
+
+    layered: ClassVar[tuple[str, ...]]  # the lists of parts: those of the first layer one after the other, and so on
+    readout: nn.Module
+
+    def reset_parameters(self) -> None:
+        for part in self.modules():
+            if part is not self and isinstance(part, (GraphModule, nn.Linear)):
+                part.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: GraphLike | Tensor,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> Tensor:
+        graph = resolve_graph(x, graph, edge_weight, self.normalize, batch)
+        for parts in zip(*[getattr(self, name) for name in self.layered], strict=True):
+            for part in parts:
+                x = part(x, graph)
+        return self.readout(x)
+
+    def describe(self) -> tuple[Layer, ...]:
+        found: list[Layer] = []
+        for number, parts in enumerate(zip(*[getattr(self, name) for name in self.layered], strict=True)):
+            for name, part in zip(self.layered, parts, strict=True):
+                found += describe(part, f"{name}.{number}")
+        return (*found, *describe(self.readout, "readout"))
+
+    def readout_config(self) -> dict[str, Any]:
+        """The arguments that make the readout."""
+        linear = self.readout if isinstance(self.readout, nn.Linear) else None
+        return {
+            "out_features": None if linear is None else linear.out_features,
+            "readout_bias": linear is None or linear.bias is not None,
+        }
+
+
+class GCNN(LayeredNetwork):
     r"""A graph convolutional neural network, section 2 of the paper.
 
     .. math:: x_l = \sigma_l\Big(\sum_{k=0}^{K} S^k x_{l-1} H_{lk}\Big), \quad l = 1..L,
@@ -55,6 +95,8 @@ class GCNN(GraphModule):
         >>> model(torch.randn(32, 20, 1), graph).shape
         torch.Size([32, 20, 4])
     """
+
+    layered = ("filters", "activations")
 
     @keyword_only_after(1, "order", "activation", "hops", "out_features")
     def __init__(
@@ -101,25 +143,11 @@ class GCNN(GraphModule):
         )
         self.readout = make_readout(banks[-1].out_features, out_features, readout_bias)
 
-    def reset_parameters(self) -> None:
-        reset_children(self)
-
-    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(x, graph, edge_weight, self.normalize)
-        for bank, activation in zip(self.filters, self.activations, strict=True):
-            x = activation(bank(x, graph), graph)
-        return self.readout(x)
-
-    def describe(self) -> tuple[Layer, ...]:
-        found: list[Layer] = []
-        for number, (bank, activation) in enumerate(zip(self.filters, self.activations, strict=True)):
-            found += describe(bank, f"filters.{number}") + describe(activation, f"activations.{number}")
-        return (*found, *describe(self.readout, "readout"))
-
     def config(self) -> dict[str, Any]:
         activation = self.activation or [describe_activation(part) for part in self.activations]
         return {
-            **bank_config(self.filters, self.readout),
+            **bank_config(self.filters),
+            **self.readout_config(),
             "activation": activation,
             "hops": self.hops,
             "per_feature": self.per_feature,
@@ -131,7 +159,7 @@ class GCNN(GraphModule):
         }
 
 
-class FIR(GraphModule):
+class FIR(LayeredNetwork):
     """The linear baseline: the filter banks and the readout of a :class:`GCNN`, without nonlinearity.
 
     Args:
@@ -146,6 +174,8 @@ class FIR(GraphModule):
     Shapes:
         x: ``(..., N, features[0])``; result: ``(..., N, out_features)``.
     """
+
+    layered = ("filters",)
 
     @keyword_only_after(1, "order", "out_features")
     def __init__(
@@ -164,21 +194,8 @@ class FIR(GraphModule):
         self.filters = nn.ModuleList(banks)
         self.readout = make_readout(banks[-1].out_features, out_features, readout_bias)
 
-    def reset_parameters(self) -> None:
-        reset_children(self)
-
-    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(x, graph, edge_weight, self.normalize)
-        for bank in self.filters:
-            x = bank(x, graph)
-        return self.readout(x)
-
-    def describe(self) -> tuple[Layer, ...]:
-        banks = (describe(bank, f"filters.{number}") for number, bank in enumerate(self.filters))
-        return (*itertools.chain.from_iterable(banks), *describe(self.readout, "readout"))
-
     def config(self) -> dict[str, Any]:
-        return {**bank_config(self.filters, self.readout), "normalize": self.normalize}
+        return {**bank_config(self.filters), **self.readout_config(), "normalize": self.normalize}
 
 
 def make_filters(
@@ -203,21 +220,11 @@ def make_readout(in_features: int, out_features: int | None, bias: bool) -> nn.M
     return nn.Linear(in_features, check_integer("out_features", out_features, minimum=1), bias=bias)
 
 
-def bank_config(filters: nn.ModuleList, readout: nn.Module) -> dict[str, Any]:
-    """The arguments that GCNN and FIR share."""
+def bank_config(filters: nn.ModuleList) -> dict[str, Any]:
+    """The arguments that make the filter banks."""
     banks = [bank for bank in filters if isinstance(bank, GraphFilter)]
-    linear = readout if isinstance(readout, nn.Linear) else None
     return {
         "features": [banks[0].in_features, *(bank.out_features for bank in banks)],
         "order": [bank.order for bank in banks],
-        "out_features": None if linear is None else linear.out_features,
         "bias": banks[0].bias is not None,
-        "readout_bias": linear is None or linear.bias is not None,
     }
-
-
-def reset_children(module: nn.Module) -> None:
-    """Draw the parameters of every part anew."""
-    for part in module.modules():
-        if part is not module and isinstance(part, (GraphModule, nn.Linear)):
-            part.reset_parameters()

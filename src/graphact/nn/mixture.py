@@ -13,7 +13,8 @@ from graphact.graph.normalize import Normalization, check_normalize
 from graphact.layers import Layer
 from graphact.nn.activation import STARTS, Start
 from graphact.nn.base import check_features, resolve_graph
-from graphact.nn.others import Edges, NamedActivation, draw_uniform
+from graphact.nn.drawn import draw_uniform
+from graphact.nn.others import Edges, NamedActivation
 from graphact.operations import find_operation
 
 

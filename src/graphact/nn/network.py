@@ -4,16 +4,14 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from graphact.graph.normalize import Normalization, check_normalize
-from graphact.graph.protocol import GraphLike
-from graphact.layers import Layer
 from graphact.nn.activation import Start
-from graphact.nn.base import GraphModule, describe, resolve_graph
+from graphact.nn.base import GraphModule
 from graphact.nn.convolutions import ARMA, Chebyshev, EdgeNet, GraphAttention
 from graphact.nn.filter import GraphFilter
-from graphact.nn.gcnn import make_readout, reset_children
+from graphact.nn.gcnn import LayeredNetwork, make_readout
 from graphact.nn.names import Activation, accepted, describe_activation, make_activation
 
 CONVOLUTIONS: dict[str, type[GraphModule]] = {
@@ -23,7 +21,7 @@ AnyKind = str | Mapping[str, Any] | Callable[[int, int], GraphModule]
 """The name of a convolution, a mapping of ``"name"`` and its options, or a function of the two widths."""
 
 
-class GraphNetwork(GraphModule):
+class GraphNetwork(LayeredNetwork):
     """A network of any convolutions, each followed by an activation, and one linear map that all nodes share.
 
     A :class:`GCNN` is the case of polynomial filters.
@@ -53,6 +51,8 @@ class GraphNetwork(GraphModule):
         >>> model(torch.randn(8, 20, 1), graph).shape
         torch.Size([8, 20, 2])
     """
+
+    layered = ("convolutions", "activations")
 
     def __init__(
         self,
@@ -97,30 +97,12 @@ class GraphNetwork(GraphModule):
         )
         self.readout = make_readout(self.features[-1], out_features, readout_bias)
 
-    def reset_parameters(self) -> None:
-        reset_children(self)
-
-    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(x, graph, edge_weight, self.normalize)
-        for convolution, activation in zip(self.convolutions, self.activations, strict=True):
-            x = activation(convolution(x, graph), graph)
-        return self.readout(x)
-
-    def describe(self) -> tuple[Layer, ...]:
-        found: list[Layer] = []
-        for number, pair in enumerate(zip(self.convolutions, self.activations, strict=True)):
-            for name, part in zip(("convolutions", "activations"), pair, strict=True):
-                found += describe(part, f"{name}.{number}")
-        return (*found, *describe(self.readout, "readout"))
-
     def config(self) -> dict[str, Any]:
-        linear = self.readout if isinstance(self.readout, nn.Linear) else None
         return {
             "features": self.features,
             "convolution": [describe_convolution(part) for part in self.convolutions],
             "activation": [describe_activation(part) for part in self.activations],
-            "out_features": None if linear is None else linear.out_features,
-            "readout_bias": linear is None or linear.bias is not None,
+            **self.readout_config(),
             "normalize": self.normalize,
         }
 

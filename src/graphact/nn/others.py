@@ -1,6 +1,5 @@
 """Activations of other authors, called like graphact's own."""
 
-import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
@@ -10,17 +9,19 @@ from torch import Tensor, nn
 from graphact._checks import check_choice, check_integer, check_positive
 from graphact.functional import cpab, graph_filter, grelu, max_k
 from graphact.functional.neighborhood import neighborhood, shift
+from graphact.graph.graph import check_batch
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.kernels.reference import accumulation_dtype
 from graphact.layers import Activation, Layer, UnsupportedModelError
 from graphact.nn.activation import STARTS, Start
-from graphact.nn.base import GraphModule, check_features, resolve_graph
+from graphact.nn.base import check_features, resolve_graph
+from graphact.nn.drawn import DrawnModule
 
 Edges = GraphLike | Tensor | None
 
 
-class NamedActivation(GraphModule):
+class NamedActivation(DrawnModule):
     """What these activations share: they are described by their name, settings and parameters."""
 
     name: ClassVar[str]
@@ -30,15 +31,6 @@ class NamedActivation(GraphModule):
         """The description, with the number of exchanges, and whether means over all nodes are read."""
         options = {key: value for key, value in self.config().items() if key not in ("features", "normalize", "start")}
         return (Activation(self.name, options, rounds, dict(self.named_parameters()), self.features, pools),)
-
-    def draw(self, name: str, fan_in: int, *shape: int, start: str = "uniform") -> None:
-        """Register a parameter that starts uniform within one over the root of the terms in its sum, or nearer to 0."""
-        self.register_parameter(name, nn.Parameter(torch.empty(shape)))
-        self.drawn = {**getattr(self, "drawn", {}), name: (start, fan_in)}
-
-    def reset_parameters(self) -> None:
-        for name, (start, fan_in) in self.drawn.items():
-            draw_uniform(getattr(self, name), STARTS[start] / math.sqrt(fan_in))
 
 
 class MaxK(NamedActivation):
@@ -59,9 +51,6 @@ class MaxK(NamedActivation):
 
     def forward(self, x: Tensor, graph: Edges = None, edge_weight: Tensor | None = None) -> Tensor:
         return max_k(x, max(1, -(-x.size(-1) // 4)) if self.k is None else self.k)
-
-    def reset_parameters(self) -> None:
-        """There are none."""
 
     def describe(self) -> tuple[Layer, ...]:
         return self.described(0)
@@ -154,7 +143,9 @@ class GReLU(NamedActivation):
             takes the weights as they are. A ``Graph`` is never changed.
         start: where the last map of that network starts: ``"zero"``, ``"small"`` or ``"uniform"``.
 
-    Call as ``module(x, graph, batch=batch)`` on several graphs side by side, with the graph of each node, as in PyG.
+    Means are taken over each graph of a :meth:`graphact.Graph.union`, of ``Graph.from_pyg(batch)`` and of the graph of
+    a loader with :class:`graphact.data.AttachGraph`. An edge_index is one graph: call as ``module(x, edge_index,
+    batch=batch)`` on several side by side, with the graph of each node, as in PyG.
 
     Shapes:
         x: ``(..., N, F)``; batch: ``(N,)``; result: that of x.
@@ -188,8 +179,7 @@ class GReLU(NamedActivation):
         self, x: Tensor, graph: Edges = None, edge_weight: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
-        check_whole(graph, self.name)
-        check_batch(batch, x)
+        batch = batch_of(graph, batch, self.name)
         z = x
         for _ in range(self.hops):
             z = (1 - self.teleport) * shift(z, graph) + self.teleport * x
@@ -238,7 +228,9 @@ class DiGRAF(NamedActivation):
             takes the weights as they are. A ``Graph`` is never changed.
         start: where the last map of that network starts: ``"zero"``, ``"small"`` or ``"uniform"``.
 
-    Call as ``module(x, graph, batch=batch)`` on several graphs side by side, with the graph of each node, as in PyG.
+    Means are taken over each graph of a :meth:`graphact.Graph.union`, of ``Graph.from_pyg(batch)`` and of the graph of
+    a loader with :class:`graphact.data.AttachGraph`. An edge_index is one graph: call as ``module(x, edge_index,
+    batch=batch)`` on several side by side, with the graph of each node, as in PyG.
 
     Shapes:
         x: ``(..., N, F)``; batch: ``(N,)``; result: that of x.
@@ -281,8 +273,7 @@ class DiGRAF(NamedActivation):
         theta = self.theta
         if self.adaptive:
             graph = resolve_graph(x, graph, edge_weight, self.normalize)
-            check_whole(graph, self.name)
-            check_batch(batch, x)
+            batch = batch_of(graph, batch, self.name)
             z = x
             for layer in range(self.hops):
                 z = torch.relu(graph_filter(z, graph, getattr(self, f"taps_{layer}")) + getattr(self, f"bias_{layer}"))
@@ -297,14 +288,6 @@ class DiGRAF(NamedActivation):
         return {name: getattr(self, name) for name in names}
 
 
-def draw_uniform(parameter: Tensor, bound: float) -> None:
-    """Fill a parameter; without a bound nothing is drawn."""
-    if bound == 0:
-        nn.init.zeros_(parameter)
-    else:
-        nn.init.uniform_(parameter, -bound, bound)
-
-
 def check_width(name: str, features: int | None) -> int:
     """Raise if no number of features is given to an activation that has maps between them."""
     if features is None:
@@ -312,22 +295,14 @@ def check_width(name: str, features: int | None) -> int:
     return check_integer("features", features, minimum=1)
 
 
-def check_whole(graph: GraphLike, name: str) -> None:
-    """Raise if this process holds a part of a graph, of which an activation reads means."""
+def batch_of(graph: GraphLike, batch: Tensor | None, name: str) -> Tensor | None:
+    """The graph of each node: as given, or as a union remembers it.
+
+    Raise if this process holds a part of a graph, of which an activation reads means, or if the numbers do not fit.
+    """
     if graph.whole is None:
         raise UnsupportedModelError("", f"{name!r} reads means over all nodes, and this process holds a part of them")
-
-
-def check_batch(batch: Tensor | None, x: Tensor) -> None:
-    """Raise if the graphs of the nodes are no whole numbers, one for each node; their range is left to torch."""
-    if batch is None:
-        return
-    integers = batch.dtype in (torch.int64, torch.int32)
-    if not integers or batch.shape != x.shape[-2:-1]:
-        raise ValueError(
-            f"batch must hold the number of a graph for each of {x.size(-2)} nodes, in int64 or int32, got the shape "
-            f"{tuple(batch.shape)} in {batch.dtype}"
-        )
+    return graph.whole.batch if batch is None else check_batch(batch, graph)
 
 
 def in_full_precision(x: Tensor) -> AbstractContextManager[object]:

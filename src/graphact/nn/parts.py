@@ -53,9 +53,15 @@ class Sequential(GraphModule):
             if callable(reset := getattr(part, "reset_parameters", None)):
                 reset()
 
-    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        graph: GraphLike | Tensor,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> Tensor:
         is_edges = isinstance(graph, Tensor) and graph.layout == torch.strided
-        resolved = resolve_graph(x, graph, edge_weight, self.normalize)
+        resolved = resolve_graph(x, graph, edge_weight, self.normalize, batch)
         for part in self.parts:
             x = call_on_graph(part, x, resolved, (graph, edge_weight) if is_edges else None)  # type: ignore[arg-type]
         return x
@@ -72,8 +78,14 @@ class Sequential(GraphModule):
 class Residual(Sequential):
     """The input plus what a chain of parts makes of it; see :class:`Sequential`."""
 
-    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        return x + super().forward(x, graph, edge_weight)
+    def forward(
+        self,
+        x: Tensor,
+        graph: GraphLike | Tensor,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> Tensor:
+        return x + super().forward(x, graph, edge_weight, batch)
 
     def describe(self) -> tuple[Layer, ...]:
         return (Sum(((), super().describe())),)
@@ -117,7 +129,9 @@ def call_on_graph(module: nn.Module, x: Tensor, graph: GraphLike, edges: Edges |
         edge_index, edge_weight = edges
         if is_signal_only(inner):
             return module(x)
-        return module(x, edge_index, edge_weight) if takes_weights(inner) else module(x, edge_index)
+        weights = (edge_weight,) if takes_weights(inner) else ()
+        options = {"batch": graph.whole.batch} if isinstance(module, PassGraph) and graph.whole is not None else {}
+        return module(x, edge_index, *weights, **options)
     around, CURRENT.call = CURRENT.call, ModelCall(graph)
     try:
         return module(x)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from graphact._checks import check_integer
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
-from graphact.nn.base import CURRENT, GraphModule, ModelCall, resolve_graph
+from graphact.nn.base import CURRENT, GraphModule, ModelCall, resolve_graph, takes_batch, with_batch
 
 
 class PassGraph(nn.Module):
@@ -19,7 +19,8 @@ class PassGraph(nn.Module):
     ``act(x)``. Around such a model, this module builds the graph once a forward pass, from the ``edge_index`` and
     ``edge_weight`` that it hands on, and every activation inside that is called without a graph takes it. A ``Graph``
     that exists already (:class:`graphact.data.AttachGraph`) is given as ``graph=`` and taken as it is. The graph is
-    known during the call only, to the thread that makes it; an activation outside raises.
+    known during the call only, to the thread that makes it; an activation outside raises. ``batch=`` tells the graphs
+    of several side by side apart, for activations that take means over a graph, and goes on to a model that takes one.
 
     PyG's resolver does not know our names: instead of ``act="max-ga"`` give the module,
     ``act=graphact.nn.make_activation("max-ga", features=64)``. PyG's models use one ``act`` after every layer; for
@@ -51,6 +52,7 @@ class PassGraph(nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
         self.model = model
         self.normalize = check_normalize(normalize)
+        self.hands_on_batch = takes_batch(model, with_any=True)  # as models of PyG do, to norms over a graph
 
     def forward(
         self,
@@ -59,13 +61,18 @@ class PassGraph(nn.Module):
         edge_weight: Tensor | None = None,
         *arguments: Any,
         graph: GraphLike | None = None,
+        batch: Tensor | None = None,
         **options: Any,
     ) -> Any:
         check_inputs(x, edge_index, options)
         if graph is None:
-            graph = self.graph_of(x, edge_index, edge_weight)
+            graph = self.graph_of(x, edge_index, edge_weight, batch)
         elif not hasattr(graph, "one_hop"):
             raise TypeError(f"graph must be a graphact.Graph, got {type(graph).__name__}")
+        else:
+            graph = with_batch(graph, batch)
+        if batch is not None and self.hands_on_batch:
+            options["batch"] = batch
         if arguments or edge_weight is not None:  # not every model takes one
             arguments = (edge_weight, *arguments)
         around, CURRENT.call = CURRENT.call, ModelCall(graph)
@@ -74,9 +81,11 @@ class PassGraph(nn.Module):
         finally:
             CURRENT.call = around
 
-    def graph_of(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None) -> GraphLike:
+    def graph_of(
+        self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None, batch: Tensor | None = None
+    ) -> GraphLike:
         """The graph that a call with these arguments passes to the activations."""
-        return resolve_graph(x, edge_index, edge_weight, self.normalize)
+        return resolve_graph(x, edge_index, edge_weight, self.normalize, batch)
 
     def reset_parameters(self) -> None:
         """Draw the parameters of the model anew, and those of its activations, which PyG's models leave out."""
