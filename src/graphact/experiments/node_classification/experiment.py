@@ -160,7 +160,9 @@ EXPERIMENT = Experiment(
         "Accuracy in percent; area under the ROC curve in percent for minesweeper and tolokers. Differences are paired "
         "over splits, with intervals that are corrected for the test nodes that splits have in common, and p-values "
         "adjusted (Holm) over all comparisons of a protocol. The reference is the pointwise activation with the best "
-        "mean validation score. L.: localized. G.A.: graph-adaptive.",
+        "mean validation score, on splits that are not reported where there are some. Where there is one split, runs "
+        "differ in their seeds, and intervals tell of seeds alone. The kernel's width is learned from 1. L.: "
+        "localized. G.A.: graph-adaptive.",
     ),
     measure=Measure("accuracy", "Test score (%)", 1, True, " %", (0.0, 100.0), also=("roc_auc",)),
     protocols=(GCN, PUBLIC, KIPF, *BACKBONES, NARROW, PLAIN, RESIDUAL, *TUNED, QUICK),
