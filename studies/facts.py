@@ -25,7 +25,7 @@ from claims import (
     units_of,
 )
 from evidence import Contrast, NotRunError, Study, at, minus
-from exchanges import certain, champions_of, gains, heads
+from exchanges import candidates_of, champions_of, heads, not_tried, pays
 from learned import lines_of
 
 from graphact.experiments.pairing import difference
@@ -294,14 +294,20 @@ class Facts:
         """What each family of activations reaches with a budget of exchanges."""
         return Grid(heads(), list(champions_of(self.evidence, experiment, budgets)))
 
-    def exchanges_pay(self, budgets):
+    def exchange_candidates(self, experiment):
+        """The networks that see the graph and were run, in words."""
+        return " ".join(candidates_of(self.evidence, experiment, ("localized", "adaptive")))
+
+    def exchanges_not_tried(self, experiment):
+        """The pointwise activations that were not run at all orders at which others were, in words."""
+        texts = {}
+        for method, orders in not_tried(self.evidence, experiment).items():
+            texts.setdefault(", ".join(map(str, orders)), []).append(name(method))
+        return "; ".join(f"{', '.join(names)} at K = {orders}" for orders, names in texts.items())
+
+    def exchanges_pay(self):
         """Whether neighbourhood activations gain, with certainty, at all budgets of all experiments."""
-        found = []
-        for experiment, own in budgets.items():
-            sign = 1 if Study(experiment, "paper", "converged").measure.higher_is_better else -1
-            estimates = [gain for *_, gain in gains(self.evidence, experiment, own)]
-            found += certain(estimates) + [gain.mean * sign > 0 for gain in estimates]
-        return all(found)
+        return pays(self.evidence)
 
     def over_hops(self, study, hops=(1, 2, 3, 4)):
         """Localized and graph-adaptive activations of F = 8 over their hops."""
