@@ -198,6 +198,13 @@ def not_tried(evidence, experiment):
     return {method: sorted(orders - ran.get(method, set())) for method in every if orders - ran.get(method, set())}
 
 
+def best_not_tried(evidence, experiment):
+    """The pointwise network that validates best of all, and the orders at which it was not run."""
+    own = [one for one in networks(evidence, experiment) if one.family == "pointwise"]
+    best = champion(own, max(one.exchanges for one in own), own[0].study.measure.higher_is_better)
+    return best, not_tried(evidence, experiment).get(best.cell.method, [])
+
+
 # Budgets of exchanges that tables show; what is said of all of them is checked for those with both families
 BUDGETS = {
     "source-localization": (4, 6, 8, 10, 12, 14),
