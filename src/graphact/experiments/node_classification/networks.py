@@ -367,8 +367,8 @@ class NodeNetwork(nn.Module):
             self.convolutions.append(kind(widths[hidden], classes, activation=last, **shape))
         norms = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": BatchNorm}
         self.norms = nn.ModuleList(norms[norm](width) for _ in range(hidden))
-        read = {"none": [], "linear": widths[:hidden], "block": [width] * hidden}[skip]
-        self.skips = nn.ModuleList(linear(size, width) for size in read)
+        added, within = ([linear(size, width) for size in sizes] for sizes in (widths[:hidden], [width] * hidden))
+        self.skips = nn.ModuleList({"none": [], "linear": added, "block": within}[skip])
         self.last = linear(width, classes) if self.readout else None
         self.feature_dropout = feature_dropout
         self.dropout_widths = (*([None] if feature_dropout else []), *[width] * hidden)
