@@ -131,14 +131,17 @@ class Evidence:
         }
 
     def perturbed(self):
-        """Accuracies on perturbed inputs, of networks without a limit (benchmarks/robustness.py writes them)."""
+        """Accuracies on perturbed inputs, of networks without a limit (benchmarks/robustness.py writes them).
+
+        Those of a kind of perturbation are means over its levels, as docs/guarantees.md has them.
+        """
         file = self.directory / "robustness" / "rows.jsonl"
         for line in file.read_text().splitlines() if file.exists() else ():
             row = json.loads(line)
             if row["limit"] is not None:
                 continue
             levels = {(): row["accuracy"]}
-            levels |= {((kind, n),): value for kind in ("gaussian", "attack") for n, value in enumerate(row[kind])}
+            levels |= {(("perturbed", kind),): fmean(row[kind]) for kind in ("gaussian", "attack")}
             for condition, value in levels.items():
                 cell = Cell("model", row["activation"], None, None, None, condition)
                 place = {"graph": row["unit"], "value": value, "validation": value}

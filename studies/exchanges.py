@@ -5,7 +5,9 @@
 
 An exchange is one message from every node to each of its neighbours. Networks are of three families: pointwise
 activations, localized ones, graph-adaptive ones. With a budget of exchanges, a family sends the network that validates
-best among those that the budget allows; test values of two families are then compared run by run.
+best among those that were run and that the budget allows; test values of two families are then compared run by run.
+All networks of an experiment are restricted to the graphs, splits and nodes that all of them were run on, before any is
+chosen, averaged or compared.
 """
 
 import argparse
@@ -14,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from claims import name
-from evidence import PROBLEMS, RESULTS, At, Cell, Contrast, Evidence, NotRunError, Study
+from claims import POINTWISE, name
+from evidence import PROBLEMS, RESULTS, Cell, Evidence, NotRunError, Study
 
+from graphact.experiments.pairing import difference, place_of
 from graphact.experiments.statistics import ALPHA, holm
 
 FAMILIES = {
@@ -38,30 +41,43 @@ def family_of(method):
     return {"l": "localized", "ga": "adaptive"}.get(method.rpartition("-")[2], "pointwise")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Network:
-    """A network that was run: how many exchanges it takes, and what it reached."""
+    """A network that was run: how many exchanges it takes, and what it reached on the runs that all networks have."""
 
     study: Study
     cell: Cell
     exchanges: int
-    validation: float
-    value: float
+    rows: tuple
     layers: int
+
+    @property
+    def validation(self):
+        return fmean(row["validation"] for row in self.rows)
+
+    @property
+    def value(self):
+        return fmean(row["value"] for row in self.rows)
 
     @property
     def family(self):
         return family_of(self.cell.method)
 
     @property
+    def label(self):
+        return name(self.cell.method) + (f" ({self.cell.hops})" if self.cell.hops else "")
+
+    @property
     def words(self):
-        hops = f" ({self.cell.hops})" if self.cell.hops else ""
         depth = f", {self.layers} layers" if "layers" in self.study.protocol else ""
-        return f"{name(self.cell.method)}{hops}, K = {self.cell.order}{depth}"
+        return f"{self.label}, K = {self.cell.order}{depth}"
 
 
 def networks(evidence, experiment):
-    """Every network of the experiment's width, trained by the protocol ``converged`` with whatever depth."""
+    """Every network of the experiment's width, trained by the protocol ``converged`` with whatever depth.
+
+    Each has the rows of the graphs, splits and nodes that all were run on.
+    """
     found = []
     for study in evidence.studies():
         usual, *changes = study.protocol.split(", ")
@@ -74,12 +90,17 @@ def networks(evidence, experiment):
                 continue
             if cell.condition != USUAL.get(experiment, ()):
                 continue
-            validation, value = (fmean(row[key] for row in rows) for key in ("validation", "value"))
-            layers = rows[0]["settings"]["layers"]
-            found.append(Network(study, cell, rows[0]["exchanges"], validation, value, layers))
+            found.append((study, cell, {place_of(row): row for row in rows}))
     if not found:
         raise NotRunError(f"no network of {experiment} was run with the protocol converged")
-    return found
+    common = sorted(set.intersection(*(set(rows) for *_, rows in found)), key=str)
+    if not common:
+        raise NotRunError(f"networks of {experiment} have no graph, split and node in common")
+    made = []
+    for study, cell, rows in found:
+        own = tuple(rows[place] for place in common)
+        made.append(Network(study, cell, own[0]["exchanges"], own, own[0]["settings"]["layers"]))
+    return made
 
 
 def champion(candidates, budget, higher):
@@ -94,23 +115,20 @@ def front(candidates, higher):
     return list(dict.fromkeys(champion(candidates, budget, higher) for budget in budgets))
 
 
-def compare(evidence, first, second):
-    """The difference of two networks' test values, over the runs that both have."""
-    terms = []
-    for weight, one in ((1.0, first), (-1.0, second)):
-        setting = tuple((key, getattr(one.cell, key)) for key in ("hops", "features", "order", "condition"))
-        terms.append((weight, At(one.cell.method, setting)))
-    if first.study == second.study:
-        return evidence.estimate(first.study, Contrast("", tuple(terms)))
-    both = Evidence.__new__(Evidence)  # networks of different depth lie in different studies
-    both.cells = {
-        first.study: {
-            one.cell._replace(kind=kind): evidence.cells[one.study][one.cell]
-            for kind, one in (("model", first), ("other", second))
-        }
-    }
-    (plus, one), (minus, two) = terms
-    return both.estimate(first.study, Contrast("", ((plus, one), (minus, At(two.method, two.setting, kind="other")))))
+def compare(first, second):
+    """The difference of two networks' test values, run by run."""
+    return difference(first.rows, second.rows, overlap=first.study.measure.overlap)
+
+
+@dataclass(frozen=True)
+class Line:
+    """What each family reaches with a budget of exchanges."""
+
+    budget: int
+    best: dict  # by family, the network that it sends; None where the budget allows none
+    chosen: Network | None  # of the better of the families that see the graph
+    gain: object  # of that one over the pointwise network
+    candidates: dict  # by family, the networks that the budget allows
 
 
 def gains(evidence, experiment, budgets):
@@ -118,13 +136,11 @@ def gains(evidence, experiment, budgets):
     own = networks(evidence, experiment)
     higher = own[0].study.measure.higher_is_better
     for budget in budgets:
-        best = {key: champion([one for one in own if one.family == key], budget, higher) for key in FAMILIES}
+        allowed = {key: [one for one in own if one.family == key and one.exchanges <= budget] for key in FAMILIES}
+        best = {key: champion(some, budget, higher) for key, some in allowed.items()}
         rivals = [one for key, one in best.items() if one and key != "pointwise"]
-        gain = None
-        if best["pointwise"] and rivals:
-            chosen = (max if higher else min)(rivals, key=lambda one: one.validation)
-            gain = compare(evidence, chosen, best["pointwise"])
-        yield budget, best, gain
+        chosen = champion(rivals, budget, higher) if best["pointwise"] else None
+        yield Line(budget, best, chosen, compare(chosen, best["pointwise"]) if chosen else None, allowed)
 
 
 def certain(found):
@@ -133,18 +149,83 @@ def certain(found):
 
 
 def champions_of(evidence, experiment, budgets):
-    """The gains as lines of text, bold where certain."""
+    """The gains as lines of text, bold where certain, with how many networks each was chosen from."""
     digits = Study(experiment, "paper", "converged").measure.digits
     lines = list(gains(evidence, experiment, budgets))
-    sure = iter(certain([gain for *_, gain in lines if gain]))
-    for budget, best, gain in lines:
-        cells = [f"{one.words}: {one.value:.{digits}f}" if one else "" for one in best.values()]
-        text = f"{gain.mean:+.{digits}f} ± {gain.margin:.{digits}f}" if gain else ""
-        yield [str(budget), *cells, f"**{text}**" if gain and next(sure) else text]
+    sure = iter(certain([line.gain for line in lines if line.gain]))
+    for line in lines:
+        cells = [
+            f"{one.words}: {one.value:.{digits}f} (of {len(line.candidates[key])})" if one else ""
+            for key, one in line.best.items()
+        ]
+        text = ""
+        if line.gain:
+            size = f"{line.gain.mean:+.{digits}f} ± {line.gain.margin:.{digits}f}"
+            text = f"{line.chosen.words}: {f'**{size}**' if next(sure) else size}"
+        yield [str(line.budget), *cells, text, listed(line.candidates["pointwise"])]
+
+
+def listed(some):
+    """Networks in words: activations, and the orders of each."""
+    orders, grouped = {}, {}
+    for one in some:
+        depth = f" in {one.layers} layers" if "layers" in one.study.protocol else ""
+        orders.setdefault(one.label + depth, set()).add(one.cell.order)
+    for words, own in orders.items():
+        grouped.setdefault(tuple(sorted(own)), []).append(words)
+    return "; ".join(
+        f"{', '.join(sorted(words, key=str.lower))} (K = {', '.join(map(str, own))})"
+        for own, words in sorted(grouped.items(), key=lambda pair: (-len(pair[0]), pair))
+    )
+
+
+def candidates_of(evidence, experiment, families=tuple(FAMILIES)):
+    """Of some families, the activations that were run and at which orders, in words."""
+    own = networks(evidence, experiment)
+    for key in families:
+        if some := [one for one in own if one.family == key]:
+            yield f"{FAMILIES[key][0]}: {listed(some)}."
+
+
+def not_tried(evidence, experiment):
+    """The pointwise activations, each with the orders at which others of the family were run and it was not."""
+    own = [one for one in networks(evidence, experiment) if one.family == "pointwise" and one.cell.method != "fir"]
+    orders = {one.cell.order for one in own}
+    ran = {}
+    for one in own:
+        ran.setdefault(one.cell.method, set()).add(one.cell.order)
+    every = ("relu", *(method for method in POINTWISE if method != "identity"))
+    return {method: sorted(orders - ran.get(method, set())) for method in every if orders - ran.get(method, set())}
+
+
+def best_not_tried(evidence, experiment):
+    """The pointwise network that validates best of all, and the orders at which it was not run."""
+    own = [one for one in networks(evidence, experiment) if one.family == "pointwise"]
+    best = champion(own, max(one.exchanges for one in own), own[0].study.measure.higher_is_better)
+    return best, not_tried(evidence, experiment).get(best.cell.method, [])
+
+
+# Budgets of exchanges that tables show; what is said of all of them is checked for those with both families
+BUDGETS = {
+    "source-localization": (4, 6, 8, 10, 12, 14),
+    "consensus": (6, 8, 10, 14, 20, 44),
+    "denoising": (3, 4, 6, 8, 10),
+}
+
+
+def pays(evidence, budgets=BUDGETS):
+    """Whether neighbourhood activations gain, with certainty, at all budgets of all experiments."""
+    found = []
+    for experiment, own in budgets.items():
+        sign = 1 if Study(experiment, "paper", "converged").measure.higher_is_better else -1
+        estimates = [line.gain for line in gains(evidence, experiment, own)]
+        found += certain(estimates) + [gain.mean * sign > 0 for gain in estimates]
+    return all(found)
 
 
 def heads():
-    return ["exchanges", *(label.lower() for label, *_ in FAMILIES.values()), "neighbourhood minus pointwise"]
+    own = (label.lower() for label, *_ in FAMILIES.values())
+    return ["exchanges", *own, "neighbourhood minus pointwise", "pointwise networks that were run"]
 
 
 def draw(evidence, experiments):
@@ -191,7 +272,7 @@ def main():
         evidence = Evidence(options.directory)
         for experiment in WIDTHS:
             budgets = sorted({one.exchanges for one in networks(evidence, experiment)})
-            sys.stdout.write(f"\n{TITLES[experiment]}\n\n| {' | '.join(heads())} |\n{'|---' * 5}|\n")
+            sys.stdout.write(f"\n{TITLES[experiment]}\n\n| {' | '.join(heads())} |\n{'|---' * 6}|\n")
             for line in champions_of(evidence, experiment, budgets):
                 sys.stdout.write(f"| {' | '.join(line)} |\n")
         if options.figure:

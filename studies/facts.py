@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+import torch
 from authors import measure
 from claims import (
     CLAIMS,
@@ -25,14 +26,22 @@ from claims import (
     units_of,
 )
 from evidence import Contrast, NotRunError, Study, at, minus
-from exchanges import certain, champions_of, gains, heads
+from exchanges import best_not_tried, candidates_of, champions_of, heads, not_tried, pays
 from learned import lines_of
 
+from graphact.data.splits import data_generator, eighty_ten_ten, random_split
 from graphact.experiments.pairing import difference
 from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
 from graphact.experiments.source_localization.experiment import TABLE_1
 from graphact.experiments.statistics import ALPHA, bootstrap_interval, holm, published
+from graphact.experiments.store import Store
 
+HOURS = 744  # of January 2014
+RATERS = {
+    "toy-story": (452, 1),
+    "contact": (509, 258),
+    "return-of-the-jedi": (507, 181),
+}  # users, and the film's number
 SOURCES = ("the paper", "the protocol", "the data", "rows not kept", "measured once", "a definition")
 NOT_RUN, STALE = "not run", "rows no longer say:"
 WIENER, RIDGE = "centralised Wiener filter", "ridge regression on the user's centred ratings"
@@ -50,6 +59,12 @@ class Grid:
         lines = [f"| {' | '.join(self.heads)} |", "|---" * len(self.heads) + "|"]
         rows = ([text.replace("|x|", r"\|x\|") for text in line] for line in self.lines)
         return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def claims_of_paper(without=()):
+    """The claims that are counted: those of the four experiments."""
+    known = [claim for claim in CLAIMS if claim.where != "here" and claim.family == "claims" and not claim.preset]
+    return [claim for claim in known if claim.experiment not in without]
 
 
 class Facts:
@@ -294,14 +309,23 @@ class Facts:
         """What each family of activations reaches with a budget of exchanges."""
         return Grid(heads(), list(champions_of(self.evidence, experiment, budgets)))
 
-    def exchanges_pay(self, budgets):
+    def exchange_candidates(self, experiment):
+        """The networks that see the graph and were run, in words."""
+        return " ".join(candidates_of(self.evidence, experiment, ("localized", "adaptive")))
+
+    def exchanges_not_tried(self, experiment):
+        """The pointwise activations that were not run at all orders at which others were, in words."""
+        texts = {}
+        for method, orders in not_tried(self.evidence, experiment).items():
+            texts.setdefault(", ".join(map(str, orders)), []).append(name(method))
+        words = "; ".join(f"{', '.join(names)} at K = {orders}" for orders, names in texts.items())
+        best, orders = best_not_tried(self.evidence, experiment)
+        among = f" Among them is the pointwise activation that validates best, {best.words}." if orders else ""
+        return f"Not run: {words}.{among}" if words else ""
+
+    def exchanges_pay(self):
         """Whether neighbourhood activations gain, with certainty, at all budgets of all experiments."""
-        found = []
-        for experiment, own in budgets.items():
-            sign = 1 if Study(experiment, "paper", "converged").measure.higher_is_better else -1
-            estimates = [gain for *_, gain in gains(self.evidence, experiment, own)]
-            found += certain(estimates) + [gain.mean * sign > 0 for gain in estimates]
-        return all(found)
+        return pays(self.evidence)
 
     def over_hops(self, study, hops=(1, 2, 3, 4)):
         """Localized and graph-adaptive activations of F = 8 over their hops."""
@@ -379,13 +403,9 @@ class Facts:
             return NOT_RUN
         return f"**{verdict.word}**" + (f" ({verdict.count})" if len(verdict.estimates) > 1 else "")
 
-    def counts(self, protocol):
+    def counts(self, protocol, without=()):
         """How many claims of the paper have which verdict under a protocol."""
-        words = [
-            self.word(claim.experiment, claim.key, protocol)
-            for claim in CLAIMS
-            if claim.where != "here" and claim.family == "claims" and not claim.preset
-        ]
+        words = [self.word(claim.experiment, claim.key, protocol) for claim in claims_of_paper(without)]
         order = (
             "supported",
             "supported so far",
@@ -398,21 +418,65 @@ class Facts:
         )
         return ", ".join(f"{words.count(word)} {word}" for word in order if word in words)
 
-    def number_of_claims(self):
-        return str(sum(claim.where != "here" and claim.family == "claims" and not claim.preset for claim in CLAIMS))
+    def number_of_claims(self, without=()):
+        return str(len(claims_of_paper(without)))
 
-    def robustness(self):
+    def robustness(self, family="claims"):
         """A line for each claim on perturbed inputs and task; empty where nothing was run."""
         lines = []
         for verdict in self.verdicts:
-            if verdict.study.preset == "robustness" and verdict.estimates:
+            if verdict.study.preset == "robustness" and verdict.estimates and verdict.claim.family == family:
                 contrast, found = verdict.weakest
                 text = f"{contrast.label}: {shown_interval(found, 1)}"
                 words = [verdict.claim.text, verdict.study.protocol, self._verdict_words(verdict), text]
-                lines.append([*words, shown_p(verdict.adjusted), str(found.units)])
-        return Grid(
-            ["claim", "task", "verdict", "weakest contrast, 95 % interval", "p (Holm)", "graphs or seeds"], lines
-        )
+                lines.append([*words, shown_p(verdict.adjusted), units_of(verdict.study, found)])
+        first = "claim" if family == "claims" else "question"
+        return Grid([first, "task", "verdict", "weakest contrast, 95 % interval", "p (Holm)", "units"], lines)
+
+    def perturbed_word(self, task, key):
+        """The verdict on a claim on perturbed inputs."""
+        study = Study("source-localization", "robustness", task)
+        found = [one for one in self.verdicts if (one.claim.key, one.study) == (key, study)]
+        return found[0].word if found else NOT_RUN
+
+    def better_in_search(self, experiment, order, **settings):
+        """How many methods validate better in a trial of the search than in the protocol ``converged``."""
+        trial, study = {}, Study(experiment, "paper", "converged")
+        folder = self.evidence.directory / "search" / experiment
+        for row in Store(folder).rows() if folder.is_dir() else ():
+            same = all(row["settings"].get(key) == value for key, value in settings.items())
+            if same and row["order"] == order and row["kind"] == "model":
+                trial.setdefault(row["method"], []).append(row["validation"])
+        usual = {
+            cell.method: fmean(row["validation"] for row in rows)
+            for cell, rows in self.evidence.cells.get(study, {}).items()
+            if cell.kind == "model" and cell.order == order and not cell.condition and cell.hops in (None, 1)
+        }
+        both = trial.keys() & usual.keys()
+        better = sum(fmean(trial[method]) < usual[method] for method in both)
+        return f"{better} of {len(both)}"
+
+    def seen_before(self, experiment, what="validated", film=None):
+        """How many percent of the test samples that are reported had a part in the search of the settings.
+
+        Hours and users are one data set each, which every seed deals anew.
+        """
+        if experiment == "denoising":  # five splits of seed 1000 chose; twenty of seed 0 are reported
+            search = [eighty_ten_ten(HOURS, data_generator("denoising split", 1000, split)) for split in range(5)]
+            tests = [eighty_ten_ten(HOURS, data_generator("denoising split", 0, split)).test for split in range(20)]
+        else:  # the preset best: twenty splits of seed 0 chose, those of seed 1 are reported
+
+            def deal(seed, split):
+                count, item = RATERS[film]
+                test = round(0.1 * count)
+                generator = data_generator("recommendation split", seed, item, split)
+                return random_split(count, validation=round(0.1 * (count - test)), test=test, generator=generator)
+
+            search, tests = ([deal(seed, split) for split in range(20)] for seed in (0, 1))
+            tests = [split.test for split in tests]
+        parts = {"validated": ("validation",), "trained or validated": ("train", "validation")}[what]
+        known = torch.cat([getattr(split, part) for split in search for part in parts]).unique()
+        return f"{100 * torch.isin(torch.cat(tests), known).double().mean().item():.0f} %"
 
     def contrasts_table(self, experiment, protocol):
         """Every contrast of every claim of an experiment."""

@@ -4,9 +4,10 @@
     python studies/when.py --check            compare the page with the rows; exit status 1 where they differ
     python studies/when.py FOLDER --out DIR   from other rows, to another folder
 
-A setting is an experiment, a protocol (backbone), a width and a data set. In each, the pointwise activation and the
-activation of neighbourhoods that have the best mean validation score stand for their kind; the gain is the paired
-difference of their test scores, with an interval that is corrected for the test samples that splits share.
+A setting is an experiment, a protocol (backbone), a width and a data set. In each, one pointwise activation and one
+activation of neighbourhoods stand for their kind: those with the best mean validation score, on splits that are not
+reported where the protocol has some. The gain is the paired difference of their test scores, with an interval that is
+corrected for the test samples that splits share.
 """
 
 import argparse
@@ -21,14 +22,19 @@ from pkgutil import resolve_name
 from statistics import fmean
 
 import jinja2
-from evidence import PROBLEMS, NotRunError
+from evidence import PROBLEMS, Evidence, NotRunError, finished, protocol_of
+from exchanges import pays
+from facts import STALE
 from page import ROOT, TEMPLATES
 
+from graphact.experiments.node_classification.networks import GAMMA
 from graphact.experiments.pairing import difference
+from graphact.experiments.protocol import CONTROLS, jobs_of
 from graphact.experiments.registry import BENCHMARKS, find_experiment
-from graphact.experiments.report.benchmark import NEIGHBORHOOD, POINTWISE_METHODS, title_of
+from graphact.experiments.report.benchmark import POINTWISE_METHODS, POOLING, is_neighborhood, title_of
 from graphact.experiments.report.style import FAINT, GREY, INK, Variant, house_style, new_sheet, settle, to_png
-from graphact.experiments.statistics import holm
+from graphact.experiments.selection import tuning_score
+from graphact.experiments.statistics import ALPHA, holm
 from graphact.experiments.store import Store
 from graphact.storage import write_atomically
 
@@ -48,17 +54,30 @@ class Setting:
     """Where activations are compared."""
 
     experiment: str
-    protocol: str
+    protocol: str  # with what was changed, where it is none of those that commands know
     width: int
     level: str  # a data set, or a perturbation
+
+    @property
+    def name(self):
+        """The protocol, as commands know it."""
+        return self.protocol.partition(", ")[0]
+
+    @property
+    def is_known(self):
+        return self.protocol == self.name
+
+    @property
+    def on_one_split(self):
+        """Whether runs differ in their seeds alone."""
+        return self.name in find_experiment(self.experiment).content.keywords.get("alone", ())
 
     @property
     def overlap(self):
         """Test samples over all others; 0 where runs differ in their seeds alone."""
         module = f"graphact.experiments.{self.experiment.replace('-', '_')}.experiment"
         known = resolve_name(f"{module}:OVERLAP")
-        alone = find_experiment(self.experiment).content.keywords.get("alone", ())
-        return 0.0 if self.protocol in alone else known[self.level if self.level in known else self.protocol]
+        return 0.0 if self.on_one_split else known[self.level if self.level in known else self.name]
 
     def __str__(self):
         return f"{self.protocol}, F = {self.width}, {title_of(self.level)}"
@@ -68,8 +87,8 @@ def is_pointwise(variant):
     return variant[0] in POINTWISE_METHODS
 
 
-def is_neighborhood(variant):
-    return variant[0].endswith(NEIGHBORHOOD)
+def is_ours(variant):
+    return is_neighborhood(variant[0])
 
 
 class Cell:
@@ -81,12 +100,30 @@ class Cell:
     def mean(self, variant, name="value"):
         return fmean(row[name] for row in self.rows[variant])
 
+    def has_diverged(self, variant):
+        """Whether a run did not end in finite numbers."""
+        return any(
+            not math.isfinite(math.nan if row[name] is None else row[name])
+            for row in self.rows[variant]
+            for name in ("value", "validation")
+        )
+
+    @cached_property
+    def tuned(self):
+        """The scores of activations on splits that choose and are not reported; None where not all have some."""
+        scores = {variant: tuning_score(rows) for variant, rows in self.rows.items()}
+        return None if None in scores.values() else scores
+
+    def score(self, variant):
+        """What activations are chosen by: the mean validation score, on splits that are not reported if there are."""
+        return self.tuned[variant] if self.tuned else self.mean(variant, "validation")
+
     def best(self, chosen):
-        """Of the variants for which ``chosen`` is true, the one with the best mean validation score."""
-        known = [variant for variant in sorted(self.rows, key=str) if chosen(variant)]
+        """Of the variants for which ``chosen`` is true, the one with the best score; none of which a run diverged."""
+        known = [one for one in sorted(self.rows, key=str) if chosen(one) and not self.has_diverged(one)]
         if not known:
             raise NotRunError(f"no activation of the kind was run: {self.setting}")
-        return max(known, key=lambda variant: self.mean(variant, "validation"))
+        return max(known, key=self.score)
 
     @cached_property
     def pointwise(self):
@@ -94,28 +131,61 @@ class Cell:
 
     @cached_property
     def ours(self):
-        return self.best(is_neighborhood)
+        return self.best(is_ours)
+
+    @cached_property
+    def controls(self):
+        """The controls that were run, mean of neighbours last."""
+        known = [one for one in self.rows if one[0] in CONTROLS and not self.has_diverged(one)]
+        return sorted(known, key=lambda one: (CONTROLS.index(one[0]), one[1] or 0))
 
     def gain(self, variant=None, reference=None):
         """The paired difference of test scores, of what validates best where nothing else is asked for."""
         pair = variant or self.ours, reference or self.pointwise
-        return difference(*(self.rows[one] for one in pair), overlap=self.setting.overlap)
+        try:
+            return difference(*(self.rows[one] for one in pair), overlap=self.setting.overlap)
+        except ValueError as problem:
+            raise NotRunError(f"{self.setting}: {problem}") from problem
+
+    @property
+    def effective(self):
+        """As how many independent splits those of the rows count, with the correction for their overlap."""
+        runs = len(self.rows[self.pointwise])
+        return 1 / (1 / runs + self.setting.overlap)
 
 
 class Benchmarks:
-    """Rows of all folders below one, by setting."""
+    """Rows of all folders below one, by setting.
+
+    Rows of other settings than those of a protocol belong to a setting of their own; where two folders hold a cell with
+    the same seed, the more, then the newer rows count, as in :class:`evidence.Evidence`.
+    """
 
     def __init__(self, directory):
-        found = defaultdict(lambda: defaultdict(list))
+        found = defaultdict(lambda: defaultdict(dict))
         for folder in sorted(path.parent for path in Path(directory).glob("**/rows") if path.is_dir()):
+            own, protocols = defaultdict(list), {}
             for row in Store(folder).rows():
-                if row["experiment"] in BENCHMARKS and row["preset"] == "full" and row["validation"] is not None:
-                    level = next(iter(row["condition"].values()))
-                    setting = Setting(row["experiment"], row["protocol"], row["features"], level)
-                    found[setting][row["method"], row["hops"]].append(row)
+                if row["experiment"] not in BENCHMARKS or row["preset"] != "full" or row["validation"] is None:
+                    continue
+                level, variant = next(iter(row["condition"].values())), (row["method"], row["hops"])
+                job = (row["experiment"], row["protocol"], *variant, row["features"], level, row.get("seed"))
+                if job not in protocols:
+                    protocols[job] = protocol_of(row)
+                setting = Setting(row["experiment"], protocols[job], row["features"], level)
+                own[setting, variant, row.get("seed")].append(row)
+            for (setting, variant, seed), rows in own.items():
+                before = found[setting][variant].get(seed)
+                if before is None or (len(before), finished(before)) <= (len(rows), finished(rows)):
+                    found[setting][variant][seed] = rows
         if not found:
             raise NotRunError(f"no rows of benchmarks, preset full, below {directory}")
-        self.cells = {setting: Cell(setting, dict(rows)) for setting, rows in sorted(found.items())}
+        self.cells = {
+            setting: Cell(
+                setting, {one: [row for rows in seeds.values() for row in rows] for one, seeds in own.items()}
+            )
+            for setting, own in sorted(found.items())
+        }
 
     def of(self, experiment, protocol=None):
         """The cells of an experiment, and of one of its protocols."""
@@ -123,12 +193,44 @@ class Benchmarks:
         return [cell for cell in chosen if protocol in (None, cell.setting.protocol)]
 
     def comparable(self, experiment):
-        """Cells in which both kinds were run."""
+        """Cells of known protocols in which both kinds were run."""
         found = []
         for cell in self.of(experiment):
-            if any(map(is_pointwise, cell.rows)) and any(map(is_neighborhood, cell.rows)):
+            known = [one for one in cell.rows if not cell.has_diverged(one)]
+            if cell.setting.is_known and any(map(is_pointwise, known)) and any(map(is_ours, known)):
                 found.append(cell)
         return found
+
+    def of_no_protocol(self):
+        """Settings that are none of a protocol, which no table shows."""
+        return [setting for setting in self.cells if not setting.is_known]
+
+    def missing(self):
+        """Lines of Markdown: of every protocol, how many cells were run, and which were not."""
+        lines = ["| experiment | protocol | cells run | not run |", "|---|---|---|---|"]
+        for experiment in BENCHMARKS:
+            described = find_experiment(experiment)
+            for name, protocol in described.protocols_at("full").items():
+                levels = defaultdict(list)
+                for job in jobs_of(protocol, 0):
+                    levels[next(iter(job.condition.values())), job.features].append((job.method, job.hops))
+                texts, count, every = [], 0, sum(map(len, levels.values()))
+                for (level, width), variants in levels.items():
+                    setting = Setting(experiment, name, width, level)
+                    own = self.cells[setting].rows if setting in self.cells else {}
+                    left = [one for one in variants if one not in own]
+                    count += len(variants) - len(left)
+                    where = title_of(level) if experiment != "robustness" else ""
+                    where += f" F = {width}" if len(protocol.features) > 1 else ""
+                    if left and len(left) == len(variants):
+                        texts.append(where or "all of it")
+                    elif left:
+                        texts.append(f"{where}: {', '.join(map(label, left))}".removeprefix(": "))
+                whole = [text for text in texts if ":" not in text]
+                parts = [text for text in texts if ":" in text]
+                words = "; ".join([*([", ".join(whole)] if whole else []), *parts])
+                lines.append(f"| {experiment} | `{name}` | {count} of {every} | {words} |")
+        return "\n".join(lines)
 
 
 def ranks_of(values, higher_is_better=True):
@@ -165,8 +267,8 @@ class Ranking:
 
 
 def common_to(cells):
-    """The activations that were run in all cells."""
-    return set.intersection(*(set(cell.rows) for cell in cells))
+    """The activations that were run in all cells, and of which no run diverged."""
+    return set.intersection(*({one for one in cell.rows if not cell.has_diverged(one)} for cell in cells))
 
 
 def ranking_of(cells, alpha=0.05):
@@ -207,39 +309,112 @@ def verdicts(cells, alpha=0.05):
 
 
 def gains_table(cells):
-    """Lines of Markdown: in each setting the two that validate best, their scores, the gain and adjusted p-value."""
+    """Lines of Markdown: in each setting the two that stand for their kind, their scores, and the gain."""
     gaps = [cell.gain() for cell in cells]
     adjusted = holm([gap.p_unlike() for gap in gaps])
     lines = [
-        "| backbone | F | data set | best pointwise | | best of neighbourhoods | | gain | adjusted p | exchanges |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| backbone | F | data set | best pointwise | | best of neighbourhoods | | chosen on | gain | could show "
+        "| adjusted p | exchanges |",
+        "|---" * 12 + "|",
     ]
     for cell, gap, p in zip(cells, gaps, adjusted, strict=True):
-        counts = (sum(map(is_pointwise, cell.rows)), sum(map(is_neighborhood, cell.rows)))
+        counts = (sum(map(is_pointwise, cell.rows)), sum(map(is_ours, cell.rows)))
         chosen = zip((cell.pointwise, cell.ours), counts, strict=True)
         sides = [f"{label(one)} (of {count}) | {cell.mean(one):.1f}" for one, count in chosen]
-        exchanges = " / ".join(str(cell.rows[one][0]["exchanges"]) for one in (cell.pointwise, cell.ours))
+        basis = "other splits" if cell.tuned else "reported splits"
+        exchanges = " / ".join(exchanges_of(cell, one) for one in (cell.pointwise, cell.ours))
         size = f"{gap.mean:+.1f} ± {gap.margin:.1f}"
-        shown = f"**{size}**" if p < 0.05 else size
+        shown = f"**{size}**" if p < ALPHA else size
         where = f"{cell.setting.protocol} | {cell.setting.width} | {title_of(cell.setting.level)}"
-        lines.append(f"| {where} | {' | '.join(sides)} | {shown} | {max(p, 0.001):.3f} | {exchanges} |")
+        numbers = f"{shown} | {gap.detectable():.1f} | {max(p, 0.001):.3f} | {exchanges}"
+        lines.append(f"| {where} | {' | '.join(sides)} | {basis} | {numbers} |")
     return "\n".join(lines)
+
+
+def controls_table(cells):
+    """Lines of Markdown: each control minus the best pointwise activation, and the best of neighbourhoods minus it."""
+    lines = [
+        "| backbone | F | data set | control | exchanges | minus the best pointwise | best of ours minus it |",
+        "|---" * 7 + "|",
+    ]
+    for cell in cells:
+        where = f"{cell.setting.protocol} | {cell.setting.width} | {title_of(cell.setting.level)}"
+        for control in cell.controls:
+            over, under = cell.gain(control), cell.gain(reference=control)
+            texts = [f"{gap.mean:+.2f} ± {gap.margin:.2f}" for gap in (over, under)]
+            lines.append(
+                f"| {where} | {label(control)} | {exchanges_of(cell, control)} | {label(cell.pointwise)}: {texts[0]} "
+                f"| {label(cell.ours)}: {texts[1]} |"
+            )
+    return "\n".join(lines)
+
+
+def exchanges_of(cell, variant):
+    """How often neighbours exchange; with a star where a mean over all nodes is read besides."""
+    return f"{cell.rows[variant][0]['exchanges']}{'*' if variant[0] in POOLING else ''}"
 
 
 def scores_table(cells, published=None):
     """Lines of Markdown: mean test scores, activations down, settings across, published figures in brackets."""
     variants = sorted({variant for cell in cells for variant in cell.rows}, key=lambda one: Variant(*one).rank)
-    titles = [title_of(cell.setting.level) for cell in cells]
+    widths = len({cell.setting.width for cell in cells}) > 1
+    titles = [title_of(cell.setting.level) + (f", F = {cell.setting.width}" if widths else "") for cell in cells]
     lines = [f"| | {' | '.join(titles)} | exchanges |", "|---" * (len(cells) + 2) + "|"]
     for variant in variants:
         entries = []
         for cell in cells:
-            text = f"{cell.mean(variant):.1f}" if variant in cell.rows else "not run"
+            text = "not run"
+            if variant in cell.rows:
+                text = "diverged" if cell.has_diverged(variant) else f"{cell.mean(variant):.1f}"
             known = (published or {}).get(variant[0], {}).get(cell.setting.level)
             entries.append(text + (f" ({known})" if known else ""))
-        exchanges = next(cell.rows[variant][0]["exchanges"] for cell in cells if variant in cell.rows)
+        exchanges = next(exchanges_of(cell, variant) for cell in cells if variant in cell.rows)
         lines.append(f"| {label(variant)} | {' | '.join(entries)} | {exchanges} |")
     return "\n".join(lines)
+
+
+def furthest_from(cells, published, method):
+    """By how much the means of a method differ from published ones at most, and on which data set."""
+    known = {
+        cell.setting.level: cell.mean((method, None)) - published[method][cell.setting.level]
+        for cell in cells
+        if (method, None) in cell.rows and cell.setting.level in published[method]
+    }
+    level = max(known, key=lambda one: abs(known[one]), default=None)
+    return (0.0, None) if level is None else (known[level], level)
+
+
+def highest(cell):
+    """Of our activations the one with the highest test mean, which chooses nothing."""
+    return max((one for one in cell.rows if is_ours(one) and not cell.has_diverged(one)), key=cell.mean)
+
+
+def more_parameters(cells):
+    """By how many percent activations of neighbourhoods enlarge a network at most."""
+    shares = [0.0]
+    for cell in cells:
+        if ("relu", None) in cell.rows:
+            relu = cell.rows["relu", None][0]["parameters"]
+            shares += [100 * (cell.rows[one][0]["parameters"] / relu - 1) for one in cell.rows if is_ours(one)]
+    return max(shares)
+
+
+def explained_by_a_hop(cell):
+    """Whether most of a gain is there with a mean of neighbours, which is linear."""
+    mean = ("mean-ga", None)
+    return mean in cell.rows and cell.gain(mean).mean > abs(cell.gain(reference=mean).mean)
+
+
+def leads_in_flocking(method, folder=ROOT / "results" / "flocking" / "full"):
+    """Whether a method has the lowest mean cost of all policies as trained, with fewer exchanges than the others."""
+    rows = [row for row in Store(folder).rows() if row["kind"] == "model" and not row["condition"]]
+    costs, exchanges = defaultdict(list), {}
+    for row in rows:
+        costs[row["method"]].append(row["value"])
+        exchanges[row["method"]] = row["exchanges"]
+    means = {name: fmean(values) for name, values in costs.items()}
+    ours = [exchanges[name] for name in means if is_neighborhood(name)]
+    return min(means, key=means.get) == method and bool(ours) and 2 * exchanges[method] <= min(ours)
 
 
 def draw_gains(cells, file):
@@ -311,8 +486,13 @@ def finish(sheet, file):
     write_atomically(file, to_png(sheet))
 
 
-def render(benchmarks):
-    """The text of the page."""
+def sure(holds, words):
+    """Words that rest on rows; where these no longer say so, a mark that tests find."""
+    return words if holds else f"[{STALE} {words}]"
+
+
+def render(benchmarks, evidence=None):
+    """The text of the page; sentences on the four experiments are checked where their evidence is given."""
     blanks = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, **blanks
@@ -321,18 +501,30 @@ def render(benchmarks):
         sum(row["seconds"] for cell in benchmarks.cells.values() for own in cell.rows.values() for row in own) / 60
     )
     devices = sorted({own[0]["device"] for cell in benchmarks.cells.values() for own in cell.rows.values()})
-    environment.filters["title_of"] = title_of
+    environment.filters |= {"title_of": title_of, "margin": lambda cell: cell.gain().margin}
+    environment.tests["is_pointwise"] = is_pointwise
     environment.globals |= {
         "of": benchmarks.of,
         "comparable": benchmarks.comparable,
+        "of_no_protocol": benchmarks.of_no_protocol,
+        "missing": benchmarks.missing,
         "gains_table": gains_table,
+        "controls_table": controls_table,
         "verdicts": verdicts,
         "scores_table": scores_table,
         "ranking_of": ranking_of,
+        "furthest_from": furthest_from,
+        "more_parameters": more_parameters,
+        "highest": highest,
+        "explained_by_a_hop": explained_by_a_hop,
+        "exchanges_pay": evidence is None or pays(evidence),
+        "tanh_leads_in_flocking": evidence is None or leads_in_flocking("tanh"),
+        "sure": sure,
+        "protocols": lambda experiment: find_experiment(experiment).protocols_at("full"),
         "label": label,
         "title_of": title_of,
-        "holm": holm,
         "digraf": DIGRAF,
+        "gamma": GAMMA,
         "minutes": minutes,
         "devices": devices,
     }
@@ -347,7 +539,7 @@ def main():
     options = parser.parse_args()
     try:
         benchmarks = Benchmarks(options.directory)
-        text = render(benchmarks)
+        text = render(benchmarks, Evidence() if options.directory == RESULTS else None)
     except PROBLEMS as problem:
         sys.exit(str(problem))
     page = options.out / "when-it-pays.md"

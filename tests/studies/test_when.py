@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from evidence import NotRunError
+from evidence import Evidence, NotRunError
+from facts import STALE
 from page import ROOT
 from scipy import stats
 from when import (
@@ -13,12 +14,15 @@ from when import (
     Benchmarks,
     Cell,
     Ranking,
+    controls_table,
     draw_cost,
     draw_gains,
     draw_ranking,
+    gains_table,
     ranking_of,
     ranks_of,
     render,
+    scores_table,
     verdicts,
 )
 
@@ -29,25 +33,28 @@ DATASETS = ("cora", "citeseer", "pubmed", "blogcatalog")
 SCORES = {"relu": 80.0, "tanh": 79.0, "max-ga": 82.0, "median-ga": 78.0}
 
 
-def write_rows(folder, seed=0):
-    """Twenty splits of four activations on four graphs, with known means and a noise that all of them share."""
+def write_rows(folder, seed=0, scores=SCORES, datasets=DATASETS, tuning=None, protocol="gcn", **changes):
+    """Twenty splits of activations on graphs, with known means and a noise that all of them share."""
     rng = np.random.default_rng(seed)
     (folder / "rows").mkdir(parents=True)
     values = {}
-    for dataset in DATASETS:
+    for dataset in datasets:
         shared = rng.normal(0, 2, 20)
-        changes = {"dataset": dataset, "hops": "1"}
-        for job in jobs_of(find_protocol("node-classification", "full", "gcn", tuple(SCORES), changes), 0):
-            own = SCORES[job.method] + shared + rng.normal(0, 0.5, 20)
+        settings = {"dataset": dataset, "hops": "1"} | changes
+        for job in jobs_of(find_protocol("node-classification", "full", protocol, tuple(scores), settings), 0):
+            own = scores[job.method] + shared + rng.normal(0, 0.5, 20)
             values[dataset, job.method] = own
             rows = [
-                {"experiment": "node-classification", "preset": "full", "protocol": "gcn", "kind": "model"}
+                {"experiment": "node-classification", "preset": "full", "protocol": protocol, "kind": "model"}
                 | {"method": job.method, "hops": job.hops, "features": 64, "order": 1, "seed": 0, "epochs": 1000}
                 | {"condition": {"dataset": dataset}, "split": 5 + split, "graph": None, "node": None}
                 | {"metric": "accuracy", "value": float(value), "validation": float(value) - 1, "best_epoch": 9}
                 | {"exchanges": 2 if job.hops is None else 4, "parameters": 10, "seconds": 0.5, "device": "cpu"}
+                | {"settings": job.settings(), "finished": "2026-01-01T00:00:00Z"}
                 for split, value in enumerate(own)
             ]
+            if tuning:
+                rows[0]["tuning"] = [[1.0, 2.0], [tuning[job.method], tuning[job.method] + 2]]
             (folder / "rows" / f"{job.key}.json").write_text(json.dumps(rows))
     return values
 
@@ -125,9 +132,99 @@ def test_verdicts_are_those_of_adjusted_p_values(tmp_path):
     }
 
 
-def test_the_page_is_that_of_the_rows():
+def cora(folder):
+    (cell,) = Benchmarks(folder).of("node-classification", "gcn")
+    return cell
+
+
+def test_the_two_are_chosen_on_splits_that_are_not_reported(tmp_path):
+    """The reported splits say ReLU and Max G.A.; those that choose say tanh and Median G.A."""
+    write_rows(tmp_path / "a", datasets=("cora",))
+    cell = cora(tmp_path / "a")
+    assert (cell.pointwise, cell.ours, cell.tuned) == (("relu", None), ("max-ga", 1), None)
+    assert "| reported splits |" in gains_table([cell])
+    write_rows(tmp_path / "b", datasets=("cora",), tuning={"relu": 70, "tanh": 71, "max-ga": 72, "median-ga": 73})
+    cell = cora(tmp_path / "b")
+    assert (cell.pointwise, cell.ours) == (("tanh", None), ("median-ga", 1))
+    assert cell.tuned["tanh", None] == 72
+    assert "| other splits |" in gains_table([cell])
+
+
+def test_a_control_is_none_of_ours_and_has_a_line_of_its_own(tmp_path):
+    values = write_rows(tmp_path / "gcn", datasets=("cora",), scores=SCORES | {"mean-ga": 90.0, "relu-hops": 85.0})
+    cell = cora(tmp_path / "gcn")
+    assert cell.ours == ("max-ga", 1)
+    assert cell.controls == [("relu-hops", 1), ("mean-ga", None)]
+    lines = controls_table([cell]).splitlines()[2:]
+    over = (values["cora", "mean-ga"] - values["cora", "relu"]).mean()
+    under = (values["cora", "max-ga"] - values["cora", "mean-ga"]).mean()
+    assert lines[1].startswith("| gcn | 64 | Cora | Mean G.A. | 2 |")
+    assert f"ReLU: {over:+.2f}" in lines[1]
+    assert f"Max G.A. (1): {under:+.2f}" in lines[1]
+    assert "| ReLU + hops (1) |" in lines[0]
+
+
+def test_other_settings_under_a_protocols_name_are_a_setting_of_their_own(tmp_path):
+    write_rows(tmp_path / "a", datasets=("cora",), scores={"relu": 80.0, "max-ga": 82.0})
+    write_rows(tmp_path / "b", datasets=("cora",), scores={"tanh": 10.0}, epochs="5", rates="1.0")
+    benchmarks = Benchmarks(tmp_path)
+    assert set(cora(tmp_path).rows) == {("relu", None), ("max-ga", 1)}
+    (other,) = benchmarks.of_no_protocol()
+    assert other.protocol == "gcn, epochs 5, rates [1.0]"
+    assert benchmarks.comparable("node-classification") == benchmarks.of("node-classification", "gcn")
+    assert "none of a protocol, which no table shows: gcn, epochs 5, rates [1.0], F = 64, Cora." in render(benchmarks)
+
+
+def test_of_two_folders_with_a_cell_the_fuller_then_the_newer_counts(tmp_path):
+    write_rows(tmp_path / "a", datasets=("cora",))
+    write_rows(tmp_path / "b", datasets=("cora",), scores={"relu": 60.0}, seed=1)
+    (file,) = (tmp_path / "b" / "rows").iterdir()
+    rows = json.loads(file.read_text())
+    file.write_text(json.dumps([row | {"finished": "2026-02-02T00:00:00Z"} for row in rows]))
+    assert cora(tmp_path).mean(("relu", None)) == pytest.approx(60, abs=2)
+    assert cora(tmp_path).pointwise == ("tanh", None)
+    file.write_text(json.dumps([row | {"finished": "2026-02-02T00:00:00Z"} for row in rows[:5]]))
+    assert cora(tmp_path).mean(("relu", None)) == pytest.approx(80, abs=2)
+
+
+def test_an_activation_with_a_run_that_diverged_stands_for_nobody(tmp_path):
+    write_rows(tmp_path / "gcn", datasets=("cora",))
+    for method in ("relu", "max-ga"):
+        (file,) = (tmp_path / "gcn" / "rows").glob(f"*-{method}-F64-*")
+        rows = json.loads(file.read_text())
+        rows[3] |= {"value": math.nan, "validation": math.nan}
+        file.write_text(json.dumps(rows))
+    cell = cora(tmp_path)
+    assert (cell.pointwise, cell.ours) == (("tanh", None), ("median-ga", 1))
+    assert "| ReLU | diverged | 2 |" in scores_table([cell])
+    assert "diverged" in render(Benchmarks(tmp_path))
+
+
+def test_power_is_shown_and_what_splits_count_for(tmp_path):
+    write_rows(tmp_path / "gcn", datasets=("cora",))
+    cell = cora(tmp_path)
+    assert cell.effective == pytest.approx(1 / (1 / 20 + 1000 / 1708))
+    assert f"| {cell.gain().detectable():.1f} |" in gains_table([cell])
+    assert "the 20 splits of Cora count as 1.6 independent ones" in render(Benchmarks(tmp_path))
+
+
+def test_every_protocol_is_in_the_list_of_what_was_not_run(tmp_path):
+    write_rows(tmp_path / "gcn", datasets=("cora",), scores={"relu": 80.0, "max-ga": 82.0})
+    lines = Benchmarks(tmp_path).missing().splitlines()[2:]
+    names = [tuple(cell.strip(" `") for cell in line.split("|")[1:3]) for line in lines]
+    assert {("node-classification", "narrow"), ("node-classification", "sage-max")} <= set(names)
+    assert {("graph-classification", "gin"), ("robustness", "cora")} <= set(names)
+    (gcn,) = [line for line in lines if line.startswith("| node-classification | `gcn` |")]
+    assert "| 2 of 150 | CiteSeer, PubMed, BlogCatalog, Flickr; Cora: Max L. (1)," in gcn
+    assert "ReLU + hops (2)" in gcn
+    assert "Cora: ReLU" not in gcn
+
+
+def test_the_page_is_that_of_the_rows(results):
     """What stands in docs is written again from results, and compared."""
-    assert render(Benchmarks(RESULTS)) == (ROOT / "docs" / "when-it-pays.md").read_text()
+    page = render(Benchmarks(RESULTS), Evidence(results))
+    assert STALE not in page, "sentences still hold"
+    assert page == (ROOT / "docs" / "when-it-pays.md").read_text(), "run python studies/when.py"
 
 
 def test_the_page_and_its_figures(tmp_path):

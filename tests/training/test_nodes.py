@@ -121,6 +121,44 @@ def test_each_model_ends_as_if_it_were_alone(problem, options, patience):
             torch.testing.assert_close(tensor, state[name], rtol=0, atol=1e-9)
 
 
+def test_a_window_stops_on_the_validation_loss_and_keeps_the_last_model(problem):
+    """The rule of Kipf and Welling's code, in a loop of its own: from the twelfth epoch on with a window of ten."""
+    window, decays, rates, dropouts = 4, (0.0, 0.1, 5e-3, 0.02), (0.03, 0.02, 0.1, 0.05), (0.2, 0.0, 0.1, 0.3)
+    models, settings = [make(number) for number in range(4)], {"decays": decays, "rates": rates, "dropouts": dropouts}
+    fleet = fleet_of(problem, models, **settings, is_decayed=lambda name: name.startswith("convolutions.0.maps"))
+    result, forward = fleet.train(EPOCHS, window=window), dense_gcn(problem)
+    assert len(set(result.best_epoch)) > 2
+    assert min(result.best_epoch) == window + 2 < max(result.best_epoch) == EPOCHS, "the first that may, and the last"
+    _, _, y, splits = problem
+    for number, model in enumerate(models):
+        train, validation, test = splits[number]
+        decayed = model.convolutions[0].maps[0].weight
+        others = [parameter for parameter in model.parameters() if parameter is not decayed]
+        groups = [{"params": [decayed], "weight_decay": decays[number]}, {"params": others}]
+        optimizer, losses = torch.optim.Adam(groups, lr=rates[number]), []
+        for epoch in range(EPOCHS):
+            share = torch.tensor([dropouts[number]]).double()
+            mask = dropout_masks(torch.tensor([SEEDS[number]]), share, epoch, 0, (NODES, WIDTH))[0]
+            optimizer.zero_grad()
+            F.cross_entropy(forward(model, mask)[train], y[train]).backward()
+            optimizer.step()
+            with torch.no_grad():
+                logits = forward(model, None)
+            penalty = 0.5 * decays[number] * decayed.square().sum().item()
+            losses.append(F.cross_entropy(logits[validation], y[validation]).item() + penalty)
+            if epoch > window and losses[-1] > sum(losses[-window - 1 : -1]) / window:
+                break
+        assert result.best_epoch[number] == epoch + 1
+        right = (logits.argmax(1) == y).double()
+        for found, nodes in ((result.test, test), (result.validation, validation)):
+            assert found[number] == pytest.approx(100 * right[nodes].mean().item(), abs=1e-9)
+        for name, tensor in fleet.model(number).state_dict().items():
+            torch.testing.assert_close(tensor, model.state_dict()[name], rtol=0, atol=1e-9)
+    with pytest.raises(ValueError, match="patience must be None where a window is given, got 3"):
+        fleet.train(EPOCHS, 3, window=window)
+    assert fleet_of(problem, models).train(20).best_epoch == fleet_of(problem, models).train(20, 20).best_epoch
+
+
 def test_batch_norm_and_buffers_are_each_models_own(problem):
     """Torch's own batch norm in the loop, ours in the fleet."""
     models = [make(number, norm="batch") for number in range(4)]

@@ -16,6 +16,8 @@ ACTIVATIONS = tuple(COMPARED)  # those of the paper
 METHODS = (*ACTIVATIONS, "fir")
 EVERY_METHOD = (*ACTIVATIONS, *(name for name in POINTWISE if name != "identity"), "fir")  # the identity is FIR
 RIVALS = ("median-gcn", "soft-median-gcn")  # robust convolutions, with ReLU, beside activations
+# What an activation of neighbourhoods must be better than: a ReLU behind further shifts, and a mean of neighbours
+CONTROLS = ("relu-hops", "mean-ga")
 ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
 # Fields that no command changes
 FIXED = {"experiment", "preset", "name", "called", "methods", "conditions", "task_options", "training"}
@@ -79,7 +81,8 @@ class Protocol:
                 if value < 0:
                     raise ValueError(f"{name} must not be negative, got {value}")
         for method in self.methods:
-            check_choice("activation", method, EVERY_METHOD if method in EVERY_METHOD else (*names(), "fir", *RIVALS))
+            known = (*names(), "fir", *RIVALS, CONTROLS[0])
+            check_choice("activation", method, EVERY_METHOD if method in EVERY_METHOD else known)
         check_choice("preparation", self.preparation, (*PREPARATIONS, "fill-in"))
         if check_choice("shift", self.shift, SHIFTS) != "adjacency" and self.loss_probabilities:
             raise ValueError(
@@ -127,7 +130,7 @@ class TrainingJob:
 
     @property
     def title(self) -> str:
-        told = self.method in ADAPTIVE or (self.hops or 1) > 1
+        told = self.method in (*ADAPTIVE, CONTROLS[0]) or (self.hops or 1) > 1
         hops = [f"({self.hops} hop{'s' if self.hops != 1 else ''})"] if told else []
         words = [self.method, *hops, f"F={self.features}", f"K={self.order}"]
         words += [f"{str(name).replace('_', ' ')} {value}" for name, value in self.condition.items()]
@@ -210,7 +213,9 @@ def jobs_of(protocol: Protocol, seed: int) -> list[TrainingJob]:
 
 def hops_of(protocol: Protocol, method: str) -> tuple[int | None, ...]:
     """The numbers of hops to try with a method; None where it has none."""
-    return protocol.hops if method in ADAPTIVE else protocol.localized_hops if method.endswith("-l") else (None,)
+    if method in (*ADAPTIVE, CONTROLS[0]):
+        return protocol.hops
+    return protocol.localized_hops if method.endswith("-l") else (None,)
 
 
 def changed_protocol(protocol: Protocol, changes: Mapping[str, str], task_options: Sequence[str]) -> Protocol:

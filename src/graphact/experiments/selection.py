@@ -1,7 +1,7 @@
 """Nested selection: settings are chosen by validation scores alone, and judged on test samples that chose nothing."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
@@ -79,6 +79,19 @@ def choose(points: Sequence[Point], validation: Sequence[Sequence[float]], *, hi
         return -math.inf if not math.isfinite(mean) else mean if higher_is_better else -mean
 
     return points[max(range(len(points)), key=lambda number: (worth(number), -number))]
+
+
+def tuning_score(rows: Iterable[Mapping[str, Any]]) -> float | None:
+    """The mean validation score of the chosen point on the splits that choose and are not reported.
+
+    ``rows`` are all those of one method in one setting. None where no such splits were run: then settings were chosen
+    on the very splits that are reported, or there was nothing to choose.
+    """
+    for row in rows:
+        if row.get("tuning") and (row.get("settings") or {}).get("tuning_splits"):
+            means = [fmean(scores) for scores in row["tuning"]]
+            return max((mean for mean in means if math.isfinite(mean)), default=None)
+    return None
 
 
 def nested(

@@ -66,14 +66,17 @@ class GraphFleet(NodeFleet):
         self.trained = marked.scatter_(1, train.masked_fill(train < 0, len(labels)), 1.0)[:, :-1]  # (R, G)
         self.curves = torch.empty(len(models), 0, device=device)
 
-    def train(self, epochs: int, patience: int | None = None, *, keep: bool = True) -> FleetResult:
+    def train(
+        self, epochs: int, patience: int | None = None, *, keep: bool = True, window: int | None = None
+    ) -> FleetResult:
         """Train all models for all epochs.
 
         The test score is that at the epoch with the best validation accuracy; among equal ones, that with the lowest
         cross entropy, of which a validation score bears a millionth.
         """
-        if patience is not None:
-            raise ValueError(f"patience must be None for graph classifiers, whose curves are compared, got {patience}")
+        for name, value in (("patience", patience), ("window", window)):
+            if value is not None:
+                raise ValueError(f"{name} must be None for graph classifiers, whose curves are compared, got {value}")
         device = self.running.seeds.device
         self.curves = torch.full((len(self), epochs + 1), torch.nan, dtype=torch.float64, device=device)
         result = super().train(epochs, keep=keep)

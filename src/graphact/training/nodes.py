@@ -117,15 +117,21 @@ class NodeFleet:
             return self.num_nodes, width
         return (self.x.count,) if isinstance(self.x, SparseFeatures) else (self.num_nodes, self.x.size(1))
 
-    def train(self, epochs: int, patience: int | None = None, *, keep: bool = True) -> FleetResult:
+    def train(
+        self, epochs: int, patience: int | None = None, *, keep: bool = True, window: int | None = None
+    ) -> FleetResult:
         """Train all models; each stops after ``patience`` epochs without a better validation score.
 
         The test score is that at the first epoch with the best validation score; with ``keep``, :meth:`model` gives
-        the models as they were then.
+        the models as they were then. With a ``window``, in the place of patience, a model stops when its loss on the
+        validation nodes, penalty included, is above the mean of those of so many epochs before, and it is tested as it
+        is then, or after the last epoch (Kipf and Welling 2017, as in their code).
         """
         check_integer("epochs", epochs, minimum=1)
+        if window is not None and patience is not None:
+            raise ValueError(f"patience must be None where a window is given, got {patience}")
         running, device = self.running, self.running.seeds.device
-        running.begin(epochs if patience is None else check_integer("patience", patience, minimum=1), keep)
+        running.begin(epochs if patience is None else check_integer("patience", patience, minimum=1), keep, window)
         found: list[Any] = [None] * len(self)
         places, done, look_every = list(range(len(self))), 0, LOOK_EVERY[device.type]
         step = self.make_step(running)
@@ -225,7 +231,11 @@ class NodeFleet:
 
     def note(self, running: "Running", logits: Tensor) -> None:
         """Score the models as they are, and keep those that are better than before."""
-        running.select(self.scores(running, logits))
+        scores = self.scores(running, logits)
+        if running.losses is None:
+            running.select(scores)
+        else:
+            running.follow(scores, self.penalized(running, logits))
 
     def call(
         self,
@@ -257,11 +267,21 @@ class NodeFleet:
 
     def losses(self, running: "Running", logits: Tensor) -> Tensor:
         """The cross entropy ``(R,)`` of each model on its training nodes."""
-        nodes = running.nodes["train"]
+        return self.cross_entropies(running, logits, "train")
+
+    def penalized(self, running: "Running", logits: Tensor) -> Tensor:
+        """The cross entropy ``(R,)`` of each model on its validation nodes, with its L2 penalty."""
+        penalties = [running.parameters[name].detach().square().flatten(1).sum(1) for name in sorted(self.decayed)]
+        penalty = torch.stack(penalties).sum(0) if penalties else torch.zeros_like(running.decays)
+        return self.cross_entropies(running, logits, "validation") + 0.5 * running.decays * penalty
+
+    def cross_entropies(self, running: "Running", logits: Tensor, part: str) -> Tensor:
+        """The mean cross entropy ``(R,)`` of each model on its nodes of one part."""
+        nodes = running.nodes[part]
         chosen = logits.gather(1, nodes.clamp(min=0).unsqueeze(-1).expand(-1, -1, logits.size(-1)))
         targets = self.labels[nodes.clamp(min=0)].masked_fill(nodes < 0, -100)  # which cross_entropy ignores
         each = F.cross_entropy(chosen.flatten(0, 1), targets.flatten(), reduction="none").view(nodes.shape)
-        return each.sum(1) / running.counts["train"]
+        return each.sum(1) / running.counts[part]
 
     def scores(self, running: "Running", logits: Tensor) -> tuple[Tensor, Tensor]:
         """The metric ``(R,)`` on validation and test nodes; NaN where a logit is not finite."""
@@ -303,10 +323,15 @@ class Running:
         self.owner = torch.tensor([pairs.index(pair) for pair in place], device=seeds.device)
         self.stream = torch.tensor([place[pair] for pair in pairs], device=seeds.device)
         self.patience, self.kept = 0, dict[str, Tensor]()
+        self.losses: Tensor | None = None  # (R, window): those of the last epochs, where they decide
+        self.stopped = torch.zeros_like(seeds, dtype=torch.bool)
 
-    def begin(self, patience: int, keep: bool) -> None:
+    def begin(self, patience: int, keep: bool, window: int | None = None) -> None:
         """Forget all epochs before."""
         self.patience, device = patience, self.seeds.device
+        self.stopped = torch.zeros_like(self.seeds, dtype=torch.bool)
+        size = None if window is None else check_integer("window", window, minimum=1)
+        self.losses = None if size is None else self.rates.new_zeros(len(self.seeds), size)
         self.steps = torch.zeros((), dtype=torch.int64, device=device)  # epochs
         self.updates = self.steps.clone()  # steps of Adam
         self.best = torch.full(self.seeds.shape, torch.nan, dtype=torch.float64, device=device)
@@ -320,7 +345,7 @@ class Running:
 
     def is_waiting(self) -> Tensor:
         """Which models may still improve."""
-        return self.steps - self.best_epoch <= self.patience
+        return self.steps - self.best_epoch <= self.patience if self.losses is None else ~self.stopped
 
     def masks(self, site: int, shape: tuple[int, ...]) -> Tensor:
         """The masks of dropout of this step."""
@@ -331,7 +356,20 @@ class Running:
         """Note the scores of the models as they are, where the first is better than before."""
         validation, test = scores
         better = ((validation > self.best) | self.best.isnan()) & ~validation.isnan()
-        better &= self.is_waiting() & (self.steps > 0)
+        self.keep(better & self.is_waiting() & (self.steps > 0), validation, test)
+
+    def follow(self, scores: tuple[Tensor, Tensor], losses: Tensor) -> None:
+        """Note the scores of the models that still run, and stop those whose loss is above the mean of those before."""
+        assert self.losses is not None
+        runs = ~self.stopped & (self.steps > 0)
+        self.keep(runs, *scores)
+        is_full = self.steps > self.losses.size(1) + 1  # one epoch later than it need be, as in that code
+        self.stopped.logical_or_(runs & is_full & (losses > self.losses.mean(1)))
+        moved = torch.cat([self.losses[:, 1:], losses.unsqueeze(1)], 1)
+        self.losses.copy_(torch.where(runs.unsqueeze(1), moved, self.losses))
+
+    def keep(self, better: Tensor, validation: Tensor, test: Tensor) -> None:
+        """Take the scores and states of some models as their best."""
         for best, value in ((self.best, validation), (self.best_test, test), (self.best_epoch, self.steps)):
             best.copy_(torch.where(better, value, best))
         for name, tensor in self.state().items():
@@ -366,8 +404,9 @@ class Running:
             parameters, chosen(self.buffers), **options, nodes=chosen(self.nodes), counts=chosen(self.counts)
         )
         made.patience, made.steps, made.updates = self.patience, self.steps.clone(), self.updates.clone()
-        for name in ("best", "best_test", "best_epoch"):
+        for name in ("best", "best_test", "best_epoch", "stopped"):
             setattr(made, name, getattr(self, name).index_select(0, index))
+        made.losses = None if self.losses is None else self.losses.index_select(0, index)
         made.first, made.second, made.kept = chosen(self.first), chosen(self.second), chosen(self.kept)
         return made
 

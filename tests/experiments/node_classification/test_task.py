@@ -15,6 +15,7 @@ import torch
 from graphact.data import read_planetoid
 from graphact.data.datasets.nodes import NODE_SETS, read_nodes, read_npz
 from graphact.experiments.node_classification import task
+from graphact.experiments.node_classification.experiment import METHODS
 from graphact.experiments.node_classification.networks import CONVOLUTIONS, NodeNetwork, node_graph
 from graphact.experiments.protocol import jobs_of
 from graphact.experiments.registry import find_experiment, find_protocol
@@ -110,12 +111,75 @@ def test_the_convolutions_are_their_formulas():
         torch.nn.init.normal_(convolution.bias)
         expected = sum(term @ x @ each.weight for term, each in zip(terms, convolution.maps, strict=True))
         torch.testing.assert_close(convolution(x, node_graph(graph, name)), expected + convolution.bias)
-    gin = CONVOLUTIONS["gin"](5, 4, torch.nn.Identity()).double()
-    gin.activation = None
+    gin = CONVOLUTIONS["gin"](5, 4, hidden=6).double()
     torch.nn.init.normal_(gin.eps)
     read = (1 + gin.eps) * x + adjacency @ x
     expected = (read @ gin.maps[0].weight + gin.bias) @ gin.last.weight + gin.last.bias
     torch.testing.assert_close(gin(x, node_graph(graph, "gin")), expected)
+    pool = CONVOLUTIONS["sage-max"](5, 4, hidden=6).double()
+    read = torch.relu(x @ pool.pool.weight + pool.pool.bias)
+    highest = torch.stack([read[row != 0].amax(0) if row.any() else 0 * read[0] for row in adjacency])
+    expected = x @ pool.maps[0].weight + highest @ pool.last.weight + pool.bias
+    torch.testing.assert_close(pool(x, node_graph(graph, "sage-max")), expected)
+
+
+@pytest.mark.parametrize("convolution", CONVOLUTIONS)
+def test_maps_are_of_one_shape_whatever_the_activation(convolution):
+    """What activations are compared by: a network whose maps are larger has another size, not another activation."""
+
+    def shapes(method):
+        network = NodeNetwork(9, 16, 3, convolution=convolution, activation=method, hops=2)
+        return {name: tuple(p.shape) for name, p in network.named_parameters() if "activation" not in name}
+
+    expected = shapes("relu")
+    assert expected
+    for method in METHODS:
+        assert shapes(method) == expected, method
+
+
+def test_relu_with_further_hops_is_a_relu_behind_shifts():
+    torch.manual_seed(0)
+    graph = Graph.stochastic_block_model([9, 8], 0.4, 0.1).to(dtype=torch.float64)
+    x, graphs = torch.randn(17, 5, dtype=torch.float64), node_graph(graph, "gcn")
+    network = NodeNetwork(5, 4, 3, activation="relu-hops", hops=2).double()
+    shifted, (first, second) = graphs.activation.to_dense(), network.convolutions
+    hidden = torch.relu(shifted @ shifted @ (shifted @ x @ first.maps[0].weight))
+    torch.testing.assert_close(network(x, graphs), shifted @ hidden @ second.maps[0].weight)
+    assert network.exchanges == 4
+    assert sum(p.numel() for p in network.parameters()) == 5 * 4 + 4 + 4 * 3 + 3
+
+
+def test_maps_of_the_tuned_recipes_are_drawn_as_theirs():
+    """Convolutions by Glorot with a bias of 0, as PyG's GCNConv; linear maps as torch.nn.Linear, bias and all."""
+    options = find_protocol("node-classification", "full", "tuned-squirrel").task_options
+    chosen = {name: options[name] for name in task.NETWORK_OPTIONS if name in options}
+    torch.manual_seed(0)
+    network = NodeNetwork(400, 100, 5, layers=3, **chosen)
+    for linear in (*network.skips, network.last):
+        bound = linear.weight.size(0) ** -0.5
+        for parameter in (linear.weight, linear.bias):
+            assert 0.7 * bound < parameter.abs().max() <= bound
+    for convolution in network.convolutions:
+        (weight,) = (each.weight for each in convolution.maps)
+        bound = (6 / sum(weight.shape)) ** 0.5
+        assert 0.9 * bound < weight.abs().max() <= bound
+        assert not convolution.bias.any()
+
+
+def test_the_settings_of_kipf_and_welling():
+    """Those of their code: no biases, L2 on the first map alone, and the window of ten in the place of patience."""
+    protocol = find_protocol("node-classification", "full", "kipf")
+    job = jobs_of(protocol, 0)[0]
+    assert (job.method, job.features, protocol.rates, protocol.decays) == ("relu", 16, (0.01,), (5e-4,))
+    assert (protocol.splits, protocol.training.epochs, protocol.training.patience) == (100, 200, None)
+    assert protocol.task_options["window"] == 10
+    options = {name: protocol.task_options[name] for name in task.NETWORK_OPTIONS if name in protocol.task_options}
+    network = NodeNetwork(9, 16, 3, **options)
+    assert network.dropout_widths == (None, 16)
+    names = [name for name, _ in network.named_parameters()]
+    assert names == ["convolutions.0.maps.0.weight", "convolutions.1.maps.0.weight"]
+    is_decayed = task.decayed_by(protocol.task_options)
+    assert list(map(is_decayed, names)) == [True, False]
 
 
 def test_permuted_test_labels_change_no_choice(real_data, monkeypatch):

@@ -118,5 +118,5 @@ EXPERIMENT = Experiment(
     ),
     variation=Variation("snr_db"),
     needed=("features", "order"),
-    task_options=("noise_from",),
+    task_options=("noise_from", "aside"),
 )

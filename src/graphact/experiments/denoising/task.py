@@ -10,7 +10,7 @@ from graphact._checks import check_choice, check_integer
 from graphact.data import Task
 from graphact.data.datasets.download import PathLike, locate
 from graphact.data.datasets.molene import Temperatures, kilometres_of, read_molene
-from graphact.data.splits import data_generator, eighty_ten_ten
+from graphact.data.splits import ASIDE, Split, data_generator, eighty_ten_ten, split_aside
 from graphact.experiments.baselines import constant_answer, least_squares, score_on_test
 from graphact.graph import Graph
 
@@ -25,6 +25,7 @@ SPREAD_UNIT = 1.0
 MEAN_UNIT = 1.0
 NOISE_TOLERANCE = 0.1
 NOISE_FROM = ("all hours", "training hours")
+HOURS_A_DAY, DAYS_ASIDE = 24, (5, 2)  # every fifth day, from the third on: 6 of 31
 
 
 def denoising(
@@ -33,6 +34,7 @@ def denoising(
     *,
     snr_db: float = 3.0,
     noise_from: str = "all hours",
+    aside: str = "no",
     directory: PathLike | None = None,
     download: bool = True,
     dtype: torch.dtype = torch.float32,
@@ -52,6 +54,8 @@ def denoising(
         seed: seed of all randomness.
         snr_db: signal-to-noise ratio in decibel.
         noise_from: "all hours", or "training hours" to leave test hours out of the power P.
+        aside: "left-out" to leave every fifth day out of all parts and out of P, as a search of settings should;
+            "tested" to draw test hours from these days alone, and all others from the other days.
         directory: data directory; see :func:`~graphact.tasks.locate`.
         download: whether missing data may be downloaded.
         dtype: floating-point type of graph, signals and targets.
@@ -60,7 +64,7 @@ def denoising(
         DataError: the data is missing or damaged.
     """
     temperatures = read_molene(locate("molene", directory, download))
-    return noisy_hours(temperatures, station_graph(temperatures), split, seed, snr_db, dtype, noise_from)
+    return noisy_hours(temperatures, station_graph(temperatures), split, seed, snr_db, dtype, noise_from, aside)
 
 
 def denoising_tasks(
@@ -69,6 +73,7 @@ def denoising_tasks(
     *,
     snrs_db: Sequence[float] = (3.0,),
     noise_from: str = "all hours",
+    aside: str = "no",
     directory: PathLike | None = None,
     download: bool = True,
     dtype: torch.dtype = torch.float32,
@@ -77,7 +82,7 @@ def denoising_tasks(
     temperatures = read_molene(locate("molene", directory, download))
     graph = station_graph(temperatures)
     return [
-        noisy_hours(temperatures, graph, split, seed, snr_db, dtype, noise_from)
+        noisy_hours(temperatures, graph, split, seed, snr_db, dtype, noise_from, aside)
         for snr_db in snrs_db
         for split in range(check_integer("splits", splits, minimum=1))
     ]
@@ -97,13 +102,16 @@ def noisy_hours(
     snr_db: float,
     dtype: torch.dtype,
     noise_from: str = "all hours",
+    aside: str = "no",
 ) -> Task:
     """The task of one split at one signal-to-noise ratio."""
     kelvin = torch.from_numpy(temperatures.kelvin)
-    parts = eighty_ten_ten(kelvin.size(0), data_generator(f"{NAME} split", seed, split))
+    is_aside = days_aside(kelvin.size(0), aside)
+    parts = hours_of(is_aside, aside, data_generator(f"{NAME} split", seed, split))
     mean = kelvin[parts.train].mean()
     clean = (kelvin - mean).unsqueeze(-1)
-    measured = clean if check_choice("noise_from", noise_from, NOISE_FROM) == "all hours" else clean[parts.train]
+    of_all = check_choice("noise_from", noise_from, NOISE_FROM) == "all hours"
+    measured = clean[~is_aside] if of_all else clean[parts.train]
     spread = (measured.square().mean() * 10 ** (-snr_db / 10)).sqrt()
     generator = data_generator(f"{NAME} noise", seed, split)
     noise = spread * torch.randn(clean.shape, dtype=torch.float64, generator=generator)
@@ -120,6 +128,21 @@ def noisy_hours(
         details={"split": split, "seed": seed, "snr_db": float(snr_db)}
         | {"mean_kelvin": mean.item(), "noise_kelvin": spread.item()},
     )
+
+
+def days_aside(hours: int, aside: str) -> Tensor:
+    """Which hours are of days that are set aside, if any are."""
+    step, first = DAYS_ASIDE
+    chosen = torch.arange(hours) // HOURS_A_DAY % step == first
+    return chosen & (check_choice("aside", aside, ASIDE) != "no")
+
+
+def hours_of(is_aside: Tensor, aside: str, generator: torch.Generator) -> Split:
+    """80/10/10 of all hours, or of those of the days that are not set aside."""
+    if aside == "no":
+        return eighty_ten_ten(len(is_aside), generator)
+    tenth = round(0.1 * float((~is_aside).sum()))
+    return split_aside(is_aside, validation=tenth, test=tenth, aside=aside, generator=generator)
 
 
 def baselines(task: Task, _: int) -> dict[str, float]:

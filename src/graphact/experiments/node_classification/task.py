@@ -1,6 +1,6 @@
 """Training of one cell: all splits and grid points of one activation on one graph, as fleets."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from graphact.training.nodes import NodeFleet
 
 LIVE_TENSORS = 24  # signals of a layer that are held at once, about
 MEMORY = {"cuda": 48 * 2**30, "cpu": 2 * 2**30}
-NETWORK_OPTIONS = ("convolution", "norm", "skip", "readout", "feature_dropout")
+NETWORK_OPTIONS = ("convolution", "norm", "skip", "readout", "feature_dropout", "biases", "linear_start")
 
 
 def dataset_of(job: TrainingJob) -> str:
@@ -71,6 +71,13 @@ def make_network(job: TrainingJob, data: NodeData, replica: int) -> NodeNetwork:
         )
 
 
+def decayed_by(options: Mapping[str, Any]) -> Callable[[str], bool] | None:
+    """Which parameters the decay concerns, by name; None for the usual ones."""
+    if options.get("decay_all"):
+        return lambda _: True
+    return (lambda name: name.startswith("convolutions.0.maps")) if options.get("decay_first") else None
+
+
 def train_trials(
     job: TrainingJob, trials: Sequence[Trial], device: str, directory: Path | None, *, keep: bool = False
 ) -> tuple[FleetResult, list[NodeFleet]]:
@@ -95,11 +102,11 @@ def train_trials(
             decays=[trial.point.decay for trial in part],
             dropouts=[trial.point.dropout for trial in part],
             metric=data.metric,
-            is_decayed=(lambda _: True) if job.protocol.task_options.get("decay_all") else None,
+            is_decayed=decayed_by(job.protocol.task_options),
             device=device,
         )
-        settings = job.protocol.training
-        results.append(fleet.train(settings.epochs, settings.patience, keep=keep))
+        settings, window = job.protocol.training, job.protocol.task_options.get("window")
+        results.append(fleet.train(settings.epochs, settings.patience, keep=keep, window=window))
         fleets.append(fleet)
     columns = zip(*((result.test, result.validation, result.best_epoch) for result in results), strict=True)
     test, validation, best_epoch = ([value for part in column for value in part] for column in columns)

@@ -116,5 +116,7 @@ EXPERIMENT = Experiment(
         settings={"features": "F", "order": "K"},
     ),
     variation=Variation("film", is_text=True),
-    task_options=("similarity", "neighbors", "min_co_raters", "test_fraction", "validation_fraction", "graph_from"),
+    task_options=(
+        *("similarity", "neighbors", "min_co_raters", "test_fraction", "validation_fraction", "graph_from", "aside"),
+    ),
 )

@@ -12,7 +12,7 @@ from graphact._checks import check_choice, check_integer, check_probability
 from graphact.data import Task
 from graphact.data.datasets.download import PathLike, locate
 from graphact.data.datasets.movielens import Ratings, read_movielens
-from graphact.data.splits import data_generator, random_split
+from graphact.data.splits import ASIDE, data_generator, random_split, split_aside
 from graphact.experiments.baselines import constant_answer, score_on_test
 from graphact.experiments.recommendation.films import FillIn, filled_in, film_biases, film_graph, take_apart
 
@@ -20,6 +20,7 @@ NAME = "recommendation"
 FILMS = {"toy-story": 1, "contact": 258, "return-of-the-jedi": 181}
 INPUTS = ("as rated", "filled in")
 GRAPH_FROM = ("all but test users", "training users")
+USERS_ASIDE = (5, 2)  # every fifth user of the data set, from the third on
 RIDGE_STRENGTHS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 
 
@@ -35,9 +36,11 @@ class Options:
     dtype: torch.dtype = torch.float32
     inputs: str | FillIn = "as rated"
     graph_from: str = "all but test users"
+    aside: str = "no"
 
     def __post_init__(self) -> None:
         check_choice("graph_from", self.graph_from, GRAPH_FROM)
+        check_choice("aside", self.aside, ASIDE)
         for name in ("similarity", "neighbors", "min_co_raters"):
             if self.fill_in is not None and getattr(self, name) != getattr(Options, name):
                 raise ValueError(
@@ -72,6 +75,7 @@ def recommendation(
     min_co_raters: int = 10,
     inputs: str | FillIn = "as rated",
     graph_from: str = "all but test users",
+    aside: str = "no",
     test_fraction: float = 0.1,
     validation_fraction: float = 0.1,
     directory: PathLike | None = None,
@@ -106,6 +110,8 @@ def recommendation(
         inputs: "as rated", "filled in", or a :class:`~graphact.tasks.FillIn` for other settings than the usual ones.
             Filled-in inputs bring a film graph of their own, so the three arguments above must be left as they are.
         graph_from: "all but test users", or "training users" to leave out validation users as well.
+        aside: "left-out" to leave every fifth user out of all parts and of the graph, as a search of settings should;
+            "tested" to draw test users from these alone, and all others, as well as the graph, from the other users.
         test_fraction: share of the users for testing.
         validation_fraction: share of the remaining users for validation.
         directory: data directory; see :func:`~graphact.tasks.locate`.
@@ -116,7 +122,7 @@ def recommendation(
         DataError: the data is missing or damaged.
     """
     options = Options(
-        similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, inputs, graph_from
+        similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, inputs, graph_from, aside
     )
     ratings = read_movielens(locate("ml-100k", directory, download))
     return on_split(ratings, audience(ratings, film, dtype), split, seed, options)
@@ -160,14 +166,22 @@ def audience(ratings: Ratings, film: str | int, dtype: torch.dtype) -> Audience:
 
 def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options: Options) -> Task:
     """The task of one split, with a film graph that its test users had no part in."""
-    count, node, fill_in = shared.raters.numel(), shared.item - 1, options.fill_in
-    test = round(check_probability("test_fraction", options.test_fraction) * count)
-    validation = round(check_probability("validation_fraction", options.validation_fraction) * (count - test))
+    node, fill_in = shared.item - 1, options.fill_in
+    is_aside = users_aside(torch.arange(len(ratings.matrix)), options.aside)
+    free = int((~is_aside[shared.raters]).sum())
+    test = round(check_probability("test_fraction", options.test_fraction) * free)
+    validation = round(check_probability("validation_fraction", options.validation_fraction) * (free - test))
     generator = data_generator(f"{NAME} split", seed, shared.item, split)
-    parts = random_split(count, validation=validation, test=test, generator=generator)
+    if options.aside == "no":
+        parts = random_split(free, validation=validation, test=test, generator=generator)
+    else:
+        parts = split_aside(
+            is_aside[shared.raters], validation=validation, test=test, aside=options.aside, generator=generator
+        )
     both = fill_in is not None or options.graph_from == "training users"
     reserved = torch.cat([parts.validation, parts.test]) if both else parts.test
-    known = np.delete(ratings.matrix, shared.raters[reserved].numpy(), axis=0)
+    hidden = torch.cat([shared.raters[reserved], is_aside.nonzero().squeeze(1)]).unique()
+    known = np.delete(ratings.matrix, hidden.numpy(), axis=0)
     details: dict[str, Any] = {"film": shared.name, "title": ratings.titles[node], "item": shared.item}
     details |= {"split": split, "seed": seed, "similarity": options.similarity}
     details |= {name: getattr(fill_in or options, name) for name in ("neighbors", "min_co_raters")}
@@ -196,6 +210,12 @@ def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options:
         metric="rmse",
         details=details,
     )
+
+
+def users_aside(users: Tensor, aside: str) -> Tensor:
+    """Which users are set aside, if any are."""
+    step, first = USERS_ASIDE
+    return (users % step == first) & (aside != "no")
 
 
 def baselines(task: Task, _: int) -> dict[str, float]:

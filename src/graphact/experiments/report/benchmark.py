@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from graphact.experiments.pairing import Difference
+from graphact.experiments.protocol import CONTROLS
 from graphact.experiments.registry import Measure
 from graphact.experiments.report.content import Content, Figure, file_name
 from graphact.experiments.report.sentences import FEWEST_UNITS, paired
@@ -18,11 +19,15 @@ from graphact.experiments.statistics import holm
 from graphact.registry import POINTWISE
 
 POINTWISE_METHODS = ("relu", *POINTWISE)
-NEIGHBORHOOD = ("-ga", "-l")  # how the names of our activations end
+POOLING = ("grelu", "digraf")  # read a mean over all nodes besides, which no exchange between neighbours gives
 SPREADS = "Bars reach one standard deviation to either side."
 DIFFERENCES = (
-    "Paired over splits, minus the pointwise activation that validates best: {}. Half of the 95 % interval behind ±, "
+    "Paired over splits, minus the pointwise activation that validates best{}: {}. Half of the 95 % interval behind ±, "
     "corrected for the test samples that splits have in common."
+)
+OF_SEEDS = (
+    "Paired over seeds on one split, minus the pointwise activation that validates best there: {}. Half of the 95 % "
+    "interval behind ±. It tells of the draw of parameters and dropout; of other test samples it tells nothing."
 )
 ADJUSTED = "Two-sided p-values of these differences, adjusted for their number (Holm)."
 COST = {"parameters": "Parameters", "exchanges": "Exchanges", "milliseconds": "Milliseconds a run"}
@@ -30,6 +35,7 @@ WHOLE_COST = (
     "Trained numbers, exchanges between neighbours for an answer, and the time to choose the settings and to train, "
     "shared among the runs that are reported."
 )
+ALSO_POOLED = " {} read a mean over all nodes besides, which no exchange between neighbours gives."
 
 
 def benchmark(
@@ -48,7 +54,8 @@ def benchmark(
     the place of data sets, and the protocol is the name of the data set.
     """
     content, protocol = Content(), cells.protocol.iloc[0]
-    if protocol in alone:
+    units = "seeds" if protocol in alone else None
+    if units:
         overlaps = dict.fromkeys(overlaps, 0.0)
     if levels:
         overlaps = dict.fromkeys((*levels, *sorted(set(cells.level))), overlaps[protocol])
@@ -70,14 +77,21 @@ def benchmark(
         for index, label in enumerate(table.columns):
             overlap = overlaps[column_key(table, index)]
             told = replace(table, measure=measure._replace(overlap=overlap))
-            headlines.append((f"{label}{words}", tell(told, index, rivals_in(told, index, own))))
+            headlines.append((f"{label}{words}", tell(told, index, rivals_in(told, index, own), units)))
         content += Content(headlines, [figure] if table.entries.best.any() else [], [table])
-        content += differences(table, own, overlaps, words)
+        content += differences(table, own, overlaps, words, units)
         content += cost(own, file_name("cost", name, words), f"Cost{words}")
     return content
 
 
-def differences(table: Table, cells: pd.DataFrame, overlaps: Mapping[str, float], words: str) -> Content:
+def is_neighborhood(method: str) -> bool:
+    """Whether a method is one of our activations of neighbourhoods; a mean of them, which is linear, is a control."""
+    return method.endswith(("-ga", "-l")) and method not in CONTROLS
+
+
+def differences(
+    table: Table, cells: pd.DataFrame, overlaps: Mapping[str, float], words: str, units: str | None = None
+) -> Content:
     """Paired differences from the pointwise activation that validates best, and their adjusted p-values."""
     networks = table.entries[(table.entries.kind == "model") & (table.entries.runs > 0)].to_dict("records")
     found: list[tuple[dict[str, Any], Difference]] = []
@@ -107,7 +121,8 @@ def differences(table: Table, cells: pd.DataFrame, overlaps: Mapping[str, float]
     listed = ", ".join(f"{label}: {line}" for label, line in references.items())
     measure = table.measure._replace(axis="Difference of test scores (points)", limits=(-math.inf, math.inf), unit="")
     name, title = file_name(table.name, "differences"), f"Differences from the best pointwise activation{words}"
-    caption = DIFFERENCES.format(listed)
+    tuned = " on splits that are not reported" if has_tuning(cells) else " on the reported splits"
+    caption = OF_SEEDS.format(listed) if units else DIFFERENCES.format(tuned, listed)
     shown = Table(name, title, measure, table.columns, filled(gaps, table), caption, with_runs=False)
     figure = Figure(name, title, caption, replace(shown, entries=entries_of(gaps)))
     p_values = Table(
@@ -127,7 +142,7 @@ def rivals_in(table: Table, index: int, cells: pd.DataFrame) -> tuple[int, int] 
     entries = table.entries[(table.entries.kind == "model") & (table.entries.runs > 0)]
     column = entries[entries.column_index == index].to_dict("records")
     own = cells[cells.level == column_key(table, index)]
-    others = [entry for entry in column if entry["method"].endswith(NEIGHBORHOOD)]
+    others = [entry for entry in column if is_neighborhood(entry["method"])]
     best, reference = best_of(own, others), best_pointwise(own, column)
     return (best["line_index"], reference["line_index"]) if best and reference else None
 
@@ -137,9 +152,15 @@ def best_pointwise(cells: pd.DataFrame, column: Sequence[dict[str, Any]]) -> dic
     return best_of(cells, [entry for entry in column if entry["method"] in POINTWISE_METHODS])
 
 
+def has_tuning(cells: pd.DataFrame) -> bool:
+    """Whether all networks have scores of splits that choose and are not reported."""
+    return bool(cells.tuning.notna().all())
+
+
 def best_of(cells: pd.DataFrame, entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The entry with the best mean validation score."""
-    validation = {(cell.method, cell.hops): cell.validation for cell in cells.itertuples()}
+    """The entry with the best mean validation score, on splits that are not reported where all networks have some."""
+    basis = "tuning" if has_tuning(cells) else "validation"
+    validation = {(cell.method, cell.hops): getattr(cell, basis) for cell in cells.itertuples()}
     known = [entry for entry in entries if not math.isnan(validation[entry["method"], entry["hops"]])]
     return max(known, key=lambda entry: validation[entry["method"], entry["hops"]], default=None)
 
@@ -176,7 +197,9 @@ def cost(cells: pd.DataFrame, name: str, title: str) -> Content:
         )
     ]
     measure, columns = Measure("", f"Cost on {title_of(level)}", 0), list(COST.values())
-    table = Table(name, f"{title} on {title_of(level)}", measure, columns, entries_of(records), WHOLE_COST, False)
+    pooled = " and ".join(cell["line"] for cell in ranked if cell["method"] in POOLING)
+    caption = WHOLE_COST + (ALSO_POOLED.format(pooled) if pooled else "")
+    table = Table(name, f"{title} on {title_of(level)}", measure, columns, entries_of(records), caption, False)
     return Content(tables=[table])
 
 

@@ -27,6 +27,7 @@ from graphact._checks import check_choice, check_integer, check_number
 from graphact.experiments.pairing import REPLICA
 from graphact.experiments.registry import BENCHMARKS, EXPERIMENTS, find_experiment
 from graphact.experiments.report.style import Variant
+from graphact.experiments.selection import tuning_score
 
 TEXTS = ("preset", "protocol", "method")
 PROVENANCE = ("graphact", "torch", "device", "finished")
@@ -75,6 +76,7 @@ def gather(runs: pd.DataFrame) -> pd.DataFrame:
         cells[name] = runs[name].groupby(cell).agg(tuple)
     for name in ("parameters", "exchanges", "seconds"):
         cells[name] = runs[name].groupby(cell).first()
+    cells["tuning"] = runs.tuning.astype(float).groupby(cell).max()  # of which one row of a cell tells
     cells[list(Summary._fields)] = [summarize(values) for values in cells.value]
     cells["validation"] = [summarize(values).mean for values in cells.validation]
     names = zip(cells.kind, cells.method, cells.hops, strict=True)
@@ -108,6 +110,8 @@ def read_row(row: Mapping[str, Any], name: str) -> dict[str, Any]:
     run["settings"] = tuple(sorted((str(key), in_words(value)) for key, value in values["settings"].items()))
     run["level"] = check_condition(f"{name}['condition']", values["condition"], described.variation, experiment)
     run["replica"] = tuple(run[key] for key in REPLICA)
+    tuned = tuning_score([row])
+    run["tuning"] = math.nan if tuned is None else tuned
     retrained = described.variation is not None and described.variation.retrained
     tested_again = {"realization"} if retrained else {"realization", "level"}
     ignored = tested_again if kind == "model" else {"method", "hops", "features", "order"}

@@ -22,12 +22,13 @@ Facts = list[tuple[str, str]]
 Progress = namedtuple("Progress", "percent sentence")
 
 
-def headline(table: Table, column_index: int, rivals: tuple[int, int] | None = None) -> str:
+def headline(table: Table, column_index: int, rivals: tuple[int, int] | None = None, units: str | None = None) -> str:
     """The best graph-adaptive network of a column beside ReLU, FIR, the best network and the best baseline.
 
     With ``rivals``, the lines of two networks that were chosen otherwise, these stand in the place of the
-    graph-adaptive one and of ReLU. It reads like "graph-adaptive max (2 hops) 73.1 % ± 7.0, ReLU 47.5 % ± 13.0, a
-    difference of +25.6 ± 3.1 on the same graphs (95 % interval); chance 25.0 %".
+    graph-adaptive one and of ReLU. ``units`` is what runs differ in, where it is neither graphs nor splits. It reads
+    like "graph-adaptive max (2 hops) 73.1 % ± 7.0, ReLU 47.5 % ± 13.0, a difference of +25.6 ± 3.1 on the same graphs
+    (95 % interval); chance 25.0 %".
     """
     measure, entries = table.measure, table.entries
     known = entries[(entries.column_index == column_index) & entries["mean"].notna()]
@@ -51,7 +52,8 @@ def headline(table: Table, column_index: int, rivals: tuple[int, int] | None = N
     texts = [words(entry) for entry in told]
     gap = paired(adaptive._asdict(), relu._asdict(), measure.overlap) if adaptive is not relu else None
     if gap and gap.units >= FEWEST_UNITS:
-        units = "graphs" if adaptive.replica[0][REPLICA.index("graph")] is not None else "splits"
+        drawn = adaptive.replica[0][REPLICA.index("graph")] is not None
+        units = units or ("graphs" if drawn else "splits")
         size = f"{gap.mean:+.{measure.digits}f} ± {gap.margin:.{measure.digits}f}"
         texts.insert(2, f"a difference of {size} on the same {gap.units} {units} (95 % interval)")
     sentence = ", ".join(texts)

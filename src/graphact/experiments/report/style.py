@@ -69,7 +69,8 @@ FURTHER = {
         ("digraf", "DiGRAF", "DiGRAF", "#cc79a7", "p"),
     )
 }
-# Robust convolutions with ReLU
+# ReLU behind further shifts, and robust convolutions with ReLU
+CONTROLS = {"relu-hops": Style("ReLU + hops", "ReLU behind further shifts", INK, "P", (0, (1, 1)))}
 RIVALS = {
     "median-gcn": Style("MedianGCN", "MedianGCN", "#cc79a7", "1", (0, (1.2, 1.2)), 1.2),
     "soft-median-gcn": Style("Soft Median", "Soft Median GCN", "#cc79a7", "2", (0, (3, 1)), 1.2),
@@ -90,7 +91,7 @@ POINTWISE = {
         ("maxout", "Maxout", "8"),
     )
 }
-STYLES = METHODS | POINTWISE | FURTHER | RIVALS
+STYLES = METHODS | POINTWISE | FURTHER | CONTROLS | RIVALS
 
 
 @dataclass(frozen=True)

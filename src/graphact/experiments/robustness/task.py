@@ -143,8 +143,13 @@ def attacks_on(job: TrainingJob, models: list[Any], device: str, directory: Path
 
 
 def surrogate_attacks(job: TrainingJob, device: str, directory: Path | None) -> Attacked:
-    """Those of ReLU networks on the same splits, found once in a process; other networks meet them, too."""
-    relu = TrainingJob(job.protocol, "relu", None, job.features, job.order, job.seed, job.condition)
+    """Those of further ReLU networks on the same splits, found once in a process; all networks meet them, ReLU's too.
+
+    Their seed is another one, so that every network, whatever its activation, meets two attacks: its own, and one that
+    was made for another network.
+    """
+    seed = run_seed("surrogate", job.seed) >> 32
+    relu = TrainingJob(job.protocol, "relu", None, job.features, job.order, seed, job.condition)
     if relu.key not in _surrogates:
         _surrogates.clear()
         _surrogates[relu.key] = attacks_on(relu, trained(relu, device, directory), device, directory)
@@ -176,7 +181,7 @@ def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[
         raise ValueError(f"robustness needs a data set whose features are words, got {data.name}")
     transferred = surrogate_attacks(job, device, directory)
     models = trained(job, device, directory)
-    attacked = transferred if job.method == "relu" else attacks_on(job, models, device, directory)
+    attacked = attacks_on(job, models, device, directory)
     network = make_network(job, data, 0)
     common = {
         "metric": "accuracy",
