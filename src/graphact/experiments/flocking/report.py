@@ -8,11 +8,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from graphact.experiments.flocking.experiment import LEVELS, ORDER, USUAL
+from graphact.experiments.flocking.experiment import LEVELS, ORDER, USUAL, differing, world_of
 from graphact.experiments.pairing import Difference, choose, difference
+from graphact.experiments.protocol import file_key
 from graphact.experiments.report.style import Variant, house_style, new_sheet, to_png
 from graphact.experiments.statistics import holm
-from graphact.experiments.store import Row
+from graphact.experiments.store import Row, StoreError
 from graphact.registry import POINTWISE
 from graphact.storage import write_atomically
 
@@ -29,8 +30,8 @@ AXES = {
 INTRODUCTION = """\
 Values are the cost of a flight (variance of the velocities, summed over its steps) over the expert's on the same teams:
 mean ± standard deviation over realizations, each with training teams, test teams and initial parameters of its own.
-Differences are paired over realizations, with 95 % intervals; p is Holm's over the lines of its table.
-K is the filter order, e the number of exchanges between neighbours for one control."""
+Differences are paired over realizations, with 95 % intervals; p is Holm's over the lines of its table alone: over all
+tables more would be expected below 0.05 by chance. K is the filter order, e the number of exchanges for one control."""
 
 
 class Line(NamedTuple):
@@ -61,10 +62,13 @@ class Results:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = list(rows)
+        if change := differing(self.rows):
+            raise StoreError(f"a report is of rows of one setting, got some with {change}; keep them in a folder each")
         networks = choose(self.rows, kind="model")
         self.lines = list(dict.fromkeys(Line(*(row[name] for name in Line._fields)) for row in networks))
-        world, imitation = (networks[0]["settings"][name] for name in ("world", "imitation"))
+        world, imitation = world_of(networks[0]["settings"]), networks[0]["settings"]["imitation"]
         trained = {name: world[name] for name in ("radius", "speed") if name in world}
+        self.world = world
         self.usual = USUAL | trained | {"agents": imitation.get("agents", USUAL["agents"])}
         self.lines.sort(key=lambda line: (line.delayed, Variant(line.method, line.hops).rank, line.order))
 
@@ -139,7 +143,7 @@ def base_section(results: Results) -> list[str]:
             f"{line.parameters:,}",
             spread(values(results.of(line))),
             spread(values(results.of(line), "collisions"), 2),
-            spread(values(results.of(line), "training_seconds"), 1).partition(" ")[0],
+            spread(filter(None, values(results.of(line), "training_seconds")), 1).partition(" ")[0],
         )
         for line in flown
     ]
@@ -221,8 +225,13 @@ def certificate_section(results: Results, folder: Path) -> list[str]:
 
 
 def certificate_key(row: Row) -> str:
-    """Which policy a certificate is of."""
-    return f"{row['method']} {row['hops']} {row['order']} {row['delayed']} {row['seed']} {row['graph']}"
+    """Which policy a certificate is of: that of one realization in the folder of a job."""
+    return f"{folder_of(row)}/{row['graph']}"
+
+
+def folder_of(row: Row) -> str:
+    """The folder in ``models/`` of the policies of a row; its name depends on everything that they depend on."""
+    return file_key(f"{row['method']}-K{row['order']}", row["settings"])
 
 
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
@@ -232,7 +241,7 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
     drawings = figures(results)
     first = choose(results.rows, kind="model")[0]
     count = len({(row["seed"], row["graph"]) for row in results.rows})
-    facts = f"{count} realizations, preset {first['preset']}, {first['device']}, torch {first['torch']}."
+    facts = f"{count} realizations, preset {first['preset']}. {made_by(results)} {setting(results)}"
     parts = ["# Flocking", INTRODUCTION, facts, *base_section(results)]
     parts += [f"![{name}](figures/{name}.png)" for name in drawings]
     parts += [*condition_sections(results), *delayed_section(results), *certificate_section(results, folder)]
@@ -242,6 +251,27 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
     write_atomically(folder / "tables" / "flocking.csv", to_csv(results).encode())
     write_atomically(folder / "report.md", ("\n\n".join(parts) + "\n").encode())
     return folder / "report.md"
+
+
+def made_by(results: Results) -> str:
+    """On what which rows were made."""
+    found: dict[str, str] = {}
+    for kind, words in (("model", "Policies"), ("baseline", "the expert and no control")):
+        made = dict.fromkeys(f"{row['device']}, torch {row['torch']}" for row in choose(results.rows, kind=kind))
+        found |= {words: " and ".join(made)} if made else {}
+    return "; ".join(f"{words}: {made}" for words, made in found.items()) + "."
+
+
+def setting(results: Results) -> str:
+    """How teams started, and what the expert is, which earlier rows have otherwise than later ones."""
+    start = (
+        "Teams start connected"
+        if results.world["connected"]
+        else "Teams may start in parts that do not hear each other"
+    )
+    gain = results.world["alignment"]
+    gains = "the size of the team, as in the papers" if gain is None else f"{gain:g} for teams of any size"
+    return f"{start}; the gain of the expert's alignment is {gains}."
 
 
 def to_csv(results: Results) -> str:
@@ -325,7 +355,7 @@ def certify(rows: Sequence[Row], folder: Path, *, budget: float | None = 20.0) -
     from graphact.experiments.flocking.imitation import teams_for
     from graphact.experiments.flocking.links import graph_of
     from graphact.experiments.flocking.world import World, hears, pairs_of
-    from graphact.experiments.protocol import file_key, run_seed
+    from graphact.experiments.protocol import run_seed
     from graphact.layers import UnsupportedModelError
 
     path = folder / CERTIFICATES
@@ -336,14 +366,12 @@ def certify(rows: Sequence[Row], folder: Path, *, budget: float | None = 20.0) -
         key, settings = certificate_key(row), row["settings"]
         if key in known:
             continue
-        world = World(**settings["world"])
+        world = World(**world_of(settings))
         agents = settings["imitation"].get("agents", int(USUAL["agents"]))
         seed = run_seed("flocking", row["seed"], row["graph"])
         team = teams_for("test", [seed], settings["tests"], agents, world)
         graph = graph_of(hears(pairs_of(team.position[0, :1]), world.radius))
-        file = (
-            folder / "models" / file_key(f"{row['method']}-K{row['order']}", settings) / f"{row['graph']}.safetensors"
-        )
+        file = folder / "models" / f"{key}.safetensors"
         if not file.exists():
             continue
         try:

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 import graphact
-from graphact.experiments.flocking.experiment import NAME, USUAL, Flocking, Job
+from graphact.experiments.flocking.experiment import NAME, USUAL, Flocking, Job, differing
 from graphact.experiments.flocking.flight import Conditions, Controller, Flight, fly
-from graphact.experiments.flocking.imitation import Imitation, imitate, teams_for
+from graphact.experiments.flocking.imitation import Imitation, Trained, imitate, teams_for
 from graphact.experiments.flocking.policies import Policies
 from graphact.experiments.flocking.world import Teams, World
 from graphact.experiments.protocol import run_seed
-from graphact.experiments.store import Row, Store
+from graphact.experiments.store import Row, Store, StoreError
 from graphact.nn import FIR, GCNN, GraphModule
 from graphact.progress import JobWatcher
 
@@ -123,6 +123,12 @@ def make_policies(settings: Flocking, job: Job, seeds: list[int]) -> list[GraphM
     return models
 
 
+def check_settings(settings: Flocking, store: Store, seed: int) -> None:
+    """Raise if the store holds rows of other settings: a report could not tell them apart."""
+    if change := differing(store.first_rows(), settings.settings(None, seed)):
+        raise StoreError(f"{store.directory} holds results of other settings ({change}); choose another --out")
+
+
 def run_flocking(
     settings: Flocking,
     store: Store,
@@ -155,21 +161,30 @@ def run_flocking(
 
 
 def run_job(field: Airfield, job: Job, folder: Path, watcher: JobWatcher) -> list[Row]:
-    """Train the policies of a job, write them, fly them."""
+    """Train the policies of a job, write them, fly them.
+
+    Where all of them are there, as the job was stopped in flight, they are flown; how they were trained is then not
+    known but for their cost on validation flights, which is flown again.
+    """
     begun = time.perf_counter()
-    models = make_policies(field.settings, job, field.seeds)
+    files = [folder / f"{number}.safetensors" for number in range(len(field.seeds))]
+    is_trained = all(file.exists() for file in files)
+    models = [graphact.load(file) for file in files] if is_trained else make_policies(field.settings, job, field.seeds)
     policies = Policies(models, field.device)
-    trained = imitate(
-        policies,
-        field.seeds,
-        field.imitation,
-        field.world,
-        delayed=job.delayed,
-        progress=lambda epoch, _: watcher.epoch(epoch),
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, model in enumerate(models):
-        graphact.save(model, folder / f"{number}.safetensors")
+    if is_trained:
+        trained = judge(field, policies, job.delayed)
+    else:
+        trained = imitate(
+            policies,
+            field.seeds,
+            field.imitation,
+            field.world,
+            delayed=job.delayed,
+            progress=lambda epoch, _: watcher.epoch(epoch),
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        for model, file in zip(models, files, strict=True):
+            graphact.save(model, file)
     training = time.perf_counter() - begun
     flown = field.rows(policies, job.delayed)
     common = {
@@ -181,20 +196,28 @@ def run_job(field: Airfield, job: Job, folder: Path, watcher: JobWatcher) -> lis
         "parameters": sum(parameter.numel() for parameter in models[0].parameters()),
         "exchanges": policies.exchanges,
         "seconds": (time.perf_counter() - begun) / len(models),
-        "training_seconds": training / len(models),
+        "training_seconds": None if is_trained else training / len(models),
     }
     return [
-        {**common, "graph": number, **row}
-        | ({"validation": trained.validation[number], "best_epoch": trained.best_epoch[number]})
-        | ({"history": trained.history[number]} if not row["condition"] else {})
+        {**common, "graph": number, **row, "validation": trained.validation[number]}
+        | ({} if is_trained else {"best_epoch": trained.best_epoch[number]})
+        | ({"history": trained.history[number]} if not row["condition"] and not is_trained else {})
         for number, rows in enumerate(flown)
         for row in rows
     ]
 
 
+def judge(field: Airfield, policies: Policies, delayed: bool) -> Trained:
+    """The cost of policies on their validation flights."""
+    like, imitation = policies.parameters[0].detach(), field.imitation
+    teams = teams_for("validation", field.seeds, imitation.validation, imitation.agents, field.world, like)
+    return Trained(fly(teams, policies, field.world, delayed=delayed).cost.mean(1).tolist(), [], [])
+
+
 def baseline_rows(field: Airfield, name: Any) -> list[Row]:
     """The expert, or nobody, on the same teams."""
     common = {**stamp(field), "kind": "baseline", "method": name, "hops": None, "order": None, "delayed": False}
+    common["settings"] = field.settings.settings(None, field.seed)
     rows = field.rows(name, delayed=False)
     return [{**common, "graph": number, **row} for number, found in enumerate(rows) for row in found]
 
