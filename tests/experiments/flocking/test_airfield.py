@@ -64,7 +64,10 @@ def test_delay_and_the_size_of_teams_are_flown(field: Airfield) -> None:
 
 
 def test_nobody_trained_with_a_test_team(field: Airfield) -> None:
-    agents, counts = field.imitation.agents, {"training": field.imitation.teams, "validation": field.imitation.validation}
+    agents, counts = (
+        field.imitation.agents,
+        {"training": field.imitation.teams, "validation": field.imitation.validation},
+    )
     known = [teams_for(name, field.seeds, count, agents, field.world).position for name, count in counts.items()]
     tested = field.teams(agents).position
     places = torch.cat([position.double().flatten(0, 2).float() for position in (*known, tested)])
