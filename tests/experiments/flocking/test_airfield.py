@@ -1,4 +1,4 @@
-"""Flights over test teams: conditions are what they are called, the same for every policy, and nobody knows the teams."""
+"""Flights over test teams: conditions are what they are called, the same for every policy, and nobody knows them."""
 
 import pytest
 import torch

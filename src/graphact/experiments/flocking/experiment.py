@@ -25,6 +25,9 @@ ORDER, EPOCHS = 2, 30  # three taps
 # the expert of 50 for teams of any size (None is their size), starts that may fall into parts
 WORLD: dict[str, Any] = {"alignment": None, "connected": True}
 UNNAMED: dict[str, Any] = {"alignment": 50.0, "connected": False}
+OTHER_GAIN = (
+    "value_trained_gain"  # in rows of other sizes: over the expert whose gain is the size that was trained with
+)
 OF_A_JOB = ("baselines", "method", "hops", "order", "delayed", "seed")  # settings that rows of one report may differ in
 
 
@@ -47,6 +50,8 @@ def job_of(method: str, order: int = ORDER, hops: int = 1, *, delayed: bool = Fa
     """A job; what has no hops is not asked for them."""
     return Job(method, hops if method.endswith(("-l", "-ga")) else None, order, delayed)
 
+
+SELECTED = {"orders": "order", "hops": "hops", "delayed": "delayed"}  # settings that choose among the jobs of a preset
 
 # By weight: what is first is worth the most if time runs out
 MAIN = ("relu", "max-ga", "tanh", "fir", "max-l", "median-ga", "median-l", "kernel-ga", "leaky-relu", "mean-ga")
@@ -191,8 +196,19 @@ def changed(settings: Flocking, name: str, text: str) -> Flocking:
 
     known = dict.fromkeys((item.name for item in fields(World)), "world")
     known |= dict.fromkeys((item.name for item in fields(Imitation)), "imitation")
-    check_choice("--set", name, ("realizations", "tests", "features", *sorted(known)))
+    check_choice("--set", name, ("realizations", "tests", "features", *sorted(known), *SELECTED))
+    if name in SELECTED:
+        return selected(settings, name, text)
     value: dict[str, Any] = {name: as_value(text)}
     if name in known:
         value = {known[name]: {**getattr(settings, known[name]), **value}}
     return replace(settings, **value)
+
+
+def selected(settings: Flocking, name: str, text: str) -> Flocking:
+    """The settings with those jobs alone whose order, hops or delay are among those listed."""
+    wanted = [as_value(part) for part in text.split(",")]
+    there = list(dict.fromkeys(getattr(job, SELECTED[name]) for job in settings.jobs))
+    if any(type(value) not in map(type, there) or value not in there for value in wanted):
+        raise ValueError(f"{name} must be among {', '.join(map(str, there)).lower()}, got {text!r}")
+    return replace(settings, jobs=tuple(job for job in settings.jobs if getattr(job, SELECTED[name]) in wanted))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 import graphact
-from graphact.experiments.flocking.experiment import NAME, USUAL, Flocking, Job, differing
+from graphact.experiments.flocking.experiment import NAME, OTHER_GAIN, USUAL, Flocking, Job, differing
 from graphact.experiments.flocking.flight import Conditions, Controller, Flight, fly
 from graphact.experiments.flocking.imitation import Imitation, Trained, imitate, teams_for
 from graphact.experiments.flocking.policies import Policies
@@ -32,7 +33,7 @@ class Airfield:
         self.world, self.imitation = World(**settings.world), Imitation(**settings.imitation)
         self.seeds = [run_seed("flocking", seed, number) for number in range(settings.realizations)]
         self._teams: dict[int, Teams] = {}
-        self._expert: dict[tuple[float, float], Tensor] = {}
+        self._expert: dict[tuple[float, float, float | None], Tensor] = {}
 
     def teams(self, agents: int) -> Teams:
         if agents not in self._teams:
@@ -81,13 +82,17 @@ class Airfield:
         )
         return [Flight(*parts) for parts in zip(*(part.split(tests, 1) for part in flown), strict=True)]
 
-    def expert_cost(self, condition: Condition) -> Tensor:
-        """The cost ``(R, tests)`` of the expert on the same teams; neither losses nor radius nor delay touch it."""
+    def expert_cost(self, condition: Condition, gain: float | None = None) -> Tensor:
+        """The cost ``(R, tests)`` of the expert on the same teams; neither losses nor radius nor delay touch it.
+
+        The gain of its alignment is that of the world unless another is given.
+        """
         full = self.usual | condition
-        key = full["agents"], full["speed"]
+        key = full["agents"], full["speed"], gain or self.world.alignment
         if key not in self._expert:
-            (flown,) = self.fly("expert", [{"agents": key[0], "speed": key[1]}], delayed=False)
-            self._expert[key] = flown.cost
+            teams, speed = self.teams(int(key[0])), key[1] / self.world.speed
+            start = Teams(teams.position, teams.velocity * speed)
+            self._expert[key] = fly(start, "expert", replace(self.world, alignment=key[2])).cost
         return self._expert[key]
 
     def rows(self, controller: Controller, delayed: bool) -> list[list[Row]]:
@@ -98,6 +103,9 @@ class Airfield:
             for condition, flown in zip(conditions, self.fly(controller, conditions, delayed), strict=True):
                 expert = self.expert_cost(condition).mean(1)
                 cost, collisions, final = (part.double().mean(1).tolist() for part in flown)
+                other = None  # an expert that differs from this one in teams of other sizes only
+                if "agents" in condition and self.world.alignment is None:
+                    other = self.expert_cost(condition, float(self.imitation.agents)).mean(1).tolist()
                 for number, one in enumerate(rows):
                     one.append(
                         {
@@ -106,6 +114,7 @@ class Airfield:
                             "cost": cost[number],
                             "collisions": collisions[number],
                             "final": final[number],
+                            **({} if other is None else {OTHER_GAIN: cost[number] / other[number]}),
                         }
                     )
         return rows
