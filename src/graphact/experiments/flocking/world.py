@@ -133,11 +133,12 @@ def in_largest_part(heard: Tensor) -> Tensor:
     """
     agents = heard.size(-1)
     label = torch.arange(agents).expand(heard.shape[:-1])
-    while True:  # the lowest number that an agent has heard of spreads
-        lowest = torch.where(heard, label.unsqueeze(-2), agents).amin(-1).minimum(label)
+    while True:  # the lowest number that an agent has heard of spreads, and what that one has heard of
+        short = label.to(torch.int16 if agents < 2**15 else torch.int64)
+        lowest = torch.where(heard, short.unsqueeze(-2), agents).amin(-1).minimum(short).long()
         if torch.equal(lowest, label):
             break
-        label = lowest
+        label = lowest.gather(-1, lowest)
     sizes = torch.zeros_like(label).scatter_add_(-1, label, torch.ones_like(label))
     return label == sizes.argmax(-1, keepdim=True)
 
