@@ -63,6 +63,13 @@ def check_probability(name: str, value: Any) -> float:
     return float(value)
 
 
+def check_flag(name: str, value: Any) -> bool:
+    """Return ``value`` if it is True or False; what is merely true in Python, such as a word, is none."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be true or false, got {value!r} of type {type(value).__name__}")
+    return value
+
+
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Return ``value`` if it is one of ``choices``."""
     if value not in choices:

@@ -83,6 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
     from graphact._checks import check_integer
     from graphact.data.datasets.download import locate
+    from graphact.experiments.flocking.runner import check_settings as check_flocking
     from graphact.experiments.flocking.runner import run_flocking
     from graphact.experiments.report import REPORT_PACKAGES
     from graphact.experiments.runner import check_settings, run_protocol
@@ -103,6 +104,9 @@ def run(options: argparse.Namespace) -> int:
         experiment = find_experiment(options.experiment)
         for dataset in (*([] if experiment.dataset is None else [experiment.dataset]), *experiment.datasets(protocol)):
             locate(dataset, options.data)
+    if not options.worker and not isinstance(protocol, Protocol):
+        for seed in seeds:
+            check_flocking(protocol, store, seed)
     store.create(command_line(options))
     keep_freed_memory()
     if options.jobs > 1:  # more threads than cores wait for each other most of the time
