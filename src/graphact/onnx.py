@@ -23,6 +23,7 @@ from graphact.functional.neighborhood import (
 from graphact.graph import Graph, Neighborhoods
 from graphact.graph.graph import check_graph, check_values
 from graphact.graph.protocol import Pass
+from graphact.kernels.reference import own_term
 from graphact.layers import UnsupportedModelError
 from graphact.operations import Operation
 
@@ -225,7 +226,7 @@ class EdgeGraph:
         shifted = scattered(weight * x.index_select(-2, source), hearer, self.num_nodes, "sum")
         of_loops = torch.where(is_loop, self.edge_weight, 0.0).to(x.dtype).unsqueeze(-1)
         diagonal = scattered(of_loops, target, self.num_nodes, "sum")
-        return shifted + torch.where(diagonal == 0, 0.0, diagonal * x)
+        return shifted + own_term(diagonal, x)
 
     def neighbors(self, closed: bool) -> tuple[Tensor, Tensor]:
         """The edges between a node and its neighbours."""

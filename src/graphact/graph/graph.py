@@ -476,7 +476,7 @@ class Graph:
         if self.diagonal is None:
             return rows, col, self.weight
         everywhere = torch.arange(self.num_nodes, device=self.device)
-        loops = everywhere if self.diagonal.requires_grad else self.diagonal.nonzero().squeeze(1)
+        loops = everywhere if may_have_derivative(self.diagonal) else self.diagonal.nonzero().squeeze(1)
         return torch.cat([rows, loops]), torch.cat([col, loops]), torch.cat([self.weight, self.diagonal[loops]])
 
     def _with_weights(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graphact._checks import check_integer
 from graphact.functional import arma, attention, chebyshev, edge_varying
 from graphact.graph import Graph
+from graphact.graph.eager import outside_transforms
 from graphact.graph.graph import check_graph
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
@@ -296,8 +297,8 @@ class EdgeNet(AnyConvolution):
 def pattern_of(graph: Graph) -> str:
     """The digest of the neighbour lists of a graph, computed once for each graph."""
     if graph not in _patterns:
-        lists = torch.cat([graph.incoming.rowptr, graph.incoming.col]).cpu().numpy()
-        _patterns[graph] = hashlib.sha256(lists.tobytes()).hexdigest()[:32]
+        with outside_transforms(graph.incoming.rowptr, graph.incoming.col) as lists:
+            _patterns[graph] = hashlib.sha256(torch.cat(lists).cpu().numpy().tobytes()).hexdigest()[:32]
     return _patterns[graph]
 
 

@@ -40,7 +40,8 @@ class SmallPlan:
         self.op, self.closed, self.shifted = op, closed, shifted
         self.tensors, self.diagonal = tensors_of(graph), graph.diagonal
         self.layout, self.shape, self.features = layout_of(x), x.shape, x.size(-1)
-        self.slots = torch.empty(0, dtype=slot_dtype(graph.incoming.max_degree), device="cpu").numpy().dtype
+        self.max_degree = graph.incoming.max_degree
+        self.slots = torch.empty(0, dtype=slot_dtype(self.max_degree), device="cpu").numpy().dtype
         lists = (part for side in self.tensors[:2] for part in (side.rowptr, side.col))
         parts = (*lists, *self.tensors[2:], *([] if self.diagonal is None else [self.diagonal]))
         self.read = tuple({id(part): part for part in parts}.values())
@@ -58,7 +59,7 @@ class SmallPlan:
         self.dtype = weight.dtype
         self.chosen: tuple[Any, ...] = (None if self.op == "max" else weight.dtype.type(-1), self.closed)
         if self.op == "median":
-            self.chosen = median_options(weight.dtype, incoming.max_degree, self.closed)
+            self.chosen = median_options(weight.dtype, self.max_degree, self.closed)
         self.around = indices(incoming.rowptr), flat(incoming_slot), self.closed
         self.lists_t = indices(outgoing.rowptr), indices(outgoing.col)
         self.addresses = addresses
@@ -144,11 +145,11 @@ def shift_signal(rows: Rows, weight: Array, diagonal: Array, signal: Array, out:
 
 @kernel
 def add_diagonal(diagonal: Array, signal: Array, shifted: Array) -> None:
-    """Let the diagonal of the operator, if it has one, join a shift."""
+    """Let the diagonal of the operator, if it has one, join a shift, as ``own_term`` of the reference does."""
     nodes = np.uint64(diagonal.size)
     columns = np.uint64(signal.size) // max(nodes, ONE)
     for i in range(ZERO, nodes):
-        if diagonal[i] != 0:  # which times infinity would be NaN
+        if diagonal[i] != 0:
             for at in range(i * columns, (i + ONE) * columns):
                 shifted[at] += diagonal[i] * signal[at]
 
