@@ -12,25 +12,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 
 
-def is_traced(tensor: Tensor) -> bool:
-    """Whether torch looks inside instead of just computing: a compiler, a transform, a mode or a tensor of its own."""
-    return (
-        torch.compiler.is_compiling()
-        or type(tensor) not in PLAIN_TENSORS
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or tensor.is_meta
-    )
-
-
 def is_plain(*tensors: Tensor | None) -> bool:
     """Whether tensors hold numbers that are there to be read: nothing traces, transforms or fakes them."""
-    return not any(tensor is not None and is_traced(tensor) for tensor in tensors)
-
-
-def is_forward_mode() -> bool:
-    """Whether tangents are carried along."""
-    return forward_ad._current_level >= 0
+    return (
+        all(tensor is None or (type(tensor) in PLAIN_TENSORS and not tensor.is_meta) for tensor in tensors)
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+        and torch._C._len_torch_dispatch_stack() == 0
+    )
 
 
 def may_have_derivative(weight: Tensor) -> bool:
@@ -41,7 +30,7 @@ def may_have_derivative(weight: Tensor) -> bool:
     """
     if weight.requires_grad or torch.compiler.is_compiling():
         return weight.requires_grad
-    return is_forward_mode() or any(layer.requires_grad or _is_batched(layer) for layer in _layers(weight))
+    return forward_ad._current_level >= 0 or any(layer.requires_grad or _is_batched(layer) for layer in _layers(weight))
 
 
 def is_batched(tensor: Tensor) -> bool:

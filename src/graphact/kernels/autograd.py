@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from graphact.graph import Graph, Neighborhoods
-from graphact.graph.eager import is_forward_mode, is_traced
 from graphact.kernels import reference
 from graphact.kernels.backends import implementation
 from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists
-from graphact.kernels.ops import Operation, is_differentiated, materialized
+from graphact.kernels.ops import Operation, is_differentiated, is_forward_mode, is_traced, materialized
 from graphact.kernels.reference import accumulation_dtype, gather_selected, nodes_at, slot_dtype
 
 Gradients = tuple[Tensor | None, ...]

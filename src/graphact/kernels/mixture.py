@@ -12,11 +12,10 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
 from graphact.graph import Graph
-from graphact.graph.eager import is_forward_mode, is_traced
 from graphact.kernels import reference
 from graphact.kernels.autograd import MOST_FUSED_TERMS, aliases, tensors_of
 from graphact.kernels.backends import implementation, requested
-from graphact.kernels.ops import is_differentiated
+from graphact.kernels.ops import is_differentiated, is_forward_mode, is_traced
 
 Gamma = Any  # a number, a scalar tensor that is trained, or None: the operation has no width
 Composed = Callable[[Tensor, Tensor, Tensor, Gamma], Tensor]

@@ -11,19 +11,36 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch._functorch import eager_transforms
+from torch.autograd import forward_ad
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from graphact.graph.eager import is_forward_mode, is_traced
+from graphact.graph.eager import PLAIN_TENSORS
 from graphact.kernels.backends import backend, requested
 
 # the host reads degrees to find the launches, so a CUDA graph that the compiler records would be of one graph only
 LAUNCHED_BY_THE_HOST = [torch.Tag.cudagraph_unsafe] if hasattr(torch.Tag, "cudagraph_unsafe") else []
 
 
+def is_traced(x: Tensor) -> bool:
+    """Whether torch looks inside instead of just computing: a compiler, a transform, a mode or a tensor of its own."""
+    return (
+        torch.compiler.is_compiling()
+        or type(x) not in PLAIN_TENSORS
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or x.is_meta
+    )
+
+
 def is_differentiated(*inputs: Any) -> bool:
     """Whether autograd must know of an operation on some inputs; in forward mode it always must."""
     wanted = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
     return wanted or is_forward_mode()
+
+
+def is_forward_mode() -> bool:
+    """Whether tangents are carried along."""
+    return forward_ad._current_level >= 0
 
 
 def materialized(x: Any) -> Any:
