@@ -18,6 +18,7 @@ from graphact.functional.neighborhood import (
     fused_neighbor_pass,
     gaussian,
     neighborhood_pass,
+    several_functions_pass,
     shift_pass,
 )
 from graphact.graph import Graph, Neighborhoods
@@ -189,6 +190,7 @@ class EdgeGraph:
     """
 
     whole = None
+    holds_every_node = True
 
     def __init__(
         self, edge_index: Tensor, edge_weight: Tensor, num_nodes: int,
@@ -206,10 +208,15 @@ class EdgeGraph:
         """See :meth:`GraphLike.one_hop <graphact.graph.protocol.GraphLike.one_hop>`."""
         if pass_ is shift_pass:
             return (self.shift(x),)
+        if pass_ is several_functions_pass:
+            functions, closed, shifting = arguments
+            values = tuple(Walks(self, 1).evaluate(x, *function, closed) for function in functions)
+            return *values, self.shift(x) if shifting else x
+        if pass_ not in (neighborhood_pass, fused_neighbor_pass):
+            raise UnsupportedModelError("", f"{pass_.__name__} over neighbours is not written for ONNX")
         op, parameters, closed, *shifting = arguments
-        assert pass_ in (neighborhood_pass, fused_neighbor_pass)
-        values = Walks(self, 1).evaluate(x, op, parameters, closed)
-        return (values, self.shift(x)) if shifting and shifting[0] else (values,)
+        value = Walks(self, 1).evaluate(x, op, parameters, closed)
+        return (value, self.shift(x)) if shifting and shifting[0] else (value,)
 
     def k_hop(
         self, x: Tensor, hops: int, closed: bool, term: Callable[[Tensor, Any], Tensor], _: Any = None

@@ -264,7 +264,7 @@ class EdgeNet(AnyConvolution):
     def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         whole = self.check(x, graph, edge_weight).whole
         if whole is None:
-            raise UnsupportedModelError("", "an EdgeNet needs the whole graph, and this process holds a part of it")
+            raise UnsupportedModelError("", "an EdgeNet needs the whole graph: no part of it, and no edges of ONNX")
         self.check_pattern(whole)
         return self.biased(edge_varying(x, whole, self.own, self.edge))
 
@@ -288,8 +288,8 @@ class EdgeNet(AnyConvolution):
         if given is not None and not given.is_meta and not torch.equal(given.cpu(), self.graph_digest.cpu()):
             sizes = f"{self.num_nodes} nodes and {self.num_edges} edges"
             error_msgs.append(
-                f"{prefix or 'this '}EdgeNet belongs to a graph with {sizes}, and the state to another one: build it with "
-                "that graph, or move the coefficients by permuted()"
+                f"{prefix or 'this '}EdgeNet belongs to a graph with {sizes}, and the state to another one: build it "
+                "with that graph, or move the coefficients by permuted()"
             )
             return
         arguments = (prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)

@@ -314,7 +314,7 @@ def check_width(name: str, features: int | None) -> int:
 
 def check_whole(graph: GraphLike, name: str) -> None:
     """Raise if this process holds a part of a graph, of which an activation reads means."""
-    if graph.whole is None:
+    if graph.whole is None and not getattr(graph, "holds_every_node", False):
         raise UnsupportedModelError("", f"{name!r} reads means over all nodes, and this process holds a part of them")
 
 
