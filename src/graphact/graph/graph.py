@@ -305,7 +305,8 @@ class Graph:
                     "torch.export: the neighbours of several hops are found on first use, which cannot be compiled"
                 )
             lists = self.outgoing if turned else self.incoming
-            with outside_transforms(lists.rowptr, lists.col) as (rowptr, col):
+            # lists that are kept serve training, too, for which tensors made in inference mode cannot be saved
+            with torch.inference_mode(False), outside_transforms(lists.rowptr, lists.col) as (rowptr, col):
                 self._patterns[key] = hop_pattern(rowptr, col, hops, closed)
         return self._patterns[key]
 
