@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
-from weakref import WeakKeyDictionary
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -164,27 +163,11 @@ def neighborhood(
 def check_operation(
     op: AnyOperation, gamma: float | Tensor, parameters: Parameters | None = None
 ) -> tuple[Operation, Parameters]:
-    """The operation and its parameters; the arguments of a user's function are looked up once for each function."""
-    if not isinstance(op, Operation):
-        op = _operation_of(op)
+    """The operation and its parameters."""
+    op = as_operation(op)
     if parameters is None:
         parameters = {**op.parameters, "gamma": gamma} if "gamma" in op.parameters else op.parameters
     return op, parameters
-
-
-def _operation_of(op: str | NeighborhoodFunction) -> Operation:
-    if isinstance(op, str) or torch.compiler.is_compiling():  # what is traced is looked up once anyway
-        return as_operation(op)
-    try:
-        return _known_functions[op]
-    except TypeError:  # neither hashable nor weakly referable
-        return as_operation(op)
-    except KeyError:
-        _known_functions[op] = as_operation(op)
-        return _known_functions[op]
-
-
-_known_functions: WeakKeyDictionary[Any, Operation] = WeakKeyDictionary()
 
 
 # Passes over the neighbours of a local graph, as GraphLike.one_hop applies them; x and op are checked
