@@ -322,7 +322,8 @@ class Graph:
                     "torch.export: the neighbours of several hops are found on first use, which cannot be compiled"
                 )
             lists = self.outgoing if turned else self.incoming
-            with outside_transforms(lists.rowptr, lists.col) as (rowptr, col):
+            # lists that are kept serve training, too, for which tensors made in inference mode cannot be saved
+            with torch.inference_mode(False), outside_transforms(lists.rowptr, lists.col) as (rowptr, col):
                 self._patterns[key] = hop_pattern(rowptr, col, hops, closed)
         return self._patterns[key]
 
@@ -511,7 +512,7 @@ class Graph:
         if self.diagonal is None:
             return rows, col, self.weight
         everywhere = torch.arange(self.num_nodes, device=self.device)
-        loops = everywhere if self.diagonal.requires_grad else self.diagonal.nonzero().squeeze(1)
+        loops = everywhere if may_have_derivative(self.diagonal) else self.diagonal.nonzero().squeeze(1)
         return torch.cat([rows, loops]), torch.cat([col, loops]), torch.cat([self.weight, self.diagonal[loops]])
 
     def _with_weights(
