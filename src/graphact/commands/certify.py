@@ -169,7 +169,8 @@ def table(verdict: str, findings: dict[str, Any]) -> str:
     if findings["radii"]:
         decisions = findings["measure"] == DECISIONS
         what = ("decisions kept", "no change found") if decisions else ("outputs within", "found")
-        lines += ["", f"{findings['signals']} signals", f"  {'radius':>12s} {what[0]:>18s} {what[1]:>18s}"]
+        count = findings["signals"]
+        lines += ["", f"{count} signal{'' if count == 1 else 's'}", f"  {'radius':>12s} {what[0]:>18s} {what[1]:>18s}"]
         columns = "{certified:17.1%}  {found:17.1%} " if decisions else " ± {certified:15.6g}  ± {found:15.6g}"
         lines += [f"  {{radius:12.3g}} {columns}".format(**line) for line in findings["radii"]]
     return "\n".join(lines) + "\n"
