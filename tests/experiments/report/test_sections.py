@@ -277,9 +277,7 @@ def test_partial_results_say_their_share():
     rows = [denoising(order=order, split=split) for order in (1, 2) for split in range(4)][:-1]
     rows += [denoising("fir", split=split) for split in range(4)]
     sentence = block(rows).progress.sentence
-    assert sentence.startswith(
-        "Partial: 68 % of the results that the tables show, in 3 of 4 cells; "
-    )
+    assert sentence.startswith("Partial: 68 % of the results that the tables show, in 3 of 4 cells; ")
 
 
 def test_repetitions_on_lossy_graphs_are_complete():

@@ -129,7 +129,9 @@ def caveat(preset: str, runs: pd.DataFrame, *, in_paper: bool, has_signs: bool) 
     whole, full = ("the paper's", "paper") if in_paper else ("those of the whole benchmark", "full")
     epochs = " or ".join(f"{epochs:,}" for epochs in sorted(runs.epochs.dropna().unique().astype(int)))
     cut = f"fewer runs and shorter training{f' ({epochs} epochs)' if epochs else ''} than {whole}"
-    signs = ": lower scores are to be expected, and the marks do not tell whether the paper's come out" if has_signs else ""
+    signs = (
+        ": lower scores are to be expected, and the marks do not tell whether the paper's come out" if has_signs else ""
+    )
     return f"Preset “{preset}”: {cut}{signs}. The preset “{full}” runs all of it."
 
 

@@ -63,7 +63,7 @@ def write_files(rows: Iterable[Mapping[str, Any]], folder: Path, command: str | 
             drawings[figure.name] = Markup(inline)
     rules = Markup(f"figure svg * {{ {JOINS} }}\n{dark_rules()}")
     parts = [block.content for _, blocks in sections.values() for block in blocks]
-    words = {"provenance": provenance(runs), "command": command, "svg_rules": rules}
+    words: dict[str, Any] = {"provenance": provenance(runs), "command": command, "svg_rules": rules}
     words["has_paper"] = any(table.has_paper for part in parts for table in part.tables)
     words["narrow"] = all(len(part.figures) <= 1 for part in parts)
     page = templates.get_template("page.html.j2").render(sections=sections, drawings=drawings, **words)
