@@ -50,6 +50,7 @@ def set_style(_gallery_conf, _file):
     plt.rcParams.update(LOOK)
 
 
-def by_need(_folder):
+def by_need(file):
     """The key that examples are sorted by: their place in the order above, others behind."""
-    return lambda file: (ORDER.index(Path(file).stem) if Path(file).stem in ORDER else len(ORDER), file)
+    name = Path(file).stem
+    return (ORDER.index(name) if name in ORDER else len(ORDER), name)

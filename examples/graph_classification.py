@@ -19,7 +19,7 @@ import graphact
 
 
 class Communities(torch.utils.data.Dataset):
-    """Graphs of two communities; the signs of the nodes are those of their communities (class 1) or shuffled (class 0)."""
+    """Graphs of two communities; the signs of the nodes are those of their communities (class 1) or shuffled (0)."""
 
     def __init__(self, count: int, seed: int, transform=None) -> None:
         self.count, self.seed, self.transform = count, seed, transform

@@ -5,8 +5,8 @@ Training below a Lipschitz limit
 ``lipschitz_constrained`` holds the certified Lipschitz constant of a network below a
 limit, in every step: outputs never move by more than the limit times the largest move
 of an input. The target of every node is the largest value among itself and its
-neighbours, which has the constant 1. A limit far below it must cost accuracy; one above
-it need not.
+neighbours, which has the constant 1. This small network only comes near it, and uses a
+larger constant to do so: limits below that cost accuracy, more the lower they are.
 """
 
 import matplotlib.pyplot as plt
@@ -49,6 +49,8 @@ for limit in limits:
     print(f"limit {limit}: {constants}, test RMSE {error[-1]:.2f}")
 
 # %%
+# A limit above what training reaches by itself (4) changes nothing. With the lower ones
+# the certificate is tight: a search finds nearly as much as is certified.
 names = ["none" if limit is None else f"{limit:g}" for limit in limits]
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 left.plot(names, constant, "o-", label="certified: at most")
@@ -56,5 +58,8 @@ left.plot(names, found, "s--", label="found by a search: at least")
 left.set(xlabel="limit", ylabel="Lipschitz constant", ylim=(0, None))
 left.legend()
 right.bar(names, error)
-right.set(xlabel="limit", ylabel="test RMSE")
+always_mean = (y[150:] - y[:150].mean()).square().mean().sqrt()
+right.axhline(always_mean, color="grey", linestyle=":", label="always the mean")
+right.set(xlabel="limit", ylabel="test RMSE", ylim=(0, 0.85))
+right.legend(loc="upper left")
 plt.show()

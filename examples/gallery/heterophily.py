@@ -66,7 +66,8 @@ found = {name: [accuracy(name, split) for split in range(3)] for name in activat
 # %%
 # Three splits tell no winner; they show how far the splits themselves lie apart.
 for place, activation in enumerate(activations):
-    plt.scatter([place] * 3, found[activation], color="C0")
+    beside = place + np.array([-0.1, 0, 0.1])  # equal values stay apart
+    plt.scatter(beside, found[activation], color="C0")
     plt.hlines(np.mean(found[activation]), place - 0.2, place + 0.2, color="black")
 plt.xticks(range(len(activations)), activations)
 plt.ylabel("test accuracy (%)")

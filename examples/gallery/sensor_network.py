@@ -79,11 +79,11 @@ shown = {
     "estimated by the stations": exact.outputs[0, :, 0],
     "true": task.targets[task.test][0, :, 0].numpy(),
 }
-limit = abs(shown["measured"]).max()
-colours = {"cmap": "coolwarm", "vmin": -limit, "vmax": limit, "edgecolors": "grey"}
+low, high = shown["measured"].min(), shown["measured"].max()
+colours = {"cmap": "viridis", "vmin": low, "vmax": high, "edgecolors": "grey"}
 for axis, (title, values) in zip(axes, shown.items(), strict=True):
     dots = axis.scatter(longitude, latitude, c=values, **colours)
     axis.set_title(title)
     axis.set(xticks=[], yticks=[])
-figure.colorbar(dots, ax=axes, label="K above the mean")
+figure.colorbar(dots, ax=axes, label="difference to the mean (K)")
 plt.show()

@@ -5,8 +5,9 @@ Swap an activation in a GCN
 A two-layer GCN of PyG, once with ReLU and once with a graph-adaptive max. The module
 begins as the ReLU that it replaces, so both curves start together. The graph is Cora
 where the data set is at hand (``graphact data fetch planetoid``), else a random one
-with four communities. One seed tells no winner: over ten seeds on Cora the difference
-is -0.1 ± 0.5 points, so nothing is gained there, and nothing lost.
+with four communities. One seed tells no winner. Over ten seeds, with 95 % intervals:
+on Cora (64 features) the difference is -0.1 ± 0.5 points, nothing gained; on the random
+graph max has 3.4 ± 1.0 points more than ReLU, 3.1 ± 2.4 more than no activation.
 """
 
 import matplotlib.pyplot as plt

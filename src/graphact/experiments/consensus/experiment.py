@@ -111,7 +111,7 @@ EXPERIMENT = Experiment(
     explanation=(
         "Every node of a graph holds a random number and has to find the mean of all of them, with messages between "
         "neighbours only. A filter of order K gives a layer a receptive field of K hops.",
-        "Then the trained networks are evaluated again on graphs that lost links at random. The baselines are answering "
+        "Then the trained networks are evaluated again on graphs that lost links at random. Baselines are answering "
         "zero, which is right on average, and the best linear filter, found by least squares instead of training. L.: "
         "localized. G.A.: graph-adaptive.",
     ),
