@@ -25,7 +25,7 @@ tasks = source_localization_tasks(graphs=GRAPHS, splits=SPLITS, nodes=4)
 # %%
 start = time.perf_counter()
 results = {}
-for activation in ("relu", "max-ga"):
+for activation in ("prelu", "max-ga"):
     torch.manual_seed(0)
     shape = {"order": 4, "hops": 2, "out_features": 4, "bias": True}
     models = [GCNN([1, 8], activation=activation, **shape) for _ in tasks]
@@ -36,8 +36,9 @@ seconds = time.perf_counter() - start
 print(f"{2 * len(tasks)} networks in {seconds:.0f} s, computed {fleet.way}")
 
 # %%
-# Both have the same tasks: compare in pairs. Networks on one graph are alike, so the
-# graphs are what an interval counts; five of them leave a wide one.
+# PReLU is the best pointwise activation in this problem, and so the one to compare
+# with. Both have the same tasks: compare in pairs. Networks on one graph are alike, so
+# the graphs are what an interval counts; five of them leave a wide one.
 
 
 def mean_and_interval(values):
@@ -47,7 +48,7 @@ def mean_and_interval(values):
     return f"{means.mean():.1f} ± {margin:.1f}"
 
 
-difference = results["max-ga"] - results["relu"]
+difference = results["max-ga"] - results["prelu"]
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 for (activation, accuracy), look in zip(results.items(), ("-", "--"), strict=True):
     label = f"{activation}: {mean_and_interval(accuracy)} %"
@@ -58,6 +59,6 @@ left.set_ylim(top=1.35 * left.get_ylim()[1])  # room for the legend
 left.legend(loc="upper left")
 right.axvline(0, color="grey", linewidth=1)
 right.hist(difference, bins=np.arange(-30, 31, 5), histtype="step", linewidth=2)
-right.set(xlabel="max-ga minus relu (points)", ylabel="pairs of networks")
+right.set(xlabel="max-ga minus prelu (points)", ylabel="pairs of networks")
 right.set_title(f"mean {mean_and_interval(difference)} (95 % interval)")
 plt.show()
