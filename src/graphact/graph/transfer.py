@@ -17,7 +17,7 @@ def map_tensors(structure: Structure, function: Callable[[Tensor], Tensor]) -> S
 
 
 def _visit(value: Any, function: Callable[[Tensor], Tensor], done: dict[int, Any]) -> Any:
-    """A part of a graph, or what was made of it before; no closure, which would keep all of it until it is collected."""
+    """A part of a graph, or what was made of it before; a closure would keep all of it until garbage is collected."""
     if isinstance(value, dict):
         return {key: _visit(part, function, done) for key, part in value.items()}
     if id(value) not in done and isinstance(value, Tensor):
