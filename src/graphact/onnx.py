@@ -210,7 +210,7 @@ class EdgeGraph:
             return (self.shift(x),)
         if pass_ is several_functions_pass:
             functions, closed, shifting = arguments
-            values = tuple(Walks(self, 1).evaluate(x, each, given, closed) for each, given in functions)
+            values = tuple(Walks(self, 1).evaluate(x, op, parameters, closed) for op, parameters in functions)
             return *values, self.shift(x) if shifting else x
         if pass_ not in (neighborhood_pass, fused_neighbor_pass):
             raise UnsupportedModelError("", f"{pass_.__name__} over neighbours is not written for ONNX")

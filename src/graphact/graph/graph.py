@@ -238,7 +238,10 @@ class Graph:
         return cls._from_entries(*convert.read_entries(Path(path)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph to a file that :meth:`load` reads; the ending of its name gives the format."""
+        """Write the graph to a file that :meth:`load` reads; the ending of its name gives the format.
+
+        Weights in half precision are written in float32, which holds the same numbers.
+        """
         convert.write_entries(Path(path), *self._entries(), self.num_nodes)
 
     @classmethod
