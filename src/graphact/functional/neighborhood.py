@@ -164,7 +164,7 @@ def check_operation(
     op: AnyOperation, gamma: float | Tensor, parameters: Parameters | None = None
 ) -> tuple[Operation, Parameters]:
     """The operation and its parameters."""
-    op = as_operation(op)
+    op = op if isinstance(op, Operation) else as_operation(op)
     if parameters is None:
         parameters = {**op.parameters, "gamma": gamma} if "gamma" in op.parameters else op.parameters
     return op, parameters
