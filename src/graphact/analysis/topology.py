@@ -249,10 +249,10 @@ def topology_bound(
 def _try_losses(
     layers: Layers, features: int, graph: Graph, count: int, x: Tensor | None, magnitude: float, limit: int | None
 ) -> Enumeration | None:
-    """Every loss of links for given signals or, where the network is linear, for all; None where these are too many.
+    r"""Every loss of links for given signals or, where the network is linear, for all; None where these are too many.
 
-    What a linear network makes of a signal is a sum over its entries, and largest where all entries have the right
-    signs: the sum of what it makes of each entry alone, in magnitude.
+    A linear network with biases changes by :math:`d_0 + \sum_m a_m x_m`, where :math:`d_0` is the change for the signal
+    0: biases pass through lost links as values do. It is largest where all entries have the right signs.
     """
     if x is not None:
         return enumerate_losses(layers, graph, x, count, limit)
@@ -260,7 +260,8 @@ def _try_losses(
     if not is_linear(layers) or inputs**2 > MOST_ENTRIES:
         return None
     impulses = magnitude * torch.eye(inputs, dtype=torch.float64).view(-1, graph.num_nodes, features)
-    return enumerate_losses(layers, graph, impulses, count, limit, adds_up=True)
+    signals = torch.cat([torch.zeros_like(impulses[:1]), impulses])
+    return enumerate_losses(layers, graph, signals, count, limit, adds_up=True)
 
 
 def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: Zonotope) -> Tensor:
