@@ -26,7 +26,7 @@ from graphact.analysis import lipschitz as lipschitz_module
 from graphact.analysis.models import evaluate, read_model
 from graphact.analysis.rules import POINTWISE, layer_norm_slope
 from graphact.layers import UnsupportedModelError
-from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, PassGraph, PerLayer, Residual, Sequential
+from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, GraphModule, PassGraph, PerLayer, Residual, Sequential
 from graphact.nn.parts import call_on_graph
 
 NODES, FEATURES = 12, 3
@@ -187,6 +187,84 @@ def test_the_input_of_a_residual_block_is_known_to_be_the_same():
     half = GraphFilter(1, 1, order=0).double()
     nn.init.constant_(half.taps, -0.5)
     assert lipschitz_bound(Residual(half), WEIGHTED).value == pytest.approx(0.5, rel=1e-9)
+
+
+def shared_in_a_chain(part, *others):
+    return nn.Sequential(part, *others, part)
+
+
+TWICE = {
+    "activation": lambda: Sequential(
+        GraphFilter(3, 4, order=1), shared_in_a_chain(nn.Tanh(), nn.Linear(4, 4)), nn.Linear(4, 2)
+    ),
+    "parameters": lambda: Sequential(GraphFilter(3, 4, order=1), shared_in_a_chain(nn.Linear(4, 4, bias=False))),
+    "torch": lambda: shared_in_a_chain(nn.ReLU(), nn.Linear(3, 3)),
+    "gin": lambda: GINConv(nn.Sequential(nn.Linear(3, 4), shared_in_a_chain(nn.ReLU(), nn.Linear(4, 4)))),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_a_module_that_stands_in_two_places_counts_twice(name):
+    """named_children of torch leaves the second out, and with it all that it does."""
+    model = made(TWICE[name])
+    layers, features = read_model(model, WEIGHTED)
+    x = torch.randn(2, NODES, features, dtype=torch.float64)
+    with torch.no_grad():
+        torch.testing.assert_close(evaluate(layers, x[0], WEIGHTED), call_on_graph(model, x[0], WEIGHTED))
+    found = empirical_lipschitz(model, WEIGHTED, x)
+    assert found.value <= lipschitz_bound(model, WEIGHTED).value * (1 + 1e-9)
+    certificate, tried = (check(model, WEIGHTED, x, 0.1) for check in (certify, attack))
+    assert bool((tried.lower >= certificate.lower).all() and (tried.upper <= certificate.upper).all())
+
+
+@pytest.mark.parametrize("part", [nn.ReLU(), nn.Linear(4, 4, bias=False)], ids=["activation", "parameters"])
+def test_lost_links_in_front_of_a_module_that_stands_in_two_places(part):
+    model = made(lambda: Sequential(GraphFilter(3, 4, order=1), shared_in_a_chain(part, nn.Linear(4, 4))))
+    x = torch.randn(2, NODES, FEATURES, dtype=torch.float64)
+    bound, before = topology_bound(model, SYMMETRIC, LostLinks(1), x), model(x, SYMMETRIC)
+    edge_index, weight = SYMMETRIC.to_edge_index()
+    largest = 0.0
+    for source, target in {tuple(sorted(edge)) for edge in edge_index.T.tolist()}:
+        keep = ~torch.tensor([{source, target} == {*edge} for edge in edge_index.T.tolist()])
+        thinned = Graph.from_edge_index(edge_index[:, keep], weight[keep], NODES)
+        largest = max(largest, (model(x, thinned) - before).abs().max().item())
+    assert bound.value == pytest.approx(largest, rel=1e-9)
+
+
+def test_a_limit_holds_with_a_module_that_stands_in_two_places():
+    """The readout is rescaled by a constant that knows both; coefficients that stand in two places are refused."""
+    model = lipschitz_constrained(made(TWICE["activation"]), WEIGHTED, 0.2)
+    assert lipschitz_bound(model, WEIGHTED).value <= 0.2
+    assert empirical_lipschitz(model, WEIGHTED, ZERO.expand(2, -1, -1)).value <= 0.2
+    with pytest.raises(UnsupportedModelError, match="shared with another part"):
+        lipschitz_constrained(made(TWICE["parameters"]), WEIGHTED, 0.2)
+
+
+def test_a_description_of_your_own_that_is_not_true_is_refused():
+    class Doubled(GraphModule):
+        def __init__(self):
+            super().__init__()
+            self.bank = GraphFilter(3, 2, order=1)
+
+        def forward(self, x, graph, edge_weight=None):
+            return 2 * self.bank(x, graph)
+
+        def describe(self):
+            return self.bank.layers()
+
+    for check in (
+        lambda: lipschitz_bound(Doubled(), WEIGHTED),
+        lambda: topology_bound(Doubled(), WEIGHTED, LostLinks(1)),
+        lambda: lipschitz_constrained(Doubled(), WEIGHTED, 1.0),
+    ):
+        with pytest.raises(UnsupportedModelError, match="does not compute what its layers do"):
+            check()
+
+
+def test_a_constrained_chain_in_single_precision_is_compared_with_its_own_coefficients():
+    """They are rescaled in float32: a copy that rescales in float64 computes something else."""
+    model = lipschitz_constrained(made(TWICE["activation"]).float(), WEIGHTED, 0.2)
+    assert 0.1 < lipschitz_bound(model, WEIGHTED).value <= 0.2
 
 
 class Louder(GCNConv):

@@ -7,6 +7,7 @@ from torch.nn.utils import parametrize
 from graphact._checks import HALF_PRECISION, check_positive
 from graphact.analysis.description import part_names, read_layers
 from graphact.analysis.lipschitz import certified_norms
+from graphact.analysis.models import read_own
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
@@ -58,7 +59,7 @@ def lipschitz_constrained(module: GraphModule, graph: Graph, limit: float) -> Gr
     limit = check_positive("limit", limit)
     if limited_tensors(module):
         raise ValueError(f"module must have no limit yet; release it first: this {type(module).__name__} has one")
-    read_layers(module)
+    read_own(module, graph)
     shared = Limit(module, graph, limit)
     for part, name in last_coefficients(module):
         parametrize.register_parametrization(part, name, Rescaled(shared))

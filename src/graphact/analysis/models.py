@@ -5,13 +5,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
-from graphact.analysis.description import Blocks, branches_of, checked_layers, flatten, graph_of
+from graphact.analysis.description import (
+    Blocks,
+    Layers,
+    branches_of,
+    checked_layers,
+    flatten,
+    graph_of,
+    read_layers,
+)
 from graphact.analysis.rules import rule_of
 from graphact.functional import graph_adaptive, graph_filter, localized
 from graphact.graph import Graph
 from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum, UnsupportedModelError
-from graphact.nn import GraphModule, Sequential
+from graphact.nn.base import original_class
 from graphact.nn.parts import call_on_graph, describe_on
 
 KINDS = (Filter, Linear, Pointwise, HopMixture, LayerNorm, Sum)
@@ -22,7 +31,7 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
     """The layers of a model on a graph, in float64 on the CPU, and the features of its input.
 
     Modules of graphact describe themselves; chains, torch's modules and PyG's are described as
-    :mod:`graphact.nn.parts` knows them, and compared with what they compute on random signals. Raise
+    :mod:`graphact.nn.parts` knows them. All are compared with what they compute on random signals. Raise
     UnsupportedModelError if a part is unknown, or the model computes something else.
     """
     if not isinstance(module, nn.Module):
@@ -30,25 +39,57 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
     graph = graph.to("cpu", torch.float64)  # first, so that operators are made of it in float64
     described = tuple(flatten(describe_on(module, graph)))
     layers, taken = checked_layers(module, described, features, KINDS)
-    if not isinstance(module, GraphModule) or any(isinstance(part, Sequential) for part in module.modules()):
-        check_forward(module, layers, graph, taken)
+    check_forward(module, layers, graph, taken)
+    return layers, taken
+
+
+def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Layers, int]:
+    """The same for a module of graphact, of layers that all guarantees know, on one graph."""
+    layers, taken = read_layers(module, features)
+    check_forward(module, layers, graph.to("cpu", torch.float64), taken)
     return layers, taken
 
 
 @torch.no_grad()
 def check_forward(module: nn.Module, layers: Blocks, graph: Graph, features: int) -> None:
     """Raise if a model differs from its layers on random signals, large and small."""
-    generator = torch.Generator().manual_seed(features)
+    generator, same = torch.Generator().manual_seed(features), in_float64(module)
     for scale in (1.0, 100.0):
         x = scale * torch.randn(graph.num_nodes, features, generator=generator, dtype=torch.float64)
         expected = evaluate(layers, x, graph)
         try:
-            actual = call_on_graph(copy.deepcopy(module).to("cpu", torch.float64), x, graph)
+            actual = call_on_graph(same, x, graph)
         except (RuntimeError, TypeError, ValueError) as error:
             raise UnsupportedModelError("", f"the model cannot be called on this graph: {error}") from error
-        size = expected.abs().amax().clamp_min(1e-300)
-        if actual.shape != expected.shape or not (actual - expected).abs().amax() <= DEVIATION * size:
+        if actual.shape != expected.shape or not agree(actual, expected):
             raise UnsupportedModelError("", "the model does not compute what its layers do; was a part replaced?")
+
+
+def agree(actual: Tensor, expected: Tensor) -> bool:
+    """Whether two results are the same but for rounding; numbers that overflow in both tell nothing."""
+    known = expected.isfinite()
+    if not torch.equal(actual.isfinite(), known):
+        return False
+    actual, expected = actual[known], expected[known]
+    size = expected.abs().amax() if len(expected) else expected.new_zeros(())
+    return bool(((actual - expected).abs() <= DEVIATION * size.clamp_min(1e-300)).all())
+
+
+def in_float64(module: nn.Module) -> nn.Module:
+    """A copy in float64 on the CPU, with the very coefficients that the module has now, computed ones included."""
+    same = copy.deepcopy(module)
+    computed = [
+        (part, {name: getattr(part, name).detach() for name in part.parametrizations})  # type: ignore[union-attr]
+        for part in same.modules()
+        if parametrize.is_parametrized(part)
+    ]
+    for part, values in computed:
+        # parametrize.remove_parametrizations would change the class, which the copy shares with the module
+        part.__class__ = original_class(part)
+        del part.parametrizations
+        for name, value in values.items():
+            part.register_parameter(name, nn.Parameter(value, requires_grad=False))
+    return same.to("cpu", torch.float64)
 
 
 def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_integer, check_positive
-from graphact.analysis.description import KnownLayer, Layers, hops_of, read_layers, read_signals, split_readout, widths
+from graphact.analysis.description import KnownLayer, Layers, hops_of, read_signals, split_readout, widths
 from graphact.analysis.enumeration import Enumeration, enumerate_losses, is_known, is_linear
 from graphact.analysis.lipschitz import bank_rows
+from graphact.analysis.models import read_own
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, gather, rule_of
 from graphact.analysis.shares import LinkShares
 from graphact.analysis.zonotope import Zonotope, values_behind
@@ -221,7 +222,7 @@ def topology_bound(
     if not isinstance(perturbation, EdgeNoise | LostLinks):
         raise TypeError(f"perturbation must be EdgeNoise or LostLinks, got {type(perturbation).__name__}")
     graph = check_graph("graph", graph)
-    layers, features = read_layers(module, None if x is None else check_signal(x, graph).size(-1))
+    layers, features = read_own(module, graph, None if x is None else check_signal(x, graph).size(-1))
     limit = None if trials is None else check_integer("trials", trials, minimum=0)
     magnitude, graph = check_positive("magnitude", magnitude), graph.to("cpu", torch.float64)
     x = None if x is None else read_signals(x)

@@ -167,7 +167,8 @@ def describe_layer_norm(module: nn.LayerNorm) -> tuple[Layer, ...]:
 
 def describe_chain(module: nn.Sequential) -> tuple[Layer, ...]:
     """One part after the other, each called with the signal alone."""
-    return tuple(layer for name, part in module.named_children() for layer in describe_part(part, name))
+    parts = module._modules.items()  # named_children leaves out a module that stands there for the second time
+    return tuple(layer for name, part in parts if part is not None for layer in describe_part(part, name))
 
 
 def describe_pass_graph(module: PassGraph) -> tuple[Layer, ...]:
