@@ -7,11 +7,13 @@ import pytest
 import torch
 from analysis.draws import draw, violations
 from support.graphs import random_graph
+from torch import nn
 
 from graphact import Graph
 from graphact.analysis import certify, columns, empirical_lipschitz, lipschitz, lipschitz_bound, rules
 from graphact.analysis.description import read_layers
-from graphact.nn import FIR, GCNN, GraphAdaptiveMax
+from graphact.analysis.models import read_model
+from graphact.nn import FIR, GCNN, GraphAdaptiveMax, GraphFilter, Sequential
 from graphact.training import TrainingSettings, fit
 
 CPU = torch.device("cpu")
@@ -181,12 +183,83 @@ def test_certificates_of_large_networks(in_blocks):
     assert wide.certified.any()
 
 
+@pytest.mark.parametrize("block", [1 << 18, 500, 60])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Sequential(GraphAdaptiveMax(features=6, start="uniform"), nn.Linear(6, 3)),
+        lambda: Sequential(nn.ReLU(), GraphFilter(6, 8, order=1), nn.ReLU(), nn.Linear(8, 3)),
+        lambda: Sequential(GraphFilter(6, 5, order=2), nn.LayerNorm(5, eps=0.1), nn.ReLU(), nn.Linear(5, 3)),
+        lambda: Sequential(GraphFilter(6, 5, order=1), nn.Tanh(), GraphAdaptiveMax(features=5, start="uniform")),
+    ],
+    ids=["activation", "ReLU", "norm", "two activations"],
+)
+def test_features_that_no_map_mixes_are_split_over_blocks(in_blocks, make, block):
+    """An activation with nothing linear in front of it, at the beginning or behind another one."""
+    torch.manual_seed(0)
+    graph, model = random_graph(30, 0.1), make().double()
+    in_blocks.setitem(columns.BLOCK, "cpu", block)
+    found = lipschitz_bound(model, graph)
+    in_blocks.undo()
+    assert found.followed == 1.0
+    assert found.value == pytest.approx(lipschitz_bound(model, graph).value, rel=1e-9)
+
+
+@pytest.mark.parametrize(("width", "outputs"), [(8, 1), (8, 7), (16, 7), (16, None), (70, None)])
+@pytest.mark.parametrize("name", ["relu", "max-ga", "max-l"])
+def test_blocks_try_as_many_slopes_as_forms_held_at_once(in_blocks, name, width, outputs):
+    """The same features where all of them are tried; among more, estimates say which."""
+    torch.manual_seed(0)
+    graph = random_graph(20, 0.2).normalize("random_walk")
+    start = {} if name == "relu" else {"start": "uniform"}
+    model = GCNN([2, width, width], order=1, activation=name, out_features=outputs, **start).double()
+    blocks = lipschitz_bound(model, graph)
+    in_blocks.undo()
+    held = lipschitz_bound(model, graph)
+    assert blocks.followed == held.followed == 1.0
+    assert blocks.value == pytest.approx(held.value, rel=1e-9 if width == 8 or outputs is None else 0.01)
+
+
+def test_large_networks_try_a_few_slopes(monkeypatch):
+    weight, sizes = torch.ones(7, 16).double(), torch.arange(16).double()
+    assert columns.features_tried(weight, sizes, 10**12, False).tolist() == [[15, 14, 13]] * 7
+    assert columns.features_tried(weight, sizes, 10**4, False).size(1) == 8
+    assert columns.features_tried(torch.eye(100).double(), torch.ones(100).double(), 10**12, True).size(1) == 1
+    assert columns.features_tried(torch.ones(100, 16).double(), sizes, 10**12, False).size(1) == 0
+
+
+@pytest.mark.parametrize("name", ["relu", "max-ga", "max-l", "kernel-ga", "prelu", "trimmed-mean-ga"])
+def test_everything_is_on_the_device_of_the_graph(name, monkeypatch):
+    """The meta device stands for a GPU: it refuses to compute with tensors of the CPU, and has no numbers."""
+    monkeypatch.setitem(columns.BLOCK, "meta", 1 << 18)
+    monkeypatch.setattr(columns.Operator, "__matmul__", on_meta)
+    options = {"learn_gamma": True} if name == "kernel-ga" else {}
+    model = Sequential(
+        GCNN([2, 4, 4], order=2, activation=name, hops=1, bias=True, out_features=5, **options),
+        nn.LayerNorm(5),
+        nn.LeakyReLU(0.1),
+        nn.Linear(5, 3),
+    ).double()
+    layers, features = read_model(model, random_graph(20, 0.2))
+    device = torch.device("meta")
+    with torch.no_grad():
+        norms, followed = columns.column_norms(
+            layers, features, random_graph(20, 0.2), columns.Budget(None), device, lambda _: None
+        )
+    assert (norms.device, norms.shape, followed) == (device, (20, 3), 1.0)
+
+
+def on_meta(operator, x):
+    assert x.device == operator.device == torch.device("meta")
+    return torch.empty_like(x)
+
+
 def test_fewer_signs_are_tried_where_there_are_too_many(monkeypatch):
     """All signs of the last ReLUs, some, none: ever larger, and nothing changes at once."""
     graph, model = random_graph(12, 0.3), GCNN([1, 6], order=1, activation="relu", out_features=3).double()
     values = []
     for most in (10**9, 12 * 12 * 3 * 16, 12 * 12 * 3 * 4, 0):
-        monkeypatch.setattr(lipschitz, "MOST_TRIED", most)
+        monkeypatch.setattr(rules, "MOST_TRIED", most)
         values.append(lipschitz_bound(model, graph).value)
     assert values == sorted(values)
     assert values[0] < values[-1]

@@ -24,7 +24,15 @@ from graphact.analysis.columns import Budget, OutOfTimeError, Progress, column_n
 from graphact.analysis.description import Block, Blocks, branches_of, graph_of, hops_of, split_readout, widths
 from graphact.analysis.models import read_model
 from graphact.analysis.powers import PowerRows, bank_norms, matrix_of, to_torch
-from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, layer_norm_slope, row_norms, rule_of
+from graphact.analysis.rules import (
+    MOST_ENTRIES,
+    OPERATIONS,
+    POINTWISE,
+    layer_norm_slope,
+    row_norms,
+    rule_of,
+    slopes_tried,
+)
 from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
@@ -41,9 +49,7 @@ LABELS: dict[type[Layer], str] = {
     Sum: "sum",
 }
 MOST_COEFFICIENTS = MOST_ENTRIES  # of the forms of a layer that are held at once; above, they come in blocks
-MOST_ENUMERATED = 8  # ReLUs of a node whose signs are all tried
 IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
-MOST_TRIED = 300_000_000  # coefficients times combinations of signs, some seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,8 +159,10 @@ def tightest_norms(
         return torch.minimum(composed, output_norms(layers, features, graph)), 1.0
     if any(isinstance(layer, Sum) for layer in layers):
         return composed, 0.0
+    body, _ = split_readout(layers)
+    sizes = magnitudes(body[:-1], features, graph)[0].amax(0)  # of what the last activation reads, in about
     try:
-        forms, followed = column_norms(layers, features, graph, budget, device, progress)
+        forms, followed = column_norms(layers, features, graph, budget, device, progress, sizes)
     except OutOfTimeError:
         return composed, 0.0
     return torch.minimum(composed, forms.cpu()), followed
@@ -453,12 +461,12 @@ class Differences:
     def over_slopes(self, readout: Tensor | None) -> Tensor:
         """The largest 1-norm over slopes of a node's features: it is convex in them, each least or largest.
 
-        Behind a readout only the features with the largest weights are tried, as many as MOST_TRIED allows.
+        Behind a readout only the features that weigh most are tried, as many as :func:`slopes_tried` allows.
         """
         if readout is None:
             return torch.maximum(*(row_norms(self.forms + slope * self.rectified) for slope in self.slopes))
         low, high = self.slopes
-        norms, count = row_norms(self.rectified), self.tried(readout)
+        norms, count = row_norms(self.rectified), slopes_tried(readout, self.forms[..., 0].numel())
         choices = torch.tensor(list(itertools.product(self.slopes, repeat=count)), dtype=torch.float64)
         step = max(1, IN_CACHE // max(1, self.forms.size(0) * len(choices)))
         best = []
@@ -471,14 +479,6 @@ class Differences:
             largest = [(part.unsqueeze(-1) + free @ scaled.T).abs().sum(0).amax(-1) for part, free in parts]
             best.append(torch.cat(largest) + (high - low) / 2 * (norms @ rest.abs()))
         return torch.stack(best, -1)
-
-    def tried(self, readout: Tensor) -> int:
-        """How many features of a node have all combinations of their slopes tried for each output."""
-        if readout.numel() == 0:
-            return 0
-        each = self.forms.size(0) * self.forms.size(1) * len(readout)
-        most = int(math.log2(max(1, MOST_TRIED // max(1, each))))
-        return min(most, MOST_ENUMERATED, int((readout != 0).sum(1).max()))
 
 
 def settled(behind: Tensor | Differences) -> Tensor:
