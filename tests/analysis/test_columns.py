@@ -13,6 +13,7 @@ from graphact import Graph
 from graphact.analysis import certify, columns, empirical_lipschitz, lipschitz, lipschitz_bound, rules
 from graphact.analysis.description import read_layers
 from graphact.analysis.models import read_model
+from graphact.analysis.powers import bank_norms
 from graphact.nn import FIR, GCNN, GraphAdaptiveMax, GraphFilter, Sequential
 from graphact.training import TrainingSettings, fit
 
@@ -81,7 +82,104 @@ def test_a_bound_in_blocks_lies_between_forms_and_product(in_blocks):
     assert merged.followed < 1.0
     assert too_short.followed == 0.0
     assert complete.value < merged.value < too_short.value <= too_short.composed
-    assert complete.composed == merged.composed == too_short.composed
+    assert complete.composed == merged.composed <= too_short.composed  # norms of single layers take time, too
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_norms_of_layers_end_with_the_budget(monkeypatch, seed):
+    """What remains are sums of magnitudes, never below the norms and never broken; nothing is followed either."""
+    case = draw(seed, KINDS[seed % len(KINDS)], max_nodes=5)
+    layers, features = read_layers(case.module)
+    with torch.no_grad():
+        exact = lipschitz.layer_norms(layers, features, case.graph)
+        monkeypatch.setattr(columns, "MOST_NORM_WORK", -1.0)
+        ended = lipschitz.layer_norms(layers, features, case.graph, columns.Budget(None))
+        late = lipschitz.layer_norms(layers, features, case.graph, columns.Budget(1e-9))
+    for norms, without_signs, other in zip(exact, ended, late, strict=True):
+        assert norms.shape == without_signs.shape
+        assert (without_signs >= norms * (1 - 1e-12)).all()
+        torch.testing.assert_close(without_signs, other)
+    monkeypatch.setattr(lipschitz, "MOST_COEFFICIENTS", 0)
+    bound = lipschitz_bound(case.module, case.graph, budget=1e-9)
+    assert violations(case, bound.per_node, *case.signals(6, torch.Generator().manual_seed(seed)))[0] == 0
+
+
+@pytest.mark.parametrize("name", ["max-ga", "kernel-ga", "median-l"])
+def test_a_budget_is_asked_while_norms_are_computed(name, monkeypatch):
+    """With a second of budget, norms of dense powers took 77: they are asked for every few rows, and then end."""
+    graph, spent, zero = random_graph(40, 0.2), [], torch.zeros(40, 1, dtype=torch.float64)
+    model = GCNN([1, 4, 4], order=4, activation=name, hops=3, out_features=2).double()
+    monkeypatch.setattr("graphact.analysis.powers.MOST_ROWS", 8)
+    monkeypatch.setattr(columns.Budget, "spend_on_norms", lambda budget, work: spent.append(work))
+    for check in (lambda: lipschitz_bound(model, graph), lambda: certify(model, graph, zero, 0.1)):
+        spent.clear()
+        check()
+        assert len(spent) > 2 * 4 * 40 / 8  # filters, hops and blocks of rows
+        assert sum(spent) > 40 * 40
+
+
+def test_a_filter_of_one_tap_has_the_norms_of_its_dense_matrix():
+    """A matrix over nodes times one over features, as a GCNConv is, needs no table of all entries."""
+    graph = random_graph(9, 0.4).to(torch.float64)
+    for power in range(3):
+        taps = torch.zeros(3, 4, 5, dtype=torch.float64)
+        taps[power] = torch.randn(4, 5, dtype=torch.float64)
+        rows = torch.linalg.matrix_power(graph.to_dense(), power).abs().sum(1)
+        expected = rows[:, None] * taps[power].abs().sum(0)
+        torch.testing.assert_close(bank_norms(taps, graph), expected)
+        torch.testing.assert_close(bank_norms(taps.requires_grad_(), graph), expected)
+
+
+def test_what_takes_long_is_said_before_it_begins(in_blocks, capsys):
+    graph, model = random_graph(30, 0.1), GCNN([3, 4, 4], activation="max-ga", out_features=2).double()
+    x = torch.zeros(30, 3, dtype=torch.float64)
+    lipschitz_bound(model, graph)
+    assert capsys.readouterr().err == ""
+    in_blocks.setattr(columns, "SECOND", 1e3)
+    complete = lipschitz_bound(model, graph)
+    line = capsys.readouterr().err
+    assert line.startswith("graphact: lipschitz_bound takes about ")
+    assert "budget= limits the seconds" in line
+    assert "certified_radius certifies single nodes without it\n" in line
+    assert line.count("\n") == 1
+    lipschitz_bound(model, graph, budget=60)
+    lipschitz_bound(model, graph, progress=lambda _: None)
+    assert capsys.readouterr().err == ""
+    in_blocks.setattr(columns, "MOST_NEEDED", 1.0)
+    in_blocks.setattr(columns, "follow", lambda *_: pytest.fail("it is known before that this takes too long"))
+    bound = lipschitz_bound(model, graph)
+    assert "lipschitz_bound would take about" in capsys.readouterr().err
+    certify(model, graph, x, 0.1)
+    assert "certify would take about" in capsys.readouterr().err
+    assert bound.followed == 0
+    assert bound.value > complete.value
+    assert repr(bound).endswith("followed=0%)")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.1, "1 seconds"), (100, "100 seconds"), (150, "2 minutes"), (9000, "2 hours"), (1e7, "116 days")],
+)
+def test_seconds_in_words(seconds, words):
+    assert columns.in_words(seconds) == f"about {words}"
+
+
+def test_the_expected_work_is_about_what_is_done(in_blocks):
+    graph, model = random_graph(60, 0.05), GCNN([3, 4, 4], order=1, activation="max-ga", out_features=2).double()
+    layers, features = read_layers(model)
+    found, expected = columns.Budget(None), []
+    in_blocks.setattr(columns.Budget, "reserve", lambda _, *work: expected.extend(work))
+    with torch.no_grad():
+        columns.column_norms(layers, features, graph, found, CPU, lambda _: None)
+    needed, every = expected
+    assert 0.3 < needed / found.operations[True] < 3
+    assert 0.3 < every / sum(found.operations.values()) < 3
+
+
+def test_progress_of_small_networks_ends_at_one():
+    shares = []
+    lipschitz_bound(GCNN([1, 2]).double(), random_graph(5, 0.5), progress=shares.append)
+    assert shares == [1.0]
 
 
 def test_seconds_and_progress(in_blocks):

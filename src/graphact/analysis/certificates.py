@@ -106,7 +106,7 @@ def certify(
     layers, features = read_model(model, graph, x.size(-1))
     x = read_signals(x)
     graph = graph.to("cpu", torch.float64)
-    constants = _constants(layers, features, graph, Budget(seconds), device)
+    constants = _constants(layers, features, graph, Budget(seconds, "certify"), device)
     largest = max((size for _, size in form_sizes(layers, features, graph)), default=1)
     batch = max(1, MOST_ENTRIES // largest)
     parts = [
@@ -126,7 +126,7 @@ def _constants(layers: Blocks, features: int, graph: Graph, budget: Budget, devi
     first, second = torch.triu_indices(count, count, 1)
     every = (*body, Linear(torch.cat([rows, rows[first] - rows[second]])))
     norms, _ = tightest_norms(
-        every, features, graph, layer_norms(every, features, graph), budget, device, lambda _: None
+        every, features, graph, layer_norms(every, features, graph, budget), budget, device, lambda _: None
     )
     outputs, pairs = (norms + rounding(every, features, graph)).split([count, len(first)], -1)
     between = outputs.new_zeros(graph.num_nodes, count, count)

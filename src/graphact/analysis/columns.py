@@ -10,6 +10,7 @@ where the budget does not suffice for following all columns to the outputs.
 """
 
 import math
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -31,7 +32,12 @@ from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Su
 
 Progress = Callable[[float], None]  # called with the share of the columns that are done
 Array = np.ndarray[Any, Any]
-MOST_WORK = 1.5e11  # products and differences that are computed where no time is given; minutes on a few cores
+MOST_WORK = 1.5e11  # products and differences that are computed where no time is given; some minutes
+MOST_NEEDED = 1.5e11  # the same for one layer of all coefficients, without which nothing can be merged
+MOST_NORM_WORK = 3e10  # the same for the norms of single layers
+SECOND = 7e8  # of these, one core does in a second, in about
+UNITS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
+LONG = 20.0  # seconds after which somebody wonders what happens
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}  # coefficients of a block of columns
 WIDE = 0.4  # of all nodes: above, a block lives on the whole graph
 MOST_CHOICES = 64  # combinations of slopes times outputs that are tried for every node, however large a network is
@@ -42,15 +48,27 @@ def is_compiled(device: torch.device) -> bool:
     return device.type == "cpu" and find_spec("numba") is not None
 
 
+def in_words(seconds: float) -> str:
+    """About how long, in a unit that fits."""
+    size, unit = next((size, unit) for size, unit in UNITS if seconds >= 2 * size or size == 1)
+    return f"about {max(1, round(seconds / size)):,} {unit}"
+
+
 class OutOfTimeError(Exception):
-    """The budget does not even suffice for one layer at a time."""
+    """The budget does not suffice for what cannot be left out."""
 
 
 class Budget:
-    """How much may be computed: seconds, or a fixed number of operations, so that the result depends on no clock."""
+    """How much may be computed: seconds, or a fixed number of operations, so that the result depends on no clock.
 
-    def __init__(self, seconds: float | None) -> None:
+    ``asker`` is the function that writes a line to standard error before it takes long; None where that is known.
+    """
+
+    def __init__(self, seconds: float | None, asker: str | None = None) -> None:
+        self.asker = asker
         self.deadline = None if seconds is None else time.monotonic() + seconds
+        self.half = None if seconds is None else time.monotonic() + seconds / 2  # of it is for norms of single layers
+        self.norm_work = 0.0
         self.work = 0.0  # operations that were not needed for a valid bound
         self.seconds = {True: 0.0, False: 0.0}  # spent on what is needed, and on what is not
         self.operations = {True: 1.0, False: 1.0}
@@ -73,9 +91,34 @@ class Budget:
     def spend(self, needed: bool, work: float, since: float) -> None:
         self.seconds[needed] += time.monotonic() - since
         self.operations[needed] += work
-        late = self.operations[True] > 10 * MOST_WORK if self.deadline is None else time.monotonic() > self.deadline
+        late = self.operations[True] > 2 * MOST_NEEDED if self.deadline is None else time.monotonic() > self.deadline
         if needed and late:
             raise OutOfTimeError
+
+    def spend_on_norms(self, work: float) -> None:
+        """Raise OutOfTimeError where the norms of single layers have taken their part."""
+        self.norm_work += work
+        late = self.norm_work > MOST_NORM_WORK if self.half is None else time.monotonic() > self.half
+        if late:
+            raise OutOfTimeError
+
+    def reserve(self, needed: float, every: float) -> None:
+        """Raise OutOfTimeError at once where what is needed takes too many operations, by an estimate."""
+        if self.deadline is not None:
+            return
+        if needed > MOST_NEEDED:
+            self._announce(
+                f"would take {in_words(every / SECOND)} of one core to follow all coefficients, so that the constant is only "
+                "the smaller of the product of the layers and of the sum of all magnitudes; budget= allows more seconds"
+            )
+            raise OutOfTimeError
+        if (seconds := (needed + min(every - needed, MOST_WORK)) / SECOND) > LONG:
+            self._announce(f"takes {in_words(seconds)} of one core; budget= limits the seconds, for a larger constant")
+
+    def _announce(self, text: str) -> None:
+        if self.asker is not None:
+            sys.stderr.write(f"graphact: {self.asker} {text}; certified_radius certifies single nodes without it\n")
+            sys.stderr.flush()
 
 
 @dataclass(frozen=True)
@@ -512,6 +555,7 @@ def _column_norms(
         sizes = torch.ones(last_width, dtype=torch.float64) if sizes is None else sizes
         tried = features_tried(weight, sizes, sum(columns_of) * graph.num_nodes, readout is None)
     outputs = Outputs(graph.num_nodes, weight, tried, last, device)
+    budget.reserve(*expected_work(whole, steps, columns_of, last_width))
     left, followed = sum(columns_of), 0
     for source in range(len(steps)):
         for nodes, chosen in column_blocks(whole, steps[source:], weights.size(1), width):
@@ -525,6 +569,23 @@ def _column_norms(
             weights = segments[source].merged + sum(segments[source].spread(whole))
     zero = torch.zeros(graph.num_nodes, last_width, dtype=torch.float64, device=device)
     return outputs.total(*(last.spread(whole) if last else (zero, zero))), followed / max(1, sum(columns_of))
+
+
+def expected_work(
+    whole: Surroundings, steps: list[tuple[Blocks, Segment | None]], columns_of: list[int], last_width: int
+) -> tuple[float, float]:
+    """Operations for one layer of all columns, and for all layers, in about: from a sample of nodes."""
+    some = np.unique(np.linspace(0, whole.num_nodes - 1, 33).astype(int))
+    needed = every = 0.0
+    for source, columns in enumerate(columns_of):
+        hops = 0
+        for number, (linear, segment) in enumerate(steps[source:]):
+            ahead = hops_of_step(linear, segment)
+            hops += ahead
+            reached = sum(whole.window(some[i : i + 1], hops).operations for i in range(len(some))) / len(some)
+            work = columns * (last_width if segment is None else segment.norms.size(1)) * reached * (1 + ahead)
+            needed, every = needed + (work if number == 0 else 0), every + work
+    return needed, every
 
 
 def column_blocks(

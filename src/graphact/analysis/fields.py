@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_choice
+from graphact.analysis.columns import Budget
 from graphact.analysis.description import (
     Block,
     Blocks,
@@ -21,7 +22,7 @@ from graphact.analysis.description import (
     graph_of,
     read_signals,
 )
-from graphact.analysis.lipschitz import magnitude_behind, norms_of, shift_by
+from graphact.analysis.lipschitz import magnitude_behind, norms_within, shift_by
 from graphact.analysis.models import evaluate, read_model
 from graphact.analysis.powers import matrix_of
 from graphact.graph import Graph
@@ -194,7 +195,7 @@ def reach_behind(layer: Block, reach: Tensor, graph: Graph, width: int) -> Tenso
     """How far outputs of a layer move, from its inputs node by node, and from the farthest of them."""
     behind = magnitude_behind(layer, reach, graph)[0]
     if isinstance(layer, Filter) and len(layer.taps) > 1 and layer.taps[:-1].any():  # where signs may cancel
-        behind = behind.minimum(norms_of(layer, width, graph) * reach.max())
+        behind = behind.minimum(norms_within(Budget(None), layer, width, graph) * reach.max())
     return behind
 
 

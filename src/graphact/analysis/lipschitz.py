@@ -23,7 +23,7 @@ from graphact._checks import check_positive
 from graphact.analysis.columns import Budget, OutOfTimeError, Progress, column_norms
 from graphact.analysis.description import Block, Blocks, branches_of, graph_of, hops_of, split_readout, widths
 from graphact.analysis.models import read_model
-from graphact.analysis.powers import PowerRows, bank_norms, matrix_of, to_torch
+from graphact.analysis.powers import PowerRows, Spend, bank_norms, matrix_of, to_torch
 from graphact.analysis.rules import (
     MOST_ENTRIES,
     OPERATIONS,
@@ -61,7 +61,7 @@ class LipschitzBound:
         paper: the constant of the paper's Proposition 2; None for all but the graph-adaptive max activation.
         per_node: ``(N,)``, the same for the output of each node; ``value`` is the largest.
         composed: the product of the constants of the layers.
-        layers: name and constant of each layer, from input to output.
+        layers: name and constant of each layer, from input to output; without signs where the budget ended.
         followed: the share of the coefficients that were followed to the outputs; below 1 where the budget did not
             suffice, and the constant is larger than it would be with more, but no less certain.
     """
@@ -75,7 +75,8 @@ class LipschitzBound:
 
     def __repr__(self) -> str:
         paper = "" if self.paper is None else f", paper={self.paper:.6g}"
-        return f"LipschitzBound(value={self.value:.6g}{paper}, composed={self.composed:.6g})"
+        followed = "" if self.followed == 1 else f", followed={self.followed:.0%}"
+        return f"LipschitzBound(value={self.value:.6g}{paper}, composed={self.composed:.6g}{followed})"
 
 
 def lipschitz_bound(
@@ -105,7 +106,8 @@ def lipschitz_bound(
         norm: only infinity.
         budget: seconds that large networks may take, in about; afterwards coefficients are merged instead of followed,
             down to the product of the layers, so that the constant is larger but still certified. None for a fixed
-            number of operations, some minutes, and the same result on every machine.
+            number of operations, some minutes at most, and the same result on every machine; where that takes more than
+            20 seconds, or does not suffice by an estimate, a line on standard error tells.
         progress: called with the share that is done, or True for a bar.
 
     Raises:
@@ -128,12 +130,13 @@ def lipschitz_bound(
     device = check_graph("graph", graph).device
     graph = graph.to("cpu", torch.float64)
     with torch.no_grad(), watch(progress) as show:
-        spent = Budget(seconds)
+        spent = Budget(seconds, None if progress else "lipschitz_bound")
         layers, features = read_model(module, graph)
-        every = layer_norms(layers, features, graph)
+        every = layer_norms(layers, features, graph, spent)
         constants, lost = [norms.max().item() for norms in every], rounding(layers, features, graph)
         outputs, followed = tightest_norms(layers, features, graph, every, spent, device, show)
         per_node = (outputs + lost).amax(-1)
+        show(1.0)
         return LipschitzBound(
             value=per_node.max().item(),
             paper=paper_constant(layers, graph),
@@ -358,12 +361,22 @@ def is_affordable(layers: Blocks, features: int, graph: Graph) -> bool:
 # Layer by layer
 
 
-def layer_norms(layers: Blocks, features: int, graph: Graph) -> list[Tensor]:
-    """The constants of every output of every layer, ``(N, F)`` each."""
-    return [norms_of(layer, width, graph) for layer, width in zip(layers, widths(layers, features), strict=True)]
+def layer_norms(layers: Blocks, features: int, graph: Graph, budget: Budget | None = None) -> list[Tensor]:
+    """The constants of every output of every layer, ``(N, F)`` each; where the budget ends, from magnitudes."""
+    pairs = zip(layers, widths(layers, features), strict=True)
+    return [norms_within(budget, layer, width, graph) for layer, width in pairs]
 
 
-def norms_of(layer: Block, width: int, graph: Graph) -> Tensor:
+def norms_within(budget: Budget | None, layer: Block, width: int, graph: Graph) -> Tensor:
+    """The constants of a layer, ``(N, F)``: as they are or, where the budget does not suffice, without any signs."""
+    try:
+        return norms_of(layer, width, graph, budget)
+    except OutOfTimeError:
+        unit = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
+        return magnitude_behind(layer, unit, graph)[0].expand(-1, width)
+
+
+def norms_of(layer: Block, width: int, graph: Graph, budget: Budget | None = None) -> Tensor:
     r"""The Lipschitz constant of a layer of that width at every node and feature, ``(N, F)``.
 
     Of a filter bank, the largest is its induced infinity norm, exactly:
@@ -373,10 +386,14 @@ def norms_of(layer: Block, width: int, graph: Graph) -> Tensor:
     Max, min and median: :math:`|\beta| + \sum_k |h_k| \max_{j \in \mathcal{N}_i} \|e_j^\top S^k\|_1`. The first hop
     and the pointwise term are taken together, since they may read the same input with opposite signs. Kernel: the slope
     of the Gaussian times the largest differences of rows. Localized activations have the identity for :math:`S^k`.
+
+    Raise OutOfTimeError where the budget does not suffice.
     """
+    spend: Spend = (lambda _: None) if budget is None else budget.spend_on_norms
+    spend(0.0)
     match layer:
         case Filter():
-            return bank_norms(layer.taps, graph_of(layer, graph))
+            return bank_norms(layer.taps, graph_of(layer, graph), spend)
         case Linear():
             return layer.weight.abs().sum(1).expand(graph.num_nodes, -1)
         case Pointwise():
@@ -387,12 +404,12 @@ def norms_of(layer: Block, width: int, graph: Graph) -> Tensor:
         case Sum():
             start, total = layer.in_features or width, torch.zeros(())
             for branch in branches_of(layer):
-                total = total + composed_norms(layer_norms(branch, start, graph), start, graph)
+                total = total + composed_norms(layer_norms(branch, start, graph, budget), start, graph)
             return total
         case HopMixture():
             rule, total = OPERATIONS[layer.operation], layer.beta.abs().expand(graph.num_nodes, width)
             for hop in hops_of(layer, graph):
-                rows = PowerRows(graph_of(layer, graph), hop.number + 1 if layer.reads == "shifted" else 0)
+                rows = PowerRows(graph_of(layer, graph), hop.number + 1 if layer.reads == "shifted" else 0, spend)
                 total = total + hop.reduce_one(partial(rule.constants, layer, hop.number, rows), rows.entries_at_once)
             return total
 
