@@ -108,8 +108,8 @@ class Budget:
             return
         if needed > MOST_NEEDED:
             self._announce(
-                f"would take {in_words(every / SECOND)} of one core to follow all coefficients, so that the constant is only "
-                "the smaller of the product of the layers and of the sum of all magnitudes; budget= allows more seconds"
+                f"would take {in_words(every / SECOND)} of one core to follow all coefficients, so the constant is "
+                "only the smaller of the product of the layers and of the sum of all magnitudes; budget= allows more"
             )
             raise OutOfTimeError
         if (seconds := (needed + min(every - needed, MOST_WORK)) / SECOND) > LONG:
@@ -436,7 +436,9 @@ def unit_columns(
 class Outputs:
     """What the outputs can be, summed up over all columns, for choices of a few slopes of the last activation."""
 
-    def __init__(self, num_nodes: int, weight: Tensor, tried: Tensor, last: Segment | None, device: torch.device) -> None:
+    def __init__(
+        self, num_nodes: int, weight: Tensor, tried: Tensor, last: Segment | None, device: torch.device
+    ) -> None:
         self.weight, self.tried = weight.to(device), tried.to(device)
         low, high = (0.0, 0.0) if last is None else last.slopes
         self.middle, self.half, count = (low + high) / 2, (high - low) / 2, tried.size(1)

@@ -211,12 +211,10 @@ class Trial:
             values = evaluate(layer, values, graph)
             values = torch.where(hops_there <= reach, values, before[:, node])
         change = values - self.behind[-1][:, node]
-        if self.adds_up:  # the change is affine in the signal: a constant, which biases in front of filters make
-            change = change[0].abs() + (change[1:] - change[0]).abs().sum(0)
-        else:
-            change = change.abs().amax(0)
-        change = torch.where(hops_there.squeeze(-1) <= self.reach[-1], change.amax(-1), -1.0)
-        return torch.full(hops.shape, -1.0, dtype=change.dtype).index_put(where, change)
+        # that of all signals is affine: a constant, which biases in front of filters make, and a sum over inputs
+        every = change[0].abs() + (change[1:] - change[0]).abs().sum(0) if self.adds_up else change.abs().amax(0)
+        largest = torch.where(hops_there.squeeze(-1) <= self.reach[-1], every.amax(-1), -1.0)
+        return torch.full(hops.shape, -1.0, dtype=largest.dtype).index_put(where, largest)
 
     def _without(self, sets: Tensor, inside: Tensor) -> Graph:
         """The nodes inside ``(n, N)``, set by set, as one graph, each part without the links of its set."""

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +21,9 @@ from torch import Tensor, nn
 from graphact._checks import check_positive
 from graphact.analysis.columns import Budget, OutOfTimeError, Progress, column_norms
 from graphact.analysis.description import Block, Blocks, branches_of, graph_of, hops_of, split_readout, widths
+from graphact.analysis.magnitudes import magnitude_behind, magnitudes
 from graphact.analysis.models import read_model
-from graphact.analysis.powers import PowerRows, Spend, bank_norms, matrix_of, to_torch
+from graphact.analysis.powers import PowerRows, Spend, bank_norms
 from graphact.analysis.rules import (
     MOST_ENTRIES,
     OPERATIONS,
@@ -185,80 +185,6 @@ def rounding(layers: Blocks, features: int, graph: Graph) -> Tensor:
     is_whole = all((array % 1 == 0).all() for layer in layers for array in layer.arrays().values())
     is_exact = only_one or (is_local and is_whole and bool(longest * total.max() < 2**52))
     return 0 * total if is_exact else longest * torch.finfo(torch.float64).eps * total
-
-
-def magnitudes(layers: Blocks, features: int, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
-    """What each output ``(N, O)`` can move when all coefficients add up, in time that grows with the edges.
-
-    Hops count ``hop_factor`` times. Beside it, the number of operations on the longest way through the network.
-    Differentiable, where the arrays are. As long as all features of a node move alike, one column stands for them.
-    """
-    total = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
-    longest, width = features * graph.num_nodes, features
-    for layer, next_width in zip(layers, widths(layers, features), strict=True):
-        total, steps = magnitude_behind(layer, total, graph, hop_factor)
-        longest, width = longest + steps + graph.num_nodes * width + width, next_width
-    return total.expand(-1, width), longest
-
-
-def magnitude_behind(layer: Block, near: Tensor, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
-    """How far outputs of a layer move when its inputs do by ``near`` ``(..., N, F)``; operations on the longest way.
-
-    Inputs of which all features move alike may have F = 1.
-    """
-    graph = graph_of(layer, graph)
-    degree = graph.incoming.max_degree + 1
-    longest = near.numel() + degree + near.size(-1)
-    match layer:
-        case Filter():
-            matrix = abs(matrix_of(graph))
-            total = through_weights(near, layer.taps[0].abs())
-            for tap in layer.taps[1:]:
-                near = shift_by(matrix, near)
-                total, longest = total + through_weights(near, tap.abs()), longest + degree + near.size(-1)
-        case Linear():
-            total = through_weights(near, layer.weight.abs().T)
-        case Pointwise():
-            total = rule_of(layer).steepest * near
-        case LayerNorm():
-            slope = layer_norm_slope(layer.features, layer.epsilon)
-            total = slope * near.amax(-1, keepdim=True).expand(*near.shape[:-1], layer.features)
-            total = total if layer.weight is None else total * layer.weight.abs()
-            longest += 10 * layer.features
-        case Sum():
-            total = torch.zeros(())
-            for branch in branches_of(layer):
-                value = near
-                for inner in branch:
-                    value, steps = magnitude_behind(inner, value, graph, hop_factor)
-                    longest += steps
-                total = total + value
-        case HopMixture():
-            matrix = abs(matrix_of(graph)) if layer.reads == "shifted" else None
-            total = layer.beta.abs() * near
-            for hop in hops_of(layer, graph):
-                if matrix is not None:
-                    near = shift_by(matrix, near)
-                entries = near[..., 0, :].numel()
-                largest = hop.reduce_one(partial(OPERATIONS[layer.operation].largest, layer, near), entries)
-                total = total + hop_factor * layer.weights[hop.number].abs() * largest
-                longest += 3 * (degree if hop.number == 0 else graph.num_nodes)
-    return total, longest
-
-
-def through_weights(near: Tensor, weight: Tensor) -> Tensor:
-    """Magnitudes behind a linear map ``(F_in, F_out)`` without signs; one feature stands for all that move alike."""
-    return near @ weight if near.size(-1) == weight.size(0) else near * weight.sum(0)
-
-
-def shift_by(matrix: Any, near: Tensor) -> Tensor:
-    """A sparse matrix times signals ``(..., N, F)``; gradients flow through signals ``(N, F)``."""
-    if near.requires_grad:
-        return torch.sparse.mm(to_torch(matrix), near)
-    if near.dim() == 2:
-        return torch.from_numpy(matrix @ near.numpy())
-    rows = near.movedim(-2, 0)
-    return torch.from_numpy(matrix @ rows.flatten(1).numpy()).view(rows.shape).movedim(0, -2)
 
 
 @contextmanager
