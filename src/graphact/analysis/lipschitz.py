@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 import torch
 from torch import Tensor, nn
@@ -231,18 +231,23 @@ def label_of(layer: Layer) -> str:
 
 
 def certified_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
-    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are.
+    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are."""
+    return reduce(torch.minimum, valid_norms(layers, features, graph, thorough))
 
-    Beyond what is affordable: the smaller of the sum of all coefficients in magnitude and the product of the layers,
-    the latter where no filter bank has so many entries that a step of training would take seconds and gigabytes.
+
+def valid_norms(layers: Blocks, features: int, graph: Graph, thorough: bool) -> list[Tensor]:
+    """Certified constants of every output, ``(N, O)`` each, of which the smallest counts.
+
+    Beyond what is affordable: the sum of all coefficients in magnitude and the product of the layers, the latter where
+    no filter bank has so many entries that a step of training would take seconds and gigabytes.
     """
     if is_affordable(layers, features, graph):
         composed = composed_norms(layer_norms(layers, features, graph), features, graph)
-        return torch.minimum(composed, output_norms(layers, features, graph, thorough=thorough))
+        return [composed, output_norms(layers, features, graph, thorough=thorough)]
     paths, entries = magnitudes(layers, features, graph)[0], graph.num_nodes + graph.num_edges
     if any(isinstance(layer, Filter) and layer.taps[0].numel() * entries > MOST_ENTRIES for layer in layers):
-        return paths
-    return torch.minimum(paths, composed_norms(layer_norms(layers, features, graph), features, graph))
+        return [paths]
+    return [paths, composed_norms(layer_norms(layers, features, graph), features, graph)]
 
 
 def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
