@@ -1,7 +1,5 @@
 """Training with the Lipschitz constant held below a limit."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
@@ -159,14 +157,15 @@ class Limit:
 
 @torch.no_grad()
 def without_signs(layers: Layers, features: int, graph: Graph) -> Tensor:
-    """How far outputs ``(N, O)`` move when the last coefficients do not cancel, at most: the norms are convex in them."""
+    """How far outputs ``(N, O)`` move at most when the last coefficients do not cancel; norms are convex in these."""
     place = max(number for number, layer in enumerate(layers) if PROPORTIONAL_TO[type(layer)])
     front = valid_norms(layers[:place], features, graph, thorough=False)
     unit = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
     moved = magnitude_behind(layers[place], unit, graph, 3.0)[0] * torch.stack([norms.max() for norms in front]).max()
-    return math.prod(
-        (rule_of(layer).steepest for layer in layers[place + 1 :] if isinstance(layer, Pointwise)), start=moved
-    )
+    for layer in layers[place + 1 :]:
+        assert isinstance(layer, Pointwise)
+        moved = moved * rule_of(layer).steepest
+    return moved
 
 
 class Rescaled(nn.Module):

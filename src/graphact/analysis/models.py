@@ -21,7 +21,7 @@ from graphact.analysis.zonotope import Zonotope, with_errors
 from graphact.functional import graph_adaptive, graph_filter, localized
 from graphact.graph import Graph
 from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum, UnsupportedModelError
-from graphact.nn.base import original_class
+from graphact.nn.base import check_untouched, original_class
 from graphact.nn.parts import call_on_graph, describe_on
 
 KINDS = (Filter, Linear, Pointwise, HopMixture, LayerNorm, Sum)
@@ -38,6 +38,7 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
     if not isinstance(module, nn.Module):
         raise UnsupportedModelError("", f"module must be a torch.nn.Module, got {type(module).__name__}")
     graph = graph.to("cpu", torch.float64)  # first, so that operators are made of it in float64
+    check_parts(module)
     described = tuple(flatten(describe_on(module, graph)))
     layers, taken = checked_layers(module, described, features, KINDS)
     check_forward(module, layers, graph, taken)
@@ -46,9 +47,23 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
 
 def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Layers, int]:
     """The same for a module of graphact, of layers that all guarantees know, on one graph."""
+    check_parts(module)
     layers, taken = read_layers(module, features)
     check_forward(module, layers, graph.to("cpu", torch.float64), taken)
     return layers, taken
+
+
+def check_parts(module: nn.Module) -> None:
+    """Raise if a part was changed, also one that no description speaks of, such as the sum in a convolution of PyG.
+
+    No comparison with the forward finds all of that: a hook may act on values that no random signal has.
+    """
+    for name, part in module.named_modules() if isinstance(module, nn.Module) else ():
+        if "parametrizations" not in name.split("."):  # they count by the values that they give
+            try:
+                check_untouched(part)
+            except UnsupportedModelError as error:
+                raise (error.inside(name) if name else error) from None
 
 
 @torch.no_grad()
@@ -77,8 +92,8 @@ def in_float64(module: nn.Module) -> nn.Module:
     """A copy in float64 on the CPU, with the very coefficients that the module has now, computed ones included."""
     same = copy.deepcopy(module)
     computed = [
-        (part, {name: getattr(part, name).detach() for name in part.parametrizations})  # type: ignore[union-attr]
-        for part in same.modules()
+        (part, {name: steady(part, place, name) for name in part.parametrizations})
+        for place, part in same.named_modules()
         if parametrize.is_parametrized(part)
     ]
     for part, values in computed:
@@ -88,6 +103,15 @@ def in_float64(module: nn.Module) -> nn.Module:
         for name, value in values.items():
             part.register_parameter(name, nn.Parameter(value, requires_grad=False))
     return same.to("cpu", torch.float64)
+
+
+def steady(part: nn.Module, place: str, name: str) -> Tensor:
+    """A tensor that a parametrization gives; raise if it gives another one the next time."""
+    first, second = (getattr(part, name).detach() for _ in range(2))
+    if not torch.equal(first, second):
+        reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
+        raise UnsupportedModelError(place, reason)
+    return first
 
 
 def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:

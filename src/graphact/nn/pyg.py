@@ -8,9 +8,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils import parametrize
-from torch_geometric.nn import GCN, GIN, MLP, ChebConv, GCNConv, GINConv, GraphSAGE, SAGEConv
+from torch_geometric.nn import (
+    GCN,
+    GIN,
+    MLP,
+    ChebConv,
+    GCNConv,
+    GINConv,
+    GraphSAGE,
+    MeanAggregation,
+    SAGEConv,
+    SumAggregation,
+)
 from torch_geometric.nn import Linear as PyGLinear
 from torch_geometric.nn import Sequential as PyGSequential
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
@@ -21,6 +31,7 @@ from graphact.layers import Filter, Layer, Linear, OnGraph, Sum, UnsupportedMode
 from graphact.nn.base import GraphModule, describe
 from graphact.nn.parts import PARTS, describe_part, described_edges
 
+AGGREGATIONS: dict[type[nn.Module], str] = {MeanAggregation: "mean", SumAggregation: "sum"}
 WEIGHTED = (GCNConv, ChebConv, GCN, GraphSAGE, GIN)  # they take an edge_weight; the models leave it out where convs do
 DEVIATION = 1e-9  # of an operator from the convolution, in float64, as a part of the largest output
 Edges = tuple[Tensor, Tensor | None]
@@ -87,7 +98,7 @@ Described = tuple[tuple[Tensor, Tensor], Filter, tuple[Layer, ...]]
 
 def gcn_layers(conv: GCNConv, edges: Edges, num_nodes: int) -> Described:
     """The normalised adjacency with self-loops as PyG makes it, or as it is cached."""
-    need_sum(conv)
+    need(conv, SumAggregation)
     edge_index, weight = edges
     if conv.normalize:
         cached = conv._cached_edge_index
@@ -102,7 +113,7 @@ def gcn_layers(conv: GCNConv, edges: Edges, num_nodes: int) -> Described:
 
 def cheb_layers(conv: ChebConv, edges: Edges, num_nodes: int) -> Described:
     r"""The Chebyshev polynomials :math:`T_k = 2 L T_{k-1} - T_{k-2}` of the scaled Laplacian, as powers of it."""
-    need_sum(conv)
+    need(conv, SumAggregation)
     edge_index, weight = edges
     matrix = conv.__norm__(edge_index, num_nodes, weight, conv.normalization, None, dtype=torch.float64)
     each = [linear_of(lin, f"lins.{number}").weight.T for number, lin in enumerate(conv.lins)]
@@ -116,14 +127,13 @@ def cheb_layers(conv: ChebConv, edges: Edges, num_nodes: int) -> Described:
 
 def sage_layers(conv: SAGEConv, edges: Edges, num_nodes: int) -> Described:
     """The mean or the sum over neighbours, and the node itself."""
-    if conv.aggr not in ("mean", "add", "sum"):
-        raise UnsupportedModelError("", f"its aggregation {conv.aggr!r} is not described, only 'mean' and 'sum'")
+    need(conv, SumAggregation, MeanAggregation)
     if conv.normalize:
         raise UnsupportedModelError("", "normalize=True divides by the length of the output, without a bound at 0")
     if conv.project:
         raise UnsupportedModelError("", "project=True is not described")
     weight = torch.ones(edges[0].size(1), dtype=torch.float64)
-    if conv.aggr == "mean":
+    if type(conv.aggr_module) is MeanAggregation:
         degree = torch.zeros(num_nodes, dtype=torch.float64).index_add_(0, edges[0][1], weight)
         weight = weight / degree[edges[0][1]]
     near = linear_of(conv.lin_l, "lin_l")
@@ -133,7 +143,7 @@ def sage_layers(conv: SAGEConv, edges: Edges, num_nodes: int) -> Described:
 
 def gin_layers(conv: GINConv, edges: Edges, _: int) -> Described:
     """The sum and the first linear map of the network behind it are one filter bank."""
-    need_sum(conv)
+    need(conv, SumAggregation)
     behind = describe_part(conv.nn, "nn")
     matrix = edges[0], ones_for(edges[0], None)
     own = 1 + conv.eps
@@ -154,10 +164,13 @@ def joins(conv: GINConv) -> bool:
     return bool(layers) and isinstance(layers[0], Linear)
 
 
-def need_sum(conv: Any) -> None:
-    """Raise if a convolution aggregates by anything but a sum."""
-    if conv.aggr not in ("add", "sum"):
-        raise UnsupportedModelError("", f"its aggregation {conv.aggr!r} is not described, only 'sum'")
+def need(conv: Any, *kinds: type[nn.Module]) -> None:
+    """Raise if a convolution aggregates by anything else, whatever it says that it does."""
+    if type(conv.aggr_module) not in kinds:
+        same = conv.aggr not in ("add", *AGGREGATIONS.values())
+        aggregation = conv.aggr if same else type(conv.aggr_module).__name__
+        names = " and ".join(repr(AGGREGATIONS[kind]) for kind in kinds)
+        raise UnsupportedModelError("", f"its aggregation {aggregation!r} is not described, only {names}")
 
 
 def ones_for(edge_index: Tensor, weight: Tensor | None) -> Tensor:
@@ -169,15 +182,14 @@ def linear_of(module: nn.Module, part: str) -> Linear:
     """The description of a linear map that a convolution holds."""
     if parametrize.is_parametrized(module):
         raise UnsupportedModelError(part, "it is parametrized")
-    (layer,) = describe_part(module, part)
-    assert isinstance(layer, Linear)
-    return layer
+    layers = describe_part(module, part)
+    if len(layers) != 1 or not isinstance(layers[0], Linear):
+        raise UnsupportedModelError(part, f"it was replaced by a {type(module).__name__}, which is no linear map")
+    return layers[0]
 
 
 def describe_linear(module: PyGLinear) -> tuple[Layer, ...]:
     """PyG's own linear map."""
-    if isinstance(module.weight, UninitializedParameter):
-        raise UnsupportedModelError("", "its size is not known before the model is called for the first time")
     return (Linear(module.weight, module.bias),)
 
 
@@ -215,6 +227,8 @@ def describe_model(model: Any) -> tuple[Layer, ...]:
     found: list[Layer] = []
     if model.jk_mode not in (None, "last"):
         raise UnsupportedModelError("jk", f"jk={model.jk_mode!r} is not described, only 'last'")
+    if hasattr(model, "jk"):  # PyG makes none then, and calls whatever stands there
+        raise UnsupportedModelError("jk", f"it was replaced by a {type(model.jk).__name__}")
     for number, (conv, norm) in enumerate(zip(model.convs, model.norms, strict=True)):
         found += describe_part(conv, f"convs.{number}")
         if number < model.num_layers - 1 or model.jk_mode is not None:
