@@ -324,7 +324,7 @@ REFUSED = {
     "dropout of torch": (lambda: training(Sequential(nn.Dropout(0.1))), "parts.0", "training mode"),
     "dropout of an MLP": (lambda: training(GINConv(MLP([3, 4, 2], norm=None, dropout=0.5))), "nn", "training mode"),
     "jumping knowledge": (lambda: GCN(3, 4, 2, 2, jk="cat"), "jk", "jk='cat'"),
-    "batch norm": (lambda: GCN(3, 4, 2, 2, norm="batch_norm"), "norms.0", "what a BatchNorm computes"),
+    "batch norm": (lambda: training(GCN(3, 4, 2, 2, norm="batch_norm")), "norms.0.module", "training mode"),
     "epsilon": (lambda: nn.LayerNorm(3, eps=0.0), "", "no bound"),
     "layer norm of nodes": (lambda: nn.LayerNorm([12, 3]), "", "mixes nodes"),
     "gelu": (lambda: nn.GELU(approximate="tanh"), "layer 0", "no rule for 'gelu approximated by tanh'"),

@@ -78,7 +78,8 @@ def check_forward(module: nn.Module, layers: Blocks, graph: Graph, features: int
         except (RuntimeError, TypeError, ValueError) as error:
             raise UnsupportedModelError("", f"the model cannot be called on this graph: {error}") from error
         if actual.shape != expected.shape or not agree(actual, expected, lost):
-            raise UnsupportedModelError("", "the model does not compute what its layers do; was a part replaced?")
+            reason = "the model does not compute what its layers do; was a part replaced, or does one work in place "
+            raise UnsupportedModelError("", reason + "(inplace=True) on values that another one reads?")
 
 
 def agree(actual: Tensor, expected: Tensor, lost: Tensor) -> bool:

@@ -70,8 +70,8 @@ TORCH_LAYERS: dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]] = {
     nn.Identity: lambda _: (),
     nn.Linear: lambda module: (Linear(module.weight, module.bias),),
     nn.ReLU: lambda _: (Pointwise("relu"),),
-    nn.LeakyReLU: lambda module: (Pointwise(f"leaky_relu({module.negative_slope!r})"),),
-    nn.ELU: lambda module: (Pointwise(f"elu({module.alpha!r})"),),
+    nn.LeakyReLU: lambda module: (Pointwise(f"leaky_relu({float(module.negative_slope)!r})"),),
+    nn.ELU: lambda module: (Pointwise(f"elu({float(module.alpha)!r})"),),
     nn.Tanh: lambda _: (Pointwise("tanh"),),
     nn.Sigmoid: lambda _: (Pointwise("sigmoid"),),
     nn.SiLU: lambda _: (Pointwise("silu"),),
@@ -108,7 +108,8 @@ def check_unchanged(module: nn.Module, known: Container[type[nn.Module]] = TORCH
         if described is None or type(module).forward is not described:
             raise UnsupportedModelError("", f"{kind.__name__} does not describe the forward that it defines")
     elif kind not in known:
-        raise UnsupportedModelError("", f"nothing is known about what a {kind.__name__} computes")
+        reason = f"nothing is known about what a {kind.__name__} computes; a GraphModule may describe itself"
+        raise UnsupportedModelError("", reason)
     check_untouched(module)
 
 

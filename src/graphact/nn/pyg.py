@@ -13,6 +13,7 @@ from torch_geometric.nn import (
     GCN,
     GIN,
     MLP,
+    BatchNorm,
     ChebConv,
     GCNConv,
     GINConv,
@@ -21,18 +22,21 @@ from torch_geometric.nn import (
     SAGEConv,
     SumAggregation,
 )
+from torch_geometric.nn import LayerNorm as PyGLayerNorm
 from torch_geometric.nn import Linear as PyGLinear
 from torch_geometric.nn import Sequential as PyGSequential
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.nn.resolver import swish
 
 from graphact.functional import graph_filter
 from graphact.graph import Graph
-from graphact.layers import Filter, Layer, Linear, OnGraph, Sum, UnsupportedModelError
-from graphact.nn.base import GraphModule, describe
+from graphact.layers import Filter, Layer, LayerNorm, Linear, OnGraph, Sum, UnsupportedModelError
+from graphact.nn.base import CURRENT, GraphModule, ModelCall, describe
 from graphact.nn.parts import PARTS, describe_part, described_edges
 
 AGGREGATIONS: dict[type[nn.Module], str] = {MeanAggregation: "mean", SumAggregation: "sum"}
 WEIGHTED = (GCNConv, ChebConv, GCN, GraphSAGE, GIN)  # they take an edge_weight; the models leave it out where convs do
+MOST_POWERS = 20
 DEVIATION = 1e-9  # of an operator from the convolution, in float64, as a part of the largest output
 Edges = tuple[Tensor, Tensor | None]
 
@@ -59,6 +63,9 @@ def describe_convolution(conv: nn.Module, weighted: bool = True) -> tuple[Layer,
         raise UnsupportedModelError("", f"its flow is {conv.flow!r}, against the direction of the edges")
     try:
         matrix, bank, behind = CONVOLUTIONS[type(conv)](conv, edges, graph.num_nodes)
+        if not matrix[1].isfinite().all():
+            reason = "its normalization has no finite result on this graph: it takes roots of sums of weights, which "
+            raise UnsupportedModelError("", reason + "must not be negative; take positive weights or normalize=False")
         own = Graph.from_edge_index(matrix[0].cpu(), matrix[1].detach().cpu().double(), graph.num_nodes)
         deviation = deviation_of(conv, own, bank, edges)
     except (IndexError, RuntimeError, ValueError) as error:
@@ -69,6 +76,8 @@ def describe_convolution(conv: nn.Module, weighted: bool = True) -> tuple[Layer,
         reason = (
             f"its forward deviates from its operator by {deviation:.2g} of its outputs, more than rounding explains"
         )
+        if bank.exchanges > MOST_POWERS:
+            reason += f"; Chebyshev polynomials beyond the order {MOST_POWERS} cannot be written as powers in float64"
         raise UnsupportedModelError("", reason)
     return (OnGraph(((bank,),), own), *behind)
 
@@ -78,7 +87,8 @@ def deviation_of(conv: nn.Module, own: Graph, bank: Filter, edges: Edges) -> flo
     """By how much the convolution, in float64, differs from the filter on random signals."""
     same = copy.deepcopy(conv).to("cpu", torch.float64)
     if isinstance(same, GINConv):
-        first = next((part for part in same.nn.modules() if isinstance(part, nn.Linear | PyGLinear)), None)
+        kinds = (nn.Linear, PyGLinear, nn.BatchNorm1d)
+        first = next((part for part in same.nn.modules() if isinstance(part, kinds)), None)
         same.nn = nn.Identity() if first is None or not joins(conv) else first
     generator = torch.Generator().manual_seed(own.num_nodes)
     shape = (2, own.num_nodes, bank.in_features)
@@ -146,11 +156,10 @@ def gin_layers(conv: GINConv, edges: Edges, _: int) -> Described:
     need(conv, SumAggregation)
     behind = describe_part(conv.nn, "nn")
     matrix = edges[0], ones_for(edges[0], None)
-    own = 1 + conv.eps
-    if joins(conv):
-        first = behind[0]
-        assert isinstance(first, Linear)
-        return matrix, Filter(torch.stack([own * first.weight.T, first.weight.T]), first.bias), behind[1:]
+    own = 1 + conv.eps.double()  # products in float32 would be others than those of the forward
+    if behind and isinstance(first := behind[0], Linear):
+        weight = first.weight.T.double()
+        return matrix, Filter(torch.stack([own * weight, weight]), first.bias), behind[1:]
     width = next((layer.in_features for layer in behind if layer.in_features), None)
     if width is None:
         raise UnsupportedModelError("nn", "it takes any number of features")
@@ -159,8 +168,12 @@ def gin_layers(conv: GINConv, edges: Edges, _: int) -> Described:
 
 
 def joins(conv: GINConv) -> bool:
-    """Whether the network of a GINConv begins with a linear map."""
-    layers = describe_part(conv.nn, "nn")
+    """Whether the network of a GINConv begins with a linear map; looking does not count as a use of PerLayer."""
+    around, CURRENT.described = CURRENT.described, ModelCall(described_edges())
+    try:
+        layers = describe_part(conv.nn, "nn")
+    finally:
+        CURRENT.described = around
     return bool(layers) and isinstance(layers[0], Linear)
 
 
@@ -214,8 +227,24 @@ def check_dropout(module: nn.Module, share: float) -> None:
         raise UnsupportedModelError("", "dropout in training mode draws at random: call eval() of the model first")
 
 
+def describe_batch_norm(module: BatchNorm) -> tuple[Layer, ...]:
+    """PyG's own around torch's."""
+    return describe_part(module.module, "module")
+
+
+def describe_layer_norm(module: PyGLayerNorm) -> tuple[Layer, ...]:
+    """PyG's own, over the features of a node."""
+    if module.mode != "node":
+        raise UnsupportedModelError("", f"mode={module.mode!r} normalizes over all nodes; mode='node' is described")
+    if not module.eps > 0:
+        raise UnsupportedModelError("", f"without eps > 0 its slopes have no bound, got eps = {module.eps}")
+    return (LayerNorm(module.in_channels, module.eps, module.weight, module.bias),)
+
+
 def ordered(act: Any, norm: tuple[Layer, ...], act_first: bool) -> tuple[Layer, ...]:
     """An activation in front of a norm, or behind it."""
+    if act is swish:
+        act = nn.SiLU()
     if act is not None and not isinstance(act, nn.Module):
         raise UnsupportedModelError("act", f"it is a function, of which nothing is known: {act!r}")
     layers = () if act is None else describe_part(act, "act")
@@ -302,3 +331,4 @@ CONVOLUTIONS: dict[type[nn.Module], Callable[[Any, Edges, int], Described]] = {
 PARTS.update(dict.fromkeys(CONVOLUTIONS, describe_convolution))
 PARTS.update(dict.fromkeys((GCN, GraphSAGE, GIN), describe_model))
 PARTS.update({PyGLinear: describe_linear, MLP: describe_mlp, PyGSequential: describe_sequential})
+PARTS.update({BatchNorm: describe_batch_norm, PyGLayerNorm: describe_layer_norm})
