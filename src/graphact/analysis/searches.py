@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_generator, check_integer
-from graphact.analysis.topology import Perturbation
+from graphact.analysis.perturbations import Perturbation
 from graphact.graph import Graph
 from graphact.graph.edges import check_finite
 from graphact.graph.graph import check_graph, check_signal
