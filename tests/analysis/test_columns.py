@@ -156,6 +156,15 @@ def test_what_takes_long_is_said_before_it_begins(in_blocks, capsys):
     assert repr(bound).endswith("followed=0%)")
 
 
+def test_many_small_blocks_take_long_and_that_is_said(in_blocks, capsys):
+    """Few operations in each of them: what one costs beside these counts."""
+    graph, model = random_graph(30, 0.1), GCNN([3, 4, 4], activation="max-ga", out_features=2).double()
+    in_blocks.setitem(columns.BLOCK, "cpu", 1)
+    in_blocks.setattr(columns, "LONG", 100 * columns.BLOCK_SECONDS)  # there are 210 columns, a block each
+    lipschitz_bound(model, graph)
+    assert "lipschitz_bound takes about" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(0.1, "1 seconds"), (100, "100 seconds"), (150, "2 minutes"), (9000, "2 hours"), (1e7, "116 days")],

@@ -36,6 +36,7 @@ MOST_WORK = 1.5e11  # products and differences that are computed where no time i
 MOST_NEEDED = 1.5e11  # the same for one layer of all coefficients, without which nothing can be merged
 MOST_NORM_WORK = 3e10  # the same for the norms of single layers
 SECOND = 7e8  # of these, one core does in a second, in about
+BLOCK_SECONDS = 1.5e-3  # for each block beside its operations, in about
 UNITS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
 LONG = 20.0  # seconds after which somebody wonders what happens
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}  # coefficients of a block of columns
@@ -73,6 +74,7 @@ class Budget:
         self.seconds = {True: 0.0, False: 0.0}  # spent on what is needed, and on what is not
         self.operations = {True: 1.0, False: 1.0}
         self.columns = 0  # that what is needed was computed for
+        self.blocks = 0.0  # of columns, in about
 
     def allows(self, work: float, columns_left: int) -> bool:
         """Whether a block may be followed further, with enough left for one layer of all other columns."""
@@ -112,7 +114,8 @@ class Budget:
                 "only the smaller of the product of the layers and of the sum of all magnitudes; budget= allows more"
             )
             raise OutOfTimeError
-        if (seconds := (needed + min(every - needed, MOST_WORK)) / SECOND) > LONG:
+        seconds = (needed + min(every - needed, MOST_WORK)) / SECOND + self.blocks * BLOCK_SECONDS
+        if seconds > LONG:
             self._announce(f"takes {in_words(seconds)} of one core; budget= limits the seconds, for a larger constant")
 
     def _announce(self, text: str) -> None:
@@ -557,6 +560,8 @@ def _column_norms(
         sizes = torch.ones(last_width, dtype=torch.float64) if sizes is None else sizes
         tried = features_tried(weight, sizes, sum(columns_of) * graph.num_nodes, readout is None)
     outputs = Outputs(graph.num_nodes, weight, tried, last, device)
+    sources = enumerate(columns_of)
+    budget.blocks = sum(count / columns_of_block(whole, steps[source:], width) for source, count in sources)
     budget.reserve(*expected_work(whole, steps, columns_of, last_width))
     left, followed = sum(columns_of), 0
     for source in range(len(steps)):
@@ -594,14 +599,19 @@ def column_blocks(
     whole: Surroundings, steps: list[tuple[Blocks, Segment | None]], features: int, width: int
 ) -> Iterator[tuple[Array, slice]]:
     """Groups of nodes and ranges of their features, such that what a block reaches fits into the memory for it."""
-    hops = sum(hops_of_step(*step) for step in steps)
-    some = np.unique(np.linspace(0, whole.num_nodes - 1, 9).astype(int))
-    size = width * sum(len(whole.window(some[i : i + 1], hops).nodes) for i in range(len(some))) / len(some)
-    columns = max(1, int(BLOCK[whole.device.type] / max(1, size)))
+    columns = columns_of_block(whole, steps, width)
     step = min(columns, features)
     for nodes in whole.clusters(max(1, columns // max(1, features))):
         for first in range(0, features, max(1, step)):
             yield nodes, slice(first, min(first + step, features))
+
+
+def columns_of_block(whole: Surroundings, steps: list[tuple[Blocks, Segment | None]], width: int) -> int:
+    """How many columns a block has, from what those of a few nodes reach."""
+    hops = sum(hops_of_step(*step) for step in steps)
+    some = np.unique(np.linspace(0, whole.num_nodes - 1, 9).astype(int))
+    size = width * sum(len(whole.window(some[i : i + 1], hops).nodes) for i in range(len(some))) / len(some)
+    return max(1, int(BLOCK[whole.device.type] / max(1, size)))
 
 
 def hops_of_step(linear: Blocks, segment: Segment | None) -> int:
