@@ -208,3 +208,13 @@ def test_an_activation_whose_constructor_knows_no_normalisation(tmp_path):
             assert graphact.load(tmp_path / "model.safetensors").config() == part.config()
     finally:
         nn.unregister("double-max-ga")
+
+
+def test_parameters_that_stand_in_two_places_are_named(tmp_path):
+    """safetensors raises several lines, and agents that learn would take the gradient of one place for both."""
+    model = nn.GCNN([4, 4, 4], order=1, activation="max-ga")
+    model.filters[1] = model.filters[0]
+    for write in (graphact.save, lambda model, path: graphact.agents.split(model, random_graph(), path)):
+        with pytest.raises(TypeError, match=r"filters\.1\.taps: it is the same parameter as filters\.0\.taps"):
+            write(model, tmp_path / "model.safetensors")
+    assert not [*tmp_path.iterdir()]

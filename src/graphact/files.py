@@ -80,7 +80,11 @@ def describe_model(model: nn.GraphModule) -> dict[str, Any]:
             "", f"model must be one of {', '.join(known)}, got {name}; save others by their state_dict"
         )
     layers, config = model.layers(), model.config()
-    names = {id(parameter): key for key, parameter in model.named_parameters()}
+    names: dict[int, str] = {}
+    for key, parameter in model.named_parameters(remove_duplicate=False):
+        if names.setdefault(id(parameter), key) != key:
+            reason = f"it is the same parameter as {names[id(parameter)]}, and a file would make two of it"
+            raise UnsupportedModelError(key, reason)
     described = to_json(layers, names)
     try:
         like = rebuild(known[name], config)

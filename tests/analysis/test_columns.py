@@ -7,11 +7,14 @@ import pytest
 import torch
 from analysis.draws import draw, violations
 from support.graphs import random_graph
+from torch import nn
 
 from graphact import Graph
 from graphact.analysis import certify, columns, empirical_lipschitz, lipschitz, lipschitz_bound, rules
 from graphact.analysis.description import read_layers
-from graphact.nn import FIR, GCNN, GraphAdaptiveMax
+from graphact.analysis.models import read_model
+from graphact.analysis.powers import bank_norms
+from graphact.nn import FIR, GCNN, GraphAdaptiveMax, GraphFilter, Sequential
 from graphact.training import TrainingSettings, fit
 
 CPU = torch.device("cpu")
@@ -79,7 +82,113 @@ def test_a_bound_in_blocks_lies_between_forms_and_product(in_blocks):
     assert merged.followed < 1.0
     assert too_short.followed == 0.0
     assert complete.value < merged.value < too_short.value <= too_short.composed
-    assert complete.composed == merged.composed == too_short.composed
+    assert complete.composed == merged.composed <= too_short.composed  # norms of single layers take time, too
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_norms_of_layers_end_with_the_budget(monkeypatch, seed):
+    """What remains are sums of magnitudes, never below the norms and never broken; nothing is followed either."""
+    case = draw(seed, KINDS[seed % len(KINDS)], max_nodes=5)
+    layers, features = read_layers(case.module)
+    with torch.no_grad():
+        exact = lipschitz.layer_norms(layers, features, case.graph)
+        monkeypatch.setattr(columns, "MOST_NORM_WORK", -1.0)
+        ended = lipschitz.layer_norms(layers, features, case.graph, columns.Budget(None))
+        late = lipschitz.layer_norms(layers, features, case.graph, columns.Budget(1e-9))
+    for norms, without_signs, other in zip(exact, ended, late, strict=True):
+        assert norms.shape == without_signs.shape
+        assert (without_signs >= norms * (1 - 1e-12)).all()
+        torch.testing.assert_close(without_signs, other)
+    monkeypatch.setattr(lipschitz, "MOST_COEFFICIENTS", 0)
+    bound = lipschitz_bound(case.module, case.graph, budget=1e-9)
+    assert violations(case, bound.per_node, *case.signals(6, torch.Generator().manual_seed(seed)))[0] == 0
+
+
+@pytest.mark.parametrize("name", ["max-ga", "kernel-ga", "median-l"])
+def test_a_budget_is_asked_while_norms_are_computed(name, monkeypatch):
+    """With a second of budget, norms of dense powers took 77: they are asked for every few rows, and then end."""
+    graph, spent, zero = random_graph(40, 0.2), [], torch.zeros(40, 1, dtype=torch.float64)
+    model = GCNN([1, 4, 4], order=4, activation=name, hops=3, out_features=2).double()
+    monkeypatch.setattr("graphact.analysis.powers.MOST_ROWS", 8)
+    monkeypatch.setattr(columns.Budget, "spend_on_norms", lambda budget, work: spent.append(work))
+    for check in (lambda: lipschitz_bound(model, graph), lambda: certify(model, graph, zero, 0.1)):
+        spent.clear()
+        check()
+        assert len(spent) > 2 * 4 * 40 / 8  # filters, hops and blocks of rows
+        assert sum(spent) > 40 * 40
+
+
+def test_a_filter_of_one_tap_has_the_norms_of_its_dense_matrix():
+    """A matrix over nodes times one over features, as a GCNConv is, needs no table of all entries."""
+    graph = random_graph(9, 0.4).to(torch.float64)
+    for power in range(3):
+        taps = torch.zeros(3, 4, 5, dtype=torch.float64)
+        taps[power] = torch.randn(4, 5, dtype=torch.float64)
+        rows = torch.linalg.matrix_power(graph.to_dense(), power).abs().sum(1)
+        expected = rows[:, None] * taps[power].abs().sum(0)
+        torch.testing.assert_close(bank_norms(taps, graph), expected)
+        torch.testing.assert_close(bank_norms(taps.requires_grad_(), graph), expected)
+
+
+def test_what_takes_long_is_said_before_it_begins(in_blocks, capsys):
+    graph, model = random_graph(30, 0.1), GCNN([3, 4, 4], activation="max-ga", out_features=2).double()
+    x = torch.zeros(30, 3, dtype=torch.float64)
+    lipschitz_bound(model, graph)
+    assert capsys.readouterr().err == ""
+    in_blocks.setattr(columns, "SECOND", 1e3)
+    complete = lipschitz_bound(model, graph)
+    line = capsys.readouterr().err
+    assert line.startswith("graphact: lipschitz_bound takes about ")
+    assert "budget= limits the seconds" in line
+    assert "certified_radius certifies single nodes without it\n" in line
+    assert line.count("\n") == 1
+    lipschitz_bound(model, graph, budget=60)
+    lipschitz_bound(model, graph, progress=lambda _: None)
+    assert capsys.readouterr().err == ""
+    in_blocks.setattr(columns, "MOST_NEEDED", 1.0)
+    in_blocks.setattr(columns, "follow", lambda *_: pytest.fail("it is known before that this takes too long"))
+    bound = lipschitz_bound(model, graph)
+    assert "lipschitz_bound would take about" in capsys.readouterr().err
+    certify(model, graph, x, 0.1)
+    assert "certify would take about" in capsys.readouterr().err
+    assert bound.followed == 0
+    assert bound.value > complete.value
+    assert repr(bound).endswith("followed=0%)")
+
+
+def test_many_small_blocks_take_long_and_that_is_said(in_blocks, capsys):
+    """Few operations in each of them: what one costs beside these counts."""
+    graph, model = random_graph(30, 0.1), GCNN([3, 4, 4], activation="max-ga", out_features=2).double()
+    in_blocks.setitem(columns.BLOCK, "cpu", 1)
+    in_blocks.setattr(columns, "LONG", 100 * columns.BLOCK_SECONDS)  # there are 210 columns, a block each
+    lipschitz_bound(model, graph)
+    assert "lipschitz_bound takes about" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.1, "1 seconds"), (100, "100 seconds"), (150, "2 minutes"), (9000, "2 hours"), (1e7, "116 days")],
+)
+def test_seconds_in_words(seconds, words):
+    assert columns.in_words(seconds) == f"about {words}"
+
+
+def test_the_expected_work_is_about_what_is_done(in_blocks):
+    graph, model = random_graph(60, 0.05), GCNN([3, 4, 4], order=1, activation="max-ga", out_features=2).double()
+    layers, features = read_layers(model)
+    found, expected = columns.Budget(None), []
+    in_blocks.setattr(columns.Budget, "reserve", lambda _, *work: expected.extend(work))
+    with torch.no_grad():
+        columns.column_norms(layers, features, graph, found, CPU, lambda _: None)
+    needed, every = expected
+    assert 0.3 < needed / found.operations[True] < 3
+    assert 0.3 < every / sum(found.operations.values()) < 3
+
+
+def test_progress_of_small_networks_ends_at_one():
+    shares = []
+    lipschitz_bound(GCNN([1, 2]).double(), random_graph(5, 0.5), progress=shares.append)
+    assert shares == [1.0]
 
 
 def test_seconds_and_progress(in_blocks):
@@ -181,12 +290,83 @@ def test_certificates_of_large_networks(in_blocks):
     assert wide.certified.any()
 
 
+@pytest.mark.parametrize("block", [1 << 18, 500, 60])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Sequential(GraphAdaptiveMax(features=6, start="uniform"), nn.Linear(6, 3)),
+        lambda: Sequential(nn.ReLU(), GraphFilter(6, 8, order=1), nn.ReLU(), nn.Linear(8, 3)),
+        lambda: Sequential(GraphFilter(6, 5, order=2), nn.LayerNorm(5, eps=0.1), nn.ReLU(), nn.Linear(5, 3)),
+        lambda: Sequential(GraphFilter(6, 5, order=1), nn.Tanh(), GraphAdaptiveMax(features=5, start="uniform")),
+    ],
+    ids=["activation", "ReLU", "norm", "two activations"],
+)
+def test_features_that_no_map_mixes_are_split_over_blocks(in_blocks, make, block):
+    """An activation with nothing linear in front of it, at the beginning or behind another one."""
+    torch.manual_seed(0)
+    graph, model = random_graph(30, 0.1), make().double()
+    in_blocks.setitem(columns.BLOCK, "cpu", block)
+    found = lipschitz_bound(model, graph)
+    in_blocks.undo()
+    assert found.followed == 1.0
+    assert found.value == pytest.approx(lipschitz_bound(model, graph).value, rel=1e-9)
+
+
+@pytest.mark.parametrize(("width", "outputs"), [(8, 1), (8, 7), (16, 7), (16, None), (70, None)])
+@pytest.mark.parametrize("name", ["relu", "max-ga", "max-l"])
+def test_blocks_try_as_many_slopes_as_forms_held_at_once(in_blocks, name, width, outputs):
+    """The same features where all of them are tried; among more, estimates say which."""
+    torch.manual_seed(0)
+    graph = random_graph(20, 0.2).normalize("random_walk")
+    start = {} if name == "relu" else {"start": "uniform"}
+    model = GCNN([2, width, width], order=1, activation=name, out_features=outputs, **start).double()
+    blocks = lipschitz_bound(model, graph)
+    in_blocks.undo()
+    held = lipschitz_bound(model, graph)
+    assert blocks.followed == held.followed == 1.0
+    assert blocks.value == pytest.approx(held.value, rel=1e-9 if width == 8 or outputs is None else 0.01)
+
+
+def test_large_networks_try_a_few_slopes(monkeypatch):
+    weight, sizes = torch.ones(7, 16).double(), torch.arange(16).double()
+    assert columns.features_tried(weight, sizes, 10**12, False).tolist() == [[15, 14, 13]] * 7
+    assert columns.features_tried(weight, sizes, 10**4, False).size(1) == 8
+    assert columns.features_tried(torch.eye(100).double(), torch.ones(100).double(), 10**12, True).size(1) == 1
+    assert columns.features_tried(torch.ones(100, 16).double(), sizes, 10**12, False).size(1) == 0
+
+
+@pytest.mark.parametrize("name", ["relu", "max-ga", "max-l", "kernel-ga", "prelu", "trimmed-mean-ga"])
+def test_everything_is_on_the_device_of_the_graph(name, monkeypatch):
+    """The meta device stands for a GPU: it refuses to compute with tensors of the CPU, and has no numbers."""
+    monkeypatch.setitem(columns.BLOCK, "meta", 1 << 18)
+    monkeypatch.setattr(columns.Operator, "__matmul__", on_meta)
+    options = {"learn_gamma": True} if name == "kernel-ga" else {}
+    model = Sequential(
+        GCNN([2, 4, 4], order=2, activation=name, hops=1, bias=True, out_features=5, **options),
+        nn.LayerNorm(5),
+        nn.LeakyReLU(0.1),
+        nn.Linear(5, 3),
+    ).double()
+    layers, features = read_model(model, random_graph(20, 0.2))
+    device = torch.device("meta")
+    with torch.no_grad():
+        norms, followed = columns.column_norms(
+            layers, features, random_graph(20, 0.2), columns.Budget(None), device, lambda _: None
+        )
+    assert (norms.device, norms.shape, followed) == (device, (20, 3), 1.0)
+
+
+def on_meta(operator, x):
+    assert x.device == operator.device == torch.device("meta")
+    return torch.empty_like(x)
+
+
 def test_fewer_signs_are_tried_where_there_are_too_many(monkeypatch):
     """All signs of the last ReLUs, some, none: ever larger, and nothing changes at once."""
     graph, model = random_graph(12, 0.3), GCNN([1, 6], order=1, activation="relu", out_features=3).double()
     values = []
     for most in (10**9, 12 * 12 * 3 * 16, 12 * 12 * 3 * 4, 0):
-        monkeypatch.setattr(lipschitz, "MOST_TRIED", most)
+        monkeypatch.setattr(rules, "MOST_TRIED", most)
         values.append(lipschitz_bound(model, graph).value)
     assert values == sorted(values)
     assert values[0] < values[-1]

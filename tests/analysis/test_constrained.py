@@ -9,6 +9,7 @@ from support.activations import PAPER
 from support.graphs import random_graph
 
 import graphact
+from graphact import Graph
 from graphact.analysis import lipschitz, lipschitz_bound, lipschitz_constrained, release
 from graphact.analysis.description import read_layers
 from graphact.nn import FIR, GCNN, GraphAdaptiveKernel, GraphAdaptiveMax, GraphFilter, ReLU
@@ -124,6 +125,34 @@ def test_limits_hold_in_half_precision(kind, dtype):
         tight = lipschitz_constrained(free, GRAPH, limit)
         assert lipschitz_bound(tight, GRAPH).value <= limit
         assert lipschitz_bound(release(tight), GRAPH).value <= limit
+
+
+@pytest.mark.parametrize("share", [1e-3, 1e-4, 1e-5, 1e-6])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_limits_hold_where_coefficients_cancel(share, dtype):
+    """Of what two taps do, a small share is left: rounding each of them changes the constant by a large one."""
+    graph, least = Graph.from_dense(torch.eye(3).double()), 1.0
+    for seed in range(20):
+        torch.manual_seed(seed)
+        module = GraphFilter(1, 1, order=1).to(dtype)
+        with torch.no_grad():
+            first = 1 + torch.rand((), dtype=dtype)
+            module.taps.copy_(torch.stack([first, -first * (1 - share)]).view(2, 1, 1))
+        limit = 0.3 * lipschitz_bound(module, graph).value
+        tight = lipschitz_constrained(module, graph, limit)
+        value = lipschitz_bound(tight, graph).value
+        assert value <= limit
+        assert lipschitz_bound(release(tight), graph).value <= limit
+        least = min(least, value / limit)
+    assert least > 0.5
+
+
+def test_single_precision_stays_near_the_limit():
+    torch.manual_seed(0)
+    for kind in KINDS.values():
+        free = kind()
+        limit = lipschitz_bound(free, GRAPH).value / 3
+        assert 0.99 * limit < lipschitz_bound(lipschitz_constrained(free, GRAPH, limit), GRAPH).value <= limit
 
 
 def test_half_precision_stays_near_the_limit():

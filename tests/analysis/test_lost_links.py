@@ -109,6 +109,43 @@ def test_all_signals_of_a_linear_network_exactly():
     assert not topology_bound(model_of("relu"), graph, LostLinks(1)).exact, "all signals of a network are too many"
 
 
+@pytest.mark.parametrize("size", [1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("count", [1, 2])
+def test_biases_in_front_of_a_filter_are_lost_with_links(size, count):
+    """The change is affine in the signal, and its constant is what lost links keep of biases; every corner is tried."""
+    graph, worst = road(7), 0.0
+    signs = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=7)), dtype=torch.float64).unsqueeze(-1)
+    for seed in range(4):
+        torch.manual_seed(seed)
+        model = FIR([1, 2, 2, 1], order=1, bias=True, out_features=None).double()
+        with torch.no_grad():
+            for bank in model.filters:
+                bank.bias.mul_(size)
+        bound = topology_bound(model, graph, LostLinks(count), magnitude=0.5)
+        expected = by_trying_all(model, graph, 0.5 * signs, count)
+        assert bound.exact
+        assert (bound.per_node >= expected).all()
+        torch.testing.assert_close(bound.per_node, expected, rtol=1e-9, atol=1e-9)
+        propagated = topology_bound(model, graph, LostLinks(count), magnitude=0.5, trials=0)
+        assert bound.value <= propagated.value * (1 + 1e-9)
+        worst = max(worst, (bound.per_node / expected).max().item())
+    assert worst < 1.01, "a bound that is one percent too small must be caught"
+
+
+def test_a_bias_alone_is_lost_with_its_link():
+    """y = x - 1, z = S y: without the link between two nodes both lose -1 - 1 = -2, not the 1 of a unit signal."""
+    pair = Graph.from_edge_index([[0, 1], [1, 0]]).to(torch.float64)
+    model = FIR([1, 1, 1], order=1, bias=True, out_features=None).double()
+    with torch.no_grad():
+        for bank, taps, bias in zip(model.filters, ([1.0, 0.0], [0.0, 1.0]), (-1.0, 0.0), strict=True):
+            bank.taps.copy_(torch.tensor(taps).view(2, 1, 1))
+            bank.bias.fill_(bias)
+    bound = topology_bound(model, pair, LostLinks(1))
+    assert bound.exact
+    assert bound.value == pytest.approx(2.0, rel=1e-12)
+    assert bound.value >= 2.0
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("hops", "count"), [(1, 1), (1, 3), (2, 2)])
 def test_propagated_bounds_stay_above(name, hops, count):

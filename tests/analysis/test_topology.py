@@ -9,11 +9,14 @@ import pytest
 import torch
 from analysis.draws import draw, uniform
 from support.graphs import random_graph
+from torch import nn
+from torch_geometric.nn import GCNConv
 
 from graphact import Graph
 from graphact.analysis import EdgeNoise, LostLinks, empirical_topology, topology_bound
 from graphact.analysis.rules import OPERATIONS
-from graphact.nn import GCNN, GraphFilter, ReLU
+from graphact.layers import UnsupportedModelError
+from graphact.nn import GCNN, GraphFilter, PassGraph, ReLU, Residual, Sequential
 from graphact.operations import find_operation
 
 PATH = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]]).to(torch.float64)
@@ -168,3 +171,34 @@ def test_mistakes():
     assert topology_bound(ReLU(), PATH, LostLinks(1)).value == 0
     alone = Graph.from_edge_index([[], []], num_nodes=2).to(torch.float64)
     assert topology_bound(GCNN([1, 2]).double(), alone, LostLinks(2)).value == 0
+
+
+def test_what_the_bound_does_not_hold_for_is_refused():
+    class Both(LostLinks):
+        """Anything may be overridden here."""
+
+    with pytest.raises(TypeError, match="got Both"):
+        topology_bound(ReLU(), PATH, Both(1))
+    x = torch.zeros(3, 1, dtype=torch.float64)
+    with pytest.raises(ValueError, match="magnitude must be left out"):
+        topology_bound(ReLU(), PATH, LostLinks(1), x, magnitude=2.0)
+    for model in (
+        GCNConv(1, 2),
+        PassGraph(GCNConv(1, 2)),
+        Sequential(GCNConv(1, 2)),
+        Residual(ReLU()),
+        nn.LayerNorm(1),
+    ):
+        with pytest.raises(UnsupportedModelError):
+            topology_bound(model, PATH, LostLinks(1), x)
+
+
+@pytest.mark.parametrize("perturbation", [EdgeNoise(0.01), LostLinks(2)])
+def test_graphs_beyond_memory_are_refused_before_any_work(perturbation):
+    """A cycle of 20,000 nodes: its bounds would need a matrix of as many rows and columns."""
+    nodes = torch.arange(20_000)
+    cycle = Graph.from_edge_index(torch.stack([nodes, (nodes + 1) % len(nodes)]))
+    model = GCNN([1, 8], order=1, activation="max-ga", out_features=2)
+    for x in (None, torch.zeros(len(nodes), 1)):
+        with pytest.raises(ValueError, match=r"graph must be smaller .* 20000 nodes"):
+            topology_bound(model, cycle, perturbation, x, trials=0)

@@ -23,7 +23,7 @@ from torch_geometric.nn import BatchNorm, GCNConv
 
 from graphact.analysis import lipschitz_constrained
 from graphact.layers import UnsupportedModelError
-from graphact.nn import GCNN, GraphAdaptive, Localized
+from graphact.nn import GCNN, GraphAdaptive, GraphFilter, Localized, Sequential
 from graphact.operations import Operation
 from graphact.training import Fleet, fit
 
@@ -103,6 +103,11 @@ def partly_frozen():
     return model
 
 
+def twice(part):
+    """A chain in which one module stands in two places."""
+    return Sequential(GraphFilter(2, 4, order=1), nn.Sequential(part, part), nn.Linear(4, 1))
+
+
 MODELS = {
     "batch norm": (Normalized, "vmap", "nothing is known about what a Normalized computes"),
     "bias before batch norm": (lambda: Normalized(bias=True), "loop", "torch.vmap gives other values"),
@@ -179,6 +184,14 @@ def test_every_node_several_graphs_and_double_precision(name):
 def test_without_a_common_graph_models_are_trained_in_turn():
     fleet = check_as_alone(Normalized, make_tasks(2, graphs=2))
     assert (fleet.way, fleet.reason.split("; ")[1]) == ("loop", "no two models share a graph")
+
+
+@pytest.mark.parametrize("make", [nn.Tanh, lambda: nn.Linear(4, 4)], ids=["shared activation", "shared parameters"])
+def test_a_module_that_stands_there_twice_is_trained_as_alone(make):
+    """Stacked layers without the second would be another network."""
+    fleet = check_as_alone(lambda: twice(make()), make_tasks(2))
+    assert fleet.way == "vmap"
+    assert "layer 2" in fleet.reason
 
 
 @pytest.mark.parametrize("way", ["stacked", "vmap", "loop"])

@@ -3,6 +3,7 @@
 from graphact.analysis.certificates import Certificate, certify
 from graphact.analysis.constrained import lipschitz_constrained, release
 from graphact.analysis.lipschitz import LipschitzBound, lipschitz_bound
+from graphact.analysis.perturbations import EdgeNoise, LostLinks
 from graphact.analysis.radius import CertifiedRadius, attack_radius, certified_radius
 from graphact.analysis.searches import (
     Attack,
@@ -13,7 +14,7 @@ from graphact.analysis.searches import (
     empirical_lipschitz,
     empirical_topology,
 )
-from graphact.analysis.topology import EdgeNoise, LostLinks, TopologyBound, topology_bound
+from graphact.analysis.topology import TopologyBound, topology_bound
 
 __all__ = [
     "Attack",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphact.analysis.description import Hop, graph_of, hops_of
 from graphact.analysis.fields import Neighborhood, Step
-from graphact.analysis.lipschitz import magnitude_behind, shift_by
+from graphact.analysis.magnitudes import magnitude_behind, shift_by
 from graphact.analysis.rules import (
     OPERATIONS,
     LinearMean,

@@ -10,14 +10,15 @@ from graphact._checks import check_choice, check_positive
 from graphact.analysis.columns import Budget
 from graphact.analysis.description import Blocks, read_signals, split_readout, widths
 from graphact.analysis.lipschitz import form_sizes, layer_norms, rounding, tightest_norms
+from graphact.analysis.magnitudes import EPSILON, error_behind
 from graphact.analysis.models import read_model
 from graphact.analysis.rules import MOST_ENTRIES
-from graphact.analysis.zonotope import Zonotope, through_layers
+from graphact.analysis.zonotope import Zonotope, with_errors
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
 from graphact.layers import Linear
 
-ROUNDING = 1e-9  # bounds are moved outward by this share of the numbers involved, far more than float64 loses
+ROUNDING = 1e-9  # of the outputs, by which bounds are moved outward beside what float64 can lose on the way
 MOST_GENERATORS = 5 * MOST_ENTRIES  # coefficients of the forms of one signal, 800 MB
 Kind = Literal["auto", "classifier", "regressor"]
 Constants = tuple[Tensor, Tensor]
@@ -106,7 +107,7 @@ def certify(
     layers, features = read_model(model, graph, x.size(-1))
     x = read_signals(x)
     graph = graph.to("cpu", torch.float64)
-    constants = _constants(layers, features, graph, Budget(seconds), device)
+    constants = _constants(layers, features, graph, Budget(seconds, "certify"), device)
     largest = max((size for _, size in form_sizes(layers, features, graph)), default=1)
     batch = max(1, MOST_ENTRIES // largest)
     parts = [
@@ -126,7 +127,7 @@ def _constants(layers: Blocks, features: int, graph: Graph, budget: Budget, devi
     first, second = torch.triu_indices(count, count, 1)
     every = (*body, Linear(torch.cat([rows, rows[first] - rows[second]])))
     norms, _ = tightest_norms(
-        every, features, graph, layer_norms(every, features, graph), budget, device, lambda _: None
+        every, features, graph, layer_norms(every, features, graph, budget), budget, device, lambda _: None
     )
     outputs, pairs = (norms + rounding(every, features, graph)).split([count, len(first)], -1)
     between = outputs.new_zeros(graph.num_nodes, count, count)
@@ -139,26 +140,42 @@ def _certify(
 ) -> tuple[Tensor, ...]:
     """Outputs, their bounds and, for a classifier, decisions and margins."""
     body, readout = split_readout(layers)
-    outputs = through_layers(Zonotope.point(x), body, graph).read_out(readout).centre
+    behind = () if readout is None else (readout,)
+    point, lost = with_errors(Zonotope.point(x), layers, graph)
+    outputs = point.centre
     if kind == "classifier" and outputs.size(-1) == 1:
         raise ValueError("kind must be 'regressor' or 'auto' for a model with one output a node, got 'classifier'")
-    size, reach = outputs.abs().amax() + radius, radius * constants[0]
+    size, reach = outputs.abs().amax() + radius, radius * constants[0] + lost
     lower, upper = outputs - reach, outputs + reach
     if with_forms:
-        features = through_layers(Zonotope.box(x, radius), body, graph)
+        features, error = with_errors(Zonotope.box(x, radius), body, graph)
         forms = features.read_out(readout)
-        lower, upper = lower.maximum(forms.centre - forms.radius), upper.minimum(forms.centre + forms.radius)
-    lower, upper = lower - ROUNDING * size, upper + ROUNDING * size
+        for layer in behind:
+            error = error_behind(layer, features.size, error, graph, features.generators.size(1))
+        error = error + 2 * features.generators.size(1) * EPSILON * forms.size
+        width = forms.radius + error
+        lower, upper = torch.fmax(lower, forms.centre - width), torch.fmin(upper, forms.centre + width)
+    lower, upper = unless_nan(lower - ROUNDING * size, -torch.inf), unless_nan(upper + ROUNDING * size, torch.inf)
     if kind == "regressor" or (kind == "auto" and outputs.size(-1) == 1):
         return outputs, lower, upper
     decisions = outputs.argmax(-1)
     chosen = decisions.unsqueeze(-1)
     apart = constants[1][torch.arange(graph.num_nodes), decisions]
-    margins = outputs.gather(-1, chosen) - outputs - radius * apart
+    margins = outputs.gather(-1, chosen) - outputs - radius * apart - together(lost, chosen)
     if with_forms:
-        margins = margins.maximum(_margins(features, forms, readout, decisions))
+        margins = torch.fmax(margins, _margins(features, forms, readout, decisions) - together(error, chosen))
     margin = margins.scatter(-1, chosen, torch.inf).amin(-1) - ROUNDING * size
-    return outputs, lower, upper, decisions, margin
+    return outputs, lower, upper, decisions, unless_nan(margin, -torch.inf)
+
+
+def together(error: Tensor, chosen: Tensor) -> Tensor:
+    """What the difference between one output and each can be off by."""
+    return error + error.gather(-1, chosen)
+
+
+def unless_nan(values: Tensor, otherwise: float) -> Tensor:
+    """Values that overflow leaves unknown say nothing."""
+    return torch.where(values.isnan(), otherwise, values)
 
 
 def _margins(features: Zonotope, forms: Zonotope, readout: Linear | None, decisions: Tensor) -> Tensor:

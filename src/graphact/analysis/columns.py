@@ -10,13 +10,15 @@ where the budget does not suffice for following all columns to the outputs.
 """
 
 import math
+import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse
@@ -24,16 +26,22 @@ import torch
 from torch import Tensor
 
 from graphact.analysis.description import Block, Blocks, graph_of, split_readout, widths
-from graphact.analysis.rules import OPERATIONS, POINTWISE, GaussianKernel, layer_norm_slope, rule_of
+from graphact.analysis.rules import OPERATIONS, POINTWISE, GaussianKernel, layer_norm_slope, rule_of, slopes_tried
 from graphact.graph import Graph
-from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum
+from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum, map_arrays
 
 Progress = Callable[[float], None]  # called with the share of the columns that are done
 Array = np.ndarray[Any, Any]
-MOST_WORK = 1.5e11  # products and differences that are computed where no time is given; minutes on a few cores
+MOST_WORK = 1.5e11  # products and differences that are computed where no time is given; some minutes
+MOST_NEEDED = 1.5e11  # the same for one layer of all coefficients, without which nothing can be merged
+MOST_NORM_WORK = 3e10  # the same for the norms of single layers
+SECOND = 7e8  # of these, one core does in a second, in about
+BLOCK_SECONDS = 1.5e-3  # for each block beside its operations, in about
+UNITS = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
+LONG = 20.0  # seconds after which somebody wonders what happens
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}  # coefficients of a block of columns
 WIDE = 0.4  # of all nodes: above, a block lives on the whole graph
-MOST_CHOICES = 64  # combinations of slopes times outputs that are tried for every node
+MOST_CHOICES = 64  # combinations of slopes times outputs that are tried for every node, however large a network is
 
 
 def is_compiled(device: torch.device) -> bool:
@@ -41,19 +49,32 @@ def is_compiled(device: torch.device) -> bool:
     return device.type == "cpu" and find_spec("numba") is not None
 
 
+def in_words(seconds: float) -> str:
+    """About how long, in a unit that fits."""
+    size, unit = next((size, unit) for size, unit in UNITS if seconds >= 2 * size or size == 1)
+    return f"about {max(1, round(seconds / size)):,} {unit}"
+
+
 class OutOfTimeError(Exception):
-    """The budget does not even suffice for one layer at a time."""
+    """The budget does not suffice for what cannot be left out."""
 
 
 class Budget:
-    """How much may be computed: seconds, or a fixed number of operations, so that the result depends on no clock."""
+    """How much may be computed: seconds, or a fixed number of operations, so that the result depends on no clock.
 
-    def __init__(self, seconds: float | None) -> None:
+    ``asker`` is the function that writes a line to standard error before it takes long; None where that is known.
+    """
+
+    def __init__(self, seconds: float | None, asker: str | None = None) -> None:
+        self.asker = asker
         self.deadline = None if seconds is None else time.monotonic() + seconds
+        self.half = None if seconds is None else time.monotonic() + seconds / 2  # of it is for norms of single layers
+        self.norm_work = 0.0
         self.work = 0.0  # operations that were not needed for a valid bound
         self.seconds = {True: 0.0, False: 0.0}  # spent on what is needed, and on what is not
         self.operations = {True: 1.0, False: 1.0}
         self.columns = 0  # that what is needed was computed for
+        self.blocks = 0.0  # of columns, in about
 
     def allows(self, work: float, columns_left: int) -> bool:
         """Whether a block may be followed further, with enough left for one layer of all other columns."""
@@ -72,9 +93,35 @@ class Budget:
     def spend(self, needed: bool, work: float, since: float) -> None:
         self.seconds[needed] += time.monotonic() - since
         self.operations[needed] += work
-        late = self.operations[True] > 10 * MOST_WORK if self.deadline is None else time.monotonic() > self.deadline
+        late = self.operations[True] > 2 * MOST_NEEDED if self.deadline is None else time.monotonic() > self.deadline
         if needed and late:
             raise OutOfTimeError
+
+    def spend_on_norms(self, work: float) -> None:
+        """Raise OutOfTimeError where the norms of single layers have taken their part."""
+        self.norm_work += work
+        late = self.norm_work > MOST_NORM_WORK if self.half is None else time.monotonic() > self.half
+        if late:
+            raise OutOfTimeError
+
+    def reserve(self, needed: float, every: float) -> None:
+        """Raise OutOfTimeError at once where what is needed takes too many operations, by an estimate."""
+        if self.deadline is not None:
+            return
+        if needed > MOST_NEEDED:
+            self._announce(
+                f"would take {in_words(every / SECOND)} of one core to follow all coefficients, so the constant is "
+                "only the smaller of the product of the layers and of the sum of all magnitudes; budget= allows more"
+            )
+            raise OutOfTimeError
+        seconds = (needed + min(every - needed, MOST_WORK)) / SECOND + self.blocks * BLOCK_SECONDS
+        if seconds > LONG:
+            self._announce(f"takes {in_words(seconds)} of one core; budget= limits the seconds, for a larger constant")
+
+    def _announce(self, text: str) -> None:
+        if self.asker is not None:
+            sys.stderr.write(f"graphact: {self.asker} {text}; certified_radius certifies single nodes without it\n")
+            sys.stderr.flush()
 
 
 @dataclass(frozen=True)
@@ -118,7 +165,9 @@ class Operator:
             rowptr, col, weight = self.csr
             return scipy.sparse.csr_array((weight, col, rowptr), shape=self.shape)
         rows, columns, values = (torch.from_numpy(part).to(self.device) for part in self.csr)
-        return torch.sparse_csr_tensor(rows, columns, values, self.shape, check_invariants=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+            return torch.sparse_csr_tensor(rows, columns, values, self.shape, check_invariants=False)
 
     @cached_property
     def ends(self) -> tuple[Tensor, Tensor]:
@@ -333,6 +382,13 @@ class Segment:
         return total, (high - low) / 2 * self.beta.abs() * self.norms
 
 
+def on_device(layers: Blocks, device: torch.device) -> Blocks:
+    """Layers with their coefficients where the blocks are; of pointwise functions only the slopes are read, numbers."""
+    moved = map_arrays(layers, lambda array: array.to(device))
+    pairs = zip(layers, moved, strict=True)
+    return cast("Blocks", tuple(old if isinstance(old, Pointwise) else new for old, new in pairs))
+
+
 def reach(layer: Block) -> int:
     """How many hops a layer carries a value on, at most."""
     match layer:
@@ -356,8 +412,13 @@ def pass_linear(layer: Block, x: Tensor, window: Window) -> Tensor:
     return total
 
 
-def unit_columns(layer: Block | None, nodes: Array, weights: Tensor, chosen: slice, window: Window) -> Tensor:
-    """Behind the first linear layer: the columns of some nodes and features, of the sizes ``weights`` ``(g, C)``."""
+def unit_columns(
+    layer: Block | None, nodes: Array, weights: Tensor, chosen: slice, width: int, window: Window
+) -> Tensor:
+    """Behind the first linear layer: the columns of some nodes and features, of the sizes ``weights`` ``(g, C)``.
+
+    Without one they stay as they are, columns of signals of that width.
+    """
     places = torch.from_numpy(window.place[nodes]).to(weights.device)
     unit = weights.new_zeros(len(window.nodes), len(nodes), 1)
     unit[places, torch.arange(len(nodes), device=weights.device)] = 1.0
@@ -367,7 +428,7 @@ def unit_columns(layer: Block | None, nodes: Array, weights: Tensor, chosen: sli
         case Linear():
             rows = layer.weight.T.unsqueeze(0)
         case _:
-            rows = torch.eye(chosen.stop, dtype=torch.float64, device=weights.device).unsqueeze(0)
+            rows = torch.eye(width, dtype=torch.float64, device=weights.device).unsqueeze(0)
     total = weights.new_zeros(len(window.nodes), len(nodes), weights.size(1), rows.size(2))
     for number, row in enumerate(rows[:, chosen]):
         unit = window.shift(layer) @ unit if number and layer is not None else unit
@@ -378,16 +439,15 @@ def unit_columns(layer: Block | None, nodes: Array, weights: Tensor, chosen: sli
 class Outputs:
     """What the outputs can be, summed up over all columns, for choices of a few slopes of the last activation."""
 
-    def __init__(self, num_nodes: int, width: int, last: Segment | None, readout: Linear | None, like: Tensor) -> None:
-        self.weight = torch.eye(width).to(like) if readout is None else readout.weight
+    def __init__(
+        self, num_nodes: int, weight: Tensor, tried: Tensor, last: Segment | None, device: torch.device
+    ) -> None:
+        self.weight, self.tried = weight.to(device), tried.to(device)
         low, high = (0.0, 0.0) if last is None else last.slopes
-        self.middle, self.half = (low + high) / 2, (high - low) / 2
-        count = int((self.weight != 0).sum(1).max()) if last is not None and self.weight.numel() else 0
-        count = min(count, max(0, int(math.log2(MOST_CHOICES / max(1, self.weight.size(0))))))
-        self.tried = self.weight.abs().topk(count, dim=1).indices  # the features whose slopes are tried, (O, e)
+        self.middle, self.half, count = (low + high) / 2, (high - low) / 2, tried.size(1)
         signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * count) if count else torch.zeros(1, 0)
-        self.choices = self.half * signs.view(2**count, count).to(like)
-        self.norms = like.new_zeros(num_nodes, self.weight.size(0), len(self.choices))
+        self.choices = self.half * signs.view(2**count, count).to(self.weight)
+        self.norms = self.weight.new_zeros(num_nodes, self.weight.size(0), len(self.choices))
 
     def add(self, window: Window, fixed: Tensor, rectified: Tensor | None = None) -> None:
         """Columns behind the network (without its readout), and what slopes multiply."""
@@ -413,6 +473,18 @@ class Outputs:
         return self.norms.amax(-1) + hops @ size.T + rectified @ untried.T
 
 
+def features_tried(weight: Tensor, sizes: Tensor, coefficients: int, is_unit: bool) -> Tensor:
+    """The features whose slopes are tried, for each output of a readout ``(O, F)``, ``(O, e)``; those that weigh most.
+
+    As many as where forms are held at once, and a few in networks that are much larger; where there is no readout, each
+    output has the slope of its own feature.
+    """
+    few = int(math.log2(max(1, MOST_CHOICES / max(1, len(weight)))))
+    used = int((weight != 0).sum(1).max()) if weight.numel() else 0
+    count = 1 if is_unit else max(min(used, few), slopes_tried(weight, coefficients))
+    return (weight.abs() * sizes).topk(min(count, weight.size(1)), dim=1).indices
+
+
 def split_segments(body: Blocks, features: int, graph: Surroundings) -> tuple[list[Segment], Blocks]:
     """The layers up to each activation, and those behind the last one."""
     segments, linear = [], []
@@ -431,14 +503,21 @@ def split_segments(body: Blocks, features: int, graph: Surroundings) -> tuple[li
 
 
 def column_norms(
-    layers: Blocks, features: int, graph: Graph, budget: Budget, device: torch.device, progress: Progress
+    layers: Blocks,
+    features: int,
+    graph: Graph,
+    budget: Budget,
+    device: torch.device,
+    progress: Progress,
+    sizes: Tensor | None = None,
 ) -> tuple[Tensor, float]:
     """How far each output ``(N, O)`` moves, at most, when every input moves by 1; the share of columns followed.
 
-    Raise OutOfTimeError if the budget does not suffice for one layer at a time.
+    ``sizes`` of the features ``(F,)`` that the last activation reads, in about, say whose slopes are tried. Raise
+    OutOfTimeError if the budget does not suffice for one layer at a time.
     """
     with one_thread(device):
-        return _column_norms(layers, features, graph, budget, device, progress)
+        return _column_norms(layers, features, graph, budget, device, progress, sizes)
 
 
 @contextmanager
@@ -454,20 +533,36 @@ def one_thread(device: torch.device) -> Iterator[None]:
 
 
 def _column_norms(
-    layers: Blocks, features: int, graph: Graph, budget: Budget, device: torch.device, progress: Progress
+    layers: Blocks,
+    features: int,
+    graph: Graph,
+    budget: Budget,
+    device: torch.device,
+    progress: Progress,
+    sizes: Tensor | None,
 ) -> tuple[Tensor, float]:
-    body, readout = split_readout(layers)
+    _, readout = split_readout(layers)  # on the CPU, where it is looked at
+    layers = on_device(layers, device)
+    body, _ = split_readout(layers)
     whole = Surroundings(graph, layers, device)
     segments, behind = split_segments(body, features, whole)
     width = max([features, *widths(body, features)])
     last_width = list(widths(body, features))[-1] if body else features
     weights = torch.ones(graph.num_nodes, features, dtype=torch.float64, device=device)
     last = segments[-1] if segments and not behind else None
-    outputs = Outputs(graph.num_nodes, last_width, last, readout, weights)
     steps: list[tuple[Blocks, Segment | None]] = [(segment.layers, segment) for segment in segments]
     if last is None:
         steps.append((behind, None))
     columns_of = [weights.numel(), *(segment.norms.numel() for segment in segments)][: len(steps)]
+    weight = torch.eye(last_width, dtype=torch.float64) if readout is None else readout.weight
+    tried = torch.zeros(len(weight), 0, dtype=torch.int64)
+    if last is not None:
+        sizes = torch.ones(last_width, dtype=torch.float64) if sizes is None else sizes
+        tried = features_tried(weight, sizes, sum(columns_of) * graph.num_nodes, readout is None)
+    outputs = Outputs(graph.num_nodes, weight, tried, last, device)
+    sources = enumerate(columns_of)
+    budget.blocks = sum(count / columns_of_block(whole, steps[source:], width) for source, count in sources)
+    budget.reserve(*expected_work(whole, steps, columns_of, last_width))
     left, followed = sum(columns_of), 0
     for source in range(len(steps)):
         for nodes, chosen in column_blocks(whole, steps[source:], weights.size(1), width):
@@ -483,18 +578,40 @@ def _column_norms(
     return outputs.total(*(last.spread(whole) if last else (zero, zero))), followed / max(1, sum(columns_of))
 
 
+def expected_work(
+    whole: Surroundings, steps: list[tuple[Blocks, Segment | None]], columns_of: list[int], last_width: int
+) -> tuple[float, float]:
+    """Operations for one layer of all columns, and for all layers, in about: from a sample of nodes."""
+    some = np.unique(np.linspace(0, whole.num_nodes - 1, 33).astype(int))
+    needed = every = 0.0
+    for source, columns in enumerate(columns_of):
+        hops = 0
+        for number, (linear, segment) in enumerate(steps[source:]):
+            ahead = hops_of_step(linear, segment)
+            hops += ahead
+            reached = sum(whole.window(some[i : i + 1], hops).operations for i in range(len(some))) / len(some)
+            work = columns * (last_width if segment is None else segment.norms.size(1)) * reached * (1 + ahead)
+            needed, every = needed + (work if number == 0 else 0), every + work
+    return needed, every
+
+
 def column_blocks(
     whole: Surroundings, steps: list[tuple[Blocks, Segment | None]], features: int, width: int
 ) -> Iterator[tuple[Array, slice]]:
     """Groups of nodes and ranges of their features, such that what a block reaches fits into the memory for it."""
-    hops = sum(hops_of_step(*step) for step in steps)
-    some = np.unique(np.linspace(0, whole.num_nodes - 1, 9).astype(int))
-    size = width * sum(len(whole.window(some[i : i + 1], hops).nodes) for i in range(len(some))) / len(some)
-    columns = max(1, int(BLOCK[whole.device.type] / max(1, size)))
+    columns = columns_of_block(whole, steps, width)
     step = min(columns, features)
     for nodes in whole.clusters(max(1, columns // max(1, features))):
         for first in range(0, features, max(1, step)):
             yield nodes, slice(first, min(first + step, features))
+
+
+def columns_of_block(whole: Surroundings, steps: list[tuple[Blocks, Segment | None]], width: int) -> int:
+    """How many columns a block has, from what those of a few nodes reach."""
+    hops = sum(hops_of_step(*step) for step in steps)
+    some = np.unique(np.linspace(0, whole.num_nodes - 1, 9).astype(int))
+    size = width * sum(len(whole.window(some[i : i + 1], hops).nodes) for i in range(len(some))) / len(some)
+    return max(1, int(BLOCK[whole.device.type] / max(1, size)))
 
 
 def hops_of_step(linear: Blocks, segment: Segment | None) -> int:
@@ -526,7 +643,7 @@ def follow(
             return False
         since = time.monotonic()
         if number == 0:
-            x = unit_columns(linear[0] if linear else None, nodes, weights, chosen, window)
+            x = unit_columns(linear[0] if linear else None, nodes, weights, chosen, width, window)
         else:
             x = window.widen(x, before)
         for layer in linear[int(number == 0) :]:
@@ -539,5 +656,7 @@ def follow(
                 outputs.add(window, fixed, rectified)
             else:
                 x = fixed.add_(rectified, alpha=sum(segment.slopes) / 2)
+        if whole.device.type == "cuda" and budget.deadline is not None:
+            torch.cuda.synchronize(whole.device)  # seconds are counted when the work is done, not when it is queued
         budget.spend(number == 0, work, since)
     return True

@@ -5,14 +5,17 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from graphact._checks import HALF_PRECISION, check_positive
-from graphact.analysis.description import part_names, read_layers
-from graphact.analysis.lipschitz import certified_norms
+from graphact.analysis.description import Layers, part_names, read_layers
+from graphact.analysis.lipschitz import certified_norms, valid_norms
+from graphact.analysis.magnitudes import magnitude_behind
+from graphact.analysis.models import read_own
+from graphact.analysis.rules import rule_of
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
 from graphact.nn import GraphModule
 
-ROUNDING = 1e-6  # what float32 may lose when a tensor is rescaled
+ROUNDING = 1e-6  # what float32 may lose of the factor, and float64 of the constant
 PROPORTIONAL_TO: dict[type[Layer], tuple[str, ...]] = {
     Filter: ("taps",),
     Linear: ("weight",),
@@ -58,7 +61,7 @@ def lipschitz_constrained(module: GraphModule, graph: Graph, limit: float) -> Gr
     limit = check_positive("limit", limit)
     if limited_tensors(module):
         raise ValueError(f"module must have no limit yet; release it first: this {type(module).__name__} has one")
-    read_layers(module)
+    read_own(module, graph)
     shared = Limit(module, graph, limit)
     for part, name in last_coefficients(module):
         parametrize.register_parametrization(part, name, Rescaled(shared))
@@ -120,7 +123,8 @@ class Limit:
         """The tensor times what brings the module within its limit."""
         if self.trial is not None:
             return original * self.trial.to(original)
-        constant, limit = self.constant_with(torch.ones(())), self.limit * (1 - ROUNDING)
+        room = 0.0 if original.dtype == torch.float64 else torch.finfo(torch.float32).eps
+        constant, limit = self.constant_with(torch.ones(()), room), self.limit * (1 - ROUNDING)
         factor = torch.where(constant > limit, limit / constant, 1.0)
         if original.dtype in HALF_PRECISION:  # where rounding each coefficient may change the constant by percents
             factor = self.with_room_for_rounding(factor, original.dtype)
@@ -137,13 +141,31 @@ class Limit:
             factor = factor * ((1 - step / 4) / excess)
             step = min(2 * step, 1.0)  # small coefficients are rounded coarsely; at the latest all are zero
 
-    def constant_with(self, factor: Tensor) -> Tensor:
-        """The certified constant of the module with coefficients that are multiplied by a factor."""
+    def constant_with(self, factor: Tensor, room: float = 0.0) -> Tensor:
+        """The certified constant of the module with coefficients that are multiplied by a factor.
+
+        With room for each of them to be off by that part of itself, as rounding makes them.
+        """
         self.trial = factor
         try:
-            return certified_norms(*read_layers(self.module), self.graph, thorough=False).max()
+            layers, features = read_layers(self.module)
+            norms = certified_norms(layers, features, self.graph, thorough=False)
+            return (norms + room * without_signs(layers, features, self.graph) if room else norms).max()
         finally:
             self.trial = None
+
+
+@torch.no_grad()
+def without_signs(layers: Layers, features: int, graph: Graph) -> Tensor:
+    """How far outputs ``(N, O)`` move at most when the last coefficients do not cancel; norms are convex in these."""
+    place = max(number for number, layer in enumerate(layers) if PROPORTIONAL_TO[type(layer)])
+    front = valid_norms(layers[:place], features, graph, thorough=False)
+    unit = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
+    moved = magnitude_behind(layers[place], unit, graph, 3.0)[0] * torch.stack([norms.max() for norms in front]).max()
+    for layer in layers[place + 1 :]:
+        assert isinstance(layer, Pointwise)
+        moved = moved * rule_of(layer).steepest
+    return moved
 
 
 class Rescaled(nn.Module):

@@ -25,6 +25,7 @@ from graphact.layers import (
     map_arrays,
 )
 from graphact.nn import GraphModule
+from graphact.nn.base import describe
 
 KnownLayer = Filter | Linear | Pointwise | HopMixture  # what everything in this package knows
 Layers = tuple[KnownLayer, ...]
@@ -64,7 +65,7 @@ def read_layers(module: nn.Module, features: int | None = None) -> tuple[Layers,
             "module must be a GCNN, FIR, GraphFilter or an activation of graphact.nn, or another module that describes "
             f"itself, got {type(module).__name__}",
         )
-    layers, taken = checked_layers(module, module.layers(), features, (Filter, Linear, Pointwise, HopMixture))
+    layers, taken = checked_layers(module, describe(module), features, (Filter, Linear, Pointwise, HopMixture))
     return cast("Layers", layers), taken
 
 

@@ -99,8 +99,8 @@ def enumerate_losses(
 ) -> Enumeration | None:
     """Lose up to ``count`` links in every way; None where that takes more than ``limit`` sets, or :data:`MOST_WORK`.
 
-    Where ``adds_up``, changes for all signals ``(B, N, F)`` are added: what a linear network can make of their sum with
-    any signs.
+    Where ``adds_up``, the first signal is 0, and what the others ``(B, N, F)`` change beyond it is added up: what a
+    linear network with biases can make of their sum with any signs.
     """
     links = Links(graph)
     if (sets := sets_of_links(links, layers, x, count, limit)) is None:
@@ -113,8 +113,10 @@ def enumerate_losses(
         largest = largest.maximum(changes.amax(0))
         if (found := changes.amax(1).max().item()) > best:
             best, worst = found, links.ends[part[changes.amax(1).argmax()]]
-    rounding = 2 * lost_by_rounding(layers, x, graph) * (len(x) if adds_up else 1)
-    per_node = torch.where(largest < 0, 0.0, largest + rounding)
+    lost = 2 * lost_by_rounding(layers, x, graph)  # on two graphs
+    if adds_up:  # that of 0 is subtracted from all others; then the sum itself
+        lost = 2 * len(x) * lost + len(x) * EPSILON * largest.clamp_min(0)
+    per_node = torch.where(largest < 0, 0.0, largest + lost)
     return Enumeration(per_node, worst, sum(map(len, sets)))
 
 
@@ -208,10 +210,11 @@ class Trial:
         for layer, reach, before in zip(self.layers, self.reach, self.behind, strict=True):
             values = evaluate(layer, values, graph)
             values = torch.where(hops_there <= reach, values, before[:, node])
-        change = (values - self.behind[-1][:, node]).abs()
-        change = change.sum(0) if self.adds_up else change.amax(0)
-        change = torch.where(hops_there.squeeze(-1) <= self.reach[-1], change.amax(-1), -1.0)
-        return torch.full(hops.shape, -1.0, dtype=change.dtype).index_put(where, change)
+        change = values - self.behind[-1][:, node]
+        # that of all signals is affine: a constant, which biases in front of filters make, and a sum over inputs
+        every = change[0].abs() + (change[1:] - change[0]).abs().sum(0) if self.adds_up else change.abs().amax(0)
+        largest = torch.where(hops_there.squeeze(-1) <= self.reach[-1], every.amax(-1), -1.0)
+        return torch.full(hops.shape, -1.0, dtype=largest.dtype).index_put(where, largest)
 
     def _without(self, sets: Tensor, inside: Tensor) -> Graph:
         """The nodes inside ``(n, N)``, set by set, as one graph, each part without the links of its set."""

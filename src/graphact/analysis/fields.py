@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_choice
+from graphact.analysis.columns import Budget
 from graphact.analysis.description import (
     Block,
     Blocks,
@@ -21,9 +22,11 @@ from graphact.analysis.description import (
     graph_of,
     read_signals,
 )
-from graphact.analysis.lipschitz import magnitude_behind, norms_of, shift_by
+from graphact.analysis.lipschitz import norms_within
+from graphact.analysis.magnitudes import count_nonlinear, error_of_differences, magnitude_behind, shift_by
 from graphact.analysis.models import evaluate, read_model
 from graphact.analysis.powers import matrix_of
+from graphact.analysis.zonotope import Zonotope, with_errors
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
 from graphact.layers import Filter, HopMixture, Linear, Sum
@@ -89,6 +92,11 @@ class Network:
         reach = torch.ones(len(x), 1, dtype=torch.float64) if moving == "all" else None
         unit = Front(scipy.sparse.eye_array(len(x), format="csr"), None)
         self.steps, self.outputs = self.walk(self.layers, x, reach, unit)
+        # Lines around the values of a layer are off by no more than those are on their way to the outputs, on both
+        # sides and for both signals; the outputs are off as well.
+        self.sides = 4 * (count_nonlinear(self.layers) + 1)
+        self.lost = self.sides * with_errors(Zonotope.point(x[None]), self.layers, self.graph)[1][0]
+        self.lost_for_each = error_of_differences(self.layers, torch.ones_like(x), self.graph)
         if self.outputs.size(-1) < 2:
             raise ValueError("model must have at least two outputs a node, of which the largest is its class, got 1")
         self.patterns: dict[int, Any] = {}
@@ -194,7 +202,7 @@ def reach_behind(layer: Block, reach: Tensor, graph: Graph, width: int) -> Tenso
     """How far outputs of a layer move, from its inputs node by node, and from the farthest of them."""
     behind = magnitude_behind(layer, reach, graph)[0]
     if isinstance(layer, Filter) and len(layer.taps) > 1 and layer.taps[:-1].any():  # where signs may cancel
-        behind = behind.minimum(norms_of(layer, width, graph) * reach.max())
+        behind = behind.minimum(norms_within(Budget(None), layer, width, graph) * reach.max())
     return behind
 
 
@@ -223,6 +231,16 @@ class Neighborhood:
     @property
     def outputs(self) -> Tensor:
         return self.network.outputs[self.nodes[self.centre]]
+
+    def lost_by_rounding(self, decision: Tensor) -> tuple[Tensor, Tensor]:
+        """More than float64 can lose of margins, ``(O,)``: at the signal, and for each unit of the radius."""
+        node = self.nodes[self.centre]
+        fixed, each = self.network.lost[node], self.network.lost_for_each[node]
+        if self.network.moving == "node":  # 0 where the outputs do not depend on what moves
+            size = self.is_moving.double().unsqueeze(-1).expand(-1, self.steps[0].value.size(-1))
+            each = error_of_differences(tuple(step.layer for step in self.steps), size, self.graph)[self.centre]
+        each = self.network.sides * each
+        return fixed + fixed[decision], each + each[decision]
 
     def with_reach(self, steps: tuple[Step, ...], start: Tensor | None = None) -> tuple[Step, ...]:
         """Steps with how far everything moves, where only the node itself does."""

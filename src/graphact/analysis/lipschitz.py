@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import partial, reduce
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +21,18 @@ from torch import Tensor, nn
 from graphact._checks import check_positive
 from graphact.analysis.columns import Budget, OutOfTimeError, Progress, column_norms
 from graphact.analysis.description import Block, Blocks, branches_of, graph_of, hops_of, split_readout, widths
+from graphact.analysis.magnitudes import magnitude_behind, magnitudes
 from graphact.analysis.models import read_model
-from graphact.analysis.powers import PowerRows, bank_norms, matrix_of, to_torch
-from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, layer_norm_slope, row_norms, rule_of
+from graphact.analysis.powers import PowerRows, Spend, bank_norms
+from graphact.analysis.rules import (
+    MOST_ENTRIES,
+    OPERATIONS,
+    POINTWISE,
+    layer_norm_slope,
+    row_norms,
+    rule_of,
+    slopes_tried,
+)
 from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
@@ -41,9 +49,7 @@ LABELS: dict[type[Layer], str] = {
     Sum: "sum",
 }
 MOST_COEFFICIENTS = MOST_ENTRIES  # of the forms of a layer that are held at once; above, they come in blocks
-MOST_ENUMERATED = 8  # ReLUs of a node whose signs are all tried
 IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
-MOST_TRIED = 300_000_000  # coefficients times combinations of signs, some seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +61,7 @@ class LipschitzBound:
         paper: the constant of the paper's Proposition 2; None for all but the graph-adaptive max activation.
         per_node: ``(N,)``, the same for the output of each node; ``value`` is the largest.
         composed: the product of the constants of the layers.
-        layers: name and constant of each layer, from input to output.
+        layers: name and constant of each layer, from input to output; without signs where the budget ended.
         followed: the share of the coefficients that were followed to the outputs; below 1 where the budget did not
             suffice, and the constant is larger than it would be with more, but no less certain.
     """
@@ -69,7 +75,8 @@ class LipschitzBound:
 
     def __repr__(self) -> str:
         paper = "" if self.paper is None else f", paper={self.paper:.6g}"
-        return f"LipschitzBound(value={self.value:.6g}{paper}, composed={self.composed:.6g})"
+        followed = "" if self.followed == 1 else f", followed={self.followed:.0%}"
+        return f"LipschitzBound(value={self.value:.6g}{paper}, composed={self.composed:.6g}{followed})"
 
 
 def lipschitz_bound(
@@ -99,7 +106,8 @@ def lipschitz_bound(
         norm: only infinity.
         budget: seconds that large networks may take, in about; afterwards coefficients are merged instead of followed,
             down to the product of the layers, so that the constant is larger but still certified. None for a fixed
-            number of operations, some minutes, and the same result on every machine.
+            number of operations, some minutes at most, and the same result on every machine; where that takes more than
+            20 seconds, or does not suffice by an estimate, a line on standard error tells.
         progress: called with the share that is done, or True for a bar.
 
     Raises:
@@ -122,12 +130,13 @@ def lipschitz_bound(
     device = check_graph("graph", graph).device
     graph = graph.to("cpu", torch.float64)
     with torch.no_grad(), watch(progress) as show:
-        spent = Budget(seconds)
+        spent = Budget(seconds, None if progress else "lipschitz_bound")
         layers, features = read_model(module, graph)
-        every = layer_norms(layers, features, graph)
+        every = layer_norms(layers, features, graph, spent)
         constants, lost = [norms.max().item() for norms in every], rounding(layers, features, graph)
         outputs, followed = tightest_norms(layers, features, graph, every, spent, device, show)
         per_node = (outputs + lost).amax(-1)
+        show(1.0)
         return LipschitzBound(
             value=per_node.max().item(),
             paper=paper_constant(layers, graph),
@@ -153,8 +162,10 @@ def tightest_norms(
         return torch.minimum(composed, output_norms(layers, features, graph)), 1.0
     if any(isinstance(layer, Sum) for layer in layers):
         return composed, 0.0
+    body, _ = split_readout(layers)
+    sizes = magnitudes(body[:-1], features, graph)[0].amax(0)  # of what the last activation reads, in about
     try:
-        forms, followed = column_norms(layers, features, graph, budget, device, progress)
+        forms, followed = column_norms(layers, features, graph, budget, device, progress, sizes)
     except OutOfTimeError:
         return composed, 0.0
     return torch.minimum(composed, forms.cpu()), followed
@@ -174,80 +185,6 @@ def rounding(layers: Blocks, features: int, graph: Graph) -> Tensor:
     is_whole = all((array % 1 == 0).all() for layer in layers for array in layer.arrays().values())
     is_exact = only_one or (is_local and is_whole and bool(longest * total.max() < 2**52))
     return 0 * total if is_exact else longest * torch.finfo(torch.float64).eps * total
-
-
-def magnitudes(layers: Blocks, features: int, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
-    """What each output ``(N, O)`` can move when all coefficients add up, in time that grows with the edges.
-
-    Hops count ``hop_factor`` times. Beside it, the number of operations on the longest way through the network.
-    Differentiable, where the arrays are. As long as all features of a node move alike, one column stands for them.
-    """
-    total = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
-    longest, width = features * graph.num_nodes, features
-    for layer, next_width in zip(layers, widths(layers, features), strict=True):
-        total, steps = magnitude_behind(layer, total, graph, hop_factor)
-        longest, width = longest + steps + graph.num_nodes * width + width, next_width
-    return total.expand(-1, width), longest
-
-
-def magnitude_behind(layer: Block, near: Tensor, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
-    """How far outputs of a layer move when its inputs do by ``near`` ``(..., N, F)``; operations on the longest way.
-
-    Inputs of which all features move alike may have F = 1.
-    """
-    graph = graph_of(layer, graph)
-    degree = graph.incoming.max_degree + 1
-    longest = near.numel() + degree + near.size(-1)
-    match layer:
-        case Filter():
-            matrix = abs(matrix_of(graph))
-            total = through_weights(near, layer.taps[0].abs())
-            for tap in layer.taps[1:]:
-                near = shift_by(matrix, near)
-                total, longest = total + through_weights(near, tap.abs()), longest + degree + near.size(-1)
-        case Linear():
-            total = through_weights(near, layer.weight.abs().T)
-        case Pointwise():
-            total = rule_of(layer).steepest * near
-        case LayerNorm():
-            slope = layer_norm_slope(layer.features, layer.epsilon)
-            total = slope * near.amax(-1, keepdim=True).expand(*near.shape[:-1], layer.features)
-            total = total if layer.weight is None else total * layer.weight.abs()
-            longest += 10 * layer.features
-        case Sum():
-            total = torch.zeros(())
-            for branch in branches_of(layer):
-                value = near
-                for inner in branch:
-                    value, steps = magnitude_behind(inner, value, graph, hop_factor)
-                    longest += steps
-                total = total + value
-        case HopMixture():
-            matrix = abs(matrix_of(graph)) if layer.reads == "shifted" else None
-            total = layer.beta.abs() * near
-            for hop in hops_of(layer, graph):
-                if matrix is not None:
-                    near = shift_by(matrix, near)
-                entries = near[..., 0, :].numel()
-                largest = hop.reduce_one(partial(OPERATIONS[layer.operation].largest, layer, near), entries)
-                total = total + hop_factor * layer.weights[hop.number].abs() * largest
-                longest += 3 * (degree if hop.number == 0 else graph.num_nodes)
-    return total, longest
-
-
-def through_weights(near: Tensor, weight: Tensor) -> Tensor:
-    """Magnitudes behind a linear map ``(F_in, F_out)`` without signs; one feature stands for all that move alike."""
-    return near @ weight if near.size(-1) == weight.size(0) else near * weight.sum(0)
-
-
-def shift_by(matrix: Any, near: Tensor) -> Tensor:
-    """A sparse matrix times signals ``(..., N, F)``; gradients flow through signals ``(N, F)``."""
-    if near.requires_grad:
-        return torch.sparse.mm(to_torch(matrix), near)
-    if near.dim() == 2:
-        return torch.from_numpy(matrix @ near.numpy())
-    rows = near.movedim(-2, 0)
-    return torch.from_numpy(matrix @ rows.flatten(1).numpy()).view(rows.shape).movedim(0, -2)
 
 
 @contextmanager
@@ -294,18 +231,23 @@ def label_of(layer: Layer) -> str:
 
 
 def certified_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
-    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are.
+    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are."""
+    return reduce(torch.minimum, valid_norms(layers, features, graph, thorough))
 
-    Beyond what is affordable: the smaller of the sum of all coefficients in magnitude and the product of the layers,
-    the latter where no filter bank has so many entries that a step of training would take seconds and gigabytes.
+
+def valid_norms(layers: Blocks, features: int, graph: Graph, thorough: bool) -> list[Tensor]:
+    """Certified constants of every output, ``(N, O)`` each, of which the smallest counts.
+
+    Beyond what is affordable: the sum of all coefficients in magnitude and the product of the layers, the latter where
+    no filter bank has so many entries that a step of training would take seconds and gigabytes.
     """
     if is_affordable(layers, features, graph):
         composed = composed_norms(layer_norms(layers, features, graph), features, graph)
-        return torch.minimum(composed, output_norms(layers, features, graph, thorough=thorough))
+        return [composed, output_norms(layers, features, graph, thorough=thorough)]
     paths, entries = magnitudes(layers, features, graph)[0], graph.num_nodes + graph.num_edges
     if any(isinstance(layer, Filter) and layer.taps[0].numel() * entries > MOST_ENTRIES for layer in layers):
-        return paths
-    return torch.minimum(paths, composed_norms(layer_norms(layers, features, graph), features, graph))
+        return [paths]
+    return [paths, composed_norms(layer_norms(layers, features, graph), features, graph)]
 
 
 def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
@@ -350,12 +292,22 @@ def is_affordable(layers: Blocks, features: int, graph: Graph) -> bool:
 # Layer by layer
 
 
-def layer_norms(layers: Blocks, features: int, graph: Graph) -> list[Tensor]:
-    """The constants of every output of every layer, ``(N, F)`` each."""
-    return [norms_of(layer, width, graph) for layer, width in zip(layers, widths(layers, features), strict=True)]
+def layer_norms(layers: Blocks, features: int, graph: Graph, budget: Budget | None = None) -> list[Tensor]:
+    """The constants of every output of every layer, ``(N, F)`` each; where the budget ends, from magnitudes."""
+    pairs = zip(layers, widths(layers, features), strict=True)
+    return [norms_within(budget, layer, width, graph) for layer, width in pairs]
 
 
-def norms_of(layer: Block, width: int, graph: Graph) -> Tensor:
+def norms_within(budget: Budget | None, layer: Block, width: int, graph: Graph) -> Tensor:
+    """The constants of a layer, ``(N, F)``: as they are or, where the budget does not suffice, without any signs."""
+    try:
+        return norms_of(layer, width, graph, budget)
+    except OutOfTimeError:
+        unit = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
+        return magnitude_behind(layer, unit, graph)[0].expand(-1, width)
+
+
+def norms_of(layer: Block, width: int, graph: Graph, budget: Budget | None = None) -> Tensor:
     r"""The Lipschitz constant of a layer of that width at every node and feature, ``(N, F)``.
 
     Of a filter bank, the largest is its induced infinity norm, exactly:
@@ -365,10 +317,14 @@ def norms_of(layer: Block, width: int, graph: Graph) -> Tensor:
     Max, min and median: :math:`|\beta| + \sum_k |h_k| \max_{j \in \mathcal{N}_i} \|e_j^\top S^k\|_1`. The first hop
     and the pointwise term are taken together, since they may read the same input with opposite signs. Kernel: the slope
     of the Gaussian times the largest differences of rows. Localized activations have the identity for :math:`S^k`.
+
+    Raise OutOfTimeError where the budget does not suffice.
     """
+    spend: Spend = (lambda _: None) if budget is None else budget.spend_on_norms
+    spend(0.0)
     match layer:
         case Filter():
-            return bank_norms(layer.taps, graph_of(layer, graph))
+            return bank_norms(layer.taps, graph_of(layer, graph), spend)
         case Linear():
             return layer.weight.abs().sum(1).expand(graph.num_nodes, -1)
         case Pointwise():
@@ -379,12 +335,12 @@ def norms_of(layer: Block, width: int, graph: Graph) -> Tensor:
         case Sum():
             start, total = layer.in_features or width, torch.zeros(())
             for branch in branches_of(layer):
-                total = total + composed_norms(layer_norms(branch, start, graph), start, graph)
+                total = total + composed_norms(layer_norms(branch, start, graph, budget), start, graph)
             return total
         case HopMixture():
             rule, total = OPERATIONS[layer.operation], layer.beta.abs().expand(graph.num_nodes, width)
             for hop in hops_of(layer, graph):
-                rows = PowerRows(graph_of(layer, graph), hop.number + 1 if layer.reads == "shifted" else 0)
+                rows = PowerRows(graph_of(layer, graph), hop.number + 1 if layer.reads == "shifted" else 0, spend)
                 total = total + hop.reduce_one(partial(rule.constants, layer, hop.number, rows), rows.entries_at_once)
             return total
 
@@ -453,12 +409,12 @@ class Differences:
     def over_slopes(self, readout: Tensor | None) -> Tensor:
         """The largest 1-norm over slopes of a node's features: it is convex in them, each least or largest.
 
-        Behind a readout only the features with the largest weights are tried, as many as MOST_TRIED allows.
+        Behind a readout only the features that weigh most are tried, as many as :func:`slopes_tried` allows.
         """
         if readout is None:
             return torch.maximum(*(row_norms(self.forms + slope * self.rectified) for slope in self.slopes))
         low, high = self.slopes
-        norms, count = row_norms(self.rectified), self.tried(readout)
+        norms, count = row_norms(self.rectified), slopes_tried(readout, self.forms[..., 0].numel())
         choices = torch.tensor(list(itertools.product(self.slopes, repeat=count)), dtype=torch.float64)
         step = max(1, IN_CACHE // max(1, self.forms.size(0) * len(choices)))
         best = []
@@ -471,14 +427,6 @@ class Differences:
             largest = [(part.unsqueeze(-1) + free @ scaled.T).abs().sum(0).amax(-1) for part, free in parts]
             best.append(torch.cat(largest) + (high - low) / 2 * (norms @ rest.abs()))
         return torch.stack(best, -1)
-
-    def tried(self, readout: Tensor) -> int:
-        """How many features of a node have all combinations of their slopes tried for each output."""
-        if readout.numel() == 0:
-            return 0
-        each = self.forms.size(0) * self.forms.size(1) * len(readout)
-        most = int(math.log2(max(1, MOST_TRIED // max(1, each))))
-        return min(most, MOST_ENUMERATED, int((readout != 0).sum(1).max()))
 
 
 def settled(behind: Tensor | Differences) -> Tensor:

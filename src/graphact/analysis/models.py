@@ -5,13 +5,23 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
-from graphact.analysis.description import Blocks, branches_of, checked_layers, flatten, graph_of
+from graphact.analysis.description import (
+    Blocks,
+    Layers,
+    branches_of,
+    checked_layers,
+    flatten,
+    graph_of,
+    read_layers,
+)
 from graphact.analysis.rules import rule_of
+from graphact.analysis.zonotope import Zonotope, with_errors
 from graphact.functional import graph_adaptive, graph_filter, localized
 from graphact.graph import Graph
 from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum, UnsupportedModelError
-from graphact.nn import GraphModule, Sequential
+from graphact.nn.base import check_untouched, original_class
 from graphact.nn.parts import call_on_graph, describe_on
 
 KINDS = (Filter, Linear, Pointwise, HopMixture, LayerNorm, Sum)
@@ -22,33 +32,88 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
     """The layers of a model on a graph, in float64 on the CPU, and the features of its input.
 
     Modules of graphact describe themselves; chains, torch's modules and PyG's are described as
-    :mod:`graphact.nn.parts` knows them, and compared with what they compute on random signals. Raise
+    :mod:`graphact.nn.parts` knows them. All are compared with what they compute on random signals. Raise
     UnsupportedModelError if a part is unknown, or the model computes something else.
     """
     if not isinstance(module, nn.Module):
         raise UnsupportedModelError("", f"module must be a torch.nn.Module, got {type(module).__name__}")
     graph = graph.to("cpu", torch.float64)  # first, so that operators are made of it in float64
+    check_parts(module)
     described = tuple(flatten(describe_on(module, graph)))
     layers, taken = checked_layers(module, described, features, KINDS)
-    if not isinstance(module, GraphModule) or any(isinstance(part, Sequential) for part in module.modules()):
-        check_forward(module, layers, graph, taken)
+    check_forward(module, layers, graph, taken)
     return layers, taken
+
+
+def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Layers, int]:
+    """The same for a module of graphact, of layers that all guarantees know, on one graph."""
+    check_parts(module)
+    layers, taken = read_layers(module, features)
+    check_forward(module, layers, graph.to("cpu", torch.float64), taken)
+    return layers, taken
+
+
+def check_parts(module: nn.Module) -> None:
+    """Raise if a part was changed, also one that no description speaks of, such as the sum in a convolution of PyG.
+
+    No comparison with the forward finds all of that: a hook may act on values that no random signal has.
+    """
+    for name, part in module.named_modules() if isinstance(module, nn.Module) else ():
+        if "parametrizations" not in name.split("."):  # they count by the values that they give
+            try:
+                check_untouched(part)
+            except UnsupportedModelError as error:
+                raise (error.inside(name) if name else error) from None
 
 
 @torch.no_grad()
 def check_forward(module: nn.Module, layers: Blocks, graph: Graph, features: int) -> None:
     """Raise if a model differs from its layers on random signals, large and small."""
-    generator = torch.Generator().manual_seed(features)
-    for scale in (1.0, 100.0):
+    generator, same = torch.Generator().manual_seed(features), in_float64(module)
+    for scale in (1.0, 100.0, 1e-10):
         x = scale * torch.randn(graph.num_nodes, features, generator=generator, dtype=torch.float64)
-        expected = evaluate(layers, x, graph)
+        expected, lost = evaluate(layers, x, graph), with_errors(Zonotope.point(x[None]), layers, graph)[1][0]
         try:
-            actual = call_on_graph(copy.deepcopy(module).to("cpu", torch.float64), x, graph)
+            actual = call_on_graph(same, x, graph)
         except (RuntimeError, TypeError, ValueError) as error:
             raise UnsupportedModelError("", f"the model cannot be called on this graph: {error}") from error
-        size = expected.abs().amax().clamp_min(1e-300)
-        if actual.shape != expected.shape or not (actual - expected).abs().amax() <= DEVIATION * size:
-            raise UnsupportedModelError("", "the model does not compute what its layers do; was a part replaced?")
+        if actual.shape != expected.shape or not agree(actual, expected, lost):
+            reason = "the model does not compute what its layers do; was a part replaced, or does one work in place "
+            raise UnsupportedModelError("", reason + "(inplace=True) on values that another one reads?")
+
+
+def agree(actual: Tensor, expected: Tensor, lost: Tensor) -> bool:
+    """Whether two results are the same but for what rounding lost of each; numbers that overflow tell nothing."""
+    known = expected.isfinite() & actual.isfinite()
+    size = expected[known].abs().amax() if known.any() else expected.new_zeros(())
+    lost = lost[known].nan_to_num(nan=0.0, posinf=torch.inf)  # infinity met zero: no allowance for rounding
+    return bool(((actual - expected)[known].abs() <= DEVIATION * size.clamp_min(1e-300) + 2 * lost).all())
+
+
+def in_float64(module: nn.Module) -> nn.Module:
+    """A copy in float64 on the CPU, with the very coefficients that the module has now, computed ones included."""
+    same = copy.deepcopy(module)
+    computed = [
+        (part, {name: steady(part, place, name) for name in part.parametrizations})
+        for place, part in same.named_modules()
+        if parametrize.is_parametrized(part)
+    ]
+    for part, values in computed:
+        # parametrize.remove_parametrizations would change the class, which the copy shares with the module
+        part.__class__ = original_class(part)
+        del part.parametrizations
+        for name, value in values.items():
+            part.register_parameter(name, nn.Parameter(value, requires_grad=False))
+    return same.to("cpu", torch.float64)
+
+
+def steady(part: nn.Module, place: str, name: str) -> Tensor:
+    """A tensor that a parametrization gives; raise if it gives another one the next time."""
+    first, second = (getattr(part, name).detach() for _ in range(2))
+    if not torch.equal(first, second):
+        reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
+        raise UnsupportedModelError(place, reason)
+    return first
 
 
 def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:

@@ -1,6 +1,6 @@
 """Rows of powers of the shift operator, sparse and a few at a time: norms of single layers on graphs of any size."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,10 @@ from torch import Tensor
 
 from graphact.analysis.rules import MOST_ENTRIES, MOST_GRAM_COLUMNS, longest, safe_sqrt
 from graphact.graph import Graph
+from graphact.graph.eager import is_plain
 
+Spend = Callable[[float], None]  # called with the operations that were done; may raise to end them
+SPARSE = 10  # what a product of two entries of sparse matrices costs, in those of dense ones
 MOST_ROWS = 512  # of a power at once; as many as there are nodes in the worst case are then held for each
 
 
@@ -32,8 +35,8 @@ def to_torch(matrix: scipy.sparse.csr_array) -> Tensor:
 class PowerRows:
     """The rows of :math:`S^k`."""
 
-    def __init__(self, graph: Graph, power: int) -> None:
-        self.matrix, self.power, self.num_nodes = matrix_of(graph), power, graph.num_nodes
+    def __init__(self, graph: Graph, power: int, spend: Spend = lambda _: None) -> None:
+        self.matrix, self.power, self.num_nodes, self.spend = matrix_of(graph), power, graph.num_nodes, spend
 
     @property
     def entries_at_once(self) -> int:
@@ -51,8 +54,12 @@ class PowerRows:
     def _norms_of(self, rows: Any) -> Tensor:
         """Of combinations of rows: the 1-norms."""
         for _ in range(self.power):
-            rows = rows @ self.matrix
+            rows = self._times(rows)
         return torch.from_numpy(np.asarray(abs(rows).sum(1), dtype=np.float64).ravel())
+
+    def _times(self, rows: Any) -> Any:
+        self.spend(SPARSE * rows.nnz * self.matrix.nnz / max(1, self.num_nodes))
+        return rows @ self.matrix
 
     def entries(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Single entries of a power of at most 1, ``(...)``."""
@@ -84,18 +91,19 @@ class PowerRows:
             parts = [self._norms_of(offsets[i : i + MOST_ROWS]) for i in range(0, count, MOST_ROWS)]
             return safe_sqrt(torch.cat(parts).view(table.shape).square().sum(1, keepdim=True))
         for _ in range(self.power):
-            offsets = offsets @ self.matrix
+            offsets = self._times(offsets)
         dense = torch.from_numpy(offsets.toarray()).view(*table.shape, -1)
         return longest(dense.permute(2, 0, 1).unsqueeze(-1))
 
 
-def bank_entries(graph: Graph, order: int) -> Iterator[tuple[Tensor, Tensor]]:
+def bank_entries(graph: Graph, order: int, spend: Spend) -> Iterator[tuple[Tensor, Tensor]]:
     """The entries ``(n, K + 1)`` of I, S, ..., S^K wherever one of them has any, and their rows ``(n,)``."""
     matrix, size = matrix_of(graph), graph.num_nodes
     unit = scipy.sparse.eye_array(size, format="csr")
     for first in range(0, size, MOST_ROWS):
         powers = [unit[first : first + MOST_ROWS]]
         for _ in range(order):
+            spend(SPARSE * powers[-1].nnz * matrix.nnz / size)
             powers.append(powers[-1] @ matrix)
         found = [power.tocoo() for power in powers]
         places = [each.coords[0].astype(np.int64) * size + each.coords[1] for each in found]
@@ -106,11 +114,15 @@ def bank_entries(graph: Graph, order: int) -> Iterator[tuple[Tensor, Tensor]]:
         yield torch.from_numpy(entries), torch.from_numpy(first + every // size)
 
 
-def bank_norms(taps: Tensor, graph: Graph) -> Tensor:
+def bank_norms(taps: Tensor, graph: Graph, spend: Spend = lambda _: None) -> Tensor:
     """The 1-norm of every row of a filter bank, ``(N, F_out)``; gradients flow to the taps."""
+    used = [number for number, tap in enumerate(taps) if tap.any()] if is_plain(taps) and not taps.requires_grad else []
+    if len(used) == 1:  # a matrix over nodes times one over features: the norm of a row is a product
+        return PowerRows(graph, used[0], spend).norms * taps[used[0]].abs().sum(0)
     total = taps.new_zeros(graph.num_nodes, taps.size(2))
     step = max(1, MOST_ENTRIES // max(1, taps[0].numel()))
-    for entries, rows in bank_entries(graph, taps.size(0) - 1):
+    for entries, rows in bank_entries(graph, taps.size(0) - 1, spend):
         for part, row in zip(entries.split(step), rows.split(step), strict=True):
+            spend(float(len(part) * taps.numel()))
             total = total.index_add(0, row, (part @ taps.flatten(1)).view(-1, *taps.shape[1:]).abs().sum(1))
     return total

@@ -27,7 +27,7 @@ from graphact.analysis.models import evaluate
 from graphact.graph import Graph
 from graphact.layers import Filter, Linear
 
-ROUNDING = 1e-9  # margins must be above this share of the numbers involved, far more than float64 loses
+ROUNDING = 1e-9  # of outputs and losses, by which margins must be above 0 beside what float64 can lose on the way
 PRECISION = 0.01  # the largest radius that can be certified is found up to this part of it
 MOST_TRIALS = 30
 CLOSE = 1.5  # rivals that are tried together: radii from their constants, in units of the smallest
@@ -174,24 +174,25 @@ def certify_node(around: Neighborhood) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     margins[decision] = torch.inf
     rivals = (torch.arange(len(margins)) != decision).nonzero().squeeze(1)
     steps = around.with_reach(around.steps)
-    constants = torch.zeros_like(margins)
-    constants[rivals] = loss(around, steps, decision, rivals, 1.0, "everywhere").nan_to_num(
-        nan=torch.inf
-    )  # overflow times 0
-    simple = torch.where(constants > 0, margins / constants.clamp_min(1e-300), torch.inf)
-    size, limiting = around.outputs.abs().max(), simple.argmin()
-    least = simple.min().item() * (1 - 1e-6)  # certified for all rivals
-    if not margins.min() > ROUNDING * size or least == torch.inf:
-        least = least if margins.min() > ROUNDING * size else 0.0
+    constants, (fixed, for_each) = torch.zeros_like(margins), around.lost_by_rounding(decision)
+    everywhere = loss(around, steps, decision, rivals, 1.0, "everywhere") + for_each[rivals]
+    constants[rivals] = everywhere.nan_to_num(nan=torch.inf)  # overflow times 0
+    size = around.outputs.abs().max()
+    left = margins - fixed - ROUNDING * size  # of the margins at the signal, whatever was rounded
+    simple = torch.where(constants > 0, left / constants.clamp_min(1e-300), torch.inf)
+    limiting, least = simple.argmin(), simple.min().item() * (1 - 1e-6)  # certified for all rivals
+    if not left.min() > 0 or least == torch.inf:
+        least = least if left.min() > 0 else 0.0
         return torch.tensor(least, dtype=torch.float64), limiting, constants, margins
 
     def lost_at(rivals: Tensor, radius: float) -> tuple[Tensor, Tensor]:
         """What margins can lose, and whether something is left of them."""
         lost = torch.minimum(radius * constants[rivals], loss(around, steps, decision, rivals, radius, "tangent"))
-        failing = margins[rivals] - lost <= ROUNDING * (size + lost)
+        allowed = left[rivals] - radius * for_each[rivals]
+        failing = ~(allowed - lost > ROUNDING * lost)
         if failing.any():
             lost[failing] = lost[failing].minimum(loss(around, steps, decision, rivals[failing], radius, "parallel"))
-        return lost, margins[rivals] - lost > ROUNDING * (size + lost)
+        return lost, allowed - lost > ROUNDING * lost
 
     tried = rivals[simple[rivals] <= CLOSE * simple.min()]  # those that are likely to limit the radius
     high = torch.inf

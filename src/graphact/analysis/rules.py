@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 20_000_000  # of a table of values in memory at once, 160 MB
 MOST_GRAM_COLUMNS = 512
+MOST_ENUMERATED = 8  # ReLUs of a node whose signs are all tried
+MOST_TRIED = 300_000_000  # coefficients times combinations of signs, some seconds
 SAMPLES = 16  # pieces of an interval in which a smooth function is enclosed
 ROUNDING = 1e-14
 STEEPEST_GAUSSIAN = math.exp(-0.5)  # the largest slope of exp(-t^2 / 2)
@@ -47,6 +49,17 @@ def gather(x: Tensor, table: Tensor) -> Tensor:
 def row_norms(forms: Tensor) -> Tensor:
     """The 1-norm of each form, ``(M, N, F)`` to ``(N, F)``."""
     return forms.abs().sum(0)
+
+
+def slopes_tried(readout: Tensor, coefficients: int) -> int:
+    """For how many of a node's features all combinations of slopes are tried, for each output of a readout ``(O, F)``.
+
+    ``coefficients`` is the number of forms of a feature times that of their columns.
+    """
+    if readout.numel() == 0:
+        return 0
+    most = int(math.log2(max(1, MOST_TRIED // max(1, coefficients * len(readout)))))
+    return min(most, MOST_ENUMERATED, int((readout != 0).sum(1).max()))
 
 
 def safe_sqrt(x: Tensor) -> Tensor:
@@ -76,10 +89,15 @@ class PointwiseRule:
 
 
 def relu_band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """ReLU: exact where the sign is known, otherwise the band of least height around it."""
+    r"""ReLU: exact where the sign is known, otherwise the band of least height around it.
+
+    The ends are divided by the larger of both first: :math:`u - l` may overflow, or be too small to divide by.
+    """
     crossing = (lower < 0) & (upper > 0)
-    slope = torch.where(crossing, upper / (upper - lower).clamp_min(1e-300), (lower >= 0).to(lower))
-    half = torch.where(crossing, -slope * lower / 2, 0.0)
+    near, far = (torch.where(crossing, pick(upper, -lower), 1.0) for pick in (torch.minimum, torch.maximum))
+    width = 1 + near / far  # (u - l) / far
+    slope = torch.where(crossing, torch.where(upper >= -lower, 1.0, near / far) / width, (lower >= 0).to(lower))
+    half = torch.where(crossing, near / width / 2, 0.0)
     return slope, half, half
 
 
@@ -176,9 +194,11 @@ def layer_norm_slope(features: int, epsilon: float, least: Tensor | float | None
 def layer_norm_box(layer: LayerNorm, centre: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
     """A LayerNorm at the centre of a box ``(..., F)``, and how far its outputs can be from that inside."""
     apart = centre - centre.mean(-1, keepdim=True)
-    length = (apart.norm(dim=-1, keepdim=True) - radius.norm(dim=-1, keepdim=True)).clamp_min(0)
-    slope = layer_norm_slope(layer.features, layer.epsilon, (length**2 / layer.features + layer.epsilon).sqrt())
-    value = apart / (apart.square().mean(-1, keepdim=True) + layer.epsilon).sqrt()
+    unit = torch.maximum(apart.abs(), radius).amax(-1, keepdim=True).clamp_min(1)  # so that no square overflows
+    apart, near, epsilon = apart / unit, radius / unit, layer.epsilon / unit**2
+    length = (apart.norm(dim=-1, keepdim=True) - near.norm(dim=-1, keepdim=True)).clamp_min(0)
+    slope = layer_norm_slope(layer.features, layer.epsilon, unit * (length**2 / layer.features + epsilon).sqrt())
+    value = apart / (apart.square().mean(-1, keepdim=True) + epsilon).sqrt()
     slack = (slope * radius.amax(-1, keepdim=True)).expand_as(value)
     if layer.weight is not None:
         value, slack = value * layer.weight, slack * layer.weight.abs()

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphact._checks import check_generator, check_integer
-from graphact.analysis.topology import Perturbation
+from graphact.analysis.perturbations import Perturbation
 from graphact.graph import Graph
 from graphact.graph.edges import check_finite
 from graphact.graph.graph import check_graph, check_signal
@@ -323,8 +323,20 @@ def empirical_topology(
 
 
 def callable_on(model: Any) -> Model:
-    """A model as a function of signal and graph; those of torch and PyG are called as they expect."""
-    return partial(call_on_graph, model) if is_called_by_kind(model) else model
+    """A model as a function of signals and graph; those of torch and PyG are called as they expect.
+
+    Parts for which the second dimension is that of the features are called with one signal after the other.
+    """
+    function: Model = partial(call_on_graph, model) if is_called_by_kind(model) else model
+    parts = model.modules() if isinstance(model, nn.Module) else ()
+    if not any(isinstance(part, nn.BatchNorm1d) or getattr(part, "num_parameters", 1) != 1 for part in parts):
+        return function
+
+    def one_by_one(x: Tensor, graph: Graph) -> Tensor:
+        outputs = torch.stack([function(signal, graph) for signal in x.reshape(-1, *x.shape[-2:])])
+        return outputs.view(*x.shape[:-2], *outputs.shape[-2:])
+
+    return one_by_one
 
 
 def _checked(graph: Graph, x: Tensor, generator: torch.Generator | None) -> Tensor:

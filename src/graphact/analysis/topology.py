@@ -11,7 +11,7 @@ An error is a tensor ``(C, B, N, F)``. What C sources do together is at most the
 carried through a network source by source, and only then added up: over the links that together do the most.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,9 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_integer, check_positive
-from graphact.analysis.description import KnownLayer, Layers, hops_of, read_layers, read_signals, split_readout, widths
+from graphact.analysis.description import KnownLayer, Layers, hops_of, read_signals, split_readout, widths
 from graphact.analysis.enumeration import Enumeration, enumerate_losses, is_known, is_linear
-from graphact.analysis.lipschitz import bank_rows
+from graphact.analysis.lipschitz import bank_rows, form_sizes
+from graphact.analysis.models import read_own
+from graphact.analysis.perturbations import EdgeNoise, ErrorSources, LostLinks, Perturbation
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, gather, rule_of
 from graphact.analysis.shares import LinkShares
 from graphact.analysis.zonotope import Zonotope, values_behind
@@ -30,128 +32,7 @@ from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
 from graphact.layers import Filter, HopMixture, Linear, Pointwise
 
-
-@dataclass(frozen=True, eq=False)
-class ErrorSources:
-    """What can happen to a graph, taken apart into C sources."""
-
-    magnitudes: Tensor  # of S, (N, N)
-    count: int  # the number C
-    most: int  # how many of them act at once
-    losing: Tensor | None  # which source takes a neighbour from which node, (C, N)
-    added: Callable[[Tensor, Tensor], Tensor]  # what S' - S makes of the rest of earlier shifts, and of values
-
-    def total(self, errors: Tensor) -> Tensor:
-        """What sources can do together, ``(C, B, N, F)`` to ``(B, N, F)``: those that do most."""
-        return errors.topk(min(self.most, self.count), dim=0).values.sum(0)
-
-    def acting_on(self, rest: Tensor, values: Tensor) -> Tensor:
-        """What a perturbed shift adds: S' times the rest so far ``(C, B, N, F)``, and S' - S times the values."""
-        return self.magnitudes @ rest + self.added(rest, values)
-
-
-def entries_of(graph: Graph) -> Tensor:
-    """Where S has entries, ``(N, N)``."""
-    (source, target), _ = graph.to_edge_index()
-    entries = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.bool)
-    entries[target, source] = True
-    return entries
-
-
-@dataclass(frozen=True)
-class EdgeNoise:
-    r"""S becomes S + E with :math:`\|E\|_\infty \le` norm, where E has entries only where S has (edges stay edges).
-
-    Attributes:
-        norm: the largest sum of changes in a row of S.
-    """
-
-    norm: float
-
-    def __post_init__(self) -> None:
-        check_positive("norm", self.norm)
-
-    def error_sources(self, graph: Graph) -> ErrorSources:
-        """The noise as a whole: a row of E can put all of its norm on the entry that matters most."""
-        entries = entries_of(graph).unsqueeze(-1)
-
-        def added(rest: Tensor, values: Tensor) -> Tensor:
-            return self.norm * torch.where(entries, (rest[0] + values).unsqueeze(-3), 0.0).amax(-2)
-
-        return ErrorSources(graph.to_dense().abs(), 1, 1, None, added)
-
-    def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
-        """A random graph of this kind: each row's changes add up to the norm."""
-        edge_index, weight = graph.to_edge_index()
-        size = torch.rand(weight.shape, generator=generator, dtype=torch.float64).to(weight)
-        sign = torch.where(torch.rand(weight.shape, generator=generator) < 0.5, -1.0, 1.0).to(weight)
-        total = weight.new_zeros(graph.num_nodes).index_add(0, edge_index[1], size)
-        change = self.norm * sign * size / total[edge_index[1]]
-        return Graph.from_edge_index(edge_index, weight + change, graph.num_nodes)
-
-    def attack(self, graph: Graph, gradient: Tensor) -> Graph:
-        """The graph of this kind that a linear function of the weights rises most on; gradient as in to_edge_index."""
-        edge_index, weight = graph.to_edge_index()
-        rows, size = edge_index[1], gradient.abs()
-        strongest = weight.new_full((graph.num_nodes,), -1.0).scatter_reduce(0, rows, size, "amax")
-        chosen = (size == strongest[rows]) & (gradient != 0)
-        shares = weight.new_zeros(graph.num_nodes).index_add(0, rows, chosen.to(weight))[rows]
-        change = torch.where(chosen, self.norm * gradient.sign() / shares.clamp_min(1), 0.0)
-        return Graph.from_edge_index(edge_index, weight + change, graph.num_nodes)
-
-
-@dataclass(frozen=True)
-class LostLinks:
-    """Any ``count`` links, or fewer, are lost, in both directions; the other weights and the diagonal stay.
-
-    Attributes:
-        count: how many.
-    """
-
-    count: int
-
-    def __post_init__(self) -> None:
-        check_integer("count", self.count, minimum=1)
-
-    def error_sources(self, graph: Graph) -> ErrorSources:
-        """Every link on its own: a pair of nodes of which at least one reads the other, the lower number first."""
-        entries = entries_of(graph)
-        links = (entries | entries.T).triu(1).nonzero().T
-        magnitudes, count = graph.to_dense().abs(), links.size(1)
-        ends = torch.zeros(count, graph.num_nodes, dtype=torch.bool).scatter(1, links.T, True)
-
-        def added(rest: Tensor, values: Tensor) -> Tensor:
-            """Each end of a link misses what the other sent; all other entries can only shrink to 0."""
-            missed = torch.zeros_like(rest)
-            for here, there in (links, links.flip(0)):
-                sent = magnitudes[here, there, None] * values[:, there]
-                missed[torch.arange(count), :, here] = sent.transpose(0, 1)
-            return missed
-
-        return ErrorSources(magnitudes, count, self.count, ends, added)
-
-    def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
-        """A random graph of this kind."""
-        return self._without(graph, torch.rand(graph.num_edges, generator=generator, dtype=torch.float64))
-
-    def attack(self, graph: Graph, gradient: Tensor) -> Graph:
-        """The links whose loss a linear function of the weights rises most with; gradient as in to_edge_index."""
-        edge_index, weight = graph.to_edge_index()
-        return self._without(graph, -(gradient * weight)[edge_index[0] != edge_index[1]])
-
-    def _without(self, graph: Graph, scores: Tensor) -> Graph:
-        """The graph without the links that score highest; an edge in both directions is one link."""
-        edge_index, weight = graph.to_edge_index()
-        loops = edge_index[0] == edge_index[1]
-        names = edge_index.amin(0) * graph.num_nodes + edge_index.amax(0)
-        links, link = torch.unique(names[~loops], return_inverse=True)
-        totals = torch.zeros(len(links), dtype=scores.dtype).index_add(0, link, scores)
-        lost = totals.topk(min(self.count, len(links))).indices
-        keep = loops | ~torch.isin(names, links[lost])
-        return Graph.from_edge_index(edge_index[:, keep], weight[keep], graph.num_nodes)
-
-
-Perturbation = EdgeNoise | LostLinks
+MOST_NUMBERS = 5 * MOST_ENTRIES  # of errors, or of the forms of a box, at once: 800 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +68,7 @@ def topology_bound(
     magnitude: float = 1.0,
     trials: int | None = None,
 ) -> TopologyBound:
-    r"""Certify how far the outputs can move when the graph is perturbed after training.
+    r"""Certify how far the outputs can move, in the infinity norm, when the graph is perturbed after training.
 
     A filter multiplies values by the change of S, so a bound needs bounded values: it holds for the given signals or,
     without any, for all signals with :math:`\|x\|_\infty \le` magnitude. Weights that are not perturbed stay as they
@@ -195,19 +76,30 @@ def topology_bound(
 
     Lost links are tried, set by set, as long as there are few: then the result is ``exact``. That is possible for given
     signals, and for all signals where the module is linear. Sets that no node notices as a whole need not be tried.
-    Otherwise bounds are propagated from layer to layer.
+    Otherwise bounds are propagated from layer to layer, for 100 million numbers at once at most: links, or nodes,
+    times nodes times features for given signals, and the square of nodes times features for all signals.
+
+    It does not hold for nodes or links that are new, for weights that are normalised anew after a loss (so that PyG's
+    convolutions, which do that, are refused), for inputs that change at the same time (:func:`lipschitz_bound` on the
+    perturbed graph) and for other norms.
 
     Args:
-        module: a GCNN, an FIR, a filter bank, an activation, or another module that describes itself.
+        module: a GCNN, an FIR, a filter bank, an activation, or another module that describes itself, without residual
+            blocks and norms over features.
         graph: the graph that the module was made for.
         perturbation: :class:`EdgeNoise` (S + E with a norm-bounded E) or :class:`LostLinks` (any that many links).
         x: signals; None for all signals up to ``magnitude``.
-        magnitude: the largest value of an input, where no signals are given.
+        magnitude: the largest value of an input, where no signals are given (and only there).
         trials: how many sets of lost links may be tried, 0 for none. None: as many as two billion values have to be
             computed for, which takes a minute or two; the same on every machine.
 
     Shapes:
         x: ``(..., N, F)``.
+
+    Raises:
+        UnsupportedModelError: nothing is known about a part of the module on a perturbed graph.
+        TypeError: the perturbation is of another kind.
+        ValueError: a magnitude beside signals, or a graph that is too large for a bound.
 
     Example:
         >>> import torch, graphact
@@ -218,10 +110,12 @@ def topology_bound(
         >>> topology_bound(one_hop, path, LostLinks(1))
         TopologyBound(value=1, perturbation=LostLinks(count=1), exact)
     """
-    if not isinstance(perturbation, EdgeNoise | LostLinks):
+    if type(perturbation) not in (EdgeNoise, LostLinks):  # nothing is known about what a subclass does
         raise TypeError(f"perturbation must be EdgeNoise or LostLinks, got {type(perturbation).__name__}")
+    if x is not None and magnitude != 1.0:
+        raise ValueError("magnitude must be left out where signals are given: the bound holds for these alone")
     graph = check_graph("graph", graph)
-    layers, features = read_layers(module, None if x is None else check_signal(x, graph).size(-1))
+    layers, features = read_own(module, graph, None if x is None else check_signal(x, graph).size(-1))
     limit = None if trials is None else check_integer("trials", trials, minimum=0)
     magnitude, graph = check_positive("magnitude", magnitude), graph.to("cpu", torch.float64)
     x = None if x is None else read_signals(x)
@@ -230,6 +124,7 @@ def topology_bound(
         if tried is not None:
             per_node, worst = tried.per_node, tried.worst
             return TopologyBound(per_node.max().item(), per_node, perturbation, exact=True, worst=worst)
+    _check_size(layers, features, graph, perturbation, x is None)
     if x is None:
         forms = Zonotope.box(torch.zeros(1, graph.num_nodes, features, dtype=torch.float64), magnitude)
     else:
@@ -246,13 +141,30 @@ def topology_bound(
     return TopologyBound(per_node.max().item(), per_node, perturbation)
 
 
+def _check_size(layers: Layers, features: int, graph: Graph, perturbation: Perturbation, is_box: bool) -> None:
+    """Raise before memory ends: errors are held for every link and node, forms of a box for every input."""
+    (source, target), _ = graph.to_edge_index()
+    pairs = torch.stack([torch.minimum(source, target), torch.maximum(source, target)])[:, source != target]
+    kept = pairs.unique(dim=1).size(1) if isinstance(perturbation, LostLinks) else graph.num_nodes
+    errors = max(kept, graph.num_nodes) * graph.num_nodes * max([features, *widths(layers, features)])
+    forms = max((size for _, size in form_sizes(layers, features, graph)), default=1) if is_box else 0
+    if max(errors, forms) > MOST_NUMBERS:
+        way_out = "give signals x" if forms > MOST_NUMBERS else "take fewer features or nodes"
+        if isinstance(perturbation, LostLinks):
+            way_out += ", or let more sets of few links be tried (trials)"
+        raise ValueError(
+            f"graph must be smaller for bounds that pass from layer to layer: with {graph.num_nodes} nodes they need "
+            f"{max(errors, forms):.2g} numbers at once, and {MOST_NUMBERS:.2g} are possible; {way_out}"
+        )
+
+
 def _try_losses(
     layers: Layers, features: int, graph: Graph, count: int, x: Tensor | None, magnitude: float, limit: int | None
 ) -> Enumeration | None:
-    """Every loss of links for given signals or, where the network is linear, for all; None where these are too many.
+    r"""Every loss of links for given signals or, where the network is linear, for all; None where these are too many.
 
-    What a linear network makes of a signal is a sum over its entries, and largest where all entries have the right
-    signs: the sum of what it makes of each entry alone, in magnitude.
+    A linear network with biases changes by :math:`d_0 + \sum_m a_m x_m`, where :math:`d_0` is the change for the signal
+    0: biases pass through lost links as values do. It is largest where all entries have the right signs.
     """
     if x is not None:
         return enumerate_losses(layers, graph, x, count, limit)
@@ -260,7 +172,8 @@ def _try_losses(
     if not is_linear(layers) or inputs**2 > MOST_ENTRIES:
         return None
     impulses = magnitude * torch.eye(inputs, dtype=torch.float64).view(-1, graph.num_nodes, features)
-    return enumerate_losses(layers, graph, impulses, count, limit, adds_up=True)
+    signals = torch.cat([torch.zeros_like(impulses[:1]), impulses])
+    return enumerate_losses(layers, graph, signals, count, limit, adds_up=True)
 
 
 def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: Zonotope) -> Tensor:

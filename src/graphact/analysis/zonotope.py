@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from graphact.analysis.description import Block, Blocks, branches_of, graph_of, hops_of
+from graphact.analysis.magnitudes import EPSILON, error_behind
 from graphact.analysis.rules import OPERATIONS, POINTWISE, PointwiseRule, layer_norm_box, rule_of
 from graphact.functional import graph_filter
 from graphact.graph import Graph
@@ -41,6 +42,11 @@ class Zonotope:
     @property
     def radius(self) -> Tensor:
         return self.generators.abs().sum(1) + self.slack
+
+    @property
+    def size(self) -> Tensor:
+        """More than any value, and than all numbers of a form together."""
+        return self.centre.abs() + self.radius
 
     def settle(self) -> "Zonotope":
         """The same forms with every slack as a generator, as a map that mixes nodes or features needs them."""
@@ -84,6 +90,22 @@ def through_layers(forms: Zonotope, layers: Blocks, graph: Graph) -> Zonotope:
     for layer in layers:
         forms = values_behind(layer, forms.settle(), graph)
     return forms
+
+
+def with_errors(forms: Zonotope, layers: Blocks, graph: Graph, error: Tensor | None = None) -> tuple[Zonotope, Tensor]:
+    """Forms behind all layers, and more than float64 can have lost of them, ``(B, N, F)``; see :func:`error_behind`."""
+    error = torch.zeros_like(forms.centre) if error is None else error
+    for layer in layers:
+        forms = forms.settle()
+        if isinstance(layer, Sum):
+            behind = [with_errors(forms, branch, graph, error) for branch in branches_of(layer)]
+            sizes = torch.stack([branch.size for branch, _ in behind]).sum(0)
+            error = torch.stack([lost for _, lost in behind]).sum(0) + 2 * len(behind) * EPSILON * sizes
+            forms = add_branches([branch for branch, _ in behind], forms)
+        else:
+            error = error_behind(layer, forms.size, error, graph, forms.generators.size(1))
+            forms = values_behind(layer, forms, graph)
+    return forms, error
 
 
 def values_behind(layer: Block, forms: Zonotope, graph: Graph) -> Zonotope:

@@ -1,12 +1,14 @@
 """What all modules share: how they are called, and how they describe themselves."""
 
 import inspect
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
+from itertools import chain
 from threading import local
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from graphact._checks import HALF_PRECISION, check_tensor
 from graphact.graph import Graph
@@ -75,12 +77,16 @@ TORCH_LAYERS: dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]] = {
     nn.Identity: lambda _: (),
     nn.Linear: lambda module: (Linear(module.weight, module.bias),),
     nn.ReLU: lambda _: (Pointwise("relu"),),
-    nn.LeakyReLU: lambda module: (Pointwise(f"leaky_relu({module.negative_slope!r})"),),
-    nn.ELU: lambda module: (Pointwise(f"elu({module.alpha!r})"),),
+    nn.LeakyReLU: lambda module: (Pointwise(f"leaky_relu({float(module.negative_slope)!r})"),),
+    nn.ELU: lambda module: (Pointwise(f"elu({float(module.alpha)!r})"),),
     nn.Tanh: lambda _: (Pointwise("tanh"),),
     nn.Sigmoid: lambda _: (Pointwise("sigmoid"),),
     nn.SiLU: lambda _: (Pointwise("silu"),),
     nn.GELU: lambda module: (Pointwise("gelu" if module.approximate == "none" else "gelu approximated by tanh"),),
+}
+CALLED = {
+    *("forward", "__call__", "_call_impl", "_wrapped_call_impl"),
+    *("propagate", "message", "aggregate", "update", "message_and_aggregate"),
 }
 BUILT: BuildCache[Graph] = BuildCache()
 
@@ -129,14 +135,61 @@ def check_unchanged(module: nn.Module, known: Container[type[nn.Module]] = TORCH
         if described is None or type(module).forward is not described:
             raise UnsupportedModelError("", f"{kind.__name__} does not describe the forward that it defines")
     elif kind not in known:
-        raise UnsupportedModelError("", f"nothing is known about what a {kind.__name__} computes")
-    is_compiled = kind.__module__ == "torch_geometric.nn.sequential"  # each has a forward of its own
-    if ("forward" in vars(module) and not is_compiled) or type(module).__call__ is not nn.Module.__call__:
-        raise UnsupportedModelError("", f"the forward of this {kind.__name__} was replaced")
+        reason = f"nothing is known about what a {kind.__name__} computes; a GraphModule may describe itself"
+        raise UnsupportedModelError("", reason)
+    check_untouched(module)
+
+
+def check_untouched(module: nn.Module) -> None:
+    """Raise if methods of a module were replaced, hooks were added to it, or it waits for a first call to get its size.
+
+    Whatever its class computes, a call of the module does other things then.
+    """
+    kind = original_class(module)
+    if any(map(is_lazy, module.parameters(recurse=False))):
+        reason = f"the size of this {kind.__name__} is not known before the model is called for the first time: call it"
+        raise UnsupportedModelError("", reason)
+    if replaced := next(chain(replaced_methods(module), replaced_in_class(kind)), None):
+        reason = f"the {replaced} of this {kind.__name__} was replaced; override it in a subclass that describes itself"
+        raise UnsupportedModelError("", reason)
     # PyG's convolutions have further ones, such as _message_forward_hooks
     hooks = (value for name, value in vars(module).items() if name.endswith(("ward_hooks", "ward_pre_hooks")))
     if any(hooks) or torch.nn.modules.module._has_any_global_hook():
-        raise UnsupportedModelError("", f"this {kind.__name__} carries hooks, which may change what it computes")
+        reason = f"this {kind.__name__} carries hooks, which may change what it computes: remove them first"
+        raise UnsupportedModelError("", reason)
+
+
+def replaced_methods(module: nn.Module) -> Iterator[str]:
+    """Methods that something else stands in for, in this module alone; PyG compiles some of its own that way."""
+    call = type(module).__call__  # aggregations of PyG define their own
+    if call is not nn.Module.__call__ and not call.__module__.startswith("torch_geometric."):
+        yield "forward"
+    for name, value in vars(module).items():
+        if callable(getattr(type(module), name, None)) and not is_compiled_by_pyg(module, name, value):
+            yield name
+
+
+def is_compiled_by_pyg(module: nn.Module, name: str, value: Any) -> bool:
+    """Whether a method is one that PyG makes: the forward of its Sequential, the propagate of decomposed layers."""
+    function, kind = getattr(value, "__func__", None), type(module)
+    if function is None or value.__self__ is not module or not kind.__module__.startswith("torch_geometric."):
+        return False
+    if name == "forward":
+        return str(function.__module__).startswith(f"{kind.__module__}_{kind.__name__}_")
+    return name == "propagate" and function in (
+        getattr(kind, "_orig_propagate", None),
+        getattr(kind, "_jinja_propagate", None),
+    )
+
+
+def replaced_in_class(kind: type[nn.Module]) -> Iterator[str]:
+    """Methods of a class of torch or PyG that another package defines."""
+    for each in kind.__mro__[:-1]:
+        root = each.__module__.partition(".")[0]
+        if root in ("torch", "torch_geometric"):
+            for name in CALLED & vars(each).keys():
+                if str(getattr(vars(each)[name], "__module__", root)).partition(".")[0] != root:
+                    yield name
 
 
 def original_class(module: nn.Module) -> type[nn.Module]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from graphact.graph import Graph
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
-from graphact.layers import Layer, LayerNorm, OnGraph, Sum, UnsupportedModelError
+from graphact.layers import Layer, LayerNorm, Linear, OnGraph, Pointwise, Sum, UnsupportedModelError
 from graphact.nn.base import CURRENT, TORCH_LAYERS, GraphModule, ModelCall, describe, original_class, resolve_graph
 from graphact.nn.passing import PassGraph, PerLayer
 
@@ -120,8 +120,6 @@ def call_on_graph(module: nn.Module, x: Tensor, graph: GraphLike, edges: Edges |
     if isinstance(module, GraphModule):
         return module(x, graph)
     if isinstance(module, PassGraph) or is_of_pyg(module):
-        from graphact.nn.pyg import takes_weights
-
         inner = module.model if isinstance(module, PassGraph) else module
         if edges is None:
             assert isinstance(graph, Graph)
@@ -129,7 +127,7 @@ def call_on_graph(module: nn.Module, x: Tensor, graph: GraphLike, edges: Edges |
         edge_index, edge_weight = edges
         if is_signal_only(inner):
             return module(x)
-        weights = (edge_weight,) if takes_weights(inner) else ()
+        weights = (edge_weight,) if is_called_with_weights(inner) else ()
         options = {"batch": graph.whole.batch} if isinstance(module, PassGraph) and graph.whole is not None else {}
         return module(x, edge_index, *weights, **options)
     around, CURRENT.call = CURRENT.call, ModelCall(graph)
@@ -144,9 +142,18 @@ def is_of_pyg(module: nn.Module) -> bool:
     return type(module).__module__.startswith("torch_geometric.")
 
 
+def is_called_with_weights(module: nn.Module) -> bool:
+    """Whether a model of PyG is called with edge_weight behind edge_index."""
+    from graphact.nn.pyg import takes_weights
+
+    return takes_weights(module)
+
+
 def is_signal_only(module: nn.Module) -> bool:
-    """Whether a module of PyG takes no edges, as its linear maps."""
-    return type(module).__module__.startswith(("torch_geometric.nn.dense.linear", "torch_geometric.nn.models.mlp"))
+    """Whether a module of PyG takes no edges, as its linear maps and norms."""
+    return type(module).__module__.startswith(
+        ("torch_geometric.nn.dense.linear", "torch_geometric.nn.models.mlp", "torch_geometric.nn.norm.")
+    )
 
 
 def known_parts(module: nn.Module) -> dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]]:
@@ -170,6 +177,24 @@ def describe_dropout(module: nn.Dropout) -> tuple[Layer, ...]:
     return ()
 
 
+def describe_batch_norm(module: nn.BatchNorm1d) -> tuple[Layer, ...]:
+    """In evaluation mode an affine map of every feature on its own, for signals ``(N, F)``."""
+    if module.running_mean is None or module.running_var is None:
+        raise UnsupportedModelError("", "a BatchNorm1d without running statistics computes with those of all nodes")
+    if module.training:
+        reason = "a BatchNorm1d in training mode computes with the mean of all nodes: call eval() of the model first"
+        raise UnsupportedModelError("", reason)
+    gain = (module.running_var.double() + module.eps).rsqrt()
+    gain = gain if module.weight is None else gain * module.weight
+    offset = -gain * module.running_mean
+    return (Linear(torch.diag(gain), offset if module.bias is None else offset + module.bias),)
+
+
+def describe_prelu(module: nn.PReLU) -> tuple[Layer, ...]:
+    """One slope for all features, or one for each."""
+    return (Pointwise("prelu", module.weight[0] if module.num_parameters == 1 else module.weight),)
+
+
 def describe_layer_norm(module: nn.LayerNorm) -> tuple[Layer, ...]:
     """Over the features of each node, with an epsilon that bounds its slopes."""
     if len(module.normalized_shape) != 1:
@@ -181,11 +206,15 @@ def describe_layer_norm(module: nn.LayerNorm) -> tuple[Layer, ...]:
 
 def describe_chain(module: nn.Sequential) -> tuple[Layer, ...]:
     """One part after the other, each called with the signal alone."""
-    return tuple(layer for name, part in module.named_children() for layer in describe_part(part, name))
+    parts = module._modules.items()  # named_children leaves out a module that stands there for the second time
+    return tuple(layer for name, part in parts if part is not None for layer in describe_part(part, name))
 
 
 def describe_pass_graph(module: PassGraph) -> tuple[Layer, ...]:
-    """Convolutions on the edges as they are, activations on their normalised graph."""
+    """Convolutions on the edges as they are, activations on their normalised graph.
+
+    Its weights are 1 around a model of PyG that takes none: it is called without.
+    """
     graph = described_edges()
     around = CURRENT.described
     CURRENT.described = ModelCall(graph)  # a call of its own counts the uses of PerLayer anew
@@ -193,6 +222,9 @@ def describe_pass_graph(module: PassGraph) -> tuple[Layer, ...]:
         layers = describe_part(module.model, "model")
     finally:
         CURRENT.described = around
+    if is_of_pyg(module.model) and not is_called_with_weights(module.model):
+        edge_index, weight = graph.to_edge_index()
+        graph = Graph.from_edge_index(edge_index, torch.ones_like(weight), graph.num_nodes)
     return (OnGraph((layers,), graph if module.normalize is None else graph.normalize(module.normalize)),)
 
 
@@ -208,9 +240,12 @@ def describe_per_layer(module: PerLayer) -> tuple[Layer, ...]:
     return describe_part(module[layer], f"copies.{layer}")
 
 
+DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 PARTS: dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]] = {
     **TORCH_LAYERS,
-    nn.Dropout: describe_dropout,
+    **dict.fromkeys(DROPOUTS, describe_dropout),
+    nn.BatchNorm1d: describe_batch_norm,
+    nn.PReLU: describe_prelu,
     nn.LayerNorm: describe_layer_norm,
     nn.Sequential: describe_chain,
     PassGraph: describe_pass_graph,

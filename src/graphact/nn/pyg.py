@@ -8,20 +8,35 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils import parametrize
-from torch_geometric.nn import GCN, GIN, MLP, ChebConv, GCNConv, GINConv, GraphSAGE, SAGEConv
+from torch_geometric.nn import (
+    GCN,
+    GIN,
+    MLP,
+    BatchNorm,
+    ChebConv,
+    GCNConv,
+    GINConv,
+    GraphSAGE,
+    MeanAggregation,
+    SAGEConv,
+    SumAggregation,
+)
+from torch_geometric.nn import LayerNorm as PyGLayerNorm
 from torch_geometric.nn import Linear as PyGLinear
 from torch_geometric.nn import Sequential as PyGSequential
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.nn.resolver import swish
 
 from graphact.functional import graph_filter
 from graphact.graph import Graph
-from graphact.layers import Filter, Layer, Linear, OnGraph, Sum, UnsupportedModelError
-from graphact.nn.base import GraphModule, describe
+from graphact.layers import Filter, Layer, LayerNorm, Linear, OnGraph, Sum, UnsupportedModelError
+from graphact.nn.base import CURRENT, GraphModule, ModelCall, describe
 from graphact.nn.parts import PARTS, describe_part, described_edges
 
+AGGREGATIONS: dict[type[nn.Module], str] = {MeanAggregation: "mean", SumAggregation: "sum"}
 WEIGHTED = (GCNConv, ChebConv, GCN, GraphSAGE, GIN)  # they take an edge_weight; the models leave it out where convs do
+MOST_POWERS = 20
 DEVIATION = 1e-9  # of an operator from the convolution, in float64, as a part of the largest output
 Edges = tuple[Tensor, Tensor | None]
 
@@ -48,6 +63,9 @@ def describe_convolution(conv: nn.Module, weighted: bool = True) -> tuple[Layer,
         raise UnsupportedModelError("", f"its flow is {conv.flow!r}, against the direction of the edges")
     try:
         matrix, bank, behind = CONVOLUTIONS[type(conv)](conv, edges, graph.num_nodes)
+        if not matrix[1].isfinite().all():
+            reason = "its normalization has no finite result on this graph: it takes roots of sums of weights, which "
+            raise UnsupportedModelError("", reason + "must not be negative; take positive weights or normalize=False")
         own = Graph.from_edge_index(matrix[0].cpu(), matrix[1].detach().cpu().double(), graph.num_nodes)
         deviation = deviation_of(conv, own, bank, edges)
     except (IndexError, RuntimeError, ValueError) as error:
@@ -58,6 +76,8 @@ def describe_convolution(conv: nn.Module, weighted: bool = True) -> tuple[Layer,
         reason = (
             f"its forward deviates from its operator by {deviation:.2g} of its outputs, more than rounding explains"
         )
+        if bank.exchanges > MOST_POWERS:
+            reason += f"; Chebyshev polynomials beyond the order {MOST_POWERS} cannot be written as powers in float64"
         raise UnsupportedModelError("", reason)
     return (OnGraph(((bank,),), own), *behind)
 
@@ -67,7 +87,8 @@ def deviation_of(conv: nn.Module, own: Graph, bank: Filter, edges: Edges) -> flo
     """By how much the convolution, in float64, differs from the filter on random signals."""
     same = copy.deepcopy(conv).to("cpu", torch.float64)
     if isinstance(same, GINConv):
-        first = next((part for part in same.nn.modules() if isinstance(part, nn.Linear | PyGLinear)), None)
+        kinds = (nn.Linear, PyGLinear, nn.BatchNorm1d)
+        first = next((part for part in same.nn.modules() if isinstance(part, kinds)), None)
         same.nn = nn.Identity() if first is None or not joins(conv) else first
     generator = torch.Generator().manual_seed(own.num_nodes)
     shape = (2, own.num_nodes, bank.in_features)
@@ -87,7 +108,7 @@ Described = tuple[tuple[Tensor, Tensor], Filter, tuple[Layer, ...]]
 
 def gcn_layers(conv: GCNConv, edges: Edges, num_nodes: int) -> Described:
     """The normalised adjacency with self-loops as PyG makes it, or as it is cached."""
-    need_sum(conv)
+    need(conv, SumAggregation)
     edge_index, weight = edges
     if conv.normalize:
         cached = conv._cached_edge_index
@@ -102,7 +123,7 @@ def gcn_layers(conv: GCNConv, edges: Edges, num_nodes: int) -> Described:
 
 def cheb_layers(conv: ChebConv, edges: Edges, num_nodes: int) -> Described:
     r"""The Chebyshev polynomials :math:`T_k = 2 L T_{k-1} - T_{k-2}` of the scaled Laplacian, as powers of it."""
-    need_sum(conv)
+    need(conv, SumAggregation)
     edge_index, weight = edges
     matrix = conv.__norm__(edge_index, num_nodes, weight, conv.normalization, None, dtype=torch.float64)
     each = [linear_of(lin, f"lins.{number}").weight.T for number, lin in enumerate(conv.lins)]
@@ -116,14 +137,13 @@ def cheb_layers(conv: ChebConv, edges: Edges, num_nodes: int) -> Described:
 
 def sage_layers(conv: SAGEConv, edges: Edges, num_nodes: int) -> Described:
     """The mean or the sum over neighbours, and the node itself."""
-    if conv.aggr not in ("mean", "add", "sum"):
-        raise UnsupportedModelError("", f"its aggregation {conv.aggr!r} is not described, only 'mean' and 'sum'")
+    need(conv, SumAggregation, MeanAggregation)
     if conv.normalize:
         raise UnsupportedModelError("", "normalize=True divides by the length of the output, without a bound at 0")
     if conv.project:
         raise UnsupportedModelError("", "project=True is not described")
     weight = torch.ones(edges[0].size(1), dtype=torch.float64)
-    if conv.aggr == "mean":
+    if type(conv.aggr_module) is MeanAggregation:
         degree = torch.zeros(num_nodes, dtype=torch.float64).index_add_(0, edges[0][1], weight)
         weight = weight / degree[edges[0][1]]
     near = linear_of(conv.lin_l, "lin_l")
@@ -133,14 +153,13 @@ def sage_layers(conv: SAGEConv, edges: Edges, num_nodes: int) -> Described:
 
 def gin_layers(conv: GINConv, edges: Edges, _: int) -> Described:
     """The sum and the first linear map of the network behind it are one filter bank."""
-    need_sum(conv)
+    need(conv, SumAggregation)
     behind = describe_part(conv.nn, "nn")
     matrix = edges[0], ones_for(edges[0], None)
-    own = 1 + conv.eps
-    if joins(conv):
-        first = behind[0]
-        assert isinstance(first, Linear)
-        return matrix, Filter(torch.stack([own * first.weight.T, first.weight.T]), first.bias), behind[1:]
+    own = 1 + conv.eps.double()  # products in float32 would be others than those of the forward
+    if behind and isinstance(first := behind[0], Linear):
+        weight = first.weight.T.double()
+        return matrix, Filter(torch.stack([own * weight, weight]), first.bias), behind[1:]
     width = next((layer.in_features for layer in behind if layer.in_features), None)
     if width is None:
         raise UnsupportedModelError("nn", "it takes any number of features")
@@ -149,15 +168,22 @@ def gin_layers(conv: GINConv, edges: Edges, _: int) -> Described:
 
 
 def joins(conv: GINConv) -> bool:
-    """Whether the network of a GINConv begins with a linear map."""
-    layers = describe_part(conv.nn, "nn")
+    """Whether the network of a GINConv begins with a linear map; looking does not count as a use of PerLayer."""
+    around, CURRENT.described = CURRENT.described, ModelCall(described_edges())
+    try:
+        layers = describe_part(conv.nn, "nn")
+    finally:
+        CURRENT.described = around
     return bool(layers) and isinstance(layers[0], Linear)
 
 
-def need_sum(conv: Any) -> None:
-    """Raise if a convolution aggregates by anything but a sum."""
-    if conv.aggr not in ("add", "sum"):
-        raise UnsupportedModelError("", f"its aggregation {conv.aggr!r} is not described, only 'sum'")
+def need(conv: Any, *kinds: type[nn.Module]) -> None:
+    """Raise if a convolution aggregates by anything else, whatever it says that it does."""
+    if type(conv.aggr_module) not in kinds:
+        same = conv.aggr not in ("add", *AGGREGATIONS.values())
+        aggregation = conv.aggr if same else type(conv.aggr_module).__name__
+        names = " and ".join(repr(AGGREGATIONS[kind]) for kind in kinds)
+        raise UnsupportedModelError("", f"its aggregation {aggregation!r} is not described, only {names}")
 
 
 def ones_for(edge_index: Tensor, weight: Tensor | None) -> Tensor:
@@ -169,15 +195,14 @@ def linear_of(module: nn.Module, part: str) -> Linear:
     """The description of a linear map that a convolution holds."""
     if parametrize.is_parametrized(module):
         raise UnsupportedModelError(part, "it is parametrized")
-    (layer,) = describe_part(module, part)
-    assert isinstance(layer, Linear)
-    return layer
+    layers = describe_part(module, part)
+    if len(layers) != 1 or not isinstance(layers[0], Linear):
+        raise UnsupportedModelError(part, f"it was replaced by a {type(module).__name__}, which is no linear map")
+    return layers[0]
 
 
 def describe_linear(module: PyGLinear) -> tuple[Layer, ...]:
     """PyG's own linear map."""
-    if isinstance(module.weight, UninitializedParameter):
-        raise UnsupportedModelError("", "its size is not known before the model is called for the first time")
     return (Linear(module.weight, module.bias),)
 
 
@@ -202,8 +227,24 @@ def check_dropout(module: nn.Module, share: float) -> None:
         raise UnsupportedModelError("", "dropout in training mode draws at random: call eval() of the model first")
 
 
+def describe_batch_norm(module: BatchNorm) -> tuple[Layer, ...]:
+    """PyG's own around torch's."""
+    return describe_part(module.module, "module")
+
+
+def describe_layer_norm(module: PyGLayerNorm) -> tuple[Layer, ...]:
+    """PyG's own, over the features of a node."""
+    if module.mode != "node":
+        raise UnsupportedModelError("", f"mode={module.mode!r} normalizes over all nodes; mode='node' is described")
+    if not module.eps > 0:
+        raise UnsupportedModelError("", f"without eps > 0 its slopes have no bound, got eps = {module.eps}")
+    return (LayerNorm(module.in_channels, module.eps, module.weight, module.bias),)
+
+
 def ordered(act: Any, norm: tuple[Layer, ...], act_first: bool) -> tuple[Layer, ...]:
     """An activation in front of a norm, or behind it."""
+    if act is swish:
+        act = nn.SiLU()
     if act is not None and not isinstance(act, nn.Module):
         raise UnsupportedModelError("act", f"it is a function, of which nothing is known: {act!r}")
     layers = () if act is None else describe_part(act, "act")
@@ -215,6 +256,8 @@ def describe_model(model: Any) -> tuple[Layer, ...]:
     found: list[Layer] = []
     if model.jk_mode not in (None, "last"):
         raise UnsupportedModelError("jk", f"jk={model.jk_mode!r} is not described, only 'last'")
+    if hasattr(model, "jk"):  # PyG makes none then, and calls whatever stands there
+        raise UnsupportedModelError("jk", f"it was replaced by a {type(model.jk).__name__}")
     for number, (conv, norm) in enumerate(zip(model.convs, model.norms, strict=True)):
         found += describe_part(conv, f"convs.{number}")
         if number < model.num_layers - 1 or model.jk_mode is not None:
@@ -288,3 +331,4 @@ CONVOLUTIONS: dict[type[nn.Module], Callable[[Any, Edges, int], Described]] = {
 PARTS.update(dict.fromkeys(CONVOLUTIONS, describe_convolution))
 PARTS.update(dict.fromkeys((GCN, GraphSAGE, GIN), describe_model))
 PARTS.update({PyGLinear: describe_linear, MLP: describe_mlp, PyGSequential: describe_sequential})
+PARTS.update({BatchNorm: describe_batch_norm, PyGLayerNorm: describe_layer_norm})

@@ -1,0 +1,206 @@
+"""Models that were changed after they were made: refused, also where no random signal would show the change."""
+
+import copy
+import types
+
+import pytest
+import torch
+from support.graphs import random_graph
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize
+from torch_geometric.nn import GCN, ChebConv, GCNConv, GINConv, MaxAggregation, SAGEConv
+from torch_geometric.nn import Sequential as PyGSequential
+
+from graphact import Graph
+from graphact.analysis import (
+    EdgeNoise,
+    LostLinks,
+    certified_radius,
+    certify,
+    lipschitz_bound,
+    lipschitz_constrained,
+    topology_bound,
+)
+from graphact.layers import UnsupportedModelError
+from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, PassGraph, PerLayer, Residual, Sequential
+
+NODES = 8
+GRAPH = Graph.from_dense(random_graph(NODES, dtype=torch.float64).to_dense().abs().triu(1))
+GRAPH = Graph.from_dense(GRAPH.to_dense() + GRAPH.to_dense().T)
+X = torch.randn(NODES, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+FAR = 1e6  # where the changes show; no random signal of a comparison is as large
+CHECKS = {
+    "lipschitz": lambda model: lipschitz_bound(model, GRAPH),
+    "certify": lambda model: certify(model, GRAPH, X, 0.1),
+    "radius": lambda model: certified_radius(model, GRAPH, X),
+}
+OWN = {
+    "lost links": lambda model: topology_bound(model, GRAPH, LostLinks(1), X),
+    "noise": lambda model: topology_bound(model, GRAPH, EdgeNoise(0.1)),
+    "constrained": lambda model: lipschitz_constrained(model, GRAPH, 1.0),
+}
+
+
+def louder(result):
+    return torch.where(result.abs() > FAR, 1000 * result, result)
+
+
+def hooked(part):
+    part.register_forward_hook(lambda module, inputs, result: louder(result))
+
+
+def hooked_in_front(part):
+    part.register_forward_pre_hook(lambda module, inputs: (louder(inputs[0]), *inputs[1:]))
+
+
+def replaced(part):
+    before = part.forward
+    part.forward = types.MethodType(lambda self, *arguments: louder(before(*arguments)), part)
+
+
+def of_another_class(part):
+    kind = type(part)
+
+    class Other(kind):
+        def forward(self, *arguments):
+            return louder(super().forward(*arguments))
+
+    part.__class__ = Other
+
+
+def called_otherwise(part):
+    class Other(type(part)):
+        def __call__(self, *arguments):
+            return louder(super().__call__(*arguments))
+
+    part.__class__ = Other
+
+
+CHANGES = (hooked, hooked_in_front, replaced, of_another_class, called_otherwise)
+
+
+def own_model():
+    inner = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.Tanh()), nn.Linear(4, 2))
+    return Sequential(GCNN([3, 4], order=1, activation="max-ga", out_features=4), inner).double()
+
+
+OWN_PARTS = ["", "parts.0", "parts.0.filters.0", "parts.0.activations.0", "parts.0.readout"]
+OWN_PARTS += ["parts.1", "parts.1.0", "parts.1.0.0", "parts.1.0.1", "parts.1.1"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("part", OWN_PARTS)
+def test_every_guarantee_refuses_a_changed_part_of_a_chain(part, change):
+    model = own_model()
+    for check in (CHECKS | OWN).values():
+        check(copy.deepcopy(model))
+    change(model.get_submodule(part))
+    for check in (CHECKS | OWN).values():
+        with pytest.raises(UnsupportedModelError, match=r"replaced|hooks|what a Other|does not describe") as caught:
+            check(model)
+        assert caught.value.part == part
+
+
+def of_pyg():
+    act = PerLayer(GraphAdaptiveMax(features=4, start="uniform"), layers=2)
+    model = PassGraph(GCN(3, 4, 2, 4, act=act, jk="last", norm=nn.LayerNorm(4, eps=0.5)))
+    both = PyGSequential("x, edge_index", [(SAGEConv(4, 4), "x, edge_index -> x"), (nn.Tanh(), "x -> x")])
+    gin = GINConv(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)))
+    return Sequential(model, Residual(both), gin, ChebConv(4, 4, K=2, decomposed_layers=2)).double().eval()
+
+
+PYG_PARTS = ["parts.0", "parts.0.model", "parts.0.model.convs.0", "parts.0.model.convs.1.lin"]
+PYG_PARTS += ["parts.0.model.convs.0.aggr_module", "parts.0.model.act", "parts.0.model.act.copies.1"]
+PYG_PARTS += ["parts.0.model.norms.0", "parts.0.model.dropout", "parts.0.model.lin"]
+PYG_PARTS += ["parts.1", "parts.1.parts.0", "parts.1.parts.0.module_0", "parts.1.parts.0.module_0.aggr_module"]
+PYG_PARTS += ["parts.2", "parts.2.nn", "parts.2.nn.1", "parts.3", "parts.3.lins.1"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("part", PYG_PARTS)
+def test_a_changed_part_of_a_model_of_pyg_is_refused(part, change):
+    model = of_pyg()
+    change(model.get_submodule(part))
+    with pytest.raises(UnsupportedModelError):
+        lipschitz_bound(model, GRAPH)
+
+
+def test_models_as_pyg_makes_them_are_no_changed_ones():
+    """It compiles methods of its own into instances: of a Sequential, and of layers that are decomposed."""
+    model = of_pyg()
+    for same in (model, copy.deepcopy(model)):
+        assert lipschitz_bound(same, GRAPH).value > 0
+
+
+@pytest.mark.parametrize("name", ["message", "aggregate", "update", "propagate", "collect"])
+def test_a_step_of_a_convolution_that_was_replaced_is_refused(name):
+    conv = GCNConv(3, 2).double()
+    before = getattr(conv, name, None) or (lambda *arguments, **options: None)
+    setattr(conv, name, lambda *arguments, **options: before(*arguments, **options))
+    with pytest.raises(UnsupportedModelError, match=f"the {name} of this GCNConv was replaced"):
+        lipschitz_bound(conv, GRAPH)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(nn.Linear, "forward"), (GCNConv, "message"), (nn.Module, "_call_impl")])
+def test_a_method_that_was_replaced_in_its_class_is_refused(kind, name, monkeypatch):
+    before, models = getattr(kind, name), {nn.Linear: nn.Sequential(nn.Linear(3, 2)), GCNConv: GCNConv(3, 2)}
+    monkeypatch.setattr(kind, name, lambda *arguments, **options: before(*arguments, **options))
+    with pytest.raises(UnsupportedModelError, match=f"the {name} of this"):
+        lipschitz_bound(models.get(kind, nn.Linear(3, 2)), GRAPH)
+
+
+def test_descriptions_that_were_replaced_are_refused():
+    for name in ("layers", "describe"):
+        model = GraphFilter(3, 2, order=1).double()
+        smaller = copy.deepcopy(model)
+        setattr(model, name, smaller.layers)
+        for check in (CHECKS | OWN).values():
+            with pytest.raises(UnsupportedModelError, match=f"the {name} of this GraphFilter was replaced"):
+                check(model)
+
+
+def test_an_aggregation_that_was_replaced_is_refused_whatever_the_convolution_says():
+    for conv in (GCNConv(3, 2), SAGEConv(3, 2), GINConv(nn.Linear(3, 2)), ChebConv(3, 2, K=2)):
+        conv.aggr_module = MaxAggregation()
+        with pytest.raises(UnsupportedModelError, match="MaxAggregation"):
+            lipschitz_bound(conv, GRAPH)
+
+
+@pytest.mark.parametrize("part", [nn.ReLU(), nn.Sequential(nn.Linear(3, 2), nn.ReLU()), nn.Bilinear(3, 3, 2)])
+def test_a_map_of_a_convolution_that_was_replaced_is_refused_by_name(part):
+    conv = GCNConv(3, 2)
+    conv.lin = part
+    with pytest.raises(UnsupportedModelError, match=r"no linear map|what a Bilinear computes") as caught:
+        lipschitz_bound(conv, GRAPH)
+    assert caught.value.part == "lin"
+
+
+def test_jumping_knowledge_that_was_replaced_is_refused():
+    class Sum(nn.Module):
+        def forward(self, values):
+            return values[-1] + louder(values[0]) - values[0]
+
+    model = GCN(3, 4, 2, 2, jk="last").eval()
+    model.jk = Sum()
+    with pytest.raises(UnsupportedModelError, match="replaced") as caught:
+        lipschitz_bound(model, GRAPH)
+    assert caught.value.part == "jk"
+
+
+class Dropped(nn.Module):
+    def forward(self, weight):
+        return 2 * weight * (torch.rand_like(weight) < 0.5) if self.training else weight
+
+
+def test_parametrizations_count_where_they_give_the_same_every_time():
+    models = [GCNN([3, 4], order=1, activation="relu", out_features=2).double() for _ in range(2)]
+    parametrize.register_parametrization(models[0].filters[0], "taps", Dropped())
+    parametrizations.spectral_norm(models[1].readout)
+    with torch.no_grad():  # its iterations begin anew
+        models[1].readout.parametrizations.weight.original.copy_(torch.tensor([[1.0, 2, 3, 4], [5, 4, 3, 1]]))
+    for model in models:
+        for check in (CHECKS["lipschitz"], OWN["lost links"]):
+            same = copy.deepcopy(model)
+            with pytest.raises(UnsupportedModelError, match=r"another (taps|weight) in every call: call eval"):
+                check(same.train())
+            check(same.eval())
