@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
+from graphact._checks import did_you_mean
+
 ENTRY_POINTS = "graphact.activations"
 COMPARED = {  # by the paper; classes of graphact.nn
     "relu": "ReLU",
@@ -147,7 +149,7 @@ def find(name: str) -> type[Any]:
     for entry in entry_points(group=ENTRY_POINTS, name=name):
         return entry.load()
     listed = ", ".join(repr(known) for known in names())
-    raise ValueError(f"activation must be one of {listed}, got {name!r}")
+    raise ValueError(f"activation must be one of {listed}, got {name!r}{did_you_mean(name, names())}")
 
 
 def line_of(name: str) -> str:
