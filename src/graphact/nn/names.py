@@ -68,7 +68,7 @@ def make_activation(
     every = {"hops": hops, "features": features, "closed": closed, **options}
     if isinstance(name, str | Mapping):
         given = {"name": name} if isinstance(name, str) else dict(name)
-        called = given.pop("name", None)
+        called: Any = given.pop("name", None)
         module = registry.find(called)
         taken = accepted(module)
         check_options(f"the activation {called!r}", options, taken, taken | options_of_all(options.keys() - taken))
