@@ -30,7 +30,14 @@ class PlainModule(GraphModule):
         self.module = module
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
-        return self.module(x)
+        out = self.module(x)
+        if not isinstance(out, Tensor) or out.shape != x.shape:
+            got = f"the shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+            raise ValueError(
+                f"the activation {self.module!r:.60} must keep the shape {tuple(x.shape)} of the signal, got {got}; a "
+                "function that reduces the values of neighbours goes into graphact.nn.GraphAdaptive(function)"
+            )
+        return out
 
     def describe(self) -> tuple[Layer, ...]:
         return describe(self.module, "module")
@@ -77,13 +84,25 @@ def make_activation(
         return module(**{key: value for key, value in every.items() if key in taken} | given)
     known = options_of_all(options.keys())
     check_options("an activation", options, known, known)
-    made = copy.deepcopy(name) if isinstance(name, nn.Module) else name(features) if callable(name) else None
+    made = copy.deepcopy(name) if isinstance(name, nn.Module) else made_by(name, features) if callable(name) else None
     if not isinstance(made, nn.Module):
         raise TypeError(
             f"activation must be a name, a module, or a function of the number of features that returns a module, "
             f"got {name!r}" + (f", which returned {type(made).__name__}" if callable(name) else "")
         )
     return made if isinstance(made, GraphModule) else PlainModule(made)
+
+
+def made_by(function: Callable[[int | None], Any], features: int | None) -> Any:
+    """What a function makes for a number of features, or why it is none of that kind."""
+    try:
+        return function(features)
+    except (TypeError, AttributeError, IndexError) as error:
+        raise TypeError(
+            f"activation must be a name, a module, or a function of the number of features that returns a module, got "
+            f"{function!r:.60}, which fails for {features} features: {error}; a function of the signal goes into a "
+            "torch.nn.Module, one of the neighbours' values into graphact.nn.GraphAdaptive(function)"
+        ) from error
 
 
 def accepted(module: type[GraphModule]) -> set[str]:
