@@ -74,7 +74,7 @@ def export_onnx(
     """
     require("export_onnx needs", "onnx", "onnxscript")
     check_choice("edges", edges, ("constant", "input"))
-    if takes_edges(model) and isinstance(graph, Tensor):
+    if takes_edges(model) and not hasattr(graph, "one_hop"):
         raise UnsupportedModelError("", WAY_OUT)
     x = check_values(check_tensor("x", x), check_graph("graph", graph)).detach()
     fewest = 1 if edges == "constant" else 2  # torch takes sizes below 2 for constants

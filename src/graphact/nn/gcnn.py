@@ -20,7 +20,8 @@ from graphact.nn.names import Activation, describe_activation, make_activation
 class LayeredNetwork(GraphModule):
     """What networks have in common: layers of a few parts each, called with the graph, and a readout for all nodes."""
 
-    unshown: ClassVar[Mapping[str, Any]] = GraphModule.unshown | {
+    unshown: ClassVar[Mapping[str, Any]] = {
+        **GraphModule.unshown,
         "bias": False,
         "readout_bias": True,
         "per_feature": True,

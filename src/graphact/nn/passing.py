@@ -151,7 +151,7 @@ class PerLayer(nn.Module):
         if layer >= len(self.copies):
             raise ValueError(
                 f"layers must be at least the number of calls in one forward pass, got {len(self.copies)}: PyG's "
-                "models call act num_layers - 1 times, with jk=... num_layers times, and GIN also in the network in each "
+                "models call act num_layers - 1 times, num_layers times with jk=..., and GIN also inside each "
                 "layer, unless that has one of its own (for conv in model.convs: conv.nn.act = torch.nn.ReLU())"
             )
         return self.copies[layer](x)
