@@ -34,10 +34,10 @@ MOVING = {"all": "all nodes move", "node": "the node itself moves"}
 FIELDS = ("moving", "node", "label", "decision", "rival", "margin", "certified", "pairwise", "constant", "attack")
 EPOCHS, HIDDEN, CHUNK = 200, 16, 50
 CURVES = {
-    "one constant": ("#8b949e", (0, (1, 1.4)), "Over one constant"),
-    "pairwise": ("#0072b2", (0, (4, 1.6)), "Over the node's constants"),
-    "certified": ("#0072b2", "-", "Certified"),
-    "attack": ("#d55e00", "-", "Attack fails"),
+    "one constant": ("#8b949e", (0, (1, 1.4)), "margin / global constant"),
+    "pairwise": ("#0072b2", (0, (4, 1.6)), "margin / constant of the node"),
+    "certified": ("#0072b2", "-", "certified"),
+    "attack": ("#d55e00", "-", "attack fails"),
 }
 
 

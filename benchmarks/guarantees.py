@@ -1,7 +1,6 @@
 """How tight the guarantees are, what they cost, and what lost links do, in the paper's source localization.
 
     python benchmarks/guarantees.py tightness   certified constants of trained networks against products and searches
-    python benchmarks/guarantees.py tradeoff    accuracy of networks trained below a limit of the constant (a figure)
     python benchmarks/guarantees.py topology    six activations under lost links and noisy weights (figures)
 
 Two layers, F = 8, order 4, protocol `converged`. Trained networks are kept in --out and not trained again.
@@ -15,25 +14,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from guarantees_figures import topology_figure, tradeoff_figure
+from guarantees_figures import topology_figure
 from saying import say
 
 import graphact
 from graphact.analysis import (
     EdgeNoise,
     LostLinks,
-    certify,
     empirical_lipschitz,
     empirical_topology,
     lipschitz_bound,
-    lipschitz_constrained,
     topology_bound,
 )
 from graphact.experiments.protocol import TrainingJob
 from graphact.experiments.registry import find_experiment, find_protocol
 from graphact.experiments.report.style import Variant
 from graphact.experiments.runner import make_models
-from graphact.training import Fleet, TrainingSettings, fit
+from graphact.training import Fleet
 from graphact.training.memory import keep_freed_memory
 
 VARIANTS = tuple(
@@ -41,10 +38,6 @@ VARIANTS = tuple(
     for pair in (("relu", None), ("max-l", 1), ("max-ga", 2), ("median-l", 1), ("median-ga", 2), ("kernel-ga", 1))
 )
 PROTOCOL = replace(find_protocol("source-localization", "paper", "converged"), graphs=2, splits=1, nodes=4)
-LIMITS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-CONSTRAINED = tuple(Variant(*pair) for pair in (("relu", None), ("max-ga", 1), ("median-ga", 1)))
-SHORT = TrainingSettings(epochs=60, batch_size=240, learning_rate=2e-2)
-RADIUS = 0.003
 LOST = (1, 2, 4, 8, 16)
 NOISE = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 SIGNALS = 12
@@ -90,51 +83,6 @@ def tightness(options):
         )
         rows.append({"activation": variant.label, "numbers": numbers})
     return rows
-
-
-def tradeoff(options):
-    """Train below limits, and without any; accuracy, and accuracy that is certified within a radius."""
-    file = options.out / "tradeoff.json"
-    rows = json.loads(file.read_text()) if file.exists() else []
-    done = {(row["method"], row["limit"], row["node"]) for row in rows}
-    tasks = find_experiment(PROTOCOL.experiment).make_tasks(PROTOCOL, {}, 0, None)[:4]
-    for variant in CONSTRAINED:
-        for node, task in list(enumerate(tasks))[: options.models]:
-            for limit in (*LIMITS, None):
-                if (variant.method, limit, node) not in done:
-                    rows.append({"method": variant.method, "hops": variant.hops, "limit": limit, "node": node})
-                    rows[-1] |= constrained_run(variant, task, limit, node)
-                    say(json.dumps(rows[-1]))
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    file.write_text(json.dumps(rows, indent=1))
-    say("| activation | limit | constant | accuracy | certified accuracy |\n|---|---|---|---|---|")
-    for variant in CONSTRAINED:
-        for limit in (*LIMITS, None):
-            some = [row for row in rows if row["method"] == variant.method and row["limit"] == limit]
-            constant, accuracy, certified = (
-                sum(row[name] for row in some) / len(some) for name in ("constant", "accuracy", "certified")
-            )
-            name = "none" if limit is None else f"{limit:g}"
-            say(f"| {variant.label} | {name} | {constant:,.4g} | {accuracy:.1f} % | {certified:.1f} % |")
-    tradeoff_figure(rows, CONSTRAINED, RADIUS, options.out / "guarantees-tradeoff.png")
-    return rows
-
-
-def constrained_run(variant, task, limit, node):
-    """One network, trained below a limit or without one."""
-    torch.manual_seed(node)
-    job = TrainingJob(PROTOCOL, variant.method, variant.hops, 8, 4, seed=0)
-    (model,) = make_models(job, [task])
-    if limit is not None:
-        lipschitz_constrained(model, task.graph, limit)
-    result = fit(model, task, SHORT, seed=node)
-    constant = lipschitz_bound(model, task.graph).value
-    if limit is not None and constant > limit:
-        raise AssertionError(f"{variant.label}: the limit is {limit}, the constant {constant}")
-    certificate = certify(model, task.graph, task.inputs[task.test], RADIUS)
-    right = certificate.decisions[:, task.node] == task.targets[task.test]
-    certified = (right & certificate.certified[:, task.node]).double().mean().item()
-    return {"constant": constant, "accuracy": result.test, "certified": 100 * certified}
 
 
 def topology(options):
@@ -185,7 +133,7 @@ def kept(model, task, perturbation, draws=10):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = {"tightness": tightness, "tradeoff": tradeoff, "topology": topology}
+    commands = {"tightness": tightness, "topology": topology}
     parser.add_argument("command", choices=tuple(commands))
     parser.add_argument("--models", type=int, default=2, help="networks for each point of a figure (default: 2)")
     parser.add_argument("--out", type=Path, default=Path("out/guarantees"), help="default: out/guarantees")

@@ -6,47 +6,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from graphact.experiments.report.style import house_style, new_sheet, settle, to_png
 
-GAP = "no limit"
-
-
-def tradeoff_figure(rows, variants, radius, file):
-    """Accuracy over the limit, above; accuracy that is certified within the radius, below."""
-    with house_style():
-        sheet = new_sheet(4.6)
-        panels = sheet.subplots(2, sharex=True)
-        limits = sorted({row["limit"] for row in rows if row["limit"] is not None})
-        free = limits[-1] * 6  # where networks without a limit are drawn
-        for axes, name, label in zip(
-            panels,
-            ("accuracy", "certified"),
-            ("Accuracy (%)", f"Certified accuracy (%),\nchanges up to {radius:g}"),
-            strict=True,
-        ):
-            for variant in variants:
-                line(axes, rows, variant, name, limits, free)
-            axes.axhline(25, color="#7d8590", linewidth=0.9, linestyle=(0, (1, 1.6)))
-            axes.set_ylabel(label)
-            axes.grid(axis="y")
-        panels[0].text(free, 25, "chance", ha="right", va="bottom", fontsize=7.5, color="#7d8590")
-        panels[1].set_xscale("log")
-        panels[1].set_xticks([*limits, free], [*(f"{limit:g}" for limit in limits), GAP])
-        panels[1].xaxis.set_minor_formatter(NullFormatter())
-        panels[1].set_xticks([], minor=True)
-        panels[1].set_xlabel("Limit of the certified Lipschitz constant")
-        above(panels[0])
-        finish(sheet, file)
-
-
-def line(axes, rows, variant, name, limits, free):
-    means = []
-    for limit in [*limits, None]:
-        some = [row[name] for row in rows if row["method"] == variant.method and row["limit"] == limit]
-        means.append(sum(some) / len(some))
-    style = variant.style
-    look = {"color": style.color, "marker": style.marker, "markersize": 4.5 * style.size, "markeredgewidth": 0}
-    axes.plot(limits, means[:-1], linestyle=style.line, linewidth=1.4, label=variant.label, **look)
-    axes.plot([free], means[-1:], linestyle="none", **look)
-
 
 def topology_figure(rows, variants, kind, strengths, file):
     """Change of the outputs over the strength of a perturbation: certified, found, and what it does to decisions."""

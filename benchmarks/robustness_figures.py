@@ -206,6 +206,18 @@ def bars(axes, positions, values, style, **options):
     )
 
 
+def band(axes, values, style, *, main):
+    """Means as a line with their 95 % intervals as a band; controls thinner and without a band."""
+    means, margins = map(list, zip(*map(mean_and_margin, values), strict=True))
+    places = range(len(means))
+    if main:
+        margins = [0.0 if math.isnan(margin) else margin for margin in margins]
+        ends = [[mean + sign * margin for mean, margin in zip(means, margins, strict=True)] for sign in (-1, 1)]
+        axes.fill_between(places, *ends, color=style.color, alpha=0.09, linewidth=0)
+    look = {"color": style.color, "marker": style.marker, "markersize": 4 * style.size, "markeredgewidth": 0}
+    axes.plot(places, means, linestyle=style.line, linewidth=1.3 if main else 0.8, label=style.long, **look)
+
+
 def new_wide_sheet(height):
     sheet = new_sheet(height)
     sheet.set_size_inches(8.0, height)
@@ -215,7 +227,7 @@ def new_wide_sheet(height):
 def against_relu(cells, tasks, levels, file):
     """Accuracy minus that of the ReLU network on the same graph or seed, under noise and attack."""
     with house_style():
-        sheet = new_wide_sheet(8.6)
+        sheet = new_wide_sheet(9.6)
         panels = sheet.subplots(4, len(tasks), squeeze=False)
         for column, task in enumerate(tasks):
             middle = levels[task].limits[1]
@@ -228,9 +240,10 @@ def against_relu(cells, tasks, levels, file):
                 trained = "trained normally" if limit is None else f"limit {limit:,g}"
                 axes.set_title(f"{TITLES[task]}: {words}, {trained}", loc="left")
                 if column == 0:
-                    axes.set_ylabel("Minus ReLU (points)")
+                    axes.set_ylabel("Accuracy minus ReLU's\n(points)")
         sheet.supxlabel(
-            "Size relative to the signal; below it the accuracy of the ReLU network without a limit", size=8.5
+            "Size of the perturbation relative to the signal; below it, the accuracy of ReLU without a limit",
+            size=8.5,
         )
         legend(sheet, panels[2][0], panels[0][0])
         finish(sheet, file)
@@ -239,11 +252,11 @@ def against_relu(cells, tasks, levels, file):
 def panel(axes, cells, task, kind, limit, levels):
     relu = cells[task, "relu", None]
     names = [name for name in LOOKS if (task, name, limit) in cells and (name, limit) != ("relu", None)]
-    for number, name in enumerate(names):
-        cell, shift = cells[task, name, limit], (number - (len(names) - 1) / 2) * 0.8 / len(names)
+    for name in names:
+        cell = cells[task, name, limit]
         values = [differences(cell, relu, lambda row: row["accuracy"])]
         values += [differences(cell, relu, lambda row, k=k: row[kind][k]) for k in range(len(levels))]
-        bars(axes, [k + shift for k in range(len(values))], values, LOOKS[name], label=LOOKS[name].long)
+        band(axes, values, LOOKS[name], main=name in METHODS)
     axes.axhline(0, color="#1f2328", linewidth=0.8)
     clean = [[row["accuracy"] for row in relu.values()]]
     clean += [[row[kind][k] for row in relu.values()] for k in range(len(levels))]
@@ -262,13 +275,13 @@ def differences(first, second, measure):
 
 
 def legend(sheet, *panels):
-    every = {}
+    found = {}
     for axes in panels:
-        handles, labels = axes.get_legend_handles_labels()
-        every = dict(zip(labels, handles, strict=True)) | every
+        found |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    shown = [style.long for style in LOOKS.values() if style.long in found]
     sheet.legend(
-        every.values(),
-        every.keys(),
+        [found[name] for name in shown],
+        shown,
         loc="outside upper left",
         ncols=4,
         borderpad=0,

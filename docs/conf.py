@@ -66,7 +66,8 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_signature": False,
     "plot_gallery": "True",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "gallery_figures.by_need",
+    "reset_modules": ("gallery_figures.set_style",),
     "write_computation_times": False,  # its page would load scripts from elsewhere
 }
 

@@ -2,7 +2,7 @@
 
     python examples/graph_classification.py --act max-ga --device cuda
 
-Does the sign at each node follow the two communities of its graph, or was it dealt at random? The counts of signs are
+Does the sign at each node follow the two communities of its graph, or was it shuffled? The counts of signs are
 the same, so a network must look at the graph. The data is drawn here, nothing is downloaded; `--act relu` trains the
 same network with a pointwise activation.
 """
@@ -19,7 +19,7 @@ import graphact
 
 
 class Communities(torch.utils.data.Dataset):
-    """Graphs of two communities; the signs of the nodes are those of their communities (class 1) or dealt (class 0)."""
+    """Graphs of two communities; the signs of the nodes are those of their communities (class 1) or shuffled (0)."""
 
     def __init__(self, count: int, seed: int, transform=None) -> None:
         self.count, self.seed, self.transform = count, seed, transform
@@ -47,8 +47,7 @@ class Classifier(torch.nn.Module):
 
     def __init__(self, act: str, width: int = 32, layers: int = 2) -> None:
         super().__init__()
-        activation = graphact.nn.make_activation(act, **({} if act == "relu" else {"features": width}))
-        each_layer = graphact.nn.PerLayer(activation, layers)
+        each_layer = graphact.nn.PerLayer(graphact.nn.make_activation(act, features=width), layers)
         self.gnn = graphact.nn.PassGraph(GCN(4, width, layers, jk="cat", norm="batch_norm", act=each_layer))
         self.readout = torch.nn.Linear(width, 2)
 

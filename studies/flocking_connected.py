@@ -1,6 +1,8 @@
-"""How published policies fly teams that start connected: ``studies/flocking_connected.py results/flocking/full``.
+"""What the start of teams and the gain of the expert do: ``studies/flocking_connected.py results/flocking/full``.
 
-The papers let teams start in parts that do not hear each other, whose velocities no exchange can bring together.
+Published policies, trained on teams of 50, fly teams of several sizes. Teams that start in parts that do not hear each
+other keep several velocities, whoever flies them by messages. The cost is over that of the expert whose gain is the
+size that was trained with, and over that of the expert whose gain is the size that flies.
 """
 
 import argparse
@@ -10,10 +12,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 import graphact
-from graphact.experiments.flocking.experiment import ORDER, Flocking, job_of
+from graphact.experiments.flocking.certificates import folder_of
+from graphact.experiments.flocking.experiment import ORDER, USUAL, Flocking
 from graphact.experiments.flocking.policies import Policies
 from graphact.experiments.flocking.runner import Airfield
-from graphact.experiments.protocol import file_key
 from graphact.experiments.store import Store
 
 
@@ -21,24 +23,31 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("--methods", nargs="+", default=["relu", "max-ga", "tanh"])
-    parser.add_argument("--agents", type=int, default=50)
+    parser.add_argument("--agents", nargs="+", type=int, default=[50, 200])
     parser.add_argument("--realizations", type=int, default=10)
-    parser.add_argument("--tests", type=int, default=2)
+    parser.add_argument("--tests", type=int, default=20, help="teams for each realization")
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     store = Store(options.results)
-    settings = {row["method"]: row["settings"] for row in store.rows() if row["kind"] == "model"}
-    base = Flocking("full", (), {}, realizations=options.realizations, tests=options.tests)
+    networks = [row for row in store.rows() if row["kind"] == "model" and row["order"] == ORDER and not row["delayed"]]
+    folders = {row["method"]: store.directory / "models" / folder_of(row) for row in networks}
+    base, trained = Flocking("full", (), {}, options.realizations, options.tests), USUAL["agents"]
+    sys.stdout.write(f"| start | agents | policy | over the expert of gain {trained} | over that of gain N |\n")
+    sys.stdout.write("|---|---:|---|---:|---:|\n")
     for connected in (True, False):
-        field = Airfield(replace(base, world={"connected": connected}), 0, "cpu")
-        condition = {"agents": options.agents}
-        for method in options.methods:
-            folder = store.directory / "models" / file_key(f"{job_of(method).method}-K{ORDER}", settings[method])
-            policies = Policies([graphact.load(folder / f"{k}.safetensors") for k in range(options.realizations)])
-            (flown,) = field.fly(policies, [condition], delayed=False)
-            values = (flown.cost.mean(1) / field.expert_cost(condition).mean(1)).tolist()
-            start = "connected" if connected else "as in the papers"
-            sys.stdout.write(f"{start}, {options.agents} agents, {method}: {fmean(values):.3f} ± {stdev(values):.3f}\n")
-            sys.stdout.flush()
+        field = Airfield(replace(base, world={"connected": connected}), 0, options.device)
+        for agents in options.agents:
+            for method in options.methods:
+                files = [folders[method] / f"{number}.safetensors" for number in range(options.realizations)]
+                policies = Policies([graphact.load(file) for file in files], options.device)
+                (flown,) = field.fly(policies, [{"agents": agents}], delayed=False)
+                cost = flown.cost.mean(1)
+                experts = [field.expert_cost({"agents": agents}, gain) for gain in (trained, None)]
+                over = [(cost / expert.mean(1)).tolist() for expert in experts]
+                cells = [f"{fmean(values):.3f} ± {stdev(values):.3f}" for values in over]
+                start = "connected" if connected else "any"
+                sys.stdout.write(f"| {start} | {agents} | {method} | {' | '.join(cells)} |\n")
+                sys.stdout.flush()
     return 0
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 import graphact
-from graphact.experiments.flocking.experiment import ORDER
+from graphact.experiments.flocking.experiment import ORDER, world_of
 from graphact.experiments.flocking.flight import Conditions, Moment, fly
 from graphact.experiments.flocking.imitation import teams_for
 from graphact.experiments.flocking.policies import Policies
@@ -58,7 +58,7 @@ def policy_of(store: Store, method: str, number: int) -> tuple[graphact.nn.Graph
 def record(store: Store, methods: list[str], number: int, agents: int, losses: list[float]) -> list[list[Recorded]]:
     """For each loss, the flights of the expert and of the policies, from one start and with the same links lost."""
     found = [policy_of(store, method, number) for method in methods]
-    world = World(**{**found[0][2]["world"], "steps": 200, "connected": True})
+    world = World(**{**world_of(found[0][2]), "steps": 200, "connected": True})
     seed = run_seed("flocking", found[0][2]["seed"], number)
     start = teams_for("picture", [seed], 1, agents, world, torch.zeros(()))
     start = start._replace(velocity=start.velocity + torch.tensor(COMMON))

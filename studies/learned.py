@@ -83,24 +83,27 @@ def draw(evidence, study, features):
         for column, pair in enumerate(shown):
             for layer in range(layers):
                 axes, rows = panels[layer][column], found[pair]
+                single = f"single networks, others at {ALONE:g}"
                 for row in rows[:: max(1, len(rows) // 12)]:
                     answers = responses(row, layer, task.graph, node, values, ALONE)
-                    axes.plot(values, answers, color="#56b4e9", linewidth=0.5, alpha=0.7)
+                    axes.plot(values, answers, color="#56b4e9", linewidth=0.5, alpha=0.7, label=single)
+                    single = "_"  # named once
                 for level, color in LEVELS.items():
                     some = [
                         responses(row, layer, task.graph, node, values, level)
                         for row in rows[:: max(1, len(rows) // 40)]
                     ]
-                    axes.plot(values, np.median(some, axis=0), color=color, linewidth=1.6, label=f"others at {level:g}")
+                    words = f"median, others at {level:g}"
+                    axes.plot(values, np.median(some, axis=0), color=color, linewidth=1.6, label=words)
                 axes.grid()
                 axes.set_ylim(-2.5, 2.5)
                 if layer == 0:
                     axes.set_title(style.Variant(*pair).label)
                 if column == 0:
-                    axes.set_ylabel(f"layer {layer + 1}: answer / |β|")
+                    axes.set_ylabel(f"layer {layer + 1}: output / |β|")
         sheet.supxlabel("a node's own value", fontsize=8.5)
         handles, _ = panels[0][0].get_legend_handles_labels()
-        sheet.legend(handles=handles, ncols=3, loc="outside upper left")
+        sheet.legend(handles=[*handles[1:], handles[0]], ncols=4, loc="outside upper left")
     return sheet
 
 

@@ -164,6 +164,16 @@ def test_two_processes_share_the_cells(tmp_path):
             ["run", "source-localization", "--protocol", "fancy"],
             "protocol must be one of 'converged', 'paper', got 'fancy'",
         ),
+        (
+            ["run", "consensus", "--protocol", "convergd"],
+            "protocol must be one of 'paper', got 'convergd'; did you mean 'converged', with --preset paper?",
+        ),
+        (
+            ["run", "consensus", "--protocol", "converged"],
+            "protocol must be one of 'paper', got 'converged'; --preset paper has it",
+        ),
+        (["run", "robustness", "--preset", "paper"], "preset must be one of 'quick', 'full', got 'paper'"),
+        (["data", "fetch", "nope"], "DATASET must be one of 'ml-100k', 'molene', "),
         (["run", "consensus", "--activation", "softsign"], "activation must be one of"),
         (["run", "consensus", "--set", "orders"], "--set must be NAME=VALUE, got 'orders'"),
         (["run", "consensus", "--set", "colour=red"], "'p', 'q', got 'colour'"),
@@ -204,7 +214,9 @@ def test_usage_errors(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 2
-    assert "usage: graphact" in capsys.readouterr().err
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error.startswith("graphact")
+    assert hint in ("see graphact --help", "see graphact run --help")
 
 
 def test_list_and_help(capsys):
@@ -215,6 +227,11 @@ def test_list_and_help(capsys):
     listed = {line.split()[0]: line.split()[1:] for line in printed.splitlines() if line.startswith("  ")}
     for name in (*EXPERIMENTS, *BUILT_IN, *CONVOLUTIONS, *DATASETS):
         assert listed[name], f"{name} has a line that says what it is"
+    assert main(["list", "experiments"]) == 0
+    printed = capsys.readouterr().out
+    assert "consensus             paper   converged" in printed
+    assert "kernel-ga" not in printed
+    assert "smoke" not in printed
     for arguments in (["--help"], ["run", "--help"], ["data", "--help"], ["report", "--help"]):
         with pytest.raises(SystemExit) as stopped:
             main(arguments)
@@ -226,6 +243,28 @@ def test_data_check(tmp_path, capsys):
     assert "missing  molene/RADOMEH.tar.gz" in capsys.readouterr().out.splitlines()
     if os.environ.get("GRAPHACT_DATA"):
         assert main(["data", "check"]) == 0
+    capsys.readouterr()
+    assert main(["data", "check", "planetoid", "--data", str(tmp_path)]) == 1
+    assert {line.split()[1].split("/")[0] for line in capsys.readouterr().out.splitlines()} == {"planetoid"}
+
+
+def test_one_data_set_is_fetched(tmp_path, capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr("graphact.data.datasets.download.fetch", lambda name, *_: asked.append(name) or tmp_path / name)
+    assert main(["data", "fetch", "molene", "tu", "--data", str(tmp_path), "--quiet"]) == 0
+    assert asked == ["molene", "tu"]
+    assert main(["data", "fetch", "--data", str(tmp_path), "--quiet"]) == 0
+    assert asked[2:] == list(DATASETS)
+
+
+def test_help_names_what_works(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    told = "".join(capsys.readouterr().out.split())
+    for name in (*BUILT_IN, "fir", "median-gcn", "soft-median-gcn", "compared", "pointwise", "every"):
+        assert f"{name}," in told or f"{name};" in told or f"{name}(" in told or f"{name}for" in told
+    for name in DATASETS:
+        assert f"{name}/" in told
 
 
 @pytest.mark.slow

@@ -23,18 +23,31 @@ from graphact.commands.parser import print_json
         (["run", "consensus", "--preset=papr"], "paper"),
         (["agents", "splitt"], "split"),
         (["list", "--jsn"], "--json"),
+        (["list", "activation"], "activations"),
+        (["run", "consensus", "--device", "gpu"], "cuda"),
     ],
 )
 def test_did_you_mean(arguments, meant, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 2
-    assert capsys.readouterr().err.endswith(f"; did you mean {meant!r}?\n")
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error.endswith(f"; did you mean {meant!r}?")
+    assert "choose from" not in error
+    assert hint.startswith("see graphact ")
+
+
+def test_a_preset_for_tests_is_taken_and_not_listed(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "consensus", "--preset", "huge"])
+    assert "'huge', choose from quick, paper, best, full, medium\n" in capsys.readouterr().err
 
 
 def test_did_you_mean_in_a_setting(capsys):
     assert main(["run", "consensus", "--activation", "max-gaa"]) == 2
-    assert capsys.readouterr().err.endswith("got 'max-gaa'; did you mean 'max-ga'?\n")
+    named = len(graphact.nn.ACTIVATIONS) + 4  # fir, two convolutions, and a ReLU behind further shifts
+    expected = f"graphact: activation must be one of {named} names, got 'max-gaa'; did you mean 'max-ga'?\n"
+    assert capsys.readouterr().err == expected
     with pytest.raises(SystemExit):
         main(["fly"])
     assert "did you mean" not in capsys.readouterr().err
@@ -45,6 +58,8 @@ def test_list_as_json(capsys):
     found = json.loads(capsys.readouterr().out)
     assert set(found["activations"]) >= set(graphact.nn.ACTIVATIONS)
     assert "consensus" in found["experiments"]
+    assert main(["list", "datasets", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == ["data sets"]
 
 
 def test_json_has_no_nan(capsys):
@@ -92,6 +107,17 @@ def test_nan_is_called_nan(network, capsys):
     (network / "edges.txt").write_text("0 1 nan\n")
     assert main(["bench", str(network / "edges.txt")]) == 2
     assert "weights must be finite, got nan" in capsys.readouterr().err
+
+
+def test_signals_that_are_no_array(network, capsys):
+    (network / "x.csv").write_text("1,2,3\n")
+    np.save(network / "objects.npy", np.array([None]), allow_pickle=True)
+    words = ["certify", str(network / "model.safetensors"), "--graph", str(network / "graph.npz"), "--signals"]
+    for name, reason in (("x.csv", "does not begin as the files of numpy.save do"), ("objects.npy", "Python objects")):
+        assert main([*words, str(network / name)]) == 2
+        error = capsys.readouterr().err
+        assert reason in error
+        assert "allow_pickle" not in error
 
 
 @pytest.mark.slow
@@ -198,6 +224,6 @@ def test_completion_in_bash(typed, expected, tmp_path):
 
 def test_completion_in_other_shells(capsys):
     assert main(["completion", "fish"]) == 0
-    assert "-l preset -x -a 'quick paper best smoke full medium'" in capsys.readouterr().out
+    assert "-l preset -x -a 'quick paper best full medium'" in capsys.readouterr().out
     assert main(["completion", "zsh"]) == 0
     assert capsys.readouterr().out.startswith("autoload -U +X bashcompinit")

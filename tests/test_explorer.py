@@ -189,6 +189,36 @@ def test_clicking(page):
     assert shown_in(page, "signal")[0] == "3"
 
 
+def test_keys(page):
+    from selenium.webdriver.common.keys import Keys
+
+    def press(*keys):
+        page.switch_to.active_element.send_keys(*keys)
+
+    choose(page, "preset", "path")
+    page.find_element("id", "signal").find_element("css selector", "circle[tabindex='0']").send_keys(Keys.ARROW_RIGHT)
+    focused = page.switch_to.active_element
+    assert focused.get_attribute("aria-label") == "node 1, -2"  # a redrawn picture keeps the focus
+    press(Keys.ARROW_UP)
+    press(Keys.SHIFT, Keys.ARROW_UP)
+    assert shown_in(page, "signal")[1] == "-0.9"
+    press("+")
+    assert len(page.find_elements("css selector", "#signal circle")) == 7
+    assert page.switch_to.active_element.get_attribute("data-node") == "6"
+    press(Keys.DELETE)
+    assert len(page.find_elements("css selector", "#signal circle")) == 6
+    page.find_element("css selector", "input[value=connect]").click()
+    page.find_element("css selector", "#signal circle[tabindex='0']").send_keys(Keys.ENTER)
+    press(Keys.ARROW_LEFT)
+    press(Keys.ARROW_LEFT)
+    press(Keys.ENTER)
+    assert len(page.find_elements("css selector", "#signal line.edge")) == 6
+    field = page.find_element("css selector", "[data-value='2']")
+    field.send_keys(Keys.ARROW_UP, Keys.ARROW_UP)
+    assert shown_in(page, "signal")[2] == "4.2"
+    assert page.switch_to.active_element.get_attribute("data-value") == "2"
+
+
 def test_the_python_beside_it(page):
     choose(page, "preset", "path and two nodes alone")
     choose(page, "normalize", "symmetric")

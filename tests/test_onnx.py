@@ -14,10 +14,12 @@ import graphact
 from graphact import Graph, nn
 from graphact.layers import UnsupportedModelError
 from graphact.onnx import EdgeGraph
-from graphact.registry import POINTWISE
+from graphact.registry import FURTHER, POINTWISE
 
 DOCUMENTATION = Path(__file__).parent.parent / "docs" / "conventions.md"
 NAMES = [name for name in PAPER if name != "relu"]
+MEANS = ("mean-ga", "soft-maximum-ga", "trimmed-mean-ga", "weighted-mean-ga", "mixture-ga")  # of lists of neighbours
+CLOSED_OR_NOT = [(name, closed) for name in NAMES for closed in (False, True)]
 
 
 def directed(num_nodes=9, seed=1, loops=True, dtype=torch.float32):
@@ -113,11 +115,12 @@ def test_a_network(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("name", ["relu", *NAMES, *POINTWISE])
+@pytest.mark.parametrize(
+    ("name", "closed"), [*CLOSED_OR_NOT, *((name, False) for name in ("relu", *POINTWISE, *FURTHER))]
+)
 def test_every_activation_with_the_graph_inside(name, closed, tmp_path):
     graph, x = directed(), hostile(3, 9, 2)
-    module = make(name, closed=closed) if name in NAMES else nn.make_activation(name, features=2)
+    module = make(name, closed=closed, start="uniform")
     if name == "gelu":  # of which torch makes NaN at -inf, and ONNX 0
         x = x.nan_to_num(0.0, 9.0, -9.0)
     session = Session(module, torch.randn(2, 9, 2), graph, tmp_path / "model.onnx")
@@ -126,10 +129,14 @@ def test_every_activation_with_the_graph_inside(name, closed, tmp_path):
         torch.testing.assert_close(session(x[:1], graph), module(x[:1], graph), equal_nan=True)
 
 
+def test_no_activation_is_left_out():
+    assert {*nn.ACTIVATIONS} == {"relu", *NAMES, *POINTWISE, *FURTHER}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *(name for name in FURTHER if name not in MEANS)])
 def test_every_activation_with_edges_as_inputs(name, tmp_path):
-    module = make(name, hops=1 if name == "median-l" else 2)
+    module = make(name, hops=1 if name == "median-l" else 2, start="uniform")
     session = Session(module, torch.randn(9, 2), directed(), tmp_path / "model.onnx", edges="input")
     assert session.names == ["x", "edge_index", "edge_weight"]
     no_edges = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.long), num_nodes=4)
@@ -154,9 +161,18 @@ def test_what_is_refused(tmp_path):
     pytest.importorskip("onnxscript")
     graph, x, path = directed(), torch.randn(9, 2), tmp_path / "model.onnx"
     own = nn.GraphAdaptive(lambda neighbors: neighbors.sum(-2))
-    for module, words in ((make("median-l"), "a localized median over 2 hops"), (own, "the function '<lambda>'")):
+    means = [(make(name), "the function '.*mean.*'") for name in MEANS]
+    for module, words in (
+        (make("median-l"), "a localized median over 2 hops"),
+        (own, "the function '<lambda>'"),
+        *means,
+    ):
         with pytest.raises(UnsupportedModelError, match=f'{words}.* needs edges="constant"'):
             graphact.export_onnx(module, x, graph, path, edges="input")
+    for name, words in (("GraphAttention", "attention_pass"), ("EdgeNet", "an EdgeNet needs the whole graph")):
+        network = nn.GraphNetwork([2, 2], convolution={"name": name, **({"graph": graph} if "Edge" in name else {})})
+        with pytest.raises(UnsupportedModelError, match=f"{words}.* ONNX"):
+            graphact.export_onnx(network, x, graph, path)
     lonely = Graph.from_edge_index([[0], [1]], num_nodes=3)
     with pytest.raises(ValueError, match="at least 2 nodes and 2 edges, got 3 and 1"):
         graphact.export_onnx(make("max-ga"), torch.randn(3, 2), lonely, path, edges="input")

@@ -2,8 +2,8 @@
 Export to ONNX
 ==============
 
-A model for a runtime without torch. With ``edges="input"`` the file takes any graph: here one that the model has
-never seen.
+A model for a runtime without torch. With ``edges="input"`` the file takes any graph:
+here one that the model has never seen.
 """
 
 import tempfile
@@ -16,8 +16,10 @@ import torch
 import graphact
 
 torch.manual_seed(0)
-graph = graphact.Graph.stochastic_block_model([10, 10], p=0.8, q=0.1).normalize("symmetric")
-model = graphact.nn.GCNN([1, 8], order=2, activation="max-ga", hops=2, out_features=4, start="uniform")
+graph = graphact.Graph.stochastic_block_model([10, 10], p=0.8, q=0.1)
+graph = graph.normalize("symmetric")
+shape = {"order": 2, "activation": "max-ga", "hops": 2, "out_features": 4}
+model = graphact.nn.GCNN([1, 8], start="uniform", **shape)
 
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder, "model.onnx")
@@ -27,11 +29,13 @@ with tempfile.TemporaryDirectory() as folder:
 
 # %%
 # Another graph, with another number of nodes.
-other = graphact.Graph.stochastic_block_model([15, 15, 15], p=0.6, q=0.05).normalize("symmetric")
+other = graphact.Graph.stochastic_block_model([15, 15, 15], p=0.6, q=0.05)
+other = other.normalize("symmetric")
 edge_index, edge_weight = other.to_edge_index()
 x = torch.randn(7, 45, 1)
 inputs = {"x": x, "edge_index": edge_index, "edge_weight": edge_weight}
-(scores,) = session.run(["out"], {name: value.numpy() for name, value in inputs.items()})
+inputs = {name: value.numpy() for name, value in inputs.items()}
+(scores,) = session.run(["out"], inputs)
 expected = model(x, other).detach().numpy()
 
 # %%

@@ -2,9 +2,10 @@
 A plain training loop
 =====================
 
-No PyG, no Lightning: torch and a ``Graph``. Every node is to answer with the largest value among itself and its
-neighbours. The localized max is made for it. The graph-adaptive one looks at shifted values, sums in which single
-neighbours are no longer seen, and does no better here than ReLU: an activation must fit the problem.
+No PyG, no Lightning: torch and a ``Graph``. The target of every node is the largest
+value among itself and its neighbours. The localized max is made for it. The
+graph-adaptive one reads shifted values, sums in which single neighbours are no longer
+seen, and does no better here than ReLU: an activation must fit the problem.
 """
 
 import matplotlib.pyplot as plt
@@ -23,7 +24,8 @@ y = graphact.functional.neighborhood_max(x, graph, closed=True)
 curves = {}
 for activation in ("relu", "median-ga", "max-ga", "max-l"):
     torch.manual_seed(0)
-    model = graphact.nn.GCNN([1, 8], order=1, activation=activation, out_features=1, bias=True, closed=True)
+    shape = {"order": 1, "activation": activation, "out_features": 1, "closed": True}
+    model = graphact.nn.GCNN([1, 8], bias=True, **shape)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     losses = []
     for _ in range(80):
@@ -38,8 +40,8 @@ for activation in ("relu", "median-ga", "max-ga", "max-l"):
 
 # %%
 plt.figure(layout="constrained")
-for label, losses in curves.items():
-    plt.plot(losses, label=label)
+for (label, losses), style in zip(curves.items(), ("k-", "-.", "--", "-"), strict=True):
+    plt.plot(losses, style, label=label)
 plt.xlabel("step")
 plt.ylabel("training loss, mean squared error")
 plt.ylim(0, 1)

@@ -2,10 +2,11 @@
 A sensor network: trained, certified, run on its own nodes
 ==========================================================
 
-Weather stations in Brittany (Molène) measure with noise, and each estimates its temperature from what its
-neighbours send. The network is trained, its answers get guaranteed intervals, and then it runs as one agent a
-station, through lost messages. Without the data set (``graphact data fetch``) stations and temperatures are drawn
-at random.
+Weather stations in Brittany (Molène) measure with noise, and each estimates its
+temperature from what its neighbours send. The network is trained, its outputs get
+guaranteed intervals, and then it runs as one agent a station, through lost messages.
+Without the data set (``graphact data fetch molene``) stations and temperatures are
+drawn at random.
 """
 
 import matplotlib.pyplot as plt
@@ -24,14 +25,16 @@ try:
 except DataError:
     generator = torch.Generator().manual_seed(0)
     places = torch.rand(32, 2, generator=generator, dtype=torch.float64)
-    graph = graphact.Graph.nearest_neighbors(places, 8).normalize("spectral").to(dtype=torch.float32)
+    graph = graphact.Graph.nearest_neighbors(places, 8).normalize("spectral")
+    graph = graph.to(dtype=torch.float32)
     slopes = torch.randn(744, 1, 2, generator=generator)
     clean = 3 * (slopes * places.float()).sum(-1, keepdim=True)
     noisy = clean + 1.5 * torch.randn(clean.shape, generator=generator)
     order = torch.randperm(744, generator=generator)
     train, validation, test = order[:596], order[596:670], order[670:]
-    settings = {"node": None, "out_features": 1, "loss": "mse", "metric": "rmse", "details": {}}
-    task = Task("denoising", graph, noisy, clean, train, validation, test, **settings)
+    settings = {"node": None, "out_features": 1, "loss": "mse", "metric": "rmse"}
+    data = (graph, noisy, clean, train, validation, test)
+    task = Task("denoising", *data, details={}, **settings)
     latitude, longitude = places.T
 
 # %%
@@ -47,7 +50,8 @@ print(f"RMSE of the measurements {noise:.2f} K, of the network {result.test:.2f}
 # Certify
 # -------
 # Whatever every sensor's reading does within 0.1 K, no estimate leaves its interval.
-model, graph, x = model.double(), task.graph.to(dtype=torch.float64), task.inputs[task.test].double()
+model, graph = model.double(), task.graph.to(dtype=torch.float64)
+x = task.inputs[task.test].double()
 safe = certify(model, graph, x[:1], radius=0.1)
 print(f"Lipschitz constant at most {lipschitz_bound(model, graph).value:.2f}")
 print(f"half the widest interval {(safe.upper - safe.lower).max() / 2:.3f} K")
@@ -55,24 +59,31 @@ print(f"half the widest interval {(safe.upper - safe.lower).max() / 2:.3f} K")
 # %%
 # Run it on the stations
 # ----------------------
-# Each agent holds the parameters and its own readings. Of the messages four in ten are lost. Agents send them again; a
-# link that has not answered by the deadline of a round counts as not there in that round.
+# Each agent holds the parameters and its own readings. Of the messages four in ten are
+# lost. Agents send them again; a link over which nothing came by the deadline of a
+# round counts as not there in that round.
 deployments = deploy(model, graph)
 exact = simulate_inference(deployments, x[:3].numpy())
 lossy = simulate_inference(deployments, x[:3].numpy(), faults=Faults(loss=0.4), seed=1)
-answers = model(x[:3], graph).detach().numpy()
-print(f"without loss, largest difference to one machine: {abs(exact.outputs - answers).max():.1e}")
-missed, off = lossy.outcome.counters.links_missed, ((lossy.outputs - answers) ** 2).mean() ** 0.5
-print(f"with loss, {missed} links missed a round; root mean square of the difference: {off:.1e} K")
+outputs = model(x[:3], graph).detach().numpy()
+apart = abs(exact.outputs - outputs).max()
+print(f"without loss, largest difference to one machine: {apart:.1e}")
+missed = lossy.outcome.counters.links_missed
+off = ((lossy.outputs - outputs) ** 2).mean() ** 0.5
+print(f"with loss, {missed} links missed a round; RMS of the difference: {off:.1e} K")
 
 # %%
-figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), sharex=True, sharey=True, layout="constrained")
-truth = task.targets[task.test][0, :, 0].numpy()
-shown = {"measured": x[0, :, 0].numpy(), "estimated by the stations": exact.outputs[0, :, 0], "true": truth}
-limit = abs(shown["measured"]).max()
+figure, axes = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
+shown = {
+    "measured": x[0, :, 0].numpy(),
+    "estimated by the stations": exact.outputs[0, :, 0],
+    "true": task.targets[task.test][0, :, 0].numpy(),
+}
+low, high = shown["measured"].min(), shown["measured"].max()
+colours = {"cmap": "viridis", "vmin": low, "vmax": high, "edgecolors": "grey"}
 for axis, (title, values) in zip(axes, shown.items(), strict=True):
-    dots = axis.scatter(longitude, latitude, c=values, cmap="coolwarm", vmin=-limit, vmax=limit, edgecolors="grey")
+    dots = axis.scatter(longitude, latitude, c=values, **colours)
     axis.set_title(title)
     axis.set(xticks=[], yticks=[])
-figure.colorbar(dots, ax=axes, label="K above the mean")
+figure.colorbar(dots, ax=axes, label="difference to the mean (K)")
 plt.show()

@@ -8,6 +8,8 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 LARGEST_SEED = 2**63 - 1
+FEW_NAMES = 8  # a longer list hides the name that was meant
+ALSO_CALLED = {"gpu": "cuda"}  # too far from each other for difflib
 
 if TYPE_CHECKING:
     import torch
@@ -63,11 +65,21 @@ def check_probability(name: str, value: Any) -> float:
     return float(value)
 
 
+def check_flag(name: str, value: Any) -> bool:
+    """Return ``value`` if it is True or False; what is merely true in Python, such as a word, is none."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be true or false, got {value!r} of type {type(value).__name__}")
+    return value
+
+
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Return ``value`` if it is one of ``choices``."""
     if value not in choices:
+        meant = did_you_mean(value, choices)
         listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name} must be one of {listed}, got {value!r}{did_you_mean(value, choices)}")
+        if meant and len(choices) > FEW_NAMES:
+            listed = f"{len(choices)} names"
+        raise ValueError(f"{name} must be one of {listed}, got {value!r}{meant}")
     return str(value)
 
 
@@ -75,7 +87,9 @@ def did_you_mean(value: Any, choices: Iterable[Any]) -> str:
     """The end of a message: what may have been meant, if anything is near."""
     import difflib
 
-    near = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1, cutoff=0.7)
+    known = [str(choice) for choice in choices]
+    near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.7)
+    near += [name for name in known if name == ALSO_CALLED.get(str(value).lower(), str(value).lower())]
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

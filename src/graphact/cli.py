@@ -15,14 +15,14 @@ Activation functions that see the graph: the experiments of the paper, by one co
   graphact run source-localization          about a minute on a laptop: table, figure and HTML report
   graphact run consensus --preset paper     all of it, resumable: run the same command again after a stop
   graphact report out/consensus-paper       the report again, from the stored results
-  graphact list                             experiments, presets, protocols and activations
+  graphact list                             activations, convolutions, data sets and experiments
   graphact certify MODEL --graph G          what is guaranteed of a trained model on a graph
 """
 COMMANDS = {
     "run": ("graphact.commands.run:run", "run an experiment and write its report"),
     "report": ("graphact.commands.run:report", "write the report of stored results"),
     "data": ("graphact.commands.run:data", "fetch or check the data sets"),
-    "list": ("graphact.commands.run:list_all", "list experiments, presets, protocols and activations"),
+    "list": ("graphact.commands.run:list_all", "list activations, convolutions, data sets and experiments"),
     "certify": (
         "graphact.commands.certify:certify",
         "certify a trained model on a graph: equivariance, Lipschitz constant, safe radius",

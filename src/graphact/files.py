@@ -61,10 +61,15 @@ def save(model: nn.GraphModule, path: str | os.PathLike[str]) -> None:
         True
     """
     header = describe_model(model)
-    tensors = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
+    tensors = {key: value.detach().cpu().contiguous() for key, value in coefficients(model).items()}
     if len(dtypes := {str(tensor.dtype) for tensor in tensors.values()}) > 1:
         raise UnsupportedModelError("", f"parameters must have one dtype to be saved, got {', '.join(sorted(dtypes))}")
     save_tensors(Path(path), tensors, header)
+
+
+def coefficients(model: nn.GraphModule) -> dict[str, torch.Tensor]:
+    """The state of a model but for integers, which its configuration tells."""
+    return {key: value for key, value in model.state_dict().items() if value.is_floating_point()}
 
 
 def describe_model(model: nn.GraphModule) -> dict[str, Any]:
@@ -104,7 +109,7 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> nn
     """
     header, tensors = load_tensors(Path(path), "pt")
     model = build(header, len(tensors), path)
-    expected = model.state_dict()
+    expected = coefficients(model)
     if sorted(expected) != sorted(tensors):
         odd = sorted(set(expected) ^ set(tensors))
         raise ValueError(f"{path}: tensors do not fit the configuration: {odd[0]!r} is on one side only")

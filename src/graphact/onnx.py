@@ -19,11 +19,13 @@ from graphact.functional.neighborhood import (
     fused_neighbor_pass,
     gaussian,
     neighborhood_pass,
+    several_functions_pass,
     shift_pass,
 )
 from graphact.graph import Graph, Neighborhoods
 from graphact.graph.graph import check_graph, check_values
 from graphact.graph.protocol import Pass
+from graphact.kernels.reference import own_term
 from graphact.layers import UnsupportedModelError
 from graphact.nn.base import GraphModule
 from graphact.nn.parts import is_of_pyg
@@ -217,6 +219,7 @@ class EdgeGraph:
     """
 
     whole = None
+    holds_every_node = True
 
     def __init__(
         self, edge_index: Tensor, edge_weight: Tensor, num_nodes: int,
@@ -238,10 +241,15 @@ class EdgeGraph:
         """See :meth:`GraphLike.one_hop <graphact.graph.protocol.GraphLike.one_hop>`."""
         if pass_ is shift_pass:
             return (self.shift(x),)
+        if pass_ is several_functions_pass:
+            functions, closed, shifting = arguments
+            values = tuple(Walks(self, 1).evaluate(x, op, parameters, closed) for op, parameters in functions)
+            return *values, self.shift(x) if shifting else x
+        if pass_ not in (neighborhood_pass, fused_neighbor_pass):
+            raise UnsupportedModelError("", f"{pass_.__name__} over neighbours is not written for ONNX")
         op, parameters, closed, *shifting = arguments
-        assert pass_ in (neighborhood_pass, fused_neighbor_pass)
-        values = Walks(self, 1).evaluate(x, op, parameters, closed)
-        return (values, self.shift(x)) if shifting and shifting[0] else (values,)
+        value = Walks(self, 1).evaluate(x, op, parameters, closed)
+        return (value, self.shift(x)) if shifting and shifting[0] else (value,)
 
     def k_hop(
         self, x: Tensor, hops: int, closed: bool, term: Callable[[Tensor, Any], Tensor], _: Any = None
@@ -258,7 +266,7 @@ class EdgeGraph:
         shifted = scattered(weight * x.index_select(-2, source), hearer, self.num_nodes, "sum")
         of_loops = torch.where(is_loop, self.edge_weight, 0.0).to(x.dtype).unsqueeze(-1)
         diagonal = scattered(of_loops, target, self.num_nodes, "sum")
-        return shifted + torch.where(diagonal == 0, 0.0, diagonal * x)
+        return shifted + own_term(diagonal, x)
 
     def neighbors(self, closed: bool) -> tuple[Tensor, Tensor]:
         """The edges between a node and its neighbours."""

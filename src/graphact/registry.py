@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
-from graphact._checks import did_you_mean
+from graphact._checks import check_choice
 
 ENTRY_POINTS = "graphact.activations"
 COMPARED = {  # by the paper; classes of graphact.nn
@@ -149,8 +149,7 @@ def find(name: str) -> type[Any]:
 
     for entry in entry_points(group=ENTRY_POINTS, name=name):
         return entry.load()
-    listed = ", ".join(repr(known) for known in names())
-    raise ValueError(f"activation must be one of {listed}, got {name!r}{did_you_mean(name, names())}")
+    raise ValueError(f"activation {check_choice('activation', name, names())!r} is listed, and no class has the name")
 
 
 def line_of(name: str) -> str:

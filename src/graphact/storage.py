@@ -25,6 +25,7 @@ import numpy as np
 Array = Any
 Framework = Literal["pt", "np"]
 FORMAT = "graphact"
+NUMPY = b"\x93NUMPY"  # how .npy files begin
 VERSION = 1
 NEEDED = 1 << 16  # bytes that a folder must take to be called writable
 ADVICE = {
@@ -177,7 +178,11 @@ def read_array(path: Path) -> np.ndarray[Any, Any]:
         with path.open("rb") as stream:  # which NumPy leaves open where it takes a damaged file for an archive
             array = np.load(stream, allow_pickle=False)
     except DAMAGES as error:
-        raise ValueError(f"{path} is not a NumPy file of numbers, or is damaged: {one_line(error)}") from error
+        reason = one_line(error)
+        if "pickle" in reason:  # NumPy's advice would have it executed
+            is_numpy = path.read_bytes()[: len(NUMPY)] == NUMPY
+            reason = "it holds Python objects" if is_numpy else "it does not begin as the files of numpy.save do"
+        raise ValueError(f"{path} is not a NumPy file of numbers, or is damaged: {reason}") from error
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path} must hold one array, got an archive")
     return array

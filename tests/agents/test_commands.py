@@ -117,4 +117,4 @@ def test_usage_errors(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 2
-    assert "usage: graphact agents" in capsys.readouterr().err
+    assert "see graphact agents" in capsys.readouterr().err

@@ -100,3 +100,20 @@ def test_modules_with_gradients(name):
             out.square().mean().backward()
         results.append([out.detach(), x.grad, *(parameter.grad for parameter in model.parameters())])
     torch.testing.assert_close(results[1], results[0], rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("op", ["max", "kernel"])
+def test_what_was_recorded_on_one_tile_serves_several(op):
+    """301 nodes of 4 features are one tile of the mixing step, 701 are two; both share what is recorded."""
+    generator = torch.Generator().manual_seed(0)
+    for nodes in (301, 301, 301, 701, 1601, 301):
+        graph = graph_of(nodes, random_edges(nodes, 4 * nodes)).to(dtype=torch.float32).normalize("random_walk")
+        x, grad = (torch.randn(nodes, 4, generator=generator).cuda() for _ in range(2))
+        inputs = [x, torch.tensor(0.7).cuda(), torch.randn(1, 4, generator=generator).cuda()]
+        results = []
+        for backend in ("reference", "triton"):
+            given = [tensor.clone().requires_grad_() for tensor in inputs]
+            with graphact.backend(backend):
+                out = graphact.functional.graph_adaptive(given[0], graph.to("cuda"), *given[1:], op, gamma=2.0)
+            results.append([out, *torch.autograd.grad(out, given, grad)])
+        torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)

@@ -19,6 +19,16 @@ def by_kernels(monkeypatch):
     assert calls, "set TRITON_INTERPRET=1"
 
 
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Fewer numbers to a program, so that few edges need several programs and steps; the interpreter counts those."""
+    small = {"BLOCK": 128, "NODES": 32, "RANKED": 64, "COMPARED": 128}
+    for name, size in small.items():
+        monkeypatch.setattr(device_kernels, name, size)
+    monkeypatch.setattr(operator_kernels, "BLOCK", 64)
+    return small
+
+
 @pytest.mark.parametrize("check", [check_everything, check_gradients, check_coalesced])
 def test_any_edges(check):
     check()
@@ -33,12 +43,7 @@ def some_edges(nodes, edges, symmetric=False, distinct=True):
     return index, weight
 
 
-@pytest.mark.parametrize("is_coalesced", [False, True])
-@pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize(
-    ("nodes", "edges"), [(1, 1), (300, 5000), (50_000, 3000)]
-)  # of one block, of several, wide keys
-def test_as_with_torch(nodes, edges, symmetric, is_coalesced):
+def check_as_with_torch(nodes, edges, symmetric, is_coalesced):
     index, weight = some_edges(nodes, edges, symmetric)
     given = (index[1], index[0], weight, nodes, is_coalesced, True)
     found, expected = device_kernels.sort_edges(*given), device.sort_with_torch(*given)
@@ -50,11 +55,37 @@ def test_as_with_torch(nodes, edges, symmetric, is_coalesced):
                 torch.testing.assert_close(tensor, right, rtol=0, atol=0)
 
 
-def test_many_repeated_edges(monkeypatch):
-    index, weight = some_edges(400, 6000, distinct=False)
-    found = Graph.from_edge_index(index, weight, 401)
+@pytest.mark.parametrize("is_coalesced", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(("nodes", "edges"), [(1, 1), (70, 500)])  # of one block, of several
+def test_as_with_torch(nodes, edges, symmetric, is_coalesced, small_blocks):
+    check_as_with_torch(nodes, edges, symmetric, is_coalesced)
+
+
+@pytest.mark.parametrize("is_coalesced", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_blocks_as_they_are(symmetric, is_coalesced):
+    """More nodes and edges than a program has, and than numbers are compared with at a time."""
+    nodes, edges = device_kernels.NODES + 44, device_kernels.BLOCK + 100
+    assert some_edges(nodes, edges, symmetric)[0].size(1) > device_kernels.BLOCK > device_kernels.COMPARED
+    check_as_with_torch(nodes, edges, symmetric, is_coalesced)
+
+
+@pytest.mark.parametrize("is_coalesced", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_keys_of_64_bits(symmetric, is_coalesced, monkeypatch):
+    """Of so many nodes that the number of a pair needs them; edges and nodes of several blocks."""
+    for name, size in {"BLOCK": 512, "NODES": 4096, "RANKED": 256}.items():
+        monkeypatch.setattr(device_kernels, name, size)
+    assert device.INT32 < 50_000**2
+    check_as_with_torch(50_000, 700, symmetric, is_coalesced)
+
+
+def test_many_repeated_edges(small_blocks, monkeypatch):
+    index, weight = some_edges(60, 900, distinct=False)
+    found = Graph.from_edge_index(index, weight, 61)
     monkeypatch.undo()
-    assert as_python(found) == as_python(Graph.from_edge_index(index, weight, 401))
+    assert as_python(found) == as_python(Graph.from_edge_index(index, weight, 61))
 
 
 @pytest.mark.parametrize(
@@ -73,20 +104,21 @@ def test_indices_out_of_bounds(index, message):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
-def test_weights_that_are_not_finite(bad, dtype):
-    weight = torch.ones(3000, dtype=dtype)
-    weight[2500] = bad
-    index = torch.arange(6000).reshape(2, -1)
+def test_weights_that_are_not_finite(bad, dtype, small_blocks):
+    edges = 2 * small_blocks["BLOCK"] + 30
+    weight = torch.ones(edges, dtype=dtype)
+    weight[-10] = bad  # in the last block, which is not full
+    index = torch.arange(2 * edges).reshape(2, -1)
     with pytest.raises(ValueError, match=rf"edge_weight must be finite, got {bad} \(1 such"):
-        Graph.from_edge_index(index, weight, 6000)
+        Graph.from_edge_index(index, weight, 2 * edges)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("needs_gradients", [False, True])
-def test_union(symmetric, dtype, needs_gradients, monkeypatch):
+def test_union(symmetric, dtype, needs_gradients, small_blocks, monkeypatch):
     graphs = []
-    for nodes, edges in ((7, 20), (400, 2500), (1, 1), (30, 100)):
+    for nodes, edges in ((7, 20), (70, 250), (1, 1), (30, 100)):  # the second of several blocks
         index, weight = some_edges(nodes, edges, symmetric)
         graphs.append(Graph.from_edge_index(index, weight.to(dtype).requires_grad_(needs_gradients), nodes))
     graphs.insert(2, Graph.from_edge_index(torch.empty(2, 0), torch.empty(0, dtype=dtype), 3))
@@ -102,15 +134,14 @@ def test_union(symmetric, dtype, needs_gradients, monkeypatch):
 @pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True, "pattern"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_normalize(symmetric, loops, dtype, monkeypatch):
+def test_normalize(symmetric, loops, dtype, small_blocks, monkeypatch):
     index, weight = some_edges(30, 200, bool(symmetric))
     weight = torch.rand_like(weight) if symmetric == "pattern" else weight / 100 - 3
-    star = torch.stack([torch.arange(40, 140), torch.full((100,), 39)])
+    star = torch.stack([torch.arange(40, 140), torch.full((100,), 39)])  # the longest list takes several steps
     star = torch.cat([star, star.flip(0)], 1) if symmetric else star
     index, weight = torch.cat([index, star], 1), torch.cat([weight, torch.ones(star.size(1))])
     keep = (index[0] != index[1]) | loops
     graph = Graph.from_edge_index(index[:, keep], weight[keep].to(dtype), 145)
-    monkeypatch.setattr(operator_kernels, "BLOCK", 64)  # so that the longest list takes several steps
     calls, normalize = [], operator_kernels.normalize_symmetric
     monkeypatch.setattr(
         operator_kernels, "normalize_symmetric", lambda *given: calls.append(given) or normalize(*given)

@@ -75,6 +75,42 @@ def test_what_belongs_to_the_key(builds, edges):
     assert base.resolve_graph(X.half(), edge_index, None) is base.resolve_graph(X, edge_index, None)
 
 
+def test_another_layout_of_the_same_memory_is_noticed(builds):
+    """The shape stays, and so do the numbers in memory."""
+    edge_index = torch.tensor([[0, 1], [2, 2]])
+    changes = [torch.Tensor.t_, lambda index: index.as_strided_((2, 2), (2, 1)), lambda index: index.swapaxes_(0, 1)]
+    for change in (None, *changes):
+        if change is not None:
+            change(edge_index)
+        found = base.resolve_graph(X, edge_index, None)
+        assert torch.equal(found.to_dense(), Graph.from_edge_index(edge_index, num_nodes=3).to_dense())
+    window = torch.tensor([[0, 1, 0], [2, 2, 1]])[:, :2]
+    base.resolve_graph(X, window, None)
+    window.as_strided_((2, 2), (3, 1), 1)
+    found = base.resolve_graph(X, window, None)
+    assert torch.equal(found.to_dense(), Graph.from_edge_index([[1, 0], [2, 1]], num_nodes=3).to_dense())
+
+
+def test_integer_weights_become_the_default_type_of_now(edges):
+    edge_index, weight = edges[0], torch.tensor([1, 2, 3, 4])
+    assert base.resolve_graph(X, edge_index, weight).dtype == torch.float32
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert base.resolve_graph(X.double(), edge_index, weight).dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_changes_that_torch_does_not_count(builds, edges):
+    edge_index, _ = edges
+    first = base.resolve_graph(X, edge_index, None)
+    edge_index.numpy()[:] = [[0, 1, 1, 2], [1, 0, 0, 1]]
+    edge_index.data.add_(0)
+    assert base.resolve_graph(X, edge_index, None) is first  # the documented limit
+    nn.clear_graph_cache()
+    assert not torch.equal(base.resolve_graph(X, edge_index, None).to_dense(), first.to_dense())
+
+
 def test_a_change_in_place_is_noticed(builds, edges):
     edge_index, weight = edges
     base.resolve_graph(X, edge_index, weight)

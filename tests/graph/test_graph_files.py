@@ -20,6 +20,18 @@ def test_what_is_written_is_read(tmp_path, suffix):
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("suffix", [".npz", ".txt", ".csv", ".edges"])
+def test_half_precision_is_written_as_the_same_numbers(tmp_path, suffix, dtype):
+    weight = torch.tensor([0.1, -3.0, 65000.0, 1e-7]).to(dtype)
+    graph = Graph.from_edge_index([[0, 1, 2, 2], [1, 0, 1, 2]], weight, num_nodes=4)
+    graph.save(tmp_path / f"graph{suffix}")
+    found = Graph.load(tmp_path / f"graph{suffix}")
+    assert found.dtype == torch.float32
+    assert torch.equal(found.to(dtype).to_dense(), graph.to_dense())
+    assert torch.equal(found.to_dense(), graph.to(torch.float32).to_dense())
+
+
 def test_edges_point_from_the_first_column_to_the_second(tmp_path):
     path = tmp_path / "edges.csv"
     path.write_text("# a comment\n0,1,2.5\n1,2,-1\n")

@@ -1,8 +1,13 @@
 """The grouped layout holds exactly the lists of the CSR layout."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from support.graphs import random_case
+
+import graphact
+from graphact import Graph
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -25,3 +30,22 @@ def test_names_of_version_0_1():
     assert graph.incoming.pointers is graph.incoming.rowptr
     assert graph.incoming.members is graph.incoming.col
     assert graph.places is graph.incoming_slot
+
+
+@pytest.mark.parametrize("backend", [None, "reference"])
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("op", ["median", "kernel", "mean", lambda neighbors: neighbors.square().sum(-2)])
+def test_lists_found_in_inference_mode_serve_training(op, closed, backend):
+    """They are kept, and a validation may come before the first epoch."""
+    torch.manual_seed(0)
+    graph = Graph.from_edge_index(torch.randint(9, (2, 25)), num_nodes=9)
+    x, weights = torch.randn(2, 9, 3), torch.rand(2, 3)
+    with graphact.backend(backend) if backend else nullcontext():
+        with torch.inference_mode():
+            expected = graphact.functional.localized(x, graph, 1.0, weights, op, closed=closed)
+        x.requires_grad_()
+        out = graphact.functional.localized(x, graph, 1.0, weights, op, closed=closed)
+        torch.testing.assert_close(out.detach(), expected.clone())
+        (grad,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        grad.square().sum().backward()
+    assert not any(part.is_inference() for part in (graph.hop_pattern(2).col, graph.hop_pattern(2).order))

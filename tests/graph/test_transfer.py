@@ -1,6 +1,8 @@
 """A graph as a whole: copied to devices, pinned, shared between processes, pickled, handed to PyG."""
 
+import gc
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -94,3 +96,16 @@ def test_pyg_data_with_adj_t():
     sparse = ToSparseTensor(attr="edge_weight")(data)
     assert "edge_index" not in sparse
     assert_same(expected, Graph.from_pyg(sparse))
+
+
+@each_graph
+def test_a_moved_graph_is_freed_with_its_last_name(graph):
+    """Not when garbage is collected: that may be in a worker of a loader, where pinned memory must not be touched."""
+    gc.disable()
+    try:
+        moved = graph.to(torch.float64)
+        parts = [weakref.ref(part) for part in (moved.weight, moved.incoming)]
+        del moved
+        assert [part() for part in parts] == [None, None]
+    finally:
+        gc.enable()

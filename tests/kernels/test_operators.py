@@ -96,13 +96,23 @@ def test_gradients_of_an_activation_over_two_hops(op):
 
 def test_vmap_over_graphs_is_refused():
     _, both = lists(DIRECTED)
-    weights = torch.rand(3, DIRECTED.num_edges)
+    weight, x = torch.rand(DIRECTED.num_edges), torch.ones(6, 1)
 
-    def run(weight):
-        return torch.ops.graphact.shift(torch.ones(6, 1), weight, weight, both)
+    def run(col):
+        return torch.ops.graphact.shift(x, weight, weight, [both[0], col, *both[2:]])
 
     with pytest.raises(NotImplementedError, match="vmap over graphs is not supported"):
-        torch.func.vmap(run)(weights)
+        torch.func.vmap(run)(both[1].repeat(3, 1))
+
+
+def test_vmap_over_weights_is_one_shift_after_the_other():
+    _, both = lists(DIRECTED)
+    weights, x = torch.rand(3, DIRECTED.num_edges), torch.randn(6, 2)
+
+    def run(weight):
+        return torch.ops.graphact.shift(x, weight, weight, both)
+
+    assert torch.equal(torch.func.vmap(run)(weights), torch.stack([run(weight) for weight in weights]))
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])

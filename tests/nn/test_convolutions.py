@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 import torch_geometric.nn as pyg
 from support.graphs import random_case, random_graph
@@ -167,6 +168,51 @@ def test_an_edge_net_belongs_to_one_graph():
         net(x, PartitionedGraph.from_graph(graph))
     with pytest.raises(TypeError, match="graph must be the Graph whose edges get coefficients"):
         nn.EdgeNet(1, 1)
+
+
+def two_rings():
+    """Two graphs of the same size."""
+    return Graph.from_edge_index([[0, 1, 2], [1, 2, 0]]), Graph.from_edge_index([[0, 2, 1], [2, 1, 0]])
+
+
+class TestStateOfAnEdgeNet:
+    def test_coefficients_of_another_graph_are_refused(self):
+        one, other = two_rings()
+        net, alien = nn.EdgeNet(1, 2, one, order=2), nn.EdgeNet(1, 2, other, order=2)
+        before = net.own.detach().clone()
+        with pytest.raises(RuntimeError, match="belongs to a graph with 3 nodes and 3 edges, and the state to another"):
+            net.load_state_dict(alien.state_dict())
+        assert torch.equal(net.own, before)
+        with pytest.raises(RuntimeError, match="belongs to a graph"):
+            net.load_state_dict({**alien.state_dict()}, strict=False)
+        twin = nn.EdgeNet(1, 2, one, order=2)
+        twin.load_state_dict(net.state_dict())
+        assert torch.equal(twin.own, net.own)
+
+    def test_inside_a_network(self, tmp_path):
+        nets = [nn.GraphNetwork([1, 2], convolution={"name": "EdgeNet", "graph": graph}) for graph in two_rings()]
+        torch.save(nets[0].state_dict(), tmp_path / "state.pt")
+        with pytest.raises(RuntimeError, match=r"EdgeNet belongs to a graph"):
+            nets[1].load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+        nets[0].load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+
+    def test_a_state_of_an_earlier_version(self):
+        one, _ = two_rings()
+        net, twin = nn.EdgeNet(1, 2, one), nn.EdgeNet(1, 2, one)
+        state = {key: value for key, value in net.state_dict().items() if key != "graph_digest"}
+        assert twin.load_state_dict(state) == ([], [])
+        assert torch.equal(twin.edge, net.edge)
+
+    def test_a_file_is_as_it_was(self, tmp_path):
+        one, other = two_rings()
+        net = nn.EdgeNet(1, 2, one, bias=True).half()
+        graphact.save(net, tmp_path / "net.safetensors")
+        assert {*safetensors.torch.load_file(tmp_path / "net.safetensors")} == {"own", "edge", "bias"}
+        found = graphact.load(tmp_path / "net.safetensors")
+        assert found.state_dict().keys() == net.state_dict().keys()
+        assert torch.equal(found.graph_digest, net.graph_digest)
+        with pytest.raises(RuntimeError, match="belongs to a graph"):
+            nn.EdgeNet(1, 2, other, bias=True).load_state_dict(found.state_dict())
 
 
 def test_an_edge_net_moves_with_its_nodes():

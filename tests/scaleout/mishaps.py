@@ -8,7 +8,16 @@ import torch
 import torch.distributed as dist
 
 import graphact
-from graphact.scaleout import PartitionedGraph, PartitionError, ScaleoutSettings, step_cost, train
+from graphact.scaleout import (
+    PartitionedGraph,
+    PartitionError,
+    ScaleoutSettings,
+    assign_nodes,
+    divide,
+    step_cost,
+    train,
+    write_partition,
+)
 from graphact.scaleout.halo import _Ticket
 
 PART = "part-0000{}-of-00003.safetensors"
@@ -92,8 +101,10 @@ def model_and_signal(nodes):
     return model, torch.randn(nodes, 2, dtype=torch.float64), torch.randint(2, (nodes,))
 
 
-def trained_together(graph, checkpoint):
-    """Parameters and losses after training on the parts; the nodes with an even number are for training."""
+def trained_together(graph, checkpoint, steps=6):
+    """Parameters and losses after training on the parts; the nodes with an even number are for training.
+
+    ``steps`` is how many of the six epochs the checkpoint leaves."""
     model, x, classes = model_and_signal(graph.total_nodes)
     chosen = (graph.nodes % 2 == 0).nonzero().squeeze(1)
     settings = ScaleoutSettings(epochs=6, learning_rate=0.01, checkpoint_every=4)
@@ -101,7 +112,7 @@ def trained_together(graph, checkpoint):
     graph.traffic.reset()
     losses = train(model, graph, x[graph.nodes], classes[graph.nodes][chosen], **options)
     cost = step_cost(model, graph, 2, dtype=x.dtype)
-    assert (graph.traffic.exchanges, graph.traffic.sent) == (6 * cost.exchanges, 6 * cost.sent)
+    assert (graph.traffic.exchanges, graph.traffic.sent) == (steps * cost.exchanges, steps * cost.sent)
     return list(model.parameters()), losses
 
 
@@ -118,11 +129,44 @@ def trained_alone(graph):
     return list(model.parameters()), losses
 
 
+class Idle(torch.nn.Module):
+    """A model with a parameter that nothing depends on."""
+
+    def __init__(self):
+        super().__init__()
+        self.model, self.idle = graphact.nn.GCNN([2, 2]).double(), torch.nn.Linear(2, 2).double()
+
+    def forward(self, x, graph):
+        return self.model(x, graph)
+
+
+def different(whole, graph, directory, rank):
+    """The message where one process has something else than the others."""
+    if rank == 0:
+        twice = graphact.Graph.from_dense(2 * whole.to_dense())
+        owner, _ = assign_nodes(twice, 3)
+        write_partition(divide(twice, owner, 3), directory / "twice", method="by hand")
+    dist.barrier()
+    folder = directory / ("twice" if rank == 2 else "parts")
+    yield "another partition", message_of(lambda: PartitionedGraph.load(folder))
+    other = graphact.Graph.from_dense(whole.to_dense() * (1 + 1e-15)) if rank == 1 else whole
+    yield "another graph", message_of(lambda: PartitionedGraph.from_graph(other))
+    model, x, _ = model_and_signal(graph.num_nodes)
+    several = x.expand(2, -1, -1) if rank == 1 else x
+    yield "another batch", message_of(lambda: train(model, graph, several, several))
+    single = x.float() if rank == 2 else x
+    yield "another precision", message_of(lambda: train(model, graph, x, single))
+    wider = graphact.nn.GCNN([2, 4 + (rank == 1)], out_features=2).double()
+    yield "another model", message_of(lambda: train(wider, graph, x, x))
+    yield "unused parameter", message_of(lambda: train(Idle(), graph, x, x[:, :1]))
+
+
 def run(rank, directory):
     """Meet all mishaps, then train; what was said and how it went."""
     found = dict(mishaps(directory, rank))
     whole = graphact.Graph.load(directory / "graph.npz")
     graph = PartitionedGraph.load(directory / "parts")
+    found |= different(whole, graph, directory, rank)
     owner = torch.zeros(whole.num_nodes if rank != 1 else 3, dtype=torch.int64)
     found["wrong owner"] = message_of(lambda: PartitionedGraph.from_graph(whole, owner))
     wrong = torch.zeros(graph.num_nodes + (rank == 2), 2, dtype=torch.float64)
@@ -132,21 +176,14 @@ def run(rank, directory):
     alone, expected = trained_alone(whole)
     distances = [(a - b).abs().max().item() for a, b in zip(together, alone, strict=True)]
     found["distance"] = max(*distances, *(abs(a - b) for a, b in zip(losses, expected, strict=True)))
-    again, _ = trained_again(graph, directory)
-    found["resumed"] = all(torch.equal(a, b) for a, b in zip(together, again, strict=True))
+    again, same = trained_together(graph, directory / "checkpoint", steps=0)  # finds its end in the checkpoint
+    found["resumed"] = same == losses and all(torch.equal(a, b) for a, b in zip(together, again, strict=True))
+    model, x, _ = model_and_signal(graph.total_nodes)
+    other = {"settings": ScaleoutSettings(epochs=6, learning_rate=0.01), "checkpoint": directory / "checkpoint"}
+    found["other work"] = message_of(lambda: train(model, graph, x[graph.nodes], x[graph.nodes], **other))
     dist.barrier()
     if rank == 0:
         alter(directory / "checkpoint")
     dist.barrier()
     found["altered checkpoint"] = message_of(lambda: trained_together(graph, directory / "checkpoint"))
     return found
-
-
-def trained_again(graph, directory):
-    """Training that finds its end in the checkpoint."""
-    model, x, classes = model_and_signal(graph.total_nodes)
-    settings = ScaleoutSettings(epochs=6)
-    losses = train(
-        model, graph, x[graph.nodes], classes[graph.nodes], settings=settings, checkpoint=directory / "checkpoint"
-    )
-    return list(model.parameters()), losses

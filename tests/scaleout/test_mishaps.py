@@ -24,6 +24,13 @@ def said(findings):
         ("wrong owner", ["owner must hold 40 integers, got torch.int64 of shape (3,)", "found by process 1"]),
         ("wrong inputs", ["x must have the shape (..., n, F)", "found by process 2"]),
         ("altered checkpoint", ["checkpoint is no checkpoint, or has been altered"]),
+        ("another partition", ["the folder of the partition must be the same on every process", "on process 2"]),
+        ("another graph", ["graph must be the same on every process, got SHA-256", "on process 1"]),
+        ("another batch", ["inputs must be the same", "nodes=(2,) on process 0", "nodes=(2, 2) on process 1"]),
+        ("another precision", ["targets must be the same", "dtype=torch.float64 on process 0", "float32 on process 2"]),
+        ("another model", ["model must be the same on every process", "filters.0.taps", "(3, 2, 5) on process 1"]),
+        ("unused parameter", ["every parameter must be used where several processes train, got idle.weight"]),
+        ("other work", ["checkpoint of other work: loss 'cross_entropy' there, 'mse' here; delete it or name another"]),
     ],
 )
 def test_what_one_process_finds_all_say(said, mishap, words):

@@ -108,6 +108,8 @@ def check_sums(module, graph, x):
     with poisoned():
         assert_close(module.shift(x, graph.weight, incoming), reference.shift(x, graph.weight, incoming))
         assert_close(module.sum_sq_diff(x, incoming), reference.sum_sq_diff(x, incoming))
+        other = grad.to(x.dtype)
+        assert_close(module.sum_products(x, other, incoming), reference.sum_products(x, other, incoming))
         back = (grad, x, incoming, outgoing)
         assert_close(module.sum_sq_diff_backward(*back), reference.sum_sq_diff_backward(*back))
         expected = reference.shift_weight_grad(grad, x, incoming)

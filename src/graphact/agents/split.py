@@ -32,10 +32,10 @@ def plain_model(model: "GraphModule") -> Model:
     """
     import torch
 
-    from graphact.files import describe_model
+    from graphact.files import coefficients, describe_model
 
     header = describe_model(model)
-    state = {key: value.detach().cpu() for key, value in model.state_dict().items()}
+    state = {key: value.detach().cpu() for key, value in coefficients(model).items()}
     wide = torch.float64 if any(value.dtype == torch.float64 for value in state.values()) else torch.float32
     parameters = {key: value.to(wide).numpy().copy() for key, value in state.items()}
     plain = Model(header["module"], header["config"], parameters, header["layers"], header["frozen"])

@@ -36,7 +36,8 @@ def flock(options: argparse.Namespace) -> int:
     """Fly a team in closed loop: one process for each agent, messages between those in range over a real network. A
     world process integrates the motion and tells each agent its own state and who is in range; it relays nothing and
     computes no control. Messages are lost, an agent is killed and started again, and for a while half of the team does
-    not hear the other. Afterwards every control is computed again from the logs.
+    not hear the other. Afterwards every control is computed again from the logs. The exit code is 1 if an agent did
+    not come to the end, or none of its controls came in time, or one is not what the logs say.
     """
     from graphact import load
     from graphact._checks import check_integer, check_positive, check_probability
@@ -71,7 +72,24 @@ def flock(options: argparse.Namespace) -> int:
         check = check_flight(Path(folder), plan.world)
     for line in summary(facts, check):
         sys.stdout.write(line + "\n")
-    return 0 if check.largest <= 1e-9 else 1
+    wrong = failures(facts, check)
+    for line in wrong:
+        sys.stderr.write(f"graphact: {line}\n")
+    return int(bool(wrong))
+
+
+def failures(facts: dict[str, Any], check: Any) -> list[str]:
+    """What keeps a flight from being one that went well, a line each; that an agent was killed on purpose does not."""
+    lines = []
+    for name, words in (
+        ("gone", "did not come to the end of the flight: they died or stand still (errors.txt in --out may say why)"),
+        ("idle", "never had a control in time; try a lower --rate"),
+    ):
+        if facts[name]:
+            lines.append(f"agents {', '.join(map(str, facts[name]))} {words}")
+    if not check.largest <= 1e-9:  # nor not a number
+        lines.append(f"a control is not the one that the logs say: it differs by {check.largest:.2g}")
+    return lines
 
 
 def summary(facts: dict[str, Any], check: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -169,7 +170,8 @@ def table(verdict: str, findings: dict[str, Any]) -> str:
     if findings["radii"]:
         decisions = findings["measure"] == DECISIONS
         what = ("decisions kept", "no change found") if decisions else ("outputs within", "found")
-        lines += ["", f"{findings['signals']} signals", f"  {'radius':>12s} {what[0]:>18s} {what[1]:>18s}"]
+        count = findings["signals"]
+        lines += ["", f"{count} signal{'' if count == 1 else 's'}", f"  {'radius':>12s} {what[0]:>18s} {what[1]:>18s}"]
         columns = "{certified:17.1%}  {found:17.1%} " if decisions else " ± {certified:15.6g}  ± {found:15.6g}"
         lines += [f"  {{radius:12.3g}} {columns}".format(**line) for line in findings["radii"]]
     return "\n".join(lines) + "\n"
@@ -209,7 +211,7 @@ def draw_nodes(axes: Any, findings: dict[str, Any]) -> None:
     axes.plot(places, certified, "o", color=BLUE, markersize=3, markeredgewidth=0, label="certified, at most")
     axes.plot(places, found, "^", color=ORANGE, markersize=3, markeredgewidth=0, label="found, at least")
     logarithmic(axes, certified, found)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     margin = 0.5 + 0.04 * (len(certified) - 1)
     axes.set_xlim(max(1 - margin, 0.1), len(certified) + margin)  # there is no node 0
     axes.set(xlabel="Nodes, the most sensitive first", ylabel="Lipschitz constant")
@@ -217,6 +219,8 @@ def draw_nodes(axes: Any, findings: dict[str, Any]) -> None:
 
 def draw_radii(axes: Any, findings: dict[str, Any]) -> None:
     """The share of decisions, or the width of outputs, over the radius."""
+    from matplotlib.ticker import NullFormatter
+
     decisions = findings["measure"] == DECISIONS
     radii = [line["radius"] for line in findings["radii"]]
     factor = 100 if decisions else 1
@@ -226,9 +230,15 @@ def draw_radii(axes: Any, findings: dict[str, Any]) -> None:
     axes.plot(radii, certified, "o-", color=BLUE, markersize=3.5, linewidth=1.4, label=names[0])
     axes.plot(radii, found, "^-", color=ORANGE, markersize=3.5, linewidth=1.4, label=names[1])
     axes.set_xscale("log")
-    digits = next(digits for digits in range(2, 18) if len({f"{radius:.{digits}g}" for radius in radii}) == len(radii))
-    axes.set_xticks(radii, [f"{radius:.{digits}g}" for radius in radii])
-    axes.set_xticks([], minor=True)
+    low, high = axes.get_xlim()
+    decades = [10.0**power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
+    if len(decades) >= 3:
+        axes.set_xticks(decades, [short_number(decade) for decade in decades])
+    else:
+        digits = next(d for d in range(2, 18) if len({f"{radius:.{d}g}" for radius in radii}) == len(radii))
+        axes.set_xticks(radii, [f"{radius:.{digits}g}" for radius in radii])
+        axes.set_xticks([], minor=True)
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("Largest change of any input")
     if decisions:
         axes.set(ylabel="Decisions (%)", ylim=(-3, 103))
@@ -259,5 +269,12 @@ def logarithmic(axes: Any, certified: Sequence[float], found: Sequence[float]) -
     axes.set_yscale("log")
     steps = (1.0, 2.0, 5.0) if most < 100 * least else (1.0,)
     axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=12))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1000 else f"{value:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def short_number(value: float) -> str:
+    """A number at a tick: 10,000, 0.01, 1e-5."""
+    if value >= 1000:
+        return f"{value:,.0f}" if value < 1e6 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+    return f"{value:g}" if value >= 1e-3 else f"{value:.0e}".replace("e-0", "e-")

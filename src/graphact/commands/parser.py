@@ -6,9 +6,10 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from graphact._checks import did_you_mean
+from graphact.registry import DATA_SETS
 
 Table = Mapping[str, tuple[str, str]]
 """For each command ``module:name`` of its :class:`Command`, and its line in the help of the parent."""
@@ -27,7 +28,7 @@ SHARED: dict[str, dict[str, Any]] = {
     "--data": {
         "type": Path,
         "metavar": "DIR",
-        "help": "folder with ml-100k/ and molene/ "
+        "help": f"folder with {'/, '.join(list(DATA_SETS)[:-1])}/ and {list(DATA_SETS)[-1]}/, as far as they are used "
         "(default: the environment variable GRAPHACT_DATA, else downloaded once)",
     },
     "--import": {
@@ -45,6 +46,15 @@ SHARED: dict[str, dict[str, Any]] = {
     "--seed": {"type": int, "default": 0, "help": "decides everything random (default: 0)"},
     "--slot": {"type": float, "default": 0.18, "help": "seconds for one round (default: 0.18)"},
 }
+
+
+class Choices(tuple[str, ...]):
+    """Choices that are listed, and ``hidden`` ones, which are taken as well."""
+
+    hidden: tuple[str, ...] = ()
+
+    def __contains__(self, value: object) -> bool:
+        return value in self.hidden or super().__contains__(value)
 
 
 class Command(NamedTuple):
@@ -152,9 +162,12 @@ class CommandParser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}{did_you_mean(first, self._option_string_actions)}")
         return found, unknown
 
+    def error(self, message: str) -> NoReturn:
+        """One line, and where to read on; argparse would print the whole usage first."""
+        self.exit(2, f"{self.prog}: {message}\nsee {self.prog} --help\n")
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        try:
-            super()._check_value(action, value)
-        except argparse.ArgumentError as error:
-            meant = did_you_mean(value, action.choices or ())
-            raise argparse.ArgumentError(action, f"{error.message}{meant}") from None
+        if action.choices is not None and value not in action.choices:
+            meant = did_you_mean(value, action.choices)
+            listed = "" if meant else f", choose from {', '.join(map(str, action.choices))}"
+            raise argparse.ArgumentError(action, f"invalid choice {value!r}{listed}{meant}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from graphact._checks import check_choice
+from graphact._checks import check_choice, did_you_mean
 from graphact.experiments.preparation import PREPARATIONS, prepared, shifted_by
 from graphact.experiments.protocol import (
     ACTIVATIONS,
@@ -105,12 +105,17 @@ class Experiment:
             made = self.make_prepared(protocol, condition, seed, data)
         return shifted_by(made, protocol.shift)
 
+    @property
+    def presets(self) -> tuple[str, ...]:
+        """All presets but "smoke", which is for tests."""
+        return (BENCHMARK_PRESETS if self.name in BENCHMARKS else PRESETS)[:-1]
+
     def protocols_at(self, preset: str) -> dict[str, Protocol]:
         """The protocols of a preset by name; "smoke" runs as little of "quick" and "best" as possible."""
-        known = BENCHMARK_PRESETS if self.name in BENCHMARKS else PRESETS
-        if check_choice("preset", preset, known) == "smoke":
-            found = {**self.protocols_at("quick"), **(self.protocols_at("best") if "best" in known else {})}
+        if preset == "smoke":
+            found = {**self.protocols_at("quick"), **(self.protocols_at("best") if "best" in self.presets else {})}
             return {name: protocol.smallest() for name, protocol in found.items()}
+        check_choice("preset", preset, self.presets)
         return {protocol.called or protocol.name: protocol for protocol in self.protocols if protocol.preset == preset}
 
 
@@ -134,7 +139,9 @@ def find_protocol(
     found = described.protocols_at(preset)
     if name is None:
         name = next(iter(found)) if len(found) == 1 else described.default_protocol
-    protocol = found[check_choice("protocol", name, tuple(found))]
+    if name not in found:
+        raise ValueError(unknown_protocol(described, preset, name))
+    protocol = found[name]
     if methods:
         protocol = replace(
             protocol, methods=tuple(dict.fromkeys(one for name in methods for one in GROUPS.get(name, (name,))))
@@ -146,3 +153,15 @@ def find_protocol(
             check_choice(f"--set {varied.name}", level, varied.levels)
         protocol = replace(protocol, conditions=tuple({varied.name: level} for level in levels))
     return changed_protocol(protocol, changes, described.task_options)
+
+
+def unknown_protocol(experiment: Experiment, preset: str, name: str) -> str:
+    """The message for a protocol that a preset does not have: what it has, and where the one that was meant is."""
+    listed = ", ".join(repr(known) for known in experiment.protocols_at(preset))
+    homes = {known: each for each in experiment.presets for known in experiment.protocols_at(each)}
+    message = f"protocol must be one of {listed}, got {name!r}"
+    if name in homes:
+        return f"{message}; --preset {homes[name]} has it"
+    meant = did_you_mean(name, homes)
+    home = next((each for known, each in homes.items() if repr(known) in meant), preset)
+    return message + (meant if home == preset else f"{meant[:-1]}, with --preset {home}?")

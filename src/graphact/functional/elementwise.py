@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphact._checks import HALF_PRECISION
+
 LEAK = 0.01  # the slope of "leaky-relu" below 0
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -59,4 +61,4 @@ def pointwise(x: Tensor, function: str, slope: Tensor | None = None, offset: Ten
         raise ValueError(f"function must be one of {', '.join(FUNCTIONS)}, got {function!r}")
     arrays = [array for array in (slope, offset) if array is not None]
     result: Tensor = FUNCTIONS[function](x, *arrays)
-    return result
+    return result.to(x.dtype) if x.dtype in HALF_PRECISION else result  # which may meet slopes in float32

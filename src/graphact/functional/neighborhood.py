@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
-from weakref import WeakKeyDictionary
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,11 +10,11 @@ from torch import Tensor
 from graphact._checks import HALF_PRECISION, check_companion, check_positive
 from graphact.functional.segments import evaluate_segments, has_segments
 from graphact.graph import Graph, Neighborhoods
+from graphact.graph.eager import may_have_derivative
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike, NeighborLists
 from graphact.kernels import autograd
-from graphact.kernels.ops import has_derivative
-from graphact.kernels.reference import gather_nodes
+from graphact.kernels.reference import gather_nodes, own_term
 from graphact.operations import Operation, as_operation
 
 NeighborhoodFunction = Callable[[Tensor], Tensor] | Callable[[Tensor, Tensor], Tensor]
@@ -164,27 +163,11 @@ def neighborhood(
 def check_operation(
     op: AnyOperation, gamma: float | Tensor, parameters: Parameters | None = None
 ) -> tuple[Operation, Parameters]:
-    """The operation and its parameters; the arguments of a user's function are looked up once for each function."""
-    if not isinstance(op, Operation):
-        op = _operation_of(op)
+    """The operation and its parameters."""
+    op = op if isinstance(op, Operation) else as_operation(op)
     if parameters is None:
         parameters = {**op.parameters, "gamma": gamma} if "gamma" in op.parameters else op.parameters
     return op, parameters
-
-
-def _operation_of(op: str | NeighborhoodFunction) -> Operation:
-    if isinstance(op, str) or torch.compiler.is_compiling():  # what is traced is looked up once anyway
-        return as_operation(op)
-    try:
-        return _known_functions[op]
-    except TypeError:  # neither hashable nor weakly referable
-        return as_operation(op)
-    except KeyError:
-        _known_functions[op] = as_operation(op)
-        return _known_functions[op]
-
-
-_known_functions: WeakKeyDictionary[Any, Operation] = WeakKeyDictionary()
 
 
 # Passes over the neighbours of a local graph, as GraphLike.one_hop applies them; x and op are checked
@@ -195,15 +178,8 @@ def shift_pass(x: Tensor, graph: Graph) -> tuple[Tensor]:
     if graph.diagonal is None:
         return (autograd.shift(x, graph),)
     wide = x.float() if x.dtype in HALF_PRECISION else x
-    return (add_diagonal(autograd.shift(wide, graph), graph.diagonal.to(wide.dtype), wide).to(x.dtype),)
-
-
-def add_diagonal(shifted: Tensor, diagonal: Tensor, x: Tensor) -> Tensor:
-    """``shifted + diagonal * x``; where a node has no diagonal, its value takes no part, whatever it is."""
-    column = diagonal.unsqueeze(-1)
-    if diagonal.requires_grad:  # a self-loop that is zero wants its gradient
-        return shifted + column * x.masked_fill((column == 0) & ~x.isfinite(), 0.0)
-    return torch.where(column == 0, shifted, shifted + column * x)
+    own = own_term(graph.diagonal.to(wide.dtype).unsqueeze(-1), wide)
+    return ((autograd.shift(wide, graph) + own).to(x.dtype),)
 
 
 def neighborhood_pass(x: Tensor, graph: Graph, op: Operation, parameters: Parameters, closed: bool) -> tuple[Tensor]:
@@ -220,7 +196,7 @@ def fused_neighbor_pass(
     and where a diagonal joins a shift in half precision, which then takes place in float32.
     """
     halved = graph.diagonal is not None and x.dtype in HALF_PRECISION
-    if not op.is_built_in or has_derivative(graph.weight) or (shifting and halved):
+    if not op.is_built_in or may_have_derivative(graph.weight) or (shifting and halved):
         value = evaluate(x, graph, op, parameters, closed)
         return (value, *shift_pass(x, graph)) if shifting else (value,)
     value, shifted = autograd.fused_neighbor_pass(x, graph, op.name, closed, shifting)
@@ -228,7 +204,7 @@ def fused_neighbor_pass(
         value = gaussian(value, parameters["gamma"], x)
     if not shifting:
         return (value,)
-    return value, shifted if graph.diagonal is None else add_diagonal(shifted, graph.diagonal, x)
+    return value, shifted if graph.diagonal is None else shifted + own_term(graph.diagonal.unsqueeze(-1), x)
 
 
 def several_functions_pass(

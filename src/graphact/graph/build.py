@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
 from graphact.graph.device import INT32, sort_edges
-from graphact.graph.eager import is_plain, may_have_derivative, outside_compiled_code
+from graphact.graph.eager import is_batched, is_plain, may_have_derivative, outside_compiled_code
 from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by
 from graphact.graph.neighborhoods import Neighborhoods, group_by_degree
 
@@ -102,7 +102,7 @@ def transposed_weights(
         return weight, False
     weight_t = weight.index_select(0, edge_t)
     if weights_are_symmetric is None:
-        weights_are_symmetric = torch.equal(weight_t, weight)
+        weights_are_symmetric = not is_batched(weight) and torch.equal(weight_t, weight)
     return weight if weights_are_symmetric and is_shared else weight_t, not weights_are_symmetric
 
 
@@ -238,7 +238,9 @@ def build_on_device(
     """See :func:`graphact.graph.device.sort_edges`; with one read-back unless edges are repeated."""
     if target.numel() == 0:
         return _without_edges(weight, num_nodes)
-    found = sort_edges(target, source, weight, num_nodes, is_coalesced=is_coalesced, checks=checks)
+    # inside a vmap over weights, numbers that are the same for all of them take their place, as only edges are sorted
+    known = torch.zeros(weight.shape, dtype=weight.dtype, device=weight.device) if is_batched(weight) else weight
+    found = sort_edges(target, source, known, num_nodes, is_coalesced=is_coalesced, checks=checks)
     facts, diagonal = found.facts, None
     if checks:
         check_bounds(facts.lowest, facts.highest, num_nodes)
@@ -258,7 +260,7 @@ def build_on_device(
         return _merged(found.row, found.col, found.weight, num_nodes)._replace(diagonal=diagonal)
     sides = zip(found.rowptr, (found.col, found.col_t), found.order, found.sizes, strict=True)
     incoming, outgoing = (Neighborhoods.from_sizes(*side) for side in sides)
-    is_directed = bool(facts.pattern_differs or facts.weights_differ)
+    is_directed = bool(facts.pattern_differs or facts.weights_differ or known is not weight)
     return Parts(
         incoming,
         outgoing if facts.pattern_differs else incoming,

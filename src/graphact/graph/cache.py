@@ -44,7 +44,7 @@ class BuildCache(Generic[T]):
     """The last few things built from tensors, each forgotten when one of its tensors is.
 
     Tensors are held by weak references only. A change in place is noticed by the tensor's version; one that torch does
-    not see (through ``.data``, or through an array that shares memory) is not.
+    not see (through ``.data``, or through an array that shares memory) is not: :meth:`clear` is for those.
     """
 
     def __init__(self, most: int = MOST) -> None:

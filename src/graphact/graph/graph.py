@@ -238,7 +238,10 @@ class Graph:
         return cls._from_entries(*convert.read_entries(Path(path)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph to a file that :meth:`load` reads; the ending of its name gives the format."""
+        """Write the graph to a file that :meth:`load` reads; the ending of its name gives the format.
+
+        Weights in half precision are written in float32, which holds the same numbers.
+        """
         convert.write_entries(Path(path), *self._entries(), self.num_nodes)
 
     @classmethod
@@ -322,7 +325,8 @@ class Graph:
                     "torch.export: the neighbours of several hops are found on first use, which cannot be compiled"
                 )
             lists = self.outgoing if turned else self.incoming
-            with outside_transforms(lists.rowptr, lists.col) as (rowptr, col):
+            # lists that are kept serve training, too, for which tensors made in inference mode cannot be saved
+            with torch.inference_mode(False), outside_transforms(lists.rowptr, lists.col) as (rowptr, col):
                 self._patterns[key] = hop_pattern(rowptr, col, hops, closed)
         return self._patterns[key]
 
@@ -511,7 +515,7 @@ class Graph:
         if self.diagonal is None:
             return rows, col, self.weight
         everywhere = torch.arange(self.num_nodes, device=self.device)
-        loops = everywhere if self.diagonal.requires_grad else self.diagonal.nonzero().squeeze(1)
+        loops = everywhere if may_have_derivative(self.diagonal) else self.diagonal.nonzero().squeeze(1)
         return torch.cat([rows, loops]), torch.cat([col, loops]), torch.cat([self.weight, self.diagonal[loops]])
 
     def _with_weights(

@@ -115,8 +115,10 @@ class Factors(NamedTuple):
     exponent: Tensor | None = None
 
     def sqrt(self) -> "Factors":
-        """Exponents are even."""
-        return Factors(self.value.sqrt(), None if self.exponent is None else self.exponent // 2)
+        """Exponents are even. A root has no slope at 0, where no derivative shall come from."""
+        empty = self.value == 0
+        root = torch.where(empty, 0.0, torch.where(empty, 1.0, self.value).sqrt())
+        return Factors(root, None if self.exponent is None else self.exponent // 2)
 
     def at(self, index: Tensor) -> "Factors":
         return Factors(self.value[index], None if self.exponent is None else self.exponent[index])

@@ -14,7 +14,7 @@ from graphact.graph import Graph, Neighborhoods
 from graphact.kernels import reference
 from graphact.kernels.backends import implementation
 from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists
-from graphact.kernels.ops import Operation, is_differentiated, is_forward_mode, is_traced
+from graphact.kernels.ops import Operation, is_differentiated, is_forward_mode, is_traced, materialized
 from graphact.kernels.reference import accumulation_dtype, gather_selected, nodes_at, slot_dtype
 
 Gradients = tuple[Tensor | None, ...]
@@ -35,6 +35,14 @@ class Shift(Operation, name="shift"):
     @staticmethod
     def fake(x: Tensor, *_: Any) -> Tensor:
         return x.new_empty(x.shape)
+
+    @classmethod
+    def batched(cls, info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
+        """Signals with weights of their own, as derivatives by weights need them, come one by one."""
+        if in_dims[1] is None and in_dims[2] is None:
+            return super().batched(info, in_dims, *inputs)
+        operators = zip(*cls.batch_first(info, in_dims, inputs, 3), strict=True)
+        return torch.stack([cls.operator(*operator, inputs[3]) for operator in operators]), 0
 
     @staticmethod
     def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -105,11 +113,11 @@ class Select(Operation, name="select"):
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.set_materialize_grads(False)  # else the indices would get a gradient of zeros as large as the signal
         ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(output[1])
+        Select.keep(ctx, None, output[1])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, _: Any) -> Gradients:
-        (selected,) = ctx.saved_tensors
+        (selected,) = Select.kept(ctx)
         return (None if grad is None else ScatterSelected.apply(grad, selected),)
 
     @staticmethod
@@ -133,11 +141,11 @@ class ScatterSelected(Operation, name="scatter_selected"):
 
     @staticmethod
     def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[1])
+        ScatterSelected.keep(ctx, None, inputs[1])
 
     @staticmethod
     def backward(ctx: Any, direction: Tensor) -> Gradients:
-        (selected,) = ctx.saved_tensors
+        (selected,) = ScatterSelected.kept(ctx)
         return (gather_selected(direction, selected, 0.0),)
 
 
@@ -165,7 +173,7 @@ class SumSqDiff(Operation, name="sum_sq_diff"):
 
     @staticmethod
     def jvp(inputs: tuple[Any, ...], output: Tensor, tangents: tuple[Any, ...]) -> Tensor:
-        return 2 * sum_products(inputs[0], tangents[0], inputs[1])
+        return 2 * SumProducts.apply(inputs[0], tangents[0], inputs[1])
 
 
 class SumSqDiffBackward(Operation, name="sum_sq_diff_backward"):
@@ -189,17 +197,31 @@ class SumSqDiffBackward(Operation, name="sum_sq_diff_backward"):
     @staticmethod
     def backward(ctx: Any, direction: Tensor) -> Gradients:
         grad, x, lists = SumSqDiffBackward.kept(ctx)
-        return sum_products(x, direction, lists), SumSqDiffBackward.apply(grad, direction, lists)
+        return SumProducts.apply(x, direction, lists), SumSqDiffBackward.apply(grad, direction, lists)
 
 
-def sum_products(x: Tensor, direction: Tensor, lists: EdgeLists) -> Tensor:
-    """``out[i] = sum_j (x[i] - x[j]) (direction[i] - direction[j])`` over the neighbours j of i."""
-    # <a, b> = (|a + b|^2 - |a - b|^2) / 4, the direction made as large as x so that both keep their digits
-    sizes = x.detach().abs().mean(), direction.detach().abs().mean()
-    scale = torch.where((sizes[0] > 0) & (sizes[1] > 0), sizes[0] / sizes[1], 1.0)
-    plus = SumSqDiff.apply(scale * direction + x, lists)
-    minus = SumSqDiff.apply(scale * direction - x, lists)
-    return (plus - minus) / (4 * scale)
+class SumProducts(Operation, name="sum_products"):
+    """Bilinear and symmetric; the gradient of each signal is that of squared differences, taken at the other one."""
+
+    schema = "(Tensor x, Tensor other, Tensor[] lists) -> Tensor"
+    signals, bundle, linear = 2, (EdgeLists, 2), ((0,), (1,))
+
+    @staticmethod
+    def run(x: Tensor, other: Tensor, lists: EdgeLists) -> Tensor:
+        return implementation(x).sum_products(x, other, lists.incoming)
+
+    @staticmethod
+    def fake(x: Tensor, *_: Any) -> Tensor:
+        return x.new_empty(x.shape, dtype=accumulation_dtype(x.dtype))
+
+    @staticmethod
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        SumProducts.keep(ctx, inputs[2], *inputs[:2])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Gradients:
+        x, other, lists = SumProducts.kept(ctx)
+        return SumSqDiffBackward.apply(grad, other, lists), SumSqDiffBackward.apply(grad, x, lists)
 
 
 class FusedNeighborPass(Operation, name="fused_neighbor_pass"):
@@ -250,7 +272,7 @@ class FusedNeighborPass(Operation, name="fused_neighbor_pass"):
     def jvp(inputs: tuple[Any, ...], output: tuple[Tensor, ...], tangents: tuple[Any, ...]) -> Gradients:
         (x, graph, op, closed, shifting, _), tangent = inputs, tangents[0]
         if op == "kernel":
-            values = 2 * sum_products(x, tangent, graph.lists)
+            values = 2 * SumProducts.apply(x, tangent, graph.lists)
         else:
             values = gather_selected(tangent, nodes_at(output[1], graph.incoming, closed), 0.0)
         if not shifting:  # torch refuses None for an output of numbers
@@ -334,6 +356,7 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
     if fits and not is_traced(own) and not is_forward_mode():
         backend = implementation(own)
         if own.dtype in backend.MIXED_DTYPES:
+            own, values = materialized(own), [*map(materialized, values)]
             if is_differentiated(own, beta, weights, *values):
                 return _Mix.apply(backend, own, beta, weights, *values)
             return backend.mix(own, values, beta, weights)
@@ -365,5 +388,6 @@ class _Mix(torch.autograd.Function):
             wanted = [tensor for tensor in inputs if tensor.requires_grad]
             found = iter(torch.autograd.grad(mixed, wanted, grad, create_graph=True))
             return None, *(next(found) if tensor.requires_grad else None for tensor in inputs)
+        grad = materialized(grad)
         of_own, of_values, of_beta, of_weights = ctx.backend.mix_backward(grad, own, values, beta, weights)
         return None, of_own, of_beta, of_weights, *of_values

@@ -96,7 +96,7 @@ class Plan:
 
     def _add_diagonal(self, shifted: Tensor, signal: Tensor) -> Tensor:
         if self.column is not None:
-            self._in_place(add_product, shifted, self.column, signal)
+            self._in_place(add_own, shifted, self.column, signal)
         return shifted
 
     def _gaussian(self, sums: Tensor, gamma: Gamma) -> Tensor:
@@ -107,9 +107,9 @@ class Plan:
         function(*tensors)
 
 
-def add_product(total: Tensor, factor: Tensor, signal: Tensor) -> None:
-    """``total += factor * signal``, rounded twice, as torch does where it is traced; 0 times infinity is left out."""
-    total += torch.where(factor == 0, 0.0, factor * signal)
+def add_own(total: Tensor, diagonal: Tensor, signal: Tensor) -> None:
+    """Add what the diagonal of an operator, a constant column, adds to a shift."""
+    total += reference.own_term(diagonal, signal)
 
 
 def gaussian_backward(grad: Tensor, values: Tensor, gamma: Gamma) -> None:
@@ -157,6 +157,8 @@ def hop_mixture(x: Tensor, plan: Plan, beta: Tensor, weights: Tensor, gamma: Gam
 
     ``composed(x, beta, weights, gamma)`` evaluates it step by step; second derivatives go through it.
     """
+    if x._is_zerotensor():
+        x = x.clone()
     if is_differentiated(x, beta, weights, gamma):
         return _HopMixture.apply(x, beta, weights, gamma, plan, composed)
     return plan.forward(x, beta, weights, gamma)[0]
@@ -187,5 +189,7 @@ class _HopMixture(torch.autograd.Function):
             found = iter(torch.autograd.grad(ctx.composed(*inputs), wanted, grad, create_graph=True))
             return *(next(found) if needed else None for needed in ctx.needs_input_grad[:4]), None, None
         saved = saved if ctx.plan.keeps_tensors else ctx.saved
+        if grad._is_zerotensor():
+            grad = grad.clone()
         found = ctx.plan.backward(grad, x, beta, weights, gamma, saved, ctx.needs_input_grad[0])
         return *found, None, None

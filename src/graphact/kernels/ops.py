@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch._functorch import eager_transforms
 from torch.autograd import forward_ad
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from graphact.graph.eager import PLAIN_TENSORS
 from graphact.kernels.backends import backend, requested
 
-PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 # the host reads degrees to find the launches, so a CUDA graph that the compiler records would be of one graph only
 LAUNCHED_BY_THE_HOST = [torch.Tag.cudagraph_unsafe] if hasattr(torch.Tag, "cudagraph_unsafe") else []
 
@@ -42,9 +43,9 @@ def is_forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
-def has_derivative(x: Tensor) -> bool:
-    """Whether a gradient of ``x`` is wanted, or it carries a tangent."""
-    return x.requires_grad or (is_forward_mode() and forward_ad.unpack_dual(x).tangent is not None)
+def materialized(x: Any) -> Any:
+    """A tensor with memory, where forward mode has one of zeros that has none."""
+    return x.clone() if isinstance(x, Tensor) and x._is_zerotensor() else x
 
 
 class Operation:
@@ -55,7 +56,7 @@ class Operation:
 
     - ``run(*inputs)``: the result, from a backend.
     - ``fake(*inputs)``: an empty result, for its shape and type.
-    - ``save(ctx, inputs, output)``: what ``backward`` needs; with :meth:`keep` for the bundle.
+    - ``save(ctx, inputs, output)``: hands to :meth:`keep` what ``backward`` asks of :meth:`kept`.
     - ``backward(ctx, *grads)``: the gradients of the first inputs; the others get none.
     - ``jvp(inputs, output, tangents)``: the tangents of the outputs; not needed where ``linear`` is given.
 
@@ -71,6 +72,8 @@ class Operation:
     bundle: ClassVar[tuple[Any, int] | None] = None
     linear: ClassVar[tuple[tuple[int, ...], ...]] = ()
     operator: ClassVar[Any]
+    _given: ClassVar[int]  # how many inputs are tensors before the bundle
+    _behind: ClassVar[int]  # how many come behind it
     _rules: ClassVar[Any]
     _eager: ClassVar[type[torch.autograd.Function]]
     _transformed: ClassVar[type[torch.autograd.Function]]
@@ -86,6 +89,8 @@ class Operation:
             tags=LAUNCHED_BY_THE_HOST,
         )
         cls.operator = getattr(torch.ops.graphact, name)
+        cls._given = cls.signals if cls.bundle is None else cls.bundle[1]
+        cls._behind = len(cls.operator.default._schema.arguments) - cls._given - 1
         defined.register_fake(rules.fake)
         defined.register_vmap(cls.batched)
         defined.register_autograd(cls._gradients, setup_context=cls._set_up)
@@ -95,25 +100,31 @@ class Operation:
     def apply(cls, *inputs: Any) -> Any:
         """The result, in the form that fits where it is computed."""
         if is_traced(inputs[0]):
-            inputs = cls._flat(inputs)
-            transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
-            return cls._transformed.apply(*inputs) if transformed else cls.operator(*inputs)
+            if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
+                return cls.operator(*cls._flat(inputs))
+            if eager_transforms.JVP_NESTING < 2:
+                return cls._transformed.apply(*cls._splat(inputs))
+            with backend("reference"):  # in plain torch, as functions of autograd lose the tangents of an outer level
+                return cls._rules.run(*inputs)
+        for x in inputs[: cls._given]:
+            if x is not None and x._is_zerotensor():
+                return cls.apply(*map(materialized, inputs))
         return cls._eager.apply(*inputs) if is_differentiated(*inputs) else cls._rules.run(*inputs)
 
     @staticmethod
     def keep(ctx: Any, bundle: Any, *tensors: Tensor | None) -> None:
-        """Keep some tensors and the bundle, flat or not, for the backward pass, which notices weights changed since."""
-        is_flat = isinstance(bundle, list)
-        ctx.bundle, ctx.kept = None if is_flat else bundle, len(tensors)
+        """Keep tensors and perhaps a bundle, flat or not, for the backward pass; it notices weights changed since."""
         parts = bundle if isinstance(bundle, (list, tuple)) else ()
-        ctx.save_for_backward(*tensors, *(part for part in parts if isinstance(part, Tensor)))
+        ctx.bundle, ctx.count = None if isinstance(bundle, list) else bundle, len(tensors)
+        ctx.keeping = (*tensors, *(part for part in parts if isinstance(part, Tensor)))
 
     @classmethod
     def kept(cls, ctx: Any) -> tuple[Any, ...]:
-        """What was kept: the tensors, then the bundle."""
-        assert cls.bundle is not None
-        saved = ctx.saved_tensors
-        return *saved[: ctx.kept], cls.bundle[0].of_flat(saved[ctx.kept :]) if ctx.bundle is None else ctx.bundle
+        """What was kept: the tensors, then the bundle, if there was one."""
+        saved, rest = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count : ctx.kept]
+        if ctx.bundle is not None:
+            return *saved, ctx.bundle
+        return (*saved, cls.bundle[0].of_flat(rest)) if cls.bundle is not None and rest else saved
 
     @classmethod
     def batched(cls, info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
@@ -124,14 +135,17 @@ class Operation:
         return outputs, tuple(0 if output.dim() > 1 else None for output in outputs)  # what is empty has no batch
 
     @classmethod
-    def batch_first(cls, info: Any, in_dims: tuple[Any, ...], inputs: tuple[Any, ...]) -> list[Any]:
-        """The signals, the batch dimension first; those without one are repeated."""
-        for dims in in_dims[cls.signals :]:
+    def batch_first(
+        cls, info: Any, in_dims: tuple[Any, ...], inputs: tuple[Any, ...], count: int | None = None
+    ) -> list[Any]:
+        """The signals, or the first ``count`` inputs, the batch dimension first; those without one are repeated."""
+        count = cls.signals if count is None else count
+        for dims in in_dims[count:]:
             if dims is not None and not (isinstance(dims, (list, tuple)) and all(dim is None for dim in dims)):
                 raise NotImplementedError("vmap over graphs is not supported: join them with Graph.union instead")
         return [
             x if x is None else x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
-            for x, dim in zip(inputs[: cls.signals], in_dims[: cls.signals], strict=True)
+            for x, dim in zip(inputs[:count], in_dims[:count], strict=True)
         ]
 
     @classmethod
@@ -151,19 +165,41 @@ class Operation:
         return *inputs[:at], kind.flat(inputs[at]), *inputs[at + 1 :]
 
     @classmethod
+    def _splat(cls, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """From the inputs of the rules to those of a function of autograd: vmaps of vmaps take no lists of tensors."""
+        if cls.bundle is None:
+            return inputs
+        kind, at = cls.bundle
+        return *inputs[:at], *kind.flat(inputs[at]), *inputs[at + 1 :]
+
+    @classmethod
+    def _listed(cls, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """From the inputs of that function to those of the operator."""
+        if cls.bundle is None:
+            return inputs
+        at, end = cls.bundle[1], len(inputs) - cls._behind
+        return *inputs[:at], list(inputs[at:end]), *inputs[end:]
+
+    @classmethod
     def _set_up(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.backend = requested()
         cls._rules.save(ctx, inputs, output)
-
-        if is_forward_mode():  # torch forgets these as soon as the tangents are known
-            leaves, ctx.structure = tree_flatten((inputs, output))
-            ctx.save_for_forward(*(leaf if isinstance(leaf, Tensor) else None for leaf in leaves))
-            ctx.constants = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        keeping, ctx.keeping = ctx.keeping, None
+        ctx.kept = len(keeping)
+        if not is_forward_mode():
+            ctx.save_for_backward(*keeping)
+            return
+        leaves, ctx.structure = tree_flatten((inputs, output))
+        ctx.constants = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        # under vmap, torch remembers one list of batch dimensions for what is saved for both directions
+        everything = (*keeping, *(leaf if isinstance(leaf, Tensor) else None for leaf in leaves))
+        ctx.save_for_backward(*everything)
+        ctx.save_for_forward(*everything)
 
     @classmethod
     def _tangents(cls, ctx: Any, *tangents: Any) -> Any:
         """The tangents of the outputs; tangents of a bundle are never there."""
-        saved = zip(ctx.saved_tensors, ctx.constants, strict=True)
+        saved = zip(ctx.saved_tensors[ctx.kept :], ctx.constants, strict=True)
         leaves = [constant if tensor is None else tensor for tensor, constant in saved]
         inputs, output = tree_unflatten(leaves, ctx.structure)
         if any(isinstance(each, list) for each in inputs):  # as the operator takes them
@@ -211,7 +247,10 @@ def _functions(
         return output
 
     def run_operator(*inputs: Any) -> Any:
-        return operation.operator(*inputs)
+        return operation.operator(*operation._listed(inputs))
+
+    def save_listed(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        operation._set_up(ctx, operation._listed(inputs), output)
 
     # eager code has no setup_context of its own: torch would bind the inputs to the names of parameters at each call
     rules: dict[str, Any] = {
@@ -221,7 +260,7 @@ def _functions(
     eager = {"forward": staticmethod(run_and_save), **rules}
     transformed = {
         "forward": staticmethod(run_operator),
-        "setup_context": staticmethod(operation._set_up),
+        "setup_context": staticmethod(save_listed),
         "generate_vmap_rule": True,
         **rules,
     }

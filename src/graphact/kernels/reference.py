@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
+from graphact.graph.eager import may_have_derivative
 from graphact.graph.neighborhoods import degree_groups, inverse_permutation
 from graphact.kernels.graph_tensors import GraphTensors, Lists
 
@@ -51,16 +52,28 @@ def shift(x: Tensor, weight: Tensor, lists: Lists) -> Tensor:
     return reduce(lists, weighted_sum)
 
 
+def own_term(diagonal: Tensor, x: Tensor) -> Tensor:
+    """``diagonal * x``, what the diagonal of an operator adds to a shift; it broadcasts over x.
+
+    Where the diagonal is 0 a node's own value takes no part, even if it is infinite or NaN. A self-loop of weight 0
+    that may have a derivative gets it.
+    """
+    if may_have_derivative(diagonal):
+        return diagonal * x.masked_fill((diagonal == 0) & ~x.isfinite(), 0.0)
+    return torch.where(diagonal == 0, 0.0, diagonal * x)
+
+
 def shift_weight_grad(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
     """``out[i, j] = sum grad[i] x[j]`` over batch and features, for every edge."""
     wide = accumulation_dtype(x.dtype)
     batch = math.prod(x.shape[:-2])
     grad, x = (signal.reshape(batch, *x.shape[-2:]).to(wide) for signal in (grad, x))
-    out = torch.zeros(lists.col.shape, dtype=wide, device=x.device)
+    found, places = [], []
     for nodes, edges in groups(lists):
         at_targets, at_sources = gather_nodes(grad, nodes).unsqueeze(-2), gather_nodes(x, lists.col[edges])
-        out[edges] = torch.linalg.vecdot(at_targets, at_sources).sum(0)
-    return out
+        found.append(torch.linalg.vecdot(at_targets, at_sources).sum(0).flatten())
+        places.append(edges.flatten())
+    return torch.cat(found)[inverse_permutation(torch.cat(places))]
 
 
 LOSES_EVERY_COMPARISON = {"max": -math.inf, "min": math.inf, "median": math.nan}
@@ -126,6 +139,17 @@ def sum_sq_diff(x: Tensor, lists: Lists) -> Tensor:
         return (own - others).square().sum(-2)
 
     return reduce(lists, squared_distance)
+
+
+def sum_products(x: Tensor, other: Tensor, lists: Lists) -> Tensor:
+    """``out[i] = sum_j (x[i] - x[j]) (other[i] - other[j])`` over the neighbours j of i, in at least float32."""
+    signals = [signal.to(accumulation_dtype(x.dtype)) for signal in (x, other)]
+
+    def inner_product(nodes: Tensor, edges: Tensor) -> Tensor:
+        own, others = ([gather_nodes(signal, index) for signal in signals] for index in (nodes, lists.col[edges]))
+        return ((own[0].unsqueeze(-2) - others[0]) * (own[1].unsqueeze(-2) - others[1])).sum(-2)
+
+    return reduce(lists, inner_product)
 
 
 def sum_sq_diff_backward(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lists) -> Tensor:

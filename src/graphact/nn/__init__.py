@@ -15,7 +15,7 @@ from graphact.nn.activation import (
     LocalizedMax,
     LocalizedMedian,
 )
-from graphact.nn.base import GraphModule
+from graphact.nn.base import GraphModule, clear_graph_cache
 from graphact.nn.convolutions import ARMA, Chebyshev, EdgeNet, GraphAttention
 from graphact.nn.filter import GraphFilter
 from graphact.nn.gcnn import FIR, GCNN
@@ -69,6 +69,7 @@ __all__ = [
     "ShiftlessMedian",
     "SiLU",
     "Tanh",
+    "clear_graph_cache",
     "make_activation",
     "register",
     "unregister",

@@ -27,7 +27,9 @@ class GraphModule(nn.Module):
 
     A :class:`~graphact.Graph` is sorted and checked once, when it is built. From an edge_index a graph is built on the
     first call, and again when its numbers have changed; modules that are called with the same tensors share it. Its
-    weights are normalised as the module's ``normalize`` says; a ``Graph`` or a sparse tensor is taken as it is.
+    weights are normalised as the module's ``normalize`` says; a ``Graph`` or a sparse tensor is taken as it is. Changes
+    that torch does not count, through ``edge_index.data`` or a NumPy array that shares its memory, go unnoticed: call
+    :func:`clear_graph_cache` after them, or give a new tensor.
 
     Several graphs side by side matter to activations that take means over a graph (``grelu``, ``digraf``). A
     :meth:`graphact.Graph.union` knows them; with an edge_index, networks and chains are told by ``batch``, the graph of
@@ -94,6 +96,26 @@ TORCH_LAYERS: dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]] = {
     nn.GELU: lambda module: (Pointwise("gelu" if module.approximate == "none" else "gelu approximated by tanh"),),
 }
 BUILT: BuildCache[Graph] = BuildCache()
+
+
+def clear_graph_cache() -> None:
+    """Forget the graphs that modules built from an edge_index, so that the next call builds them anew.
+
+    Only needed after changes of an edge_index or edge_weight that torch does not count: through ``.data``, or through a
+    NumPy array that shares its memory.
+
+    Example:
+        >>> import numpy, torch, graphact
+        >>> edges = numpy.array([[1, 2], [0, 0]])  # node 0 hears 1 and 2
+        >>> edge_index, x = torch.from_numpy(edges), torch.tensor([[0.0], [1.0], [5.0]])
+        >>> hears = graphact.nn.LocalizedMax(start="uniform")
+        >>> before = hears(x, edge_index)[0]
+        >>> edges[:, 1] = edges[:, 0]  # the array that edge_index was made from
+        >>> graphact.nn.clear_graph_cache()
+        >>> torch.equal(hears(x, edge_index)[0], before)
+        False
+    """
+    BUILT.clear()
 
 
 def describe(
@@ -228,6 +250,8 @@ def _build_graph(
     num_nodes, dtype = x.size(-2), None
     if edge_weight is None:
         dtype = torch.float32 if x.dtype in HALF_PRECISION or not x.is_floating_point() else x.dtype
+    elif not edge_weight.is_floating_point():
+        dtype = torch.get_default_dtype()  # which integers become
 
     def build() -> Graph:
         ones = torch.ones(edge_index.shape[-1:], dtype=dtype, device=edge_index.device)

@@ -10,6 +10,7 @@ from torch import Tensor
 from graphact._checks import check_integer
 from graphact.functional import arma, attention, chebyshev, edge_varying
 from graphact.graph import Graph
+from graphact.graph.eager import outside_transforms
 from graphact.graph.graph import check_graph
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
@@ -187,8 +188,9 @@ class GraphAttention(AnyConvolution):
 class EdgeNet(AnyConvolution):
     """An edge-varying filter bank, which belongs to one graph; see :func:`graphact.functional.edge_varying`.
 
-    Any number of signals on that graph may be given, and the graph in any order of its edges; another graph is refused.
-    :meth:`permuted` moves the coefficients along when nodes get other numbers.
+    Any number of signals on that graph may be given, and the graph in any order of its edges; another graph is refused,
+    and so are the coefficients of another graph, by ``load_state_dict``. :meth:`permuted` moves the coefficients along
+    when nodes get other numbers.
 
     Args:
         in_features: features of the input.
@@ -219,6 +221,7 @@ class EdgeNet(AnyConvolution):
     settings = ("order", "num_nodes", "num_edges", "pattern")
     own: Tensor
     edge: Tensor
+    graph_digest: Tensor  # the pattern, so that a state_dict tells which graph its coefficients belong to
 
     def __init__(
         self,
@@ -245,12 +248,14 @@ class EdgeNet(AnyConvolution):
         terms = in_features * (order + 1) * (1 + num_edges / num_nodes)
         self.draw("own", terms, order + 1, num_nodes, in_features, out_features)
         self.draw("edge", terms, order, num_edges, in_features, out_features)
+        digest = torch.tensor([*pattern.encode()], dtype=torch.uint8, device="cpu")
+        self.register_buffer("graph_digest", digest)
         self.reset_parameters()
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         whole = self.check(x, graph, edge_weight).whole
         if whole is None:
-            raise UnsupportedModelError("", "an EdgeNet needs the whole graph, and this process holds a part of it")
+            raise UnsupportedModelError("", "an EdgeNet needs the whole graph: no part of it, and no edges of ONNX")
         self.check_pattern(whole)
         return self.biased(edge_varying(x, whole, self.own, self.edge))
 
@@ -264,6 +269,25 @@ class EdgeNet(AnyConvolution):
             f"{self.num_edges} edges, got {'other edges' if same else graph}"
         )
 
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, missing_keys: list[str],
+        unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        """Refuse the coefficients of another graph; states of earlier versions do not tell their graph."""
+        key = f"{prefix}graph_digest"
+        given = state_dict.get(key)
+        if given is not None and not given.is_meta and not torch.equal(given.cpu(), self.graph_digest.cpu()):
+            sizes = f"{self.num_nodes} nodes and {self.num_edges} edges"
+            error_msgs.append(
+                f"{prefix or 'this '}EdgeNet belongs to a graph with {sizes}, and the state to another one: build it "
+                "with that graph, or move the coefficients by permuted()"
+            )
+            return
+        arguments = (prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        super()._load_from_state_dict(state_dict, *arguments)
+        if key in missing_keys:
+            missing_keys.remove(key)
+
     def permuted(self, graph: Graph, perm: Tensor) -> "EdgeNet":
         """The same filter for ``graph.permute(perm)``, whose node i is node ``perm[i]`` of the graph of this one."""
         self.check_pattern(graph)
@@ -275,9 +299,8 @@ class EdgeNet(AnyConvolution):
         number, perm = graph.num_nodes, torch.as_tensor(perm, device=graph.device)
         keys = graph.incoming.rows * number + graph.incoming.col
         wanted = perm[moved.incoming.rows] * number + perm[moved.incoming.col]
-        twin.load_state_dict(
-            {**self.state_dict(), "own": self.own[:, perm], "edge": self.edge[:, torch.searchsorted(keys, wanted)]}
-        )
+        moved_state = {"own": self.own[:, perm], "edge": self.edge[:, torch.searchsorted(keys, wanted)]}
+        twin.load_state_dict({**self.state_dict(), **moved_state, "graph_digest": twin.graph_digest})
         return twin
 
     def describe(self) -> tuple[Layer, ...]:
@@ -287,8 +310,8 @@ class EdgeNet(AnyConvolution):
 def pattern_of(graph: Graph) -> str:
     """The digest of the neighbour lists of a graph, computed once for each graph."""
     if graph not in _patterns:
-        lists = torch.cat([graph.incoming.rowptr, graph.incoming.col]).cpu().numpy()
-        _patterns[graph] = hashlib.sha256(lists.tobytes()).hexdigest()[:32]
+        with outside_transforms(graph.incoming.rowptr, graph.incoming.col) as lists:
+            _patterns[graph] = hashlib.sha256(torch.cat(lists).cpu().numpy().tobytes()).hexdigest()[:32]
     return _patterns[graph]
 
 

@@ -15,7 +15,7 @@ from graphact.nn.activation import STARTS, Start
 from graphact.nn.base import check_features, resolve_graph
 from graphact.nn.drawn import draw_uniform
 from graphact.nn.others import Edges, NamedActivation
-from graphact.operations import find_operation
+from graphact.operations import OPERATIONS, find_operation
 
 
 class GraphAdaptiveMixture(NamedActivation):
@@ -66,7 +66,8 @@ class GraphAdaptiveMixture(NamedActivation):
 
     def forward(self, x: Tensor, graph: Edges = None, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
-        return graph_adaptive_mixture(x, graph, self.beta, self.weights, self.ops, closed=self.closed)
+        ops = [OPERATIONS.get(op, op) for op in self.ops]
+        return graph_adaptive_mixture(x, graph, self.beta, self.weights, ops, closed=self.closed)
 
     def describe(self) -> tuple[Layer, ...]:
         return self.described(self.hops + 1)

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer, check_positive
-from graphact.functional import cpab, graph_filter, grelu, max_k
+from graphact.functional import cpab, grelu, max_k
 from graphact.functional.neighborhood import neighborhood, shift
-from graphact.graph.graph import check_batch
+from graphact.graph.graph import check_batch, check_signal
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.kernels.reference import accumulation_dtype
@@ -101,7 +101,8 @@ class Shiftless(NamedActivation):
     def forward(self, x: Tensor, graph: Edges = None, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
         read = neighborhood(x, graph, self.op, closed=self.op == "median")
-        return self.beta * torch.relu(x) + nn.functional.linear(read, self.weight.sum(0), self.bias.sum(0))
+        weight, bias = self.weight.sum(0).to(x.dtype), self.bias.sum(0).to(x.dtype)  # float32 meets half precision
+        return self.beta * torch.relu(x) + nn.functional.linear(read, weight, bias)
 
     def describe(self) -> tuple[Layer, ...]:
         return self.described(1)
@@ -180,22 +181,20 @@ class GReLU(NamedActivation):
     ) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
         batch = batch_of(graph, batch, self.name)
-        z = x
-        for _ in range(self.hops):
-            z = (1 - self.teleport) * shift(z, graph) + self.teleport * x
+        own = z = check_signal(x, graph).to(accumulation_dtype(x.dtype))
         with in_full_precision(x):  # an exponential multiplies what bfloat16 loses
-            return grelu(x.to(accumulation_dtype(x.dtype)), *self.coefficients(z, batch)).to(x.dtype)
+            for _ in range(self.hops):
+                z = (1 - self.teleport) * wide_shift(z, graph) + self.teleport * own
+            return grelu(own, *self.coefficients(z, batch)).to(x.dtype)
 
     def coefficients(self, z: Tensor, batch: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The factors of the nodes, slopes and offsets, from the diffused signal; at least in float32."""
-        wide = accumulation_dtype(z.dtype)
-        values = {name: getattr(self, name).to(wide) for name in self.drawn}
+        """The factors of the nodes, slopes and offsets, from the diffused signal, which is at least in float32."""
+        values = {name: getattr(self, name).to(z.dtype) for name in self.drawn}
 
         def network(part: str, x: Tensor) -> Tensor:
             hidden = nn.functional.linear(x, values[f"{part}_hidden"], values[f"{part}_bias"]).relu()
             return nn.functional.linear(hidden, values[f"{part}_out"])
 
-        z = z.to(wide)
         made = torch.tanh(network("channel", mean_of_graph(z, batch)) + values["channel_offset"])
         slopes, offsets = made.unflatten(-1, (2, self.pieces, z.size(-1))).unbind(-3)
         return softmax_of_graph(network("node", z), batch), slopes, offsets
@@ -270,15 +269,23 @@ class DiGRAF(NamedActivation):
         self, x: Tensor, graph: Edges = None, edge_weight: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
         check_features(x, "features", self.features)
-        theta = self.theta
-        if self.adaptive:
-            graph = resolve_graph(x, graph, edge_weight, self.normalize)
-            batch = batch_of(graph, batch, self.name)
-            z = x
-            for layer in range(self.hops):
-                z = torch.relu(graph_filter(z, graph, getattr(self, f"taps_{layer}")) + getattr(self, f"bias_{layer}"))
-            theta = nn.functional.linear(mean_of_graph(z, batch), self.theta_map, theta).unsqueeze(-2)
-        return cpab(x, torch.tanh(theta), self.radius)
+        wide = x.to(accumulation_dtype(x.dtype))
+        with in_full_precision(x):  # of the velocities as of the flow, which is exponential in them
+            theta = self.theta.to(wide.dtype)
+            if self.adaptive:
+                graph = resolve_graph(x, graph, edge_weight, self.normalize)
+                check_signal(x, graph)
+                batch = batch_of(graph, batch, self.name)
+                theta = self.velocities(wide, graph, batch)
+            return cpab(wide, torch.tanh(theta), self.radius).to(x.dtype)
+
+    def velocities(self, z: Tensor, graph: GraphLike, batch: Tensor | None) -> Tensor:
+        """What the network makes of a signal, which is at least in float32, before the hyperbolic tangent."""
+        values = {name: getattr(self, name).to(z.dtype) for name in self.drawn}
+        for layer in range(self.hops):
+            both = torch.cat([z, wide_shift(z, graph)], -1)
+            z = torch.relu(both @ values[f"taps_{layer}"].flatten(0, 1) + values[f"bias_{layer}"])
+        return nn.functional.linear(mean_of_graph(z, batch), values["theta_map"], values["theta"]).unsqueeze(-2)
 
     def describe(self) -> tuple[Layer, ...]:
         return self.described(self.hops if self.adaptive else 0, pools=self.adaptive)
@@ -300,14 +307,22 @@ def batch_of(graph: GraphLike, batch: Tensor | None, name: str) -> Tensor | None
 
     Raise if this process holds a part of a graph, of which an activation reads means, or if the numbers do not fit.
     """
-    if graph.whole is None:
+    whole = graph.whole
+    if whole is None and not getattr(graph, "holds_every_node", False):
         raise UnsupportedModelError("", f"{name!r} reads means over all nodes, and this process holds a part of them")
-    return graph.whole.batch if batch is None else check_batch(batch, graph)
+    if batch is None:
+        return None if whole is None else whole.batch
+    return check_batch(batch, graph)
 
 
 def in_full_precision(x: Tensor) -> AbstractContextManager[object]:
     """Without autocast, on devices that have it."""
     return torch.autocast(x.device.type, enabled=False) if x.device.type in ("cpu", "cuda") else nullcontext()
+
+
+def wide_shift(z: Tensor, graph: GraphLike) -> Tensor:
+    """``S z``, where a graph in half precision takes signals in half precision alone."""
+    return shift(z, graph) if z.dtype == graph.dtype else shift(z.to(graph.dtype), graph).to(z.dtype)
 
 
 def mean_of_graph(x: Tensor, batch: Tensor | None) -> Tensor:

@@ -52,6 +52,7 @@ class Part:
         rows: neighbours of the nodes held here, as positions in ``known``.
         send: positions, among the nodes held here, of those that others hear, receiver after receiver, ascending.
         send_counts: ``(parts,)``, how many go to each process.
+        digest: of the graph and its cut, the same for all parts that belong together; empty if it is not known.
     """
 
     rank: int
@@ -62,6 +63,7 @@ class Part:
     rows: LocalRows
     send: Array
     send_counts: Array
+    digest: str = ""
 
     @property
     def nodes(self) -> Array:
@@ -144,6 +146,16 @@ def find_halos(graph: Graph, owner: Array, parts: int) -> list[Array]:
         heard[_numpy(graph.incoming.members)[np.repeat(owner == rank, _numpy(graph.degree))]] = True
         halos.append(np.flatnonzero(heard & (owner != rank)))
     return halos
+
+
+def graph_digest(graph: Graph) -> str:
+    """SHA-256 of everything that a graph consists of."""
+    summary = hashlib.sha256()
+    for tensor in (graph.incoming.rowptr, graph.incoming.col, graph.weight, graph.diagonal):
+        array = np.empty(0) if tensor is None else np.ascontiguousarray(_numpy(tensor))
+        summary.update(f"{array.dtype} {array.shape} ".encode())
+        summary.update(array.reshape(-1).view(np.uint8).data)
+    return summary.hexdigest()
 
 
 def take_part(graph: Graph, owner: Array, rank: int, halos: list[Array]) -> Part:
@@ -253,7 +265,8 @@ def read_part(directory: str | os.PathLike[str], rank: int, parts: int) -> Part:
         raise PartitionError(f"{path} is not a readable safetensors file: {one_line(error)}") from error
     try:
         known, owner, *rows, send, send_counts = ({"diagonal": None, **stored}[name] for name in ARRAYS)
-        part = Part(rank, parts, manifest["nodes"], known, owner, LocalRows(*rows), send, send_counts)
+        total, digest = manifest["nodes"], manifest["header_sha256"]
+        part = Part(rank, parts, total, known, owner, LocalRows(*rows), send, send_counts, digest)
         if _fits_together(part):
             return part
     except (LookupError, TypeError, ValueError):  # an array is missing, or of another kind

@@ -1,10 +1,12 @@
 """A graph distributed over processes; it answers the protocol of a local one."""
 
 import ctypes
+import hashlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,18 @@ from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_values
 from graphact.graph.protocol import Pass, Walk
 from graphact.scaleout.halo import HaloPlan, HaloSplit, Traffic, split_halo, split_k_hop
-from graphact.scaleout.partition import METHODS, Array, Method, Part, assign_nodes, find_halos, read_part, take_part
-from graphact.scaleout.processes import broadcast, raise_on_all_ranks, size_and_rank
+from graphact.scaleout.partition import (
+    METHODS,
+    Array,
+    Method,
+    Part,
+    assign_nodes,
+    find_halos,
+    graph_digest,
+    read_part,
+    take_part,
+)
+from graphact.scaleout.processes import PartitionError, all_gather, broadcast, raise_on_all_ranks, size_and_rank
 
 
 class PartitionedGraph:
@@ -45,6 +57,7 @@ class PartitionedGraph:
         num_sent: values of nodes held here that go to other processes in one exchange.
         num_near: nodes, here or elsewhere, that nodes with neighbours elsewhere refer to.
         traffic: what has been exchanged so far, in bytes.
+        digest: SHA-256 of the graph and its cut, the same on all processes.
 
     Example:
         >>> import torch, graphact
@@ -60,7 +73,7 @@ class PartitionedGraph:
     def __init__(self, part: Part, group: dist.ProcessGroup | None = None) -> None:
         self._part, self.group = part, group
         self.rank, self.parts = part.rank, part.parts
-        self.total_nodes = part.total_nodes
+        self.total_nodes, self.digest = part.total_nodes, part.digest
         self.nodes = torch.from_numpy(part.nodes.astype(np.int64))
         self.num_nodes, self.num_edges = self.nodes.numel(), len(part.rows.col)
         self.num_halo, self.num_sent = len(part.known) - self.num_nodes, len(part.send)
@@ -89,15 +102,16 @@ class PartitionedGraph:
             group: the processes; all of them when left out.
 
         Raises:
-            PartitionError: an argument is wrong on some process.
+            PartitionError: an argument is wrong on some process, or the graph is not the same on all.
         """
         parts, rank = size_and_rank(group)
-        graph = check_graph("graph", graph)
-        if graph.dtype in HALF_PRECISION:
-            graph = graph.to(dtype=torch.float32)
+        graph, found = raise_on_all_ranks(lambda: _check_whole(graph), group)
+        check_same_digest("graph", found, group)
         owners = raise_on_all_ranks(lambda: _check_owner(graph, owner, parts, rank), group)
         owners = broadcast(owners, group)
-        return cls(take_part(graph, owners, rank, find_halos(graph, owners, parts)), group).to(graph.device)
+        part = take_part(graph, owners, rank, find_halos(graph, owners, parts))
+        digest = hashlib.sha256(f"{found} {hashlib.sha256(owners.tobytes()).hexdigest()}".encode()).hexdigest()
+        return cls(replace(part, digest=digest), group).to(graph.device)
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, group: dist.ProcessGroup | None = None) -> "PartitionedGraph":
@@ -106,11 +120,13 @@ class PartitionedGraph:
         Every process checks its own file; what one finds wrong, all report.
 
         Raises:
-            PartitionError: a file is missing, truncated or altered, or written for another number of processes. The
-                message names it, on every process.
+            PartitionError: a file is missing, truncated or altered, or written for another number of processes; or the
+                processes have read parts of different partitions. The message names it, on every process.
         """
         parts, rank = size_and_rank(group)
-        return cls(raise_on_all_ranks(lambda: read_part(directory, rank, parts), group), group)
+        part = raise_on_all_ranks(lambda: read_part(directory, rank, parts), group)
+        check_same_digest("the folder of the partition", part.digest, group)
+        return cls(part, group)
 
     def __repr__(self) -> str:
         return (
@@ -168,6 +184,22 @@ class PartitionedGraph:
             split = raise_on_all_ranks(lambda: split_k_hop(self._part, self._one_hop.plan, hops, closed), self.group)
             self._k_hop[hops, closed] = split.to(self.device, self.dtype)
         return self._k_hop[hops, closed]
+
+
+def check_same_digest(what: str, digest: str, group: dist.ProcessGroup | None) -> None:
+    """Raise on every process if one has another digest: parts that do not belong together compute something else."""
+    digests = all_gather(digest, group)
+    for rank, other in enumerate(digests):
+        if other != digests[0]:
+            found = f"SHA-256 {digests[0]:.12} on process 0 and {other:.12} on process {rank}"
+            raise PartitionError(f"{what} must be the same on every process, got {found}")
+
+
+def _check_whole(graph: Any) -> tuple[Graph, str]:
+    """The graph, in a precision that can be cut, and its digest."""
+    graph = check_graph("graph", graph)
+    graph = graph.to(dtype=torch.float32) if graph.dtype in HALF_PRECISION else graph
+    return graph, graph_digest(graph)
 
 
 def _check_owner(graph: Graph, owner: Any, parts: int, rank: int) -> Array | None:

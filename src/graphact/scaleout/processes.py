@@ -6,9 +6,10 @@ import gc
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -29,6 +30,7 @@ MIXES_NODES = (
     *(f"torch_geometric.nn.{name}" for name in ("norm", "aggr", "pool")),
 )
 MIXING_CLASSES = (nn.GroupNorm, nn.LocalResponseNorm, nn.MultiheadAttention)
+_gradient_groups: WeakKeyDictionary[dist.ProcessGroup, dist.ProcessGroup] = WeakKeyDictionary()
 
 
 class PartitionError(ValueError):
@@ -68,6 +70,7 @@ def disconnect() -> None:
     the interpreter does; a process that ends the other way round may abort.
     """
     if dist.is_initialized():
+        _gradient_groups.clear()
         gc.collect()
         dist.destroy_process_group()
         gc.collect()
@@ -147,7 +150,8 @@ def replicate(model: nn.Module, group: dist.ProcessGroup | None = None) -> nn.Mo
     added in the order of the processes, whatever the network does: a run that is repeated gives the same bits.
 
     Args:
-        model: the module, called as ``model(x, graph)``; its class does not change anything.
+        model: the module, called as ``model(x, graph)``; its class does not change anything. The loss must depend on
+            each of its parameters that is not frozen, on every process.
         group: the processes; all of them when left out.
 
     Returns:
@@ -159,9 +163,30 @@ def replicate(model: nn.Module, group: dist.ProcessGroup | None = None) -> nn.Mo
     check_mixes_no_nodes(model)
     if size_and_rank(group)[0] == 1:
         return model
-    replicated = DistributedDataParallel(model, process_group=group)
-    replicated.register_comm_hook(group, _sum_in_order)
+    gradients = gradient_group(group)
+    replicated = DistributedDataParallel(model, process_group=gradients)
+    replicated.register_comm_hook(gradients, _sum_in_order)
     return replicated
+
+
+def gradient_group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
+    """The same processes once more, for gradients; made when it is first asked for.
+
+    A network matches what processes send by its order alone. Where a pass has parameters, the process decides whether
+    their gradient is ready before or after the values of the halo are sent back: one that holds no interior is ready
+    earlier. In a group of their own, gradients cannot be taken for such values, nor wait for them.
+    """
+    parent = dist.group.WORLD if group is None else group
+    assert parent is not None
+    if parent not in _gradient_groups:
+        timeout = None  # that of torch, half an hour, where a backend does not tell its own
+        with suppress(RuntimeError, AttributeError):
+            device = torch.device("cuda" if dist.get_backend(parent) == "nccl" else "cpu")
+            timeout = parent._get_backend(device).options._timeout
+        ranks = None if group is None else dist.get_process_group_ranks(parent)
+        made = dist.new_group(ranks, timeout=timeout, use_local_synchronization=ranks is not None)
+        _gradient_groups[parent] = made
+    return _gradient_groups[parent]
 
 
 def check_mixes_no_nodes(model: nn.Module) -> None:

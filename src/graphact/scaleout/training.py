@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from graphact._checks import check_choice, check_integer, check_positive, check_tensor
 from graphact.data.task import check_classes, check_finite
@@ -34,7 +35,7 @@ from graphact.storage import one_line, write_atomically
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")
-DIGEST = "sha256"
+DIGEST, WORK = "sha256", "work"
 TRAINING, LOST, STOPPED, FAILED = "training", "lost contact", "stopped", "failed"
 LOSSES: dict[str, Loss] = {
     "mse": lambda outputs, targets: F.mse_loss(outputs, targets, reduction="sum"),
@@ -86,7 +87,7 @@ def train(
     """Train a model on the whole graph, every process with its own nodes; the gradient is that of a single process.
 
     Under ``torchrun --max-restarts`` a run of which a process dies starts again by itself, goes on from the last
-    checkpoint, and says so. Run again after the end, it finds everything done.
+    checkpoint, and says so. Run again after the end, it finds everything done; with more epochs, it goes on.
 
     Args:
         model: any module called as ``model(x, graph)``; the same on every process.
@@ -98,8 +99,10 @@ def train(
             over its nodes; it is divided by the number of targets of all processes.
         train_nodes: positions of the training nodes among the nodes held here; all of them when left out.
         settings: epochs, optimizer, checkpoints.
-        checkpoint: file that the first process writes and reads; None keeps nothing.
-        progress: called by the first process after every epoch with the epoch, the number of epochs and the loss.
+        checkpoint: file that the first process writes and reads; None keeps nothing. One of other work is refused:
+            of another graph or cut, number of targets, loss, learning rate or betas.
+        progress: called by the first process alone after every epoch with the epoch, the number of epochs and the loss.
+            It must not call the model on the graph: the other processes would take no part, and all would wait.
         say: what to do with messages about interrupted runs; the first process prints them to standard error.
 
     Returns:
@@ -108,7 +111,8 @@ def train(
     Raises:
         PartitionError: arguments or the checkpoint are wrong on some process, or differ between them: inputs or
             targets that are not finite, targets of another shape than the outputs, a part of the model that mixes nodes
-            without the graph, as batch normalisation does.
+            without the graph, as batch normalisation does, a parameter that the loss does not depend on (where there
+            are several processes), a checkpoint of other work.
         ValueError: the loss is not finite.
         ConnectionError: another process has ended.
 
@@ -151,12 +155,24 @@ def train(
         if is_first and isinstance(loss, str):
             raise_on_all_ranks(lambda: check_targets(loss, outputs, targets), graph.group)
         value = summed_loss(outputs, targets) / total
+        if is_first and graph.parts > 1:
+            raise_on_all_ranks(lambda: check_all_used(model, value), graph.group)
         value.backward()
         optimizer.step()
         return sum_over_processes(value.detach().double())
 
     summed_loss = raise_on_all_ranks(check, graph.group)
-    check_alike({**vars(settings), "loss": loss if isinstance(loss, str) else "a function"}, graph)
+    named_loss = loss if isinstance(loss, str) else getattr(loss, "__qualname__", type(loss).__name__)
+    parameters = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+    given = {
+        "settings": {**vars(settings), "loss": named_loss},
+        "inputs": {"dtype": str(inputs.dtype), "shape without nodes": without_nodes(inputs, -2)},
+        "targets": {"dtype": str(targets.dtype), "shape without nodes": without_nodes(targets, inputs.dim() - 2)},
+        "model": {name: shape_of(value) for name, value in model.state_dict().items()},
+        "trainable parameters": parameters,
+        "graph": {"SHA-256": graph.digest, "dtype": str(graph.dtype)},
+    }
+    check_alike(given, graph)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, betas=settings.betas)
     total = sum_over_processes(torch.tensor(float(targets.numel()), dtype=torch.float64, device=inputs.device))
     if total == 0:
@@ -164,9 +180,18 @@ def train(
     path = None if checkpoint is None else Path(checkpoint)
     status = RankStatus(path, graph.rank, graph.parts, settings.epochs)
     statuses = all_gather(status.previous_status(), graph.group)
-    mine = path.read_bytes() if path is not None and graph.rank == 0 and path.is_file() else None
-    content = broadcast(mine, graph.group)
-    losses = [] if content is None or path is None else restore_checkpoint(path, content, model, optimizer)
+
+    def read() -> tuple[str, bytes] | None:
+        return (str(path), path.read_bytes()) if path is not None and graph.rank == 0 and path.is_file() else None
+
+    stored = broadcast(raise_on_all_ranks(read, graph.group), graph.group)
+    work = {"loss": named_loss, "learning_rate": settings.learning_rate, "betas": list(settings.betas)}
+    work |= {"nodes": graph.total_nodes, "targets": int(total), "graph": graph.digest}
+    losses, is_told = list[float](), True
+    if stored is not None:
+        losses, is_told = restore_checkpoint(stored[0], stored[1], model, optimizer, work)
+    if not is_told and graph.rank == 0:
+        say(f"{path} does not record of what work it is (an earlier version wrote it); it is taken for this one")
     replicated = replicate(model, graph.group)
     restart = describe_restart(statuses, len(losses), settings.epochs)
     if restart and graph.rank == 0:
@@ -180,7 +205,7 @@ def train(
                 raise ValueError(f"the loss is {losses[-1]} in epoch {epoch}: try a smaller learning_rate")
             if graph.rank == 0:
                 if path is not None and (epoch % settings.checkpoint_every == 0 or epoch == settings.epochs):
-                    write_checkpoint(path, model, optimizer, losses)
+                    write_checkpoint(path, model, optimizer, losses, work)
                 if progress is not None:
                     progress(epoch, settings.epochs, losses[-1])
     return losses
@@ -199,33 +224,74 @@ def check_targets(loss: str, outputs: Tensor, targets: Tensor) -> None:
         raise ValueError(f"targets must hold classes from 0 to {outputs.size(-1) - 1}, got {wrong[0].item()}")
 
 
-def check_alike(settings: dict[str, Any], graph: PartitionedGraph) -> None:
-    """Raise if processes were given other settings: some would end, and the others wait for them."""
-    given = all_gather(settings, graph.group)
-    for rank, other in enumerate(given):
-        for name, value in given[0].items():
-            if other[name] != value:
-                raise PartitionError(
-                    f"settings must be the same on every process, got {name}={value} on process 0 and "
-                    f"{name}={other[name]} on process {rank}"
-                )
+def shape_of(value: Any) -> str:
+    """Type and shape of a parameter or buffer, as far as it has them already."""
+    is_known = isinstance(value, Tensor) and not is_lazy(value)
+    return f"{value.dtype} {tuple(value.shape)}" if is_known else type(value).__name__
 
 
-def write_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, losses: list[float]) -> None:
+def without_nodes(signal: Tensor, axis: int) -> tuple[int, ...]:
+    """The shape of a signal, less the axis of the nodes."""
+    sizes = list(signal.shape)
+    del sizes[axis]
+    return tuple(sizes)
+
+
+def check_alike(given: dict[str, dict[str, Any]], graph: PartitionedGraph) -> None:
+    """Raise if processes were given other ones: some would end, or send what others do not expect, while those wait."""
+    everywhere = all_gather(given, graph.group)
+    for rank, others in enumerate(everywhere):
+        for what, ours in everywhere[0].items():
+            for name in (*ours, *others[what]):
+                value, other = (values.get(name, "none of that name") for values in (ours, others[what]))
+                if other != value:
+                    raise PartitionError(
+                        f"{what} must be the same on every process, got {name}={value} on process 0 and "
+                        f"{name}={other} on process {rank}"
+                    )
+
+
+def check_all_used(model: nn.Module, loss: Tensor) -> None:
+    """Raise if the loss does not depend on a parameter that is to be trained: its gradient would be waited for."""
+    reached, open_ = set[Any](), [loss.grad_fn]
+    while open_:
+        function = open_.pop()
+        if function is not None and function not in reached:
+            reached.add(function)
+            open_ += [following for following, _ in function.next_functions]
+    used = {id(function.variable) for function in reached if hasattr(function, "variable")}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and id(parameter) not in used:
+            raise ValueError(
+                f"every parameter must be used where several processes train, got {name}, on which the loss does not "
+                "depend: freeze it (requires_grad_(False)) or remove it"
+            )
+
+
+def write_checkpoint(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, losses: list[float], work: dict[str, Any]
+) -> None:
     """Write everything that the next epoch depends on; the file is complete or, if interrupted, the former one."""
     from safetensors.torch import save
 
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for name, parameter in model.named_parameters():
-        for entry in ADAM_STATE:
-            tensors[f"adam.{entry}.{name}"] = torch.as_tensor(optimizer.state[parameter][entry])
+        for entry, value in optimizer.state.get(parameter, {}).items():  # none of a parameter that is not trained
+            tensors[f"adam.{entry}.{name}"] = torch.as_tensor(value)
     tensors["losses"] = torch.tensor(losses, dtype=torch.float64)
+    tensors[WORK] = torch.frombuffer(bytearray(json.dumps(work).encode()), dtype=torch.uint8)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_atomically(path, save({**tensors, DIGEST: _digest(tensors)}))
 
 
-def restore_checkpoint(path: Path, content: bytes, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[float]:
-    """Restore what :func:`write_checkpoint` wrote to ``path``; return the loss of each epoch done."""
+def restore_checkpoint(
+    path: str, content: bytes, model: nn.Module, optimizer: torch.optim.Optimizer, work: dict[str, Any]
+) -> tuple[list[float], bool]:
+    """Restore what :func:`write_checkpoint` wrote to ``path``.
+
+    Returns:
+        The loss of each epoch done, and whether the file tells of what work it is, which those of 0.1 do not.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -240,13 +306,21 @@ def restore_checkpoint(path: Path, content: bytes, model: nn.Module, optimizer: 
     found = {name: tensor.shape for name, tensor in tensors.items() if name.startswith("model.")}
     if expected != found:
         raise PartitionError(f"{path} belongs to another model: its parameters have other names or shapes")
+    told = json.loads(tensors[WORK].numpy().tobytes()) if WORK in tensors else {}
+    for name, value in told.items():
+        if value != work.get(name):
+            raise PartitionError(
+                f"{path} is the checkpoint of other work: {name} {value!r:.80} there, {work.get(name)!r:.80} here; "
+                "delete it or name another file"
+            )
     model.load_state_dict({name.removeprefix("model."): tensors[name] for name in expected})
     for name, parameter in model.named_parameters():
-        optimizer.state[parameter] = {
-            entry: tensors[f"adam.{entry}.{name}"].to("cpu" if entry == "step" else parameter.device)
-            for entry in ADAM_STATE
-        }
-    return tensors["losses"].tolist()
+        state = {entry: tensors[key] for entry in ADAM_STATE if (key := f"adam.{entry}.{name}") in tensors}
+        if state:
+            optimizer.state[parameter] = {
+                entry: value.to("cpu" if entry == "step" else parameter.device) for entry, value in state.items()
+            }
+    return tensors["losses"].tolist(), bool(told)
 
 
 def _digest(tensors: dict[str, Tensor]) -> Tensor:

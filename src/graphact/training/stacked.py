@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 from graphact.graph import Graph, Neighborhoods
 from graphact.kernels import autograd
 from graphact.kernels.backends import implementation
+from graphact.kernels.reference import own_term
 
 DENSE_UP_TO = 256
 
@@ -99,8 +100,7 @@ class StackedGraphs:
         shifted = autograd.shift(x.flatten(0, 1).flatten(1), self.union).view(x.shape)
         if self.union.diagonal is None:
             return shifted
-        diagonal = self.union.diagonal.view(*x.shape[:2], 1, 1)
-        return torch.where(diagonal == 0, shifted, shifted + diagonal * x)
+        return shifted + own_term(self.union.diagonal.view(*x.shape[:2], 1, 1), x)
 
 
 def all_shifts(x: Tensor, graphs: StackedGraphs, count: int) -> Tensor:

@@ -1,7 +1,12 @@
 """A team of processes in closed loop, and what its agents compute beside the fleet on one device."""
 
+import fcntl
 import json
+import os
+import signal
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +14,11 @@ import torch
 
 import graphact
 from graphact.agents.split import plain_model
-from graphact.commands.agents_flock import POLICY
+from graphact.cli import main
+from graphact.commands.agents_flock import POLICY, failures
+from graphact.experiments.flocking import live
 from graphact.experiments.flocking.flight import fly
-from graphact.experiments.flocking.live import RECORD, Plan, check_flight, fly_live
+from graphact.experiments.flocking.live import RECORD, Pilots, Plan, check_flight, fly_live
 from graphact.experiments.flocking.pilot import LossyTransport, sense, steer
 from graphact.experiments.flocking.policies import Policies
 from graphact.experiments.flocking.world import Teams, World, draw_teams, hears, measure, pairs_of
@@ -104,6 +111,85 @@ def test_a_team_of_processes_flies_through_faults_and_its_logs_tell_every_contro
     arrays["controls"][number, 0, 0] += 1e-6
     np.savez_compressed(tmp_path / RECORD, **arrays)
     assert check_flight(tmp_path, WORLD).largest == pytest.approx(1e-6, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_an_agent_that_stands_still_holds_up_nobody_and_is_named(tmp_path: Path, monkeypatch) -> None:
+    """Its pipe fills up; a world that waited for it would tell nobody anything any more."""
+    plan = Plan(agents=5, steps=80, rate=8.0, loss=0.0, killed=None, partition=(1.0, 1.0), world=WORLD)
+    started, frozen, killed = {}, 1, 3
+
+    def start(pilots: Pilots, i: int) -> None:
+        plain_start(pilots, i)
+        started[i] = pilots.running[i]
+        fcntl.fcntl(started[i].stdin, fcntl.F_SETPIPE_SZ, 4096)  # full after some thirty steps
+
+    def watch(step: int, *_: object) -> None:
+        if step == 10:
+            started[frozen].send_signal(signal.SIGSTOP)
+            awake = threading.Timer(40.0, started[frozen].send_signal, [signal.SIGCONT])  # or a failure lasts for ever
+            awake.daemon = True
+            awake.start()
+        if step == 20:
+            started[killed].kill()
+
+    plain_start = Pilots.start
+    monkeypatch.setattr(Pilots, "start", start)
+    facts = fly_live(graphact.load(POLICY), plan, tmp_path, watch)
+    check = check_flight(tmp_path, WORLD)
+    assert (facts["gone"], facts["idle"]) == ([frozen, killed], [])
+    assert check.largest <= 1e-9
+    with np.load(tmp_path / RECORD) as record:
+        there = np.isfinite(record["controls"]).all(-1)
+    assert not there[12:, frozen].any()
+    assert not there[22:, killed].any()
+    assert there[50:, [0, 2, 4]].mean() > 0.5
+    assert len(failures(facts, check)) == 1
+
+
+def test_of_what_an_agent_is_told_after_it_stood_still_no_line_is_torn(tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+    fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(theirs, False)
+    with os.fdopen(theirs, "wb") as stream, Pilots([], [], tmp_path / "errors.txt") as pilots:
+        pilots.running, pilots._rest = {0: SimpleNamespace(stdin=stream, kill=lambda: None)}, {0: b""}
+        long = {"state": "x" * 5000}  # more than the pipe takes at once
+        pilots.tell(0, long)
+        pilots.tell(0, {"run": 1})
+        torn = os.read(ours, 1 << 16)
+        assert 0 < len(torn) < 5000
+        pilots.tell(0, {"run": 2})
+        rest, *later = os.read(ours, 1 << 16).split(b"\n")
+        assert json.loads(torn + rest) == long
+        assert later == [b'{"run": 2}', b""]
+        for run in range(1000):
+            pilots.tell(0, {"run": run})
+        pilots._rest[0] = b""
+        told = os.read(ours, 1 << 16).split(b"\n")[:-1]
+        assert [json.loads(line)["run"] for line in told] == [*range(len(told))]
+        assert 50 < len(told) < 1000
+        os.close(ours)
+        pilots.tell(0, {"run": 1000})  # nobody is there
+
+
+@pytest.mark.parametrize(
+    ("facts", "largest", "words"),
+    [
+        ({}, 0.0, []),
+        ({"gone": [1, 3]}, 0.0, ["agents 1, 3 did not come to the end"]),
+        ({"idle": [0]}, 0.0, ["agents 0 never had a control in time"]),
+        ({}, 1e-6, ["differs by 1e-06"]),
+        ({"gone": [2]}, float("nan"), ["agents 2 did not come to the end", "differs by nan"]),
+    ],
+)
+def test_the_command_fails_where_the_flight_did(monkeypatch, capsys, facts, largest, words) -> None:
+    usual = {"controls": 1.0, "missed": 0, "used": 1, "lost": 0, "sent": 0, "variance": 0.0, "gone": [], "idle": []}
+    monkeypatch.setattr(live, "fly_live", lambda *_: usual | facts)
+    monkeypatch.setattr(live, "check_flight", lambda *_: live.Check(1, largest, np.zeros(3)))
+    assert main(["agents", "flock", "--agents", "4"]) == int(bool(words))
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == len(words)
+    assert all(word in said for word in words)
 
 
 def test_a_policy_is_shipped_that_fits_the_problem() -> None:

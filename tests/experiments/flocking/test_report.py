@@ -11,7 +11,7 @@ import pytest
 
 from graphact.cli import main
 from graphact.experiments.flocking.experiment import FULL, LEVELS, NOT_FLOWN, Job, find_settings, job_of
-from graphact.experiments.flocking.report import write_page
+from graphact.experiments.flocking.report import Results, compared, write_page
 from graphact.experiments.flocking.runner import Airfield
 from graphact.experiments.store import Store
 from graphact.registry import COMPARED, POINTWISE
@@ -89,6 +89,18 @@ def test_the_full_preset_has_every_activation_that_can_fly() -> None:
     assert job_of("relu", 4) in FULL.jobs  # as far as a graph-adaptive activation of one hop
     assert Job("max-ga", 1, 2, True) in FULL.jobs
     assert len(set(FULL.jobs)) == len(FULL.jobs)
+
+
+def test_p_in_a_table_is_holms_over_its_lines() -> None:
+    results = Results(Store(PUBLISHED).rows())
+    relu = next(line for line in results.base() if line.method == "relu")
+    others = [line for line in results.base() if line != relu]
+    alone = {line.label: float(compared(results, [line], relu)[0][3]) for line in others}
+    together = {cells[0]: float(cells[3]) for cells in compared(results, results.base(), relu)}
+    order = sorted(alone, key=alone.__getitem__)
+    assert len(order) == 3
+    for number, label in enumerate(order):
+        assert together[label] == pytest.approx((3 - number) * alone[label], rel=0.05)
 
 
 @pytest.mark.slow

@@ -58,7 +58,8 @@ class PlainTeam:
         for other in self.agents:
             if other == agent:
                 continue
-            total -= self.world.alignment / len(self.agents) * (self.velocity[agent] - self.velocity[other])
+            share = 1.0 if self.world.alignment is None else self.world.alignment / len(self.agents)
+            total -= share * (self.velocity[agent] - self.velocity[other])
             apart = self.position[agent] - self.position[other]
             length = np.hypot(*apart)
             if length < self.world.repulsion:  # minus the gradient of 1 / r^2 - log r^2
@@ -79,12 +80,13 @@ def close(ours: torch.Tensor, plain: np.ndarray) -> bool:
     return bool(np.allclose(ours.numpy(), plain, rtol=1e-12, atol=1e-12))
 
 
-def test_every_step_equals_a_plain_version_from_the_same_state() -> None:
-    teams, seen = teams_of(), []
-    fly(Teams(*(part.unsqueeze(0) for part in teams)), "expert", WORLD, watch=seen.append)
+@pytest.mark.parametrize("gain", [None, 50.0])
+def test_every_step_equals_a_plain_version_from_the_same_state(gain: float | None) -> None:
+    teams, seen, world = teams_of(), [], World(steps=30, alignment=gain)
+    fly(Teams(*(part.unsqueeze(0) for part in teams)), "expert", world, watch=seen.append)
     for before, after in itertools.pairwise(seen):
         for number in range(3):
-            plain = PlainTeam(*(part[0, number].numpy() for part in before.teams), WORLD)
+            plain = PlainTeam(*(part[0, number].numpy() for part in before.teams), world)
             expected = [plain.measured(agent) for agent in plain.agents]
             assert close(before.measured[0, number], np.array(expected))
             assert close(before.expert[0, number], np.clip([plain.control(one) for one in plain.agents], -10, 10))
@@ -105,6 +107,15 @@ def test_the_cost_is_the_variance_of_velocities_summed_over_the_flight() -> None
     assert flown.cost.item() == pytest.approx(total, rel=1e-9)
     assert flown.final.item() == pytest.approx(plain.variance(), rel=1e-6)
     assert flown.final.item() < 0.5 * disagreement(teams.velocity).item()  # 0.3 s are enough for this
+
+
+def test_the_expert_of_the_papers_flies_200_agents_for_less_than_one_whose_gain_stays_50() -> None:
+    """A gain of N does not swing so that it costs anything: see docs/flocking.md."""
+    teams = draw_teams(2, 200, torch.Generator().manual_seed(0))
+    start = Teams(*(part.unsqueeze(0).float() for part in teams))
+    papers, fixed = (fly(start, "expert", World(alignment=gain)) for gain in (None, 50.0))
+    assert (papers.cost < 0.95 * fixed.cost).all()
+    assert papers.final.max() < 0.01
 
 
 def test_momentum_is_conserved_before_clipping() -> None:
@@ -198,7 +209,31 @@ def test_lost_links_are_lost_to_both_ends_and_at_the_given_rate() -> None:
     assert abs(kept[1] / all_links[1] - 0.7) < 0.01
 
 
-@pytest.mark.parametrize("name", ["radius", "interval", "acceleration"])
-def test_a_world_refuses_what_is_no_length(name: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=name):
-        World(**{name: 0.0})
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, 0.0) for name in ("radius", "interval", "acceleration", "speed", "alignment", "nearest")),
+        *((name, value) for name in ("squash", "connected") for value in ("no", 1, None)),
+        ("nearest", 2.0),
+        ("steps", 0),
+    ],
+)
+def test_a_world_refuses_what_is_none(name: str, value: object) -> None:
+    with pytest.raises((ValueError, TypeError), match=f"^{name} must be"):
+        World(**{name: value})
+
+
+@pytest.mark.parametrize("world", [World(nearest=1.9), World(radius=0.2)])
+def test_teams_for_which_there_is_no_room_are_refused(world: World) -> None:
+    with pytest.raises(ValueError, match="nearest and radius must leave room for teams of 20 agents in a disc"):
+        draw_teams(2, 20, torch.Generator().manual_seed(0), world)
+
+
+def test_teams_start_connected_unless_they_need_not() -> None:
+    parts = []
+    for world in (World(), World(connected=False)):
+        heard = hears(pairs_of(draw_teams(40, 50, torch.Generator().manual_seed(1), world).position), 2.0)
+        assert heard.sum(-1).min() >= 2
+        parts.append(in_largest_part(heard).all(-1).double().mean().item())
+    assert parts[0] == 1
+    assert parts[1] < 0.5

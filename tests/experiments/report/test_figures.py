@@ -10,8 +10,9 @@ import pytest
 import scipy.stats
 from experiments.report.factory import baseline, every_experiment, row
 from matplotlib.colors import to_hex
+from matplotlib.text import Text
 
-from graphact.experiments.report.figures import draw, render, scale_of
+from graphact.experiments.report.figures import LABELLED, draw, render, scale_of
 from graphact.experiments.report.rows import read_rows
 from graphact.experiments.report.style import (
     GREY,
@@ -178,46 +179,66 @@ def test_baselines_are_drawn_where_they_are_known():
     sheet = sheet_of(rows)
     (axes,) = sheet.axes
     assert baselines_of(axes) == [[2.2, 2.2], [2.1], [1.89, 1.88]]
-    words = [text.replace("\N{NO-BREAK SPACE} ", "") for text in texts_below(sheet)]
-    assert words == ["aeverywhere (2.200)", "bat one order (2.100)", "cat both (1.880 to 1.890)"]
-    tags = {text.get_text(): text.xy for text in axes.texts}
-    assert list(tags) == ["c", "b", "a"]
+    assert texts_below(sheet) == [""]
+    names = {text.get_text(): text.xy for text in axes.texts}
+    assert list(names) == ["at both", "at one order", "everywhere"]
     low, high = axes.get_ylim()
-    assert tags["a"][1] == pytest.approx((2.2 - low) / (high - low))
+    assert names["everywhere"][1] == pytest.approx((2.2 - low) / (high - low))
 
 
 def test_baselines_far_away_are_named_and_not_drawn_into_the_scale():
     rows = [denoising(order=order, value=1.0 + split / 10, split=split) for order in (1, 2) for split in (0, 1)]
     sheet = sheet_of([*rows, baseline("denoising", "noise", 9.0), baseline("denoising", "oracle", 0.001)])
-    assert [text[3:] for text in texts_below(sheet)] == [
-        "noise (9.000, above the scale)",
-        "oracle (0.001, below the scale)",
-    ]
+    assert texts_below(sheet) == ["Above the scale: noise (9.000).", "Below the scale: oracle (0.001)."]
     assert sheet.axes[0].get_ylim()[1] < 2.0
-    ends = {text.get_text(): text.xy[1] for text in sheet.axes[0].texts}
-    assert ends == {"b ↓": 0.0, "a ↑": 1.0}  # seen to be off the scale
+    assert not sheet.axes[0].texts
 
 
-def test_baselines_at_one_place_share_it():
+def test_small_numbers_are_not_called_zero():
+    rows = [denoising(order=order, value=1.0 + split / 10, split=split) for order in (1, 2) for split in (0, 1)]
+    sheet = sheet_of([*rows, baseline("denoising", "oracle", 3.2e-6)])
+    assert texts_below(sheet) == ["Below the scale: oracle (3.2e-06)."]
+
+
+@pytest.mark.parametrize("step", [1e-6, 0.02, 0.05, 0.1, 0.2])
+@pytest.mark.parametrize("count", [2, 6, 12])
+def test_names_beside_lines_keep_their_distance(step, count):
     rows = [denoising(order=order, value=1.0 + split, split=split) for order in (1, 2) for split in (0, 1)]
-    names = "abcdef"
-    rows += [baseline("denoising", name, 1.5 + 1e-6 * count) for count, name in enumerate(names)]
-    assert [text.get_text() for text in sheet_of(rows).axes[0].texts] == ["a, b, c, …"]
-
-
-@pytest.mark.parametrize("step", [0.2, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0])
-def test_tags_in_a_row_keep_their_distance(step):
-    simple = [baseline("source-localization", f"baseline {count}", 40 + step * count) for count in range(6)]
-    sheet = sheet_of([row(value=40.0), row(value=70.0, split=1), *simple])
+    rows += [
+        baseline("denoising", f"baseline {number} of a few", 1.5 + step * number / count) for number in range(count)
+    ]
+    sheet = sheet_of(rows)
     sheet.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in sheet.axes[0].texts[1:]]
-    assert all(after.x0 - before.x1 > 4 for before, after in pairwise(boxes))
+    texts = sheet.axes[0].texts
+    boxes = [Text.get_window_extent(text) for text in texts]  # without the line that leads to it
+    assert all(above.y0 >= below.y1 - 0.5 for below, above in pairwise(boxes))
+    left_out = texts_below(sheet)[0].removeprefix("Also dotted: ")
+    assert len(texts) + (left_out.count("baseline") if left_out else 0) <= count
+    assert "".join(texts_below(sheet)).count("(") == count - len(texts)
 
 
-def test_one_baseline_with_a_short_name_is_its_own_tag():
-    sheet = sheet_of([row(value=30.0), baseline("source-localization", "chance", 25.0)])
-    assert [text.get_text() for text in sheet.axes[0].texts] == ["F = 8", "chance"]
+def test_baselines_have_rows_of_their_own_in_a_chart_of_dots():
+    simple = {"chance": 25.0, "oracle": 3e-5}
+    sheet = sheet_of(
+        [row(value=60.0), row(value=70.0, split=1), *(baseline("source-localization", *one) for one in simple.items())]
+    )
+    (axes,) = sheet.axes
+    assert [label.get_text() for label in axes.get_yticklabels()][-2:] == ["oracle", "chance"]
+    assert [text.get_text() for text in axes.texts] == ["F = 8", "← 3.0e-05"]
     assert texts_below(sheet) == [""]
+
+
+def test_names_are_shortened_and_what_all_share_is_said_once():
+    rows = [row("consensus", value=1.0 + split / 10, split=split, order=5, features=8) for split in (0, 1)]
+    rows += [row("consensus", value=1.1, order=5, features=8, condition={"loss_probability": 0.1}, realization=0)]
+    names = ["least-squares filter of order 5 with Metropolis weights", "answer zero"]
+    rows += [baseline("consensus", name, 1.05 + 0.02 * number) for number, name in enumerate(names)]
+    sheet = drawn(figures_of(rows)[-1])
+    assert [text.get_text().replace("\N{NO-BREAK SPACE}", " ") for text in sheet.axes[0].texts] == [
+        "LS filter,\norder 5,\nMetropolis",
+        "answer zero",
+    ]
+    assert texts_below(sheet) == ["Dotted: baselines, no link lost."]
 
 
 def test_dot_chart_holds_ours_and_the_papers():
@@ -231,8 +252,9 @@ def test_dot_chart_holds_ours_and_the_papers():
     assert ("ReLU", 47.2, [31.7, 62.7], METHODS["relu"].color, "o", False) in dots
     assert [label for label, *_, filled in dots if filled] == ["Max G.A. (2)"]
     assert axes.texts[0].get_text() == "F = 8"
-    (chance,) = [line for line in axes.lines if line.get_color() == GREY]
+    chance, mark = [line for line in axes.lines if line.get_color() == GREY]
     assert list(chance.get_xdata()) == [25.0, 25.0]
+    assert list(mark.get_xdata()) == [25.0]
     assert axes.get_xlim()[0] < 25.0
     assert [text.get_text() for text in sheet.legends[0].texts] == [
         "ours, mean ± standard deviation",
@@ -264,8 +286,11 @@ def test_errors_never_reach_below_zero():
 
 
 def test_means_of_different_magnitude_have_a_logarithmic_scale():
-    for means, logarithmic in (((1.0, 30.0), True), ((1.0, 29.0), False), ((0.0, 29.0), False)):
+    for means, logarithmic in (((1.0, 4.0), True), ((1.0, 3.9), False), ((0.0, 29.0), False)):
         assert scale_of(series(*means), series(0.0, 0.0), series()).logarithmic == logarithmic
+    scale = scale_of(series(1.0, 4.0), series(0.0, 0.0), series(0.04, 0.03, 119.0, 121.0))
+    assert (scale.low, scale.high) == pytest.approx((0.04 / 1.3, 119 * 1.3))
+    assert not scale_of(series(10.0, 90.0), series(0.0, 0.0), series(), (0.0, 100.0)).logarithmic  # percent
     assert not scale_of(series(0.02, 1.5), series(2.4, 3.4), series(), (-np.inf, np.inf)).logarithmic  # differences
     (axes,) = sheet_of([denoising(order=order, value=10.0**order) for order in (1, 2, 3)]).axes
     assert axes.get_yscale() == "log"
@@ -278,7 +303,10 @@ def test_every_range_of_values_is_drawn(values):
     rows = [denoising(order=order, split=split, value=value * (1 + 2 * split)) for order, split, value in places]
     (figure,) = figures_of([*rows, *(baseline("denoising", f"baseline {count}", 1.0 + count) for count in range(28))])
     assert render(figure)[0].startswith(b"\x89PNG")
-    assert [text.split("\N{NO-BREAK SPACE}")[0] for text in texts_below(drawn(figure))][-3:] == ["z", "a2", "b2"]
+    sheet = drawn(figure)
+    beside = [*sheet.axes[0].texts, *sheet.axes[0].get_yticklabels()]
+    named = " ".join([*texts_below(sheet), *(text.get_text().replace("\n", " ") for text in beside)])
+    assert all(f"baseline {count}" in named for count in range(28))
 
 
 def test_nothing_overlaps_and_nothing_is_cut_off(every_figure):
@@ -288,7 +316,7 @@ def test_nothing_overlaps_and_nothing_is_cut_off(every_figure):
         texts += [axes.xaxis.label for axes in sheet.axes] + [axes.yaxis.label for axes in sheet.axes]
         texts += [*sheet.texts, *(text for legend in sheet.legends for text in legend.texts)]
         shown = [text for text in texts if text.get_text() and text.get_visible()]
-        boxes = [(text.get_text(), text.get_window_extent()) for text in shown]
+        boxes = [(text.get_text(), Text.get_window_extent(text)) for text in shown]
         assert len(boxes) > 10
         for words, box in boxes:
             assert box.x0 >= 0, (figure.name, words)
@@ -314,7 +342,7 @@ def test_files_are_well_formed_and_say_what_they_show(full_report):
         assert "<image" not in content
         assert not re.findall(r"(?:href|src)=\"(?!#)", content)
         width, height = struct.unpack(">II", file.with_suffix(".png").read_bytes()[16:24])
-        assert width == 300 * WIDTH == 1200
+        assert width in (300 * WIDTH, 300 * LABELLED)
         assert 700 < height < 3000
 
 

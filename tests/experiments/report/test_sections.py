@@ -325,7 +325,7 @@ def test_complete_results():
 def test_methods_run_with_other_hops_are_complete_too():
     methods = [(method, None if hops is None else 1) for method, hops in PUBLISHED]
     found = block([row(method=method, hops=hops) for method, hops in methods])
-    assert found.progress.sentence == "Complete: 6 results of networks in 6 cells of the tables."
+    assert found.progress.sentence == "Complete: no cell of the tables lacks a result."
     assert len(found.content.tables[0].lines) == 8
 
 
@@ -333,9 +333,7 @@ def test_partial_results_say_their_share():
     rows = [denoising(order=order, split=split) for order in (1, 2) for split in range(4)][:-1]
     rows += [denoising("fir", split=split) for split in range(4)]
     sentence = block(rows).progress.sentence
-    assert sentence.startswith(
-        "Partial, 68 % of what is shown: 11 of 16 results of networks, in 3 of 4 cells of the tables; "
-    )
+    assert sentence.startswith("Partial: 68 % of the results that the tables show, in 3 of 4 cells; ")
 
 
 def test_repetitions_on_lossy_graphs_are_complete():
@@ -343,7 +341,7 @@ def test_repetitions_on_lossy_graphs_are_complete():
     rows += [
         consensus(split=split, loss=0.1, realization=realization) for split in range(2) for realization in range(3)
     ]
-    assert block(rows).progress.sentence == "Complete: 10 results of networks in 3 cells of the tables."
+    assert block(rows).progress.percent == 100
 
 
 def test_films_that_are_read_at_different_nodes_are_complete():
@@ -352,14 +350,25 @@ def test_films_that_are_read_at_different_nodes_are_complete():
         for film, node in (("toy-story", 0), ("contact", 257), ("return-of-the-jedi", 180))
         for split in range(5)
     ]
-    assert "15 of 90 results" in block(rows).progress.sentence  # of the six activations that the paper has
+    assert block(rows).progress.percent == 16  # 15 of 90 results of the six activations that the paper has
     rows = [made | {"method": method, "hops": hops} for made in rows for method, hops in PUBLISHED]
-    assert block(rows).progress.sentence == "Complete: 90 results of networks in 18 cells of the tables."
+    assert block(rows).progress.percent == 100
 
 
 def test_runs_that_diverged_are_counted():
     found = block([denoising(value=float("nan")), denoising(value=1.0, split=1)])
-    assert "1 of them did not end in a finite number" in found.progress.sentence
+    assert found.progress.sentence.endswith(" 1 result is not finite and left out of the means.")
+
+
+def test_a_preset_that_is_cut_short_says_so():
+    assert block([row(preset="paper")]).caveat == ""
+    told = block([row(preset="quick")]).caveat
+    assert told == (
+        "Preset “quick”: fewer runs and shorter training (40 epochs) than the paper's: lower scores are to be "
+        "expected, and the marks do not tell whether the paper's come out. The preset “paper” runs all of it."
+    )
+    told = block([denoising(preset="quick")]).caveat
+    assert "marks" not in told
 
 
 def test_settings():
@@ -379,7 +388,7 @@ def test_settings_tell_what_networks_cost_where_rows_do():
     rows += [row(method="max-ga", hops=2, features=8, parameters=1234, exchanges=14)]
     facts = dict(block(rows).facts)
     assert facts["Parameters of a network"] == "ReLU 200 to 800, Max G.A. (2) 1,234"
-    assert facts["Exchanges for an answer"] == "ReLU 8, Max G.A. (2) 14"
+    assert facts["Exchanges for one inference"] == "ReLU 8, Max G.A. (2) 14"
     assert "Parameters of a network" not in dict(block([row()]).facts)
 
 

@@ -122,8 +122,12 @@ def test_markdown():
     assert lines[2:5] == [
         "| Activation | F = 8, ours | F = 8, paper |",
         "| --- | ---: | ---: |",
-        "| ReLU | **51.0 ± 1.4** ✓ (2 runs) | 47.2 ± 15.5 |",
+        "| ReLU | 51.0 ± 1.4 ✓ (2 runs) | 47.2 ± 15.5 |",
     ]
+    assert "bold" not in lines[-1]  # the best of one
+    lines = to_markdown(main_table([*rows, row(method="max-l", hops=1, value=20.0)])).splitlines()
+    assert lines[4] == "| ReLU | **51.0 ± 1.4** ✓ (2 runs) | 47.2 ± 15.5 |"
+    assert lines[-1].endswith("The best network of a column is in bold.")
     assert rf"| a\|b &lt;i&gt; | 25.0 (1 run) | {MISSING} |" in lines
 
 
@@ -167,15 +171,23 @@ def test_terminal_table_is_aligned():
     assert header.split() == ["Activation", "F", "=", "8", "paper"]
     ends = [position for position, letter in enumerate(rule + " ") if letter == " " and rule[position - 1] == "-"]
     body = lines[5 : lines.index("", 5)]
-    assert body[0].split() == ["ReLU", "51.0", "±", "1.4", "(2)", "in", "47.2", "±", "15.5"]
-    assert body[2].split() == ["Max", "G.A.", "(2)", "30.0", "(1)", "under", "73.9", "±", "6.8"]
+    assert body[0].split() == ["ReLU", "51.0", "±", "1.4", "(2)", "✓", "47.2", "±", "15.5"]
+    assert body[2].split() == ["Max", "G.A.", "(2)", "30.0", "(1)", "▼", "73.9", "±", "6.8"]
     assert all(len(text) == ends[-1] for text in body[:-1])
     assert [text.strip() for text in body[-2:]][1] == "two lines"
-    assert lines[-1].startswith("Partial, 25 % of what is shown: 3 of 12 results")
+    assert lines[-2].startswith("Partial: 25 % of the results that the tables show, in 2 of 6 cells")
+    assert lines[-1].startswith("Preset “quick”: fewer runs")
 
 
 def test_terminal_table_says_once_how_many_runs_there_are():
     text = terminal_table([row("denoising", "relu", 1.0, order=1, split=split) for split in range(3)])
     assert "1.000 ± 0.000\n" in text
     assert "3 runs of each network" in text
-    assert "Complete: 3 results of networks in 1 cell of the tables." in text
+    assert "Complete: no cell of the tables lacks a result." in text
+
+
+def test_small_numbers_are_not_shown_as_zero():
+    rows = [row("denoising", method, value, order=1) for method, value in (("relu", 1.0), ("fir", 2.34e-6))]
+    table = main_table(rows)
+    assert [table.shown(line.entries[0]) for line in table.lines] == ["1.000", "2.3e-06"]
+    assert "2.3e-06" in terminal_table(rows)

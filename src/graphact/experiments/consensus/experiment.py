@@ -110,8 +110,8 @@ EXPERIMENT = Experiment(
     title="Finite-time consensus",
     explanation=(
         "Every node of a graph holds a random number and has to find the mean of all of them, with messages between "
-        "neighbours only. A filter of order K lets a layer hear nodes up to K hops away.",
-        "Then the trained networks are asked again on graphs that lost links at random. The baselines are answering "
+        "neighbours only. A filter of order K gives a layer a receptive field of K hops.",
+        "Then the trained networks are evaluated again on graphs that lost links at random. Baselines are answering "
         "zero, which is right on average, and the best linear filter, found by least squares instead of training. L.: "
         "localized. G.A.: graph-adaptive.",
     ),

@@ -1,6 +1,6 @@
 """Flocking as an experiment: what is trained, under which conditions it is flown, and the presets. No torch here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -21,6 +21,14 @@ LEVELS: dict[str, tuple[float, ...]] = {
     "delay": (1,),
 }
 ORDER, EPOCHS = 2, 30  # three taps
+# Settings of the world as they are now where none are given, and as they were in rows that do not name them: a gain of
+# the expert of 50 for teams of any size (None is their size), starts that may fall into parts
+WORLD: dict[str, Any] = {"alignment": None, "connected": True}
+UNNAMED: dict[str, Any] = {"alignment": 50.0, "connected": False}
+OTHER_GAIN = (
+    "value_trained_gain"  # in rows of other sizes: over the expert whose gain is the size that was trained with
+)
+OF_A_JOB = ("baselines", "method", "hops", "order", "delayed", "seed")  # settings that rows of one report may differ in
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,8 @@ def job_of(method: str, order: int = ORDER, hops: int = 1, *, delayed: bool = Fa
     """A job; what has no hops is not asked for them."""
     return Job(method, hops if method.endswith(("-l", "-ga")) else None, order, delayed)
 
+
+SELECTED = {"orders": "order", "hops": "hops", "delayed": "delayed"}  # settings that choose among the jobs of a preset
 
 # By weight: what is first is worth the most if time runs out
 MAIN = ("relu", "max-ga", "tanh", "fir", "max-l", "median-ga", "median-l", "kernel-ga", "leaky-relu", "mean-ga")
@@ -80,7 +90,8 @@ class Flocking:
         own = {"baselines": True} if job is None else asdict(job)
         common = {name: getattr(self, name) for name in ("realizations", "tests", "features")}
         levels = {name: list(values) for name, values in self.levels.items()}
-        parts = {"levels": levels, "world": dict(self.world), "imitation": dict(self.imitation)}
+        world = {name: value for name, value in {**WORLD, **self.world}.items() if value != UNNAMED.get(name, ...)}
+        parts = {"levels": levels, "world": world, "imitation": dict(self.imitation)}
         return {"experiment": NAME, "protocol": self.preset, **own, **common, **parts, "seed": seed}
 
     def key(self, job: Job | None, seed: int) -> str:
@@ -98,14 +109,15 @@ QUICK = Flocking(
     world={"steps": 100},
     imitation={"agents": 20, "teams": 24, "validation": 4, "epochs": 6, "batch": 6, "rate": 4e-3, "flown_again": 6},
 )
-# Ten minutes on two cores: many kinds of policies in small, on teams that start connected, with squashed controls
+# Ten minutes on two cores: many kinds of policies in small, on teams that start connected, with squashed controls; the
+# gain of the expert is the one of the rows in results/
 MEDIUM = replace(
     QUICK,
     preset="medium",
     jobs=(*map(job_of, MAIN), *REACH, *FEWER),
     levels={"loss": (0.3, 0.5), "agents": (40,)},
     realizations=10,
-    world={"steps": 100, "connected": True, "squash": True},
+    world={"steps": 100, "connected": True, "squash": True, "alignment": UNNAMED["alignment"]},
     imitation={**QUICK.imitation, "epochs": 10},
 )
 SMOKE = replace(
@@ -135,7 +147,46 @@ def find_settings(preset: str, methods: Sequence[str] = (), changes: Mapping[str
         found = replace(found, jobs=(*chosen, *missing))
     for name, text in (changes or {}).items():
         found = changed(found, name, text)
+    if changes:
+        check_changed(found)
     return found
+
+
+def world_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of ``World`` that the settings of a row stand for."""
+    return {**UNNAMED, **settings["world"]}
+
+
+def differing(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, Any] | None = None) -> str:
+    """What keeps rows from one report: a setting that is not that of the first, or of those given; "" if there is none.
+
+    Baselines of earlier versions have no settings, and nobody can tell.
+    """
+    for row in rows:
+        found = row.get("settings")
+        if found is None:
+            continue
+        settings = settings or found
+        ours, theirs = flat(settings), flat(found)
+        for name in sorted((ours.keys() | theirs.keys()) - {*OF_A_JOB}):
+            if ours.get(name) != theirs.get(name):
+                return f"{name} {theirs.get(name)} instead of {ours.get(name)}"
+    return ""
+
+
+def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without compartments."""
+    if "world" not in settings:  # of another experiment
+        return dict(settings)
+    return {**settings, "world": None, "imitation": None, **world_of(settings), **settings["imitation"]}
+
+
+def check_changed(settings: Flocking) -> None:
+    """Raise if a setting of the flights or of the training is not what it should be, before anything runs."""
+    from graphact.experiments.flocking.imitation import Imitation
+    from graphact.experiments.flocking.world import World
+
+    Imitation(**settings.imitation).check_parts(World(**settings.world).steps)
 
 
 def changed(settings: Flocking, name: str, text: str) -> Flocking:
@@ -145,8 +196,19 @@ def changed(settings: Flocking, name: str, text: str) -> Flocking:
 
     known = dict.fromkeys((item.name for item in fields(World)), "world")
     known |= dict.fromkeys((item.name for item in fields(Imitation)), "imitation")
-    check_choice("--set", name, ("realizations", "tests", "features", *sorted(known)))
+    check_choice("--set", name, ("realizations", "tests", "features", *sorted(known), *SELECTED))
+    if name in SELECTED:
+        return selected(settings, name, text)
     value: dict[str, Any] = {name: as_value(text)}
     if name in known:
         value = {known[name]: {**getattr(settings, known[name]), **value}}
     return replace(settings, **value)
+
+
+def selected(settings: Flocking, name: str, text: str) -> Flocking:
+    """The settings with those jobs alone whose order, hops or delay are among those listed."""
+    wanted = [as_value(part) for part in text.split(",")]
+    there = list(dict.fromkeys(getattr(job, SELECTED[name]) for job in settings.jobs))
+    if any(type(value) not in map(type, there) or value not in there for value in wanted):
+        raise ValueError(f"{name} must be among {', '.join(map(str, there)).lower()}, got {text!r}")
+    return replace(settings, jobs=tuple(job for job in settings.jobs if getattr(job, SELECTED[name]) in wanted))

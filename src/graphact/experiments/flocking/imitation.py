@@ -11,7 +11,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from graphact._checks import check_integer
+from graphact._checks import check_integer, check_positive, check_probability
 from graphact.data.splits import data_generator
 from graphact.experiments.flocking.experiment import EPOCHS
 from graphact.experiments.flocking.flight import Moment, fly
@@ -46,8 +46,19 @@ class Imitation:
     parts: int = 5
 
     def __post_init__(self) -> None:
+        check_integer("agents", self.agents, minimum=3)
         for name in ("teams", "validation", "epochs", "batch", "parts"):
             check_integer(name, getattr(self, name), minimum=1)
+        if check_integer("flown_again", self.flown_again, minimum=0) > self.teams:
+            raise ValueError(f"flown_again must be at most the {self.teams} teams, got {self.flown_again}")
+        check_positive("rate", self.rate)
+        for name in ("expert_share", "least_share"):
+            check_probability(name, getattr(self, name))
+
+    def check_parts(self, steps: int) -> None:
+        """Raise if the steps of a flight cannot be divided into the parts."""
+        if steps % self.parts:
+            raise ValueError(f"parts must divide the {steps} steps of a flight, got {self.parts}")
 
 
 @dataclass(frozen=True)
@@ -136,8 +147,7 @@ def imitate(
     progress: Callable[[int, float], None] | None = None,
 ) -> Trained:
     """Train policies, each with a seed of its own, and leave them with the parameters that validated best."""
-    if world.steps % imitation.parts:
-        raise ValueError(f"parts must divide the {world.steps} steps of a flight, got {imitation.parts}")
+    imitation.check_parts(world.steps)
     like = policies.parameters[0].detach()
     start = teams_for("training", seeds, imitation.teams, imitation.agents, world, like)
     judged = teams_for("validation", seeds, imitation.validation, imitation.agents, world, like)

@@ -1,12 +1,13 @@
 """A team of real processes in closed loop, and the check of what they did.
 
 The world integrates the motion and tells each agent its own state and who is in range. It relays nothing and computes
-no control: an agent that does not answer in time coasts for that step.
+no control: an agent that does not answer in time coasts for that step, one that stands still for as long as it does.
 """
 
 import json
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,13 +38,32 @@ class Pilots(Processes):
 
     program = ("graphact.experiments.flocking.pilot",)
 
+    def __init__(self, folders: Sequence[Path], options: Sequence[str], errors: Path) -> None:
+        super().__init__(folders, options, errors=errors)
+        self._rest: dict[int, bytes] = {}
+
+    def start(self, i: int) -> None:
+        super().start(i)
+        stream = self.running[i].stdin
+        assert stream is not None
+        os.set_blocking(stream.fileno(), False)
+        self._rest[i] = b""
+
     def tell(self, agent: int, line: dict[str, Any]) -> None:
-        """Hand a state to an agent; one that is gone hears nothing."""
+        """Hand a state to an agent, without ever waiting for it.
+
+        One that is gone hears nothing; one that stands still hears nothing more once the pipe to it is full, or it
+        would hold up the world and with it everybody else.
+        """
         stream = self.running[agent].stdin
-        if stream is not None and not stream.closed:
-            with suppress(OSError):
-                stream.write(json.dumps(line).encode() + b"\n")
-                stream.flush()
+        if stream is None or stream.closed:
+            return
+        with suppress(OSError):
+            if rest := self._rest[agent]:  # of a line that did not fit
+                self._rest[agent] = rest[os.write(stream.fileno(), rest) :]
+            if not self._rest[agent]:
+                content = json.dumps(line).encode() + b"\n"
+                self._rest[agent] = content[os.write(stream.fileno(), content) :]
 
     def kill(self, i: int) -> None:
         super().kill(i)
@@ -86,7 +106,9 @@ def fly_live(model: GraphModule, plan: Plan, folder: Path, watch: Step | None = 
     """Fly a team of processes; folders of the agents and the record of the flight go to ``folder``.
 
     Returns:
-        What happened: controls that came, links that were missed, variance of the velocities at the end, and so on.
+        What happened: controls that came, links that were missed, variance of the velocities at the end, and so on;
+        ``gone`` are the agents that did not come to the end, as they died or stand still, ``idle`` those of the others
+        of which no control ever came in time.
     """
     world, period = plan.world, 1 / plan.rate
     complete = Graph.from_dense(torch.ones(plan.agents, plan.agents) - torch.eye(plan.agents))
@@ -143,9 +165,12 @@ def fly_live(model: GraphModule, plan: Plan, folder: Path, watch: Step | None = 
         pilots.end(*pilots.running)
         ends = [event for event in pilots.read_until(time.time() + 10) if event["event"] == "end"]
     np.savez_compressed(folder / RECORD, states=states, controls=controls, in_range=in_range)
-    share = float(np.isfinite(controls).all(-1).mean())
+    there = np.isfinite(controls).all(-1)
+    gone = {*range(plan.agents)} - {event["node"] for event in ends}
+    idle = {*np.flatnonzero(~there.any(0)).tolist()} - gone
     sent, lost = (sum(event[name] for event in ends) for name in ("sent", "lost"))
-    facts = {"controls": share, "seconds": plan.steps * period, "variance": float(disagreement(teams.velocity))}
+    facts: dict[str, Any] = {"controls": float(there.mean()), "seconds": plan.steps * period}
+    facts |= {"variance": float(disagreement(teams.velocity)), "gone": sorted(gone), "idle": sorted(idle)}
     return {**counts, **facts, "sent": sent, "lost": lost, "rounds": rounds}
 
 

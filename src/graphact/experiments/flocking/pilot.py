@@ -139,7 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def read() -> None:
         for line in sys.stdin:
-            lines.append(line)
+            if line.endswith("\n"):  # the last may be cut off
+                lines.append(line)
         lines.append(None)
 
     network = open_transport(options.transport, links, Addresses.load(options.folder, links.neighbors))

@@ -2,21 +2,21 @@
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from graphact.experiments.flocking.experiment import LEVELS, ORDER, USUAL
+from graphact.experiments.flocking.certificates import certificate_key, certify, read_certificates
+from graphact.experiments.flocking.experiment import LEVELS, ORDER, OTHER_GAIN, USUAL, differing, world_of
 from graphact.experiments.pairing import Difference, choose, difference
 from graphact.experiments.report.style import Variant, house_style, new_sheet, to_png
 from graphact.experiments.statistics import holm
-from graphact.experiments.store import Row
+from graphact.experiments.store import Row, StoreError
 from graphact.registry import POINTWISE
 from graphact.storage import write_atomically
 
-CERTIFICATES, NOTHING = "certificates.json", "\N{EN DASH}"
+NOTHING = "\N{EN DASH}"
 GAPS = ("policy", "difference", "runs above", "p (Holm)", "effect d")
 AXES = {
     "loss": "Probability that a link is lost",
@@ -29,8 +29,8 @@ AXES = {
 INTRODUCTION = """\
 Values are the cost of a flight (variance of the velocities, summed over its steps) over the expert's on the same teams:
 mean ± standard deviation over realizations, each with training teams, test teams and initial parameters of its own.
-Differences are paired over realizations, with 95 % intervals; p is Holm's over the lines of its table.
-K is the filter order, e the number of exchanges between neighbours for one control."""
+Differences are paired over realizations, with 95 % intervals; p is Holm's over the lines of its table alone,
+not over all tables. K is the filter order, e the number of exchanges between neighbours for one control."""
 
 
 class Line(NamedTuple):
@@ -61,10 +61,13 @@ class Results:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = list(rows)
+        if change := differing(self.rows):
+            raise StoreError(f"a report is of rows of one setting, got some with {change}; keep them in a folder each")
         networks = choose(self.rows, kind="model")
         self.lines = list(dict.fromkeys(Line(*(row[name] for name in Line._fields)) for row in networks))
-        world, imitation = (networks[0]["settings"][name] for name in ("world", "imitation"))
+        world, imitation = world_of(networks[0]["settings"]), networks[0]["settings"]["imitation"]
         trained = {name: world[name] for name in ("radius", "speed") if name in world}
+        self.world = world
         self.usual = USUAL | trained | {"agents": imitation.get("agents", USUAL["agents"])}
         self.lines.sort(key=lambda line: (line.delayed, Variant(line.method, line.hops).rank, line.order))
 
@@ -91,8 +94,8 @@ def spread(values: Iterable[float], digits: int = 3) -> str:
 
 
 def values(rows: Iterable[Row], key: str = "value") -> list[float]:
-    """What rows have under a key."""
-    return [row[key] for row in rows]
+    """What rows have under a key, where they have it."""
+    return [row[key] for row in rows if row.get(key) is not None]
 
 
 def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -178,11 +181,30 @@ def condition_sections(results: Results) -> list[str]:
         nobody = [values(results.baseline("none", **({name: x} if is_felt and x != usual else {}))) for x in columns]
         cells += [("no control", *map(spread, nobody))] if all(nobody) else []
         parts += [f"## {words}", table(("policy", *(f"{level:g}" for level in columns)), cells)]
+        parts += trained_gain_section(results, flown, columns) if name == "agents" else []
         lines_flown = [line for line in results.base() if line in flown]
         for label, reference in references_of(results).items() if name != "delay" else ():
             lines = compared(results, lines_flown, reference, **{name: levels[-1]})
             parts += [f"### At {levels[-1]:g}, minus {label}", table(GAPS, lines)] if lines else []
     return parts
+
+
+def trained_gain_section(results: Results, flown: Sequence[Line], columns: Sequence[float]) -> list[str]:
+    """The same flights over another expert: its gain is the size of the teams of the training, whoever flies."""
+    usual = results.usual["agents"]
+    cells: list[Sequence[str]] = []
+    for line in flown:
+        found = [
+            values(results.of(line)) if size == usual else values(results.of(line, agents=size), OTHER_GAIN)
+            for size in columns
+        ]
+        cells.append((line.title, *map(spread, found)))
+    if not any(OTHER_GAIN in row for row in results.rows):  # the expert has this gain above, too
+        return []
+    words = (
+        f"The gain of the expert above is the size of the team. Over an expert whose gain is {usual:g} for all sizes:"
+    )
+    return [words, table(("policy", *(f"{size:g}" for size in columns)), cells)]
 
 
 def delayed_section(results: Results) -> list[str]:
@@ -200,10 +222,7 @@ def delayed_section(results: Results) -> list[str]:
 
 def certificate_section(results: Results, folder: Path) -> list[str]:
     """The certified constant of each policy beside what noise does to it; see ``certify``."""
-    path = folder / CERTIFICATES
-    if not path.exists():
-        return []
-    known = json.loads(path.read_text())
+    known = read_certificates(folder)
     levels = results.levels("noise")
     cells = []
     for line in results.base():
@@ -220,11 +239,6 @@ def certificate_section(results: Results, folder: Path) -> list[str]:
     return ["## Certified constants and noise", words, table(header, cells)] if cells else []
 
 
-def certificate_key(row: Row) -> str:
-    """Which policy a certificate is of."""
-    return f"{row['method']} {row['hops']} {row['order']} {row['delayed']} {row['seed']} {row['graph']}"
-
-
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
     """Write ``report.md``, ``tables/flocking.csv`` and the figures; return the path of the page."""
     results = Results(rows)
@@ -232,7 +246,7 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
     drawings = figures(results)
     first = choose(results.rows, kind="model")[0]
     count = len({(row["seed"], row["graph"]) for row in results.rows})
-    facts = f"{count} realizations, preset {first['preset']}, {first['device']}, torch {first['torch']}."
+    facts = f"{count} realizations, preset {first['preset']}. {made_by(results)} {setting(results)}"
     parts = ["# Flocking", INTRODUCTION, facts, *base_section(results)]
     parts += [f"![{name}](figures/{name}.png)" for name in drawings]
     parts += [*condition_sections(results), *delayed_section(results), *certificate_section(results, folder)]
@@ -242,6 +256,27 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
     write_atomically(folder / "tables" / "flocking.csv", to_csv(results).encode())
     write_atomically(folder / "report.md", ("\n\n".join(parts) + "\n").encode())
     return folder / "report.md"
+
+
+def made_by(results: Results) -> str:
+    """On what which rows were made."""
+    found: dict[str, str] = {}
+    for kind, words in (("model", "Policies"), ("baseline", "the expert and no control")):
+        made = dict.fromkeys(f"{row['device']}, torch {row['torch']}" for row in choose(results.rows, kind=kind))
+        found |= {words: " and ".join(made)} if made else {}
+    return "; ".join(f"{words}: {made}" for words, made in found.items()) + "."
+
+
+def setting(results: Results) -> str:
+    """How teams started, and what the expert is, which earlier rows have otherwise than later ones."""
+    start = (
+        "Teams start connected"
+        if results.world["connected"]
+        else "Teams may start in parts that do not hear each other"
+    )
+    gain = results.world["alignment"]
+    gains = "the size of the team, as in the papers" if gain is None else f"{gain:g} for teams of any size"
+    return f"{start}; the gain of the expert's alignment is {gains}."
 
 
 def to_csv(results: Results) -> str:
@@ -313,41 +348,3 @@ def draw_exchanges(results: Results) -> Any:
     axes.grid(visible=True)
     axes.legend(ncols=2)
     return sheet
-
-
-def certify(rows: Sequence[Row], folder: Path, *, budget: float | None = 20.0) -> None:
-    """Certify a Lipschitz constant of each policy of the usual filter order in ``models/``, on its first test team.
-
-    Those that are certified already are left as they are; see :func:`graphact.analysis.lipschitz_bound`.
-    """
-    import graphact
-    from graphact.analysis import lipschitz_bound
-    from graphact.experiments.flocking.imitation import teams_for
-    from graphact.experiments.flocking.links import graph_of
-    from graphact.experiments.flocking.world import World, hears, pairs_of
-    from graphact.experiments.protocol import file_key, run_seed
-    from graphact.layers import UnsupportedModelError
-
-    path = folder / CERTIFICATES
-    known = json.loads(path.read_text()) if path.exists() else {}
-    for row in rows:
-        if row["kind"] != "model" or row["condition"] or row["order"] != ORDER or row["delayed"]:
-            continue
-        key, settings = certificate_key(row), row["settings"]
-        if key in known:
-            continue
-        world = World(**settings["world"])
-        agents = settings["imitation"].get("agents", int(USUAL["agents"]))
-        seed = run_seed("flocking", row["seed"], row["graph"])
-        team = teams_for("test", [seed], settings["tests"], agents, world)
-        graph = graph_of(hears(pairs_of(team.position[0, :1]), world.radius))
-        file = (
-            folder / "models" / file_key(f"{row['method']}-K{row['order']}", settings) / f"{row['graph']}.safetensors"
-        )
-        if not file.exists():
-            continue
-        try:
-            known[key] = lipschitz_bound(graphact.load(file), graph, budget=budget).value
-        except UnsupportedModelError:
-            continue
-        write_atomically(path, json.dumps(known, indent=1).encode())

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,13 @@ import torch
 from torch import Tensor
 
 import graphact
-from graphact.experiments.flocking.experiment import NAME, USUAL, Flocking, Job
+from graphact.experiments.flocking.experiment import NAME, OTHER_GAIN, USUAL, Flocking, Job, differing
 from graphact.experiments.flocking.flight import Conditions, Controller, Flight, fly
-from graphact.experiments.flocking.imitation import Imitation, imitate, teams_for
+from graphact.experiments.flocking.imitation import Imitation, Trained, imitate, teams_for
 from graphact.experiments.flocking.policies import Policies
 from graphact.experiments.flocking.world import Teams, World
 from graphact.experiments.protocol import run_seed
-from graphact.experiments.store import Row, Store
+from graphact.experiments.store import Row, Store, StoreError
 from graphact.nn import FIR, GCNN, GraphModule
 from graphact.progress import JobWatcher
 
@@ -32,7 +33,7 @@ class Airfield:
         self.world, self.imitation = World(**settings.world), Imitation(**settings.imitation)
         self.seeds = [run_seed("flocking", seed, number) for number in range(settings.realizations)]
         self._teams: dict[int, Teams] = {}
-        self._expert: dict[tuple[float, float], Tensor] = {}
+        self._expert: dict[tuple[float, float, float | None], Tensor] = {}
 
     def teams(self, agents: int) -> Teams:
         if agents not in self._teams:
@@ -81,13 +82,17 @@ class Airfield:
         )
         return [Flight(*parts) for parts in zip(*(part.split(tests, 1) for part in flown), strict=True)]
 
-    def expert_cost(self, condition: Condition) -> Tensor:
-        """The cost ``(R, tests)`` of the expert on the same teams; neither losses nor radius nor delay touch it."""
+    def expert_cost(self, condition: Condition, gain: float | None = None) -> Tensor:
+        """The cost ``(R, tests)`` of the expert on the same teams; neither losses nor radius nor delay touch it.
+
+        The gain of its alignment is that of the world unless another is given.
+        """
         full = self.usual | condition
-        key = full["agents"], full["speed"]
+        key = full["agents"], full["speed"], gain or self.world.alignment
         if key not in self._expert:
-            (flown,) = self.fly("expert", [{"agents": key[0], "speed": key[1]}], delayed=False)
-            self._expert[key] = flown.cost
+            teams, speed = self.teams(int(key[0])), key[1] / self.world.speed
+            start = Teams(teams.position, teams.velocity * speed)
+            self._expert[key] = fly(start, "expert", replace(self.world, alignment=key[2])).cost
         return self._expert[key]
 
     def rows(self, controller: Controller, delayed: bool) -> list[list[Row]]:
@@ -98,6 +103,9 @@ class Airfield:
             for condition, flown in zip(conditions, self.fly(controller, conditions, delayed), strict=True):
                 expert = self.expert_cost(condition).mean(1)
                 cost, collisions, final = (part.double().mean(1).tolist() for part in flown)
+                other = None  # an expert that differs from this one in teams of other sizes only
+                if "agents" in condition and self.world.alignment is None:
+                    other = self.expert_cost(condition, float(self.imitation.agents)).mean(1).tolist()
                 for number, one in enumerate(rows):
                     one.append(
                         {
@@ -106,6 +114,7 @@ class Airfield:
                             "cost": cost[number],
                             "collisions": collisions[number],
                             "final": final[number],
+                            **({} if other is None else {OTHER_GAIN: cost[number] / other[number]}),
                         }
                     )
         return rows
@@ -121,6 +130,12 @@ def make_policies(settings: Flocking, job: Job, seeds: list[int]) -> list[GraphM
             torch.manual_seed(seed)
             models.append(FIR(features, **shape) if job.method == "fir" else GCNN(features, **shape, **activation))
     return models
+
+
+def check_settings(settings: Flocking, store: Store, seed: int) -> None:
+    """Raise if the store holds rows of other settings: a report could not tell them apart."""
+    if change := differing(store.first_rows(), settings.settings(None, seed)):
+        raise StoreError(f"{store.directory} holds results of other settings ({change}); choose another --out")
 
 
 def run_flocking(
@@ -155,21 +170,30 @@ def run_flocking(
 
 
 def run_job(field: Airfield, job: Job, folder: Path, watcher: JobWatcher) -> list[Row]:
-    """Train the policies of a job, write them, fly them."""
+    """Train the policies of a job, write them, fly them.
+
+    Where all of them are there, as the job was stopped in flight, they are flown; how they were trained is then not
+    known but for their cost on validation flights, which is flown again.
+    """
     begun = time.perf_counter()
-    models = make_policies(field.settings, job, field.seeds)
+    files = [folder / f"{number}.safetensors" for number in range(len(field.seeds))]
+    is_trained = all(file.exists() for file in files)
+    models = [graphact.load(file) for file in files] if is_trained else make_policies(field.settings, job, field.seeds)
     policies = Policies(models, field.device)
-    trained = imitate(
-        policies,
-        field.seeds,
-        field.imitation,
-        field.world,
-        delayed=job.delayed,
-        progress=lambda epoch, _: watcher.epoch(epoch),
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, model in enumerate(models):
-        graphact.save(model, folder / f"{number}.safetensors")
+    if is_trained:
+        trained = judge(field, policies, job.delayed)
+    else:
+        trained = imitate(
+            policies,
+            field.seeds,
+            field.imitation,
+            field.world,
+            delayed=job.delayed,
+            progress=lambda epoch, _: watcher.epoch(epoch),
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        for model, file in zip(models, files, strict=True):
+            graphact.save(model, file)
     training = time.perf_counter() - begun
     flown = field.rows(policies, job.delayed)
     common = {
@@ -181,20 +205,28 @@ def run_job(field: Airfield, job: Job, folder: Path, watcher: JobWatcher) -> lis
         "parameters": sum(parameter.numel() for parameter in models[0].parameters()),
         "exchanges": policies.exchanges,
         "seconds": (time.perf_counter() - begun) / len(models),
-        "training_seconds": training / len(models),
+        "training_seconds": None if is_trained else training / len(models),
     }
     return [
-        {**common, "graph": number, **row}
-        | ({"validation": trained.validation[number], "best_epoch": trained.best_epoch[number]})
-        | ({"history": trained.history[number]} if not row["condition"] else {})
+        {**common, "graph": number, **row, "validation": trained.validation[number]}
+        | ({} if is_trained else {"best_epoch": trained.best_epoch[number]})
+        | ({"history": trained.history[number]} if not row["condition"] and not is_trained else {})
         for number, rows in enumerate(flown)
         for row in rows
     ]
 
 
+def judge(field: Airfield, policies: Policies, delayed: bool) -> Trained:
+    """The cost of policies on their validation flights."""
+    like, imitation = policies.parameters[0].detach(), field.imitation
+    teams = teams_for("validation", field.seeds, imitation.validation, imitation.agents, field.world, like)
+    return Trained(fly(teams, policies, field.world, delayed=delayed).cost.mean(1).tolist(), [], [])
+
+
 def baseline_rows(field: Airfield, name: Any) -> list[Row]:
     """The expert, or nobody, on the same teams."""
     common = {**stamp(field), "kind": "baseline", "method": name, "hops": None, "order": None, "delayed": False}
+    common["settings"] = field.settings.settings(None, field.seed)
     rows = field.rows(name, delayed=False)
     return [{**common, "graph": number, **row} for number, found in enumerate(rows) for row in found]
 

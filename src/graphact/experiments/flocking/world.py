@@ -12,7 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphact._checks import check_integer, check_positive
+from graphact._checks import check_flag, check_integer, check_positive
+
+MOST_ROUNDS = 500  # of drawing what is wrong again; sixty are enough where it is possible at all
 
 
 @dataclass(frozen=True)
@@ -26,14 +28,15 @@ class World:
         steps: of a flight.
         speed: largest component of an initial velocity.
         acceleration: largest component of a control.
-        alignment: gain of the expert's alignment, the size of the team in the papers, where it is a sum over all
-            agents. It stays what it is for other sizes: with a gain of N, 200 agents at 0.01 s would swing forever.
+        alignment: gain of the expert's alignment. None is the size N of the team, as in the papers, where it is a sum
+            over all agents. A number is the gain for teams of any size, 50 in results of before.
         nearest: no two agents start closer; closer ones collide.
         input_limit: measurements are clipped to this magnitude, as the inverse powers of a distance have no bound.
         squash: what a policy answers becomes a control by ``a tanh(answer)``, a the largest acceleration; without, by
             ``a answer``, clipped, as in the papers. The expert's controls are mostly at the limit at first, and to
             meet them without squashing is easier for features that saturate by themselves.
-        connected: teams start connected; in the papers, they need not.
+        connected: teams start connected, as in the code that the authors published. Without, as we had read the papers,
+            a team may fall into parts that do not hear each other, whose velocities no exchange brings together.
     """
 
     radius: float = 2.0
@@ -42,16 +45,22 @@ class World:
     steps: int = 200
     speed: float = 3.0
     acceleration: float = 10.0
-    alignment: float = 50.0
+    alignment: float | None = None
     nearest: float = 0.1
     input_limit: float = 10.0
     squash: bool = False
-    connected: bool = False
+    connected: bool = True
 
     def __post_init__(self) -> None:
         check_integer("steps", self.steps, minimum=1)
-        for name in ("radius", "repulsion", "interval", "acceleration", "nearest", "input_limit"):
+        for name in ("radius", "repulsion", "interval", "speed", "acceleration", "nearest", "input_limit"):
             check_positive(name, getattr(self, name))
+        if self.alignment is not None:
+            check_positive("alignment", self.alignment)
+        for name in ("squash", "connected"):
+            check_flag(name, getattr(self, name))
+        if self.nearest >= self.radius:
+            raise ValueError(f"nearest must be less than the radius {self.radius:g}, got {self.nearest:g}")
 
 
 class Pairs(NamedTuple):
@@ -78,6 +87,9 @@ def draw_teams(count: int, agents: int, generator: torch.Generator, world: World
     are uniform within the speed. A velocity that all have in common changes nothing, as agents measure differences,
     so there is none.
 
+    Raises:
+        ValueError: no such team is found, as there is no room for one.
+
     Example:
         >>> teams = draw_teams(3, 50, torch.Generator().manual_seed(0))
         >>> hears(pairs_of(teams.position), 2.0).sum(-1).min() >= 2
@@ -94,8 +106,14 @@ def draw_teams(count: int, agents: int, generator: torch.Generator, world: World
         return torch.stack([length * angle.cos(), length * angle.sin()], -1)
 
     position = draw(count * agents).view(count, agents, 2)
-    open_ = torch.arange(count)  # teams that are not as they should be
+    open_, rounds = torch.arange(count), 0  # teams that are not as they should be
     while len(open_):
+        rounds += 1
+        if rounds > MOST_ROUNDS:
+            raise ValueError(
+                f"nearest and radius must leave room for teams of {agents} agents in a disc of radius "
+                f"{agents**0.5:.3g}, got {world.nearest:g} and {world.radius:g}: no such team after {MOST_ROUNDS} tries"
+            )
         pairs = pairs_of(position[open_])
         heard = hears(pairs, world.radius)
         too_close = (pairs.squared < world.nearest**2).tril(-1).any(-1)
@@ -115,11 +133,12 @@ def in_largest_part(heard: Tensor) -> Tensor:
     """
     agents = heard.size(-1)
     label = torch.arange(agents).expand(heard.shape[:-1])
-    while True:  # the lowest number that an agent has heard of spreads
-        lowest = torch.where(heard, label.unsqueeze(-2), agents).amin(-1).minimum(label)
+    while True:  # the lowest number that an agent has heard of spreads, and what that one has heard of
+        short = label.to(torch.int16 if agents < 2**15 else torch.int64)
+        lowest = torch.where(heard, short.unsqueeze(-2), agents).amin(-1).minimum(short).long()
         if torch.equal(lowest, label):
             break
-        label = lowest
+        label = lowest.gather(-1, lowest)
     sizes = torch.zeros_like(label).scatter_add_(-1, label, torch.ones_like(label))
     return label == sizes.argmax(-1, keepdim=True)
 
@@ -154,14 +173,15 @@ def expert(pairs: Pairs, velocity: Tensor, world: World) -> Tensor:
     .. math:: u_i = -a\,(v_i - \bar v) - \sum_j \nabla_{r_i} U(r_{ij}), \qquad
         U(r) = \|r\|^{-2} - \log \|r\|^2 \text{ within the repulsion radius, constant outside}
 
-    With the alignment a = N the first term is the papers' :math:`-\sum_j (v_i - v_j)`. What agents do to each other
-    adds up to zero, so momentum is conserved.
+    The gain a is N unless the world has another: the first term is then :math:`-\sum_j (v_i - v_j)`, as in the papers.
+    What agents do to each other adds up to zero, so momentum is conserved.
     """
+    gain = velocity.size(-2) if world.alignment is None else world.alignment
     near = (pairs.squared < world.repulsion**2) & (pairs.squared > 0)
     inverse = torch.where(near, 1 / pairs.squared, 0.0)
     push = 2 * (inverse * inverse + inverse)
     pushes = torch.stack([(push * part).sum(-1) for part in pairs[:2]], -1)
-    return pushes - world.alignment * (velocity - velocity.mean(-2, keepdim=True))
+    return pushes - gain * (velocity - velocity.mean(-2, keepdim=True))
 
 
 def clip(control: Tensor, world: World) -> Tensor:

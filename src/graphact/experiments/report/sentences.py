@@ -16,6 +16,7 @@ SHOWN_OTHERWISE = {
     *("graphs", "splits", "nodes"),
 }
 SIZES = {"Features F": "features", "Filter order K": "order", "Hops of the activation": "hops"}
+SHORT = ("quick", "smoke")  # presets that are no reproduction
 FEWEST_UNITS = 3  # graphs or splits that an interval needs
 Facts = list[tuple[str, str]]
 # How much of what is shown has been run: 100 where nothing is missing, and only there; and in words
@@ -36,7 +37,7 @@ def headline(table: Table, column_index: int, rivals: tuple[int, int] | None = N
     networks, simple = (list(ranked[ranked.kind == kind].itertuples()) for kind in ("model", "baseline"))
 
     def words(entry: Any) -> str:
-        mean = f"{format_number(entry.mean, measure.digits)}{measure.unit}"
+        mean = f"{format_number(entry.mean, measure.digits, small=True)}{measure.unit}"
         std = "" if math.isnan(entry.std) else f" ± {format_number(entry.std, measure.digits)}"
         is_network = entry.kind == "model"
         return f"{Variant(entry.method, entry.hops).long_label} {mean}{std}" if is_network else f"{entry.line} {mean}"
@@ -113,14 +114,27 @@ def progress_over(tables: Iterable[Table]) -> Progress:
     percent = min(100 if done == expected else 99, 100 * done // max(expected, 1))
     if filled == 0:
         return Progress(percent, f"No network has a result yet; a cell without result shows {MISSING}.")
-    sentence = f"Complete: {done:,} results of networks in {cells} cell{'' if cells == 1 else 's'} of the tables."
+    sentence = "Complete: no cell of the tables lacks a result."
     if percent < 100:
         sentence = (
-            f"Partial, {percent} % of what is shown: {done:,} of {expected:,} results of networks, in {filled} of "
-            f"{cells} cells of the tables; a cell without result shows {MISSING}."
+            f"Partial: {percent} % of the results that the tables show, in {filled} of {cells} cells; a cell without "
+            f"result shows {MISSING}."
         )
-    left_out = f" {lost:,} of them did not end in a finite number and are left out of the means."
+    left_out = f" {lost:,} result{' is' if lost == 1 else 's are'} not finite and left out of the means."
     return Progress(percent, sentence + (left_out if lost else ""))
+
+
+def caveat(preset: str, runs: pd.DataFrame, *, in_paper: bool, has_signs: bool) -> str:
+    """What a reader of a preset that is cut short should know before comparing; nothing for the others."""
+    if preset not in SHORT:
+        return ""
+    whole, full = ("the paper's", "paper") if in_paper else ("those of the whole benchmark", "full")
+    epochs = " or ".join(f"{epochs:,}" for epochs in sorted(runs.epochs.dropna().unique().astype(int)))
+    cut = f"fewer runs and shorter training{f' ({epochs} epochs)' if epochs else ''} than {whole}"
+    signs = (
+        ": lower scores are to be expected, and the marks do not tell whether the paper's come out" if has_signs else ""
+    )
+    return f"Preset “{preset}”: {cut}{signs}. The preset “{full}” runs all of it."
 
 
 def facts_of(runs: pd.DataFrame) -> Facts:
@@ -139,7 +153,7 @@ def facts_of(runs: pd.DataFrame) -> Facts:
         *((name, listed(models[key])) for name, key in SIZES.items()),
         ("Replicas", " \N{MULTIPLICATION SIGN} ".join(replicas)),
         ("Parameters of a network", of_each_line(models, "parameters")),
-        ("Exchanges for an answer", of_each_line(models, "exchanges")),
+        ("Exchanges for one inference", of_each_line(models, "exchanges")),
         ("Epochs", listed(models.epochs)),
         *((name.replace("_", " ").capitalize(), value) for name, value in others),
         ("Seed", listed(runs.seed)),

@@ -137,12 +137,12 @@ def house_style() -> Iterator[None]:
         yield
 
 
-def new_sheet(height: float) -> Any:
+def new_sheet(height: float, width: float = WIDTH) -> Any:
     """An empty figure that belongs to no window system."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    sheet = Figure(figsize=(WIDTH, height), layout="constrained")
+    sheet = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(sheet)
     return sheet
 

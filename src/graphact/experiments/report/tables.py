@@ -4,7 +4,7 @@ import math
 import textwrap
 from collections import namedtuple
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,6 @@ from graphact.experiments.report.style import Variant
 
 MISSING = "\N{EN DASH}"
 SIGNS = {"inside": "✓", "above": "▲", "below": "▼"}
-WORDS = {"inside": "in", "above": "over", "below": "under"}
 SIGNS_EXPLAINED = "✓ inside, ▲ above, ▼ below the paper's mean ± standard deviation."
 CSV = ["table", "line", "kind", "column", "measure", *Summary._fields, "paper_mean", "paper_std", "against_paper"]
 EMPTY = {
@@ -59,8 +58,29 @@ class Table:
     def has_paper(self) -> bool:
         return bool(self.entries.paper_mean.notna().any())
 
+    @cached_property
+    def common_runs(self) -> int:
+        """How many runs every network with a result stands for, none of them diverged; 0 where they differ."""
+        networks = self.entries[(self.entries.kind == "model") & (self.entries.runs > 0)]
+        alike = networks.runs.nunique() == 1 and not networks.not_finite.any()
+        return int(networks.runs.iloc[0]) if alike else 0
+
+    def is_marked(self, entry: Any) -> bool:
+        """Whether an entry is the best network of a column that has several."""
+        column = self.entries[self.entries.column_index == entry.column_index] if entry.best else self.entries[:0]
+        return int(((column.kind == "model") & (column.runs > column.not_finite)).sum()) > 1
+
     def ours(self, entry: Any) -> str:
         return spread(entry.mean, entry.std, self.measure.digits) if entry.runs else MISSING
+
+    def shown(self, entry: Any) -> str:
+        """As :meth:`ours`, with small numbers in scientific notation instead of as 0; for pages and terminals."""
+        return spread(entry.mean, entry.std, self.measure.digits, small=True) if entry.runs else MISSING
+
+    def shown_runs(self, entry: Any, noun: str = " run") -> str:
+        """How many runs an entry stands for, where that is not said once for all."""
+        told = self.common_runs and entry.runs == self.common_runs and not entry.not_finite
+        return "" if told or not self.with_runs else self.runs(entry, noun)
 
     def paper(self, entry: Any) -> str:
         known = entry.paper_mean == entry.paper_mean
@@ -127,8 +147,10 @@ def make_table(
     counts = entries.against_paper.value_counts()
     inside = f"Inside: {counts.get('inside', 0)} of {counts.sum()} cells that the paper has, too."
     captions = [SIGNS_EXPLAINED, inside] if counts.sum() else []
-    captions += ["The best network of a column is in bold."] if entries.best.any() else []
-    return Table(name, title, measure, labels, entries, " ".join(captions))
+    table = Table(name, title, measure, labels, entries, " ".join(captions))
+    if not any(table.is_marked(entry) for entry in entries.itertuples()):
+        return table
+    return replace(table, caption=" ".join([*captions, "The best network of a column is in bold."]))
 
 
 def published(table: PublishedTable, variant: Variant) -> Mapping[Hashable, tuple[float, float]]:
@@ -149,25 +171,29 @@ def entries_of(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return frame
 
 
-def format_number(value: float, digits: int) -> str:
+def format_number(value: float, digits: int, *, small: bool = False) -> str:
     """A number with so many decimals, or in scientific notation where they would be noise.
+
+    With ``small`` also where they would all be 0 although the number is not.
 
     Example:
         >>> format_number(73.14, 1), format_number(-0.04, 1), format_number(123456789.0, 1)
         ('73.1', '0.0', '1.23e+08')
+        >>> format_number(2.31e-6, 4), format_number(2.31e-6, 4, small=True), format_number(0.0, 4, small=True)
+        ('0.0000', '2.3e-06', '0.0000')
     """
+    if small and 0 < abs(value) < 0.5 * 10.0**-digits:
+        return f"{value:.1e}"
     return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:z.{digits}f}"
 
 
-def spread(mean: float, std: float, digits: int) -> str:
-    """A mean with its standard deviation as tables show it."""
+def spread(mean: float, std: float, digits: int, *, small: bool = False) -> str:
+    """A mean with its standard deviation as tables show it; with ``small`` as :func:`format_number` does."""
     if math.isnan(mean):
         return "diverged"
-    return (
-        format_number(mean, digits)
-        if math.isnan(std)
-        else f"{format_number(mean, digits)} ± {format_number(std, digits)}"
-    )
+    small = small and abs(mean) < 0.5 * 10.0**-digits  # a small deviation of a larger mean stays 0.0
+    first = format_number(mean, digits, small=small)
+    return first if math.isnan(std) else f"{first} ± {format_number(std, digits, small=small)}"
 
 
 def to_csv(table: Table) -> str:
@@ -178,23 +204,22 @@ def to_csv(table: Table) -> str:
 
 def to_text(table: Table) -> str:
     """Aligned columns for a terminal; the number of runs stands below where it is the same for all networks."""
-    networks = table.entries[(table.entries.kind == "model") & (table.entries.runs > 0)]
-    alike = networks.runs.nunique() == 1 and not networks.not_finite.any()
     pair = 2 if table.has_paper else 1
     lines = [["Activation", *(text for column in table.columns for text in (column, "paper")[:pair])]]
     for line in table.lines:
         first, *further = textwrap.wrap(line.label, 28)
         cells = [first]
         for entry in line.entries:
-            runs = "" if alike or not entry.runs else f" ({table.runs(entry, noun='')})"
-            word = f" {WORDS[entry.against_paper]}" if entry.against_paper else ""
-            cells += [f"{table.ours(entry)}{runs}{word}", table.paper(entry)][:pair]
+            runs = table.shown_runs(entry, noun="")
+            sign = f" {SIGNS.get(entry.against_paper, ' ')}" if table.has_paper else ""
+            cells += [f"{table.shown(entry)}{f' ({runs})' if runs else ''}{sign}", table.paper(entry)][:pair]
         lines += [cells, *([f"  {words}", *[""] * (len(cells) - 1)] for words in further)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
     body = ["  ".join([first.ljust(widths[0]), *map(str.rjust, rest, widths[1:])]).rstrip() for first, *rest in lines]
-    runs = f", {table.runs(networks.iloc[0])} of each network" if alike else " over the runs, (their number)"
-    signs = "; in, over, under: inside, above, below the paper's mean ± standard deviation" if table.has_paper else ""
+    number = f"{table.common_runs} run{'s' if table.common_runs > 1 else ''}"
+    runs = f", {number} of each network" if table.common_runs else " over the runs, (their number)"
+    signs = f"; {SIGNS_EXPLAINED[:-1]}" if table.has_paper else ""
     heading = f"{table.title}, {uncapitalized(table.measure.axis)}"
     return "\n".join([heading, "", *body, "", f"mean ± standard deviation{runs}{signs}"])
 

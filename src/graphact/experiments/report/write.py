@@ -12,13 +12,13 @@ from markupsafe import Markup
 from graphact.experiments.registry import BENCHMARKS, EXPERIMENTS, Experiment, find_experiment
 from graphact.experiments.report.content import file_name
 from graphact.experiments.report.rows import gather, read_rows
-from graphact.experiments.report.sentences import facts_of, progress_over, provenance
+from graphact.experiments.report.sentences import caveat, facts_of, progress_over, provenance
 from graphact.experiments.report.style import JOINS, dark_rules
 from graphact.experiments.report.tables import SIGNS, to_csv, to_text, uncapitalized
 from graphact.files import write_atomically
 
-# One preset and protocol of an experiment: what is shown, how much of it has been run, and its settings
-Block = namedtuple("Block", "preset protocol content progress facts")
+# One preset and protocol of an experiment: what is shown, how much of it has been run, a warning, and its settings
+Block = namedtuple("Block", "preset protocol content progress caveat facts")
 
 
 def sections_of(runs: pd.DataFrame) -> dict[str, tuple[Experiment, list[Block]]]:
@@ -33,7 +33,9 @@ def sections_of(runs: pd.DataFrame) -> dict[str, tuple[Experiment, list[Block]]]
         content = experiment.content(own_cells[key], file_name(*key), experiment.measure)
         content.tables.sort(key=lambda table: not table.with_runs)  # results first, then learned weights
         progress = progress_over(table for table in (*content.tables, *content.more_tables) if table.with_runs)
-        blocks.append(Block(preset, protocol, content, progress, facts_of(own_runs[key])))
+        has_signs = any(table.entries.against_paper.notna().any() for table in content.tables)
+        warning = caveat(preset, own_runs[key], in_paper=key[0] in EXPERIMENTS, has_signs=has_signs)
+        blocks.append(Block(preset, protocol, content, progress, warning, facts_of(own_runs[key])))
     return {name: section for name, section in sections.items() if section[1]}
 
 
@@ -60,7 +62,10 @@ def write_files(rows: Iterable[Mapping[str, Any]], folder: Path, command: str | 
             contents[f"figures/{figure.name}.png"], contents[f"figures/{figure.name}.svg"] = png, svg.encode()
             drawings[figure.name] = Markup(inline)
     rules = Markup(f"figure svg * {{ {JOINS} }}\n{dark_rules()}")
-    words = {"provenance": provenance(runs), "command": command, "svg_rules": rules}
+    parts = [block.content for _, blocks in sections.values() for block in blocks]
+    words: dict[str, Any] = {"provenance": provenance(runs), "command": command, "svg_rules": rules}
+    words["has_paper"] = any(table.has_paper for part in parts for table in part.tables)
+    words["narrow"] = all(len(part.figures) <= 1 for part in parts)
     page = templates.get_template("page.html.j2").render(sections=sections, drawings=drawings, **words)
     for name, content in (contents | {"report.html": page.encode()}).items():
         write_atomically(folder / name, content)
@@ -72,7 +77,7 @@ def terminal_text(rows: Iterable[Mapping[str, Any]]) -> str:
     pairs = [(experiment, block) for experiment, blocks in sections_of(read_rows(rows)).values() for block in blocks]
     return "\n\n".join(
         f"{experiment.title}, protocol {block.protocol}, preset {block.preset}\n"
-        f"{to_text(block.content.tables[0])}\n{block.progress.sentence}"
+        + "\n".join(filter(None, [to_text(block.content.tables[0]), block.progress.sentence, block.caveat]))
         for experiment, block in pairs
     )
 

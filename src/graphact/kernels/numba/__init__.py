@@ -11,7 +11,7 @@ from graphact.kernels.numba.mix import mix, mix_backward
 from graphact.kernels.numba.select import scatter_selected, select
 from graphact.kernels.numba.shift import fused_neighbor_pass, hop_backward, shift, shift_weight_grad
 from graphact.kernels.numba.small import plan_for_small
-from graphact.kernels.numba.sum_sq_diff import sum_sq_diff, sum_sq_diff_backward
+from graphact.kernels.numba.sum_sq_diff import sum_products, sum_sq_diff, sum_sq_diff_backward
 from graphact.kernels.reference import gather_rows
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "select",
     "shift",
     "shift_weight_grad",
+    "sum_products",
     "sum_sq_diff",
     "sum_sq_diff_backward",
 ]

@@ -180,10 +180,15 @@ class Layout:
         run(kernel, work, *before, *arguments, *after)
 
     def sizes(self, lists: Lists) -> tuple[list[Any], tuple[Any, ...], tuple[Any, ...]]:
-        """The work, and what kernels take before and after their own arguments; kept as long as the lists live."""
+        """The work, and what kernels take before and after their own arguments; kept as long as the lists live.
+
+        And as long as they stay where they are: arrays do not follow a tensor that moves to shared memory.
+        """
         if not isinstance(lists, Neighborhoods):
             return self._find_sizes(lists)
-        known, key = _sizes_of.setdefault(lists, {}), (self.shape, self.dtype, self.joined, torch.get_num_threads())
+        known = _sizes_of.setdefault(lists, {})
+        addresses = lists.rowptr.data_ptr(), lists.col.data_ptr()
+        key = (self.shape, self.dtype, self.joined, torch.get_num_threads(), addresses)
         found = known.get(key)
         if found is None:
             if len(known) >= MOST_SIZES:

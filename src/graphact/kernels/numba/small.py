@@ -37,23 +37,41 @@ class SmallPlan:
     keeps_tensors = False
 
     def __init__(self, graph: Graph, x: Tensor, op: str, closed: bool, shifted: bool) -> None:
-        self.op, self.tensors, self.diagonal = op, tensors_of(graph), graph.diagonal
-        layout = layout_of(x)
-        (work, forth, self.sizes), (_, back, _) = layout.sizes(graph.incoming), layout.sizes(graph.outgoing)
+        self.op, self.closed, self.shifted = op, closed, shifted
+        self.tensors, self.diagonal = tensors_of(graph), graph.diagonal
+        self.layout, self.shape, self.features = layout_of(x), x.shape, x.size(-1)
+        self.max_degree = graph.incoming.max_degree
+        self.slots = torch.empty(0, dtype=slot_dtype(self.max_degree), device="cpu").numpy().dtype
+        lists = (part for side in self.tensors[:2] for part in (side.rowptr, side.col))
+        parts = (*lists, *self.tensors[2:], *([] if self.diagonal is None else [self.diagonal]))
+        self.read = tuple({id(part): part for part in parts}.values())
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Take the arrays of all tensors, which do not follow one that moves to shared memory."""
+        addresses = [*map(Tensor.data_ptr, self.read)]
+        incoming, outgoing, *weights, incoming_slot = self.tensors
+        (work, forth, self.sizes), (_, back, _) = self.layout.sizes(incoming), self.layout.sizes(outgoing)
         self.forth, self.back = (*work[0], *forth), (*work[0], *back)
-        weight, weight_t = (flat(weight) for weight in (self.tensors.weight, self.tensors.weight_t))
-        diagonal = weight[:0] if graph.diagonal is None else flat(graph.diagonal)
-        self.operator, self.transposed = (shifted, weight, diagonal), (shifted, weight_t, diagonal)
-        self.shape, self.features, self.dtype = x.shape, x.size(-1), weight.dtype
-        self.slots = torch.empty(0, dtype=slot_dtype(graph.incoming.max_degree)).numpy().dtype
-        self.chosen: tuple[Any, ...] = (None if op == "max" else weight.dtype.type(-1), closed)
-        if op == "median":
-            self.chosen = median_options(weight.dtype, graph.incoming.max_degree, closed)
-        self.around = indices(graph.incoming.rowptr), flat(graph.incoming_slot), closed
-        self.lists_t = indices(graph.outgoing.rowptr), indices(graph.outgoing.col)
+        weight, weight_t = map(flat, weights)
+        diagonal = weight[:0] if self.diagonal is None else flat(self.diagonal)
+        self.operator, self.transposed = (self.shifted, weight, diagonal), (self.shifted, weight_t, diagonal)
+        self.dtype = weight.dtype
+        self.chosen: tuple[Any, ...] = (None if self.op == "max" else weight.dtype.type(-1), self.closed)
+        if self.op == "median":
+            self.chosen = median_options(weight.dtype, self.max_degree, self.closed)
+        self.around = indices(incoming.rowptr), flat(incoming_slot), self.closed
+        self.lists_t = indices(outgoing.rowptr), indices(outgoing.col)
+        self.addresses = addresses
+
+    def _follow(self) -> None:
+        """Take them anew if one has moved since."""
+        if [*map(Tensor.data_ptr, self.read)] != self.addresses:
+            self._lay_out()
 
     def forward(self, x: Tensor, beta: Tensor, weights: Tensor, gamma: Any) -> tuple[Tensor, Any]:
         """The result, and what a backward pass needs."""
+        self._follow()
         own, h = array_of(x), array_of(weights).reshape(weights.size(0), -1)
         hops, out = len(h), np.empty(self.shape, self.dtype)
         shape, results = (hops, own.size), out.reshape(-1)
@@ -62,18 +80,21 @@ class SmallPlan:
             signals, sums = np.empty(shape, self.dtype), np.empty(shape, self.dtype)
             mixed = own, array_of(beta), h, signals, terms, results
             kernel_forward(self.forth, *self.operator, float(gamma), *mixed, sums, self.sizes)
-            return torch.from_numpy(out), (own, signals, terms, sums)
+            return torch.from_numpy(out), (own, x.data_ptr(), signals, terms, sums)
         slots, mixed = np.empty(shape, self.slots), (own, array_of(beta), h, scratch(shape, self.dtype), terms, results)
         selecting = median_forward if self.op == "median" else extreme_forward
         selecting(self.forth, *self.operator, self.chosen, *mixed, slots, self.sizes)
-        return torch.from_numpy(out), (own, None, terms, slots)
+        return torch.from_numpy(out), (own, x.data_ptr(), None, terms, slots)
 
     def backward(
-        self, grad: Tensor, _: Tensor, beta: Tensor, weights: Tensor, gamma: Any, saved: Any, needs_x: bool
+        self, grad: Tensor, x: Tensor, beta: Tensor, weights: Tensor, gamma: Any, saved: Any, needs_x: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """The gradients of x, beta, weights and, if it is trained, gamma."""
-        own, signals, terms, kept = saved
-        b, h, given = array_of(beta), array_of(weights).reshape(weights.size(0), -1), array_of(grad)
+        self._follow()
+        own, address, signals, terms, kept = saved
+        if x.data_ptr() != address:  # as in _follow
+            own = array_of(x)
+        b, h = array_of(beta), array_of(weights).reshape(weights.size(0), -1)
         of_x, of_beta, of_h, of_gamma = (
             np.empty(self.shape, self.dtype),
             np.empty_like(b),
@@ -82,7 +103,7 @@ class SmallPlan:
         )
         sums = np.zeros((len(h) + 1, self.features))
         results = of_x.reshape(-1), of_beta, of_h, scratch((3, own.size), self.dtype), sums
-        mixed = (given, own, b, h)
+        mixed = (array_of(grad), own, b, h)
         if self.op == "kernel":
             rows: tuple[Any, ...] = (self.forth, self.back, *self.transposed, float(gamma), needs_x)
             kernel_backward(*rows, *mixed, signals, terms, kept, self.lists_t, *results, of_gamma, self.sizes)
@@ -124,11 +145,11 @@ def shift_signal(rows: Rows, weight: Array, diagonal: Array, signal: Array, out:
 
 @kernel
 def add_diagonal(diagonal: Array, signal: Array, shifted: Array) -> None:
-    """Let the diagonal of the operator, if it has one, join a shift."""
+    """Let the diagonal of the operator, if it has one, join a shift, as ``own_term`` of the reference does."""
     nodes = np.uint64(diagonal.size)
     columns = np.uint64(signal.size) // max(nodes, ONE)
     for i in range(ZERO, nodes):
-        if diagonal[i] != 0:  # which times infinity would be NaN
+        if diagonal[i] != 0:
             for at in range(i * columns, (i + ONE) * columns):
                 shifted[at] += diagonal[i] * signal[at]
 

@@ -18,6 +18,14 @@ def sum_sq_diff(x: Tensor, lists: Lists) -> Tensor:
     return layout.leave(out, layout.dtype)
 
 
+def sum_products(x: Tensor, other: Tensor, lists: Lists) -> Tensor:
+    """See :func:`graphact.kernels.reference.sum_products`."""
+    layout = layout_of(x)
+    out = layout.empty()
+    layout.run(sum_products_kernel, lists, layout.enter(x), layout.enter(other), flat(out))
+    return layout.leave(out, layout.dtype)
+
+
 def sum_sq_diff_backward(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.sum_sq_diff_backward`."""
     layout = layout_of(grad)
@@ -59,6 +67,33 @@ def _sum_block(
     store(out, o + low, live, squares)
     if shifting:
         store(shifted, o + low, live, total)
+
+
+@kernel
+def sum_products_kernel(
+    first: Size, last: Size, rowptr: Array, col: Array, ahead: Size, lanes: Size, x: Array, other: Array, out: Array,
+    columns: Size, number: Size, width: Size
+) -> None:  # fmt: skip
+    """``out[i] = sum_j (x[i] - x[j]) (other[i] - other[j])``."""
+    for task in range(first, last):
+        base, _, o, edge, stop, left, right = row_of(task, rowptr, columns, number, width)
+        if ahead:
+            look_ahead(x, col, edge, stop, ahead, base, columns, left, right)
+            look_ahead(other, col, edge, stop, ahead, base, columns, left, right)
+        over_blocks(_products_block, left, right, lanes, (col, x, other, out, edge, stop, base, o, columns))
+
+
+@helper
+def _products_block(
+    low: Size, live: Size | None, col: Array, x: Array, other: Array, out: Array, edge: Size, stop: Size, base: Size,
+    o: Size, columns: Size
+) -> None:  # fmt: skip
+    own, own_other = load(x, o + low, live), load(other, o + low, live)
+    total = fill(x.dtype.type(0), own)
+    for e in range(edge, stop):
+        at = (base + col[e]) * columns + low
+        total = total + (own - load(x, at, live)) * (own_other - load(other, at, live))
+    store(out, o + low, live, total)
 
 
 @kernel

@@ -18,7 +18,7 @@ from graphact.kernels.triton.plan import plan_for_small
 from graphact.kernels.triton.record import allocate
 from graphact.kernels.triton.select import gather_rows, scatter_selected, select
 from graphact.kernels.triton.shift import shift, shift_weight_grad
-from graphact.kernels.triton.sum_sq_diff import sum_sq_diff, sum_sq_diff_backward
+from graphact.kernels.triton.sum_sq_diff import sum_products, sum_sq_diff, sum_sq_diff_backward
 
 __all__ = [
     "DTYPES",
@@ -33,6 +33,7 @@ __all__ = [
     "select",
     "shift",
     "shift_weight_grad",
+    "sum_products",
     "sum_sq_diff",
     "sum_sq_diff_backward",
 ]

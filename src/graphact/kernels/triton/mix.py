@@ -39,7 +39,7 @@ def mix_kernel(
     tl.store(out + offset, result.to(out.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tiles"])  # else one compiled for a single tile would know no other number
 def mix_backward_kernel(
     grad, own, first, second, beta, weights, grad_own, grad_first, grad_second, partial, rows, features, tiles,
     per_feature: tl.constexpr, terms: tl.constexpr, block_rows: tl.constexpr, block_features: tl.constexpr,
@@ -73,7 +73,7 @@ def mix_backward_kernel(
         tl.store(share + 2 * features, tl.sum(g * v, axis=0), mask=feature < features)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tiles"])
 def sum_tiles_kernel(
     partial, of_beta, of_weights, features, tiles, per_feature: tl.constexpr, terms: tl.constexpr,
     block_features: tl.constexpr,

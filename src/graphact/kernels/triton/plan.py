@@ -48,6 +48,8 @@ class LargePlan(Plan):
 
 
 FEWEST = 256  # nodes, from which on the tiles of launches do not depend on their number
+MOST_RECORDINGS = 64  # that graphs share, or that one has of its own; a width of a kernel that changes makes new ones
+MOST_SHARED = 256  # kinds of graphs and signals
 _shared: dict[Any, tuple[set[Any], dict[Any, Recording | None]]] = {}
 
 
@@ -71,6 +73,8 @@ class RecordedPlan(Plan):
             same = (graph.outgoing is graph.incoming, graph.outgoing_weight is graph.weight, self.column is None)
             sizes = (self.nodes % ALIGNMENT == 0, mix_tiles(self.nodes, x.size(-1))[0] <= FEW_TILES)
             aligned = (tensor.data_ptr() % ALIGNMENT == 0 for tensor in self.constant)
+            if len(_shared) >= MOST_SHARED:
+                _shared.clear()
             self.known, self.recordings = _shared.setdefault((kind, same, sizes, *aligned), (set(), {}))
 
     def forward(self, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma) -> tuple[Tensor, Sequence[Tensor]]:
@@ -108,6 +112,9 @@ class RecordedPlan(Plan):
             given = (*given, *self.constant)
         if key not in self.recordings:
             if key not in self.known:  # many a graph is seen once
+                if len(self.known) >= MOST_RECORDINGS:
+                    self.known.clear()
+                    self.recordings.clear()
                 self.known.add(key)
                 return evaluate()
             with recording(given, () if self.nodes else self.constant, self.nodes) as made:
