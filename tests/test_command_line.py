@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def test_a_preset_for_tests_is_taken_and_not_listed(capsys):
 
 def test_did_you_mean_in_a_setting(capsys):
     assert main(["run", "consensus", "--activation", "max-gaa"]) == 2
-    named = len(graphact.nn.ACTIVATIONS) + 3  # fir, and two convolutions
+    named = len(graphact.nn.ACTIVATIONS) + 4  # fir, two convolutions, and a ReLU behind further shifts
     expected = f"graphact: activation must be one of {named} names, got 'max-gaa'; did you mean 'max-ga'?\n"
     assert capsys.readouterr().err == expected
     with pytest.raises(SystemExit):
@@ -130,6 +131,54 @@ def test_quiet_and_json_runs(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert {row["method"] for row in found["rows"]} >= {"relu"}
     assert found["folder"] == str(tmp_path / "out")
+
+
+OWN = """
+import graphact
+from graphact.operations import Operation
+
+@graphact.nn.register("range-ga")
+class GraphAdaptiveRange(graphact.nn.GraphAdaptive):
+    "The largest minus the least value."
+    operation = Operation("range", lambda neighbors, xp: xp.amax(neighbors, -2) - xp.amin(neighbors, -2))
+"""
+
+
+@pytest.fixture
+def own_activation(tmp_path, monkeypatch):
+    (tmp_path / "own_activations.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    graphact.nn.unregister("range-ga")
+    sys.modules.pop("own_activations", None)
+
+
+def test_an_activation_of_ones_own_is_known_after_import(own_activation, capsys):
+    assert main(["list", "--import", "own_activations"]) == 0
+    assert "The largest minus the least value." in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_an_activation_of_ones_own_is_run(own_activation, tmp_path, capsys):
+    words = ["run", "source-localization", "--preset", "smoke", "--activation", "range-ga", "--device", "cpu"]
+    words += ["--out", str(tmp_path / "out"), "--json"]
+    assert main(words) == 2
+    assert "got 'range-ga'; one of your own is known after --import MODULE" in capsys.readouterr().err
+    assert main([*words, "--import", "own_activations"]) == 0
+    assert {row["method"] for row in json.loads(capsys.readouterr().out)["rows"]} >= {"range-ga"}
+    assert "--import own_activations --activation range-ga" in (tmp_path / "out" / "run.json").read_text()
+
+
+def test_a_module_that_cannot_be_imported(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("no_such_module", "no_such.module", "no/such.py"):
+        assert main(["list", "--import", name]) == 2
+        assert f"--import must name a module of {tmp_path}" in capsys.readouterr().err
+    (tmp_path / "incomplete_module.py").write_text("import no_such_module")
+    assert main(["list", "--import", "incomplete_module"]) == 2
+    assert "No module named 'no_such_module'" in capsys.readouterr().err
 
 
 def test_verbose_shows_where(capsys):

@@ -32,12 +32,17 @@ CONTRACT = [
 ]
 
 
+without_a_graph = pytest.mark.filterwarnings("ignore:Node.*[.]fit. graph is missing:UserWarning")  # on purpose
+
+
 @pytest.mark.slow
+@without_a_graph
 @pytest.mark.parametrize(("estimator", "check"), CONTRACT)
 def test_contract(estimator, check):
     check(clone(estimator))
 
 
+@without_a_graph
 def test_the_graph_is_used():
     x, y, graph = communities()
     train, test = np.arange(0, 90, 3), np.arange(1, 90, 3)
@@ -170,6 +175,7 @@ class Plain(torch.nn.Module):
         return self.linear(x)
 
 
+@without_a_graph
 def test_a_backbone_of_your_own():
     x, y, graph = communities()
     model = NodeClassifier(Plain, epochs=5).fit(x, y, graph=graph)
@@ -218,6 +224,7 @@ def test_a_mask_of_no_node(kind):
         kind(epochs=1).fit(x, x[:, 0] > 0, graph=graph, nodes=np.zeros(90, bool))
 
 
+@without_a_graph
 def test_graphs_of_every_form_are_the_same_graph():
     x, y, graph = communities()
     matrix = graph.to_dense().numpy()
@@ -239,6 +246,7 @@ def test_graphs_of_every_form_are_the_same_graph():
     np.testing.assert_array_equal(*(model.predict_proba(x) for model in alone))  # without edges, loops are none
 
 
+@without_a_graph
 def test_numbers_too_large_for_float32_are_refused():
     x, y, graph = communities()
     one = x[:, 0]

@@ -198,6 +198,80 @@ def test_what_is_refused(tmp_path):
     assert not path.exists()
 
 
+def with_convolutions():
+    """PyG's convolutions with an activation: in a forward of one's own, in PassGraph, and in a chain."""
+    pyg = pytest.importorskip("torch_geometric.nn")
+    torch.manual_seed(3)
+
+    class Own(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.act, self.last = pyg.GCNConv(2, 4), make("max-ga", features=4), pyg.GCNConv(4, 3)
+
+        def forward(self, x, graph):
+            edge_index, edge_weight = graph.to_edge_index()
+            return self.last(self.act(self.first(x, edge_index, edge_weight), graph), edge_index)
+
+    class Passing(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            act = nn.PerLayer(make("median-ga", features=4, start="uniform"), layers=1)
+            self.model = nn.PassGraph(pyg.GCN(2, 4, num_layers=2, out_channels=3, act=act))
+
+        def forward(self, x, graph):
+            return self.model(x, graph.to_edge_index()[0], graph=graph)
+
+    chain = nn.Sequential(pyg.SAGEConv(2, 4), make("max-ga", features=4, start="uniform"), pyg.GCNConv(4, 3))
+    return {"own": Own(), "passing": Passing(), "chain": chain}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("edges", ["constant", "input"])
+@pytest.mark.parametrize("kind", ["own", "passing", "chain"])
+def test_convolutions_of_pyg_take_the_edges_of_the_graph(kind, edges, tmp_path):
+    for package in ("onnx", "onnxscript"):
+        pytest.importorskip(package)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model, graph, x = with_convolutions()[kind].eval(), directed(loops=False), torch.randn(9, 2)
+    weights = graph.to_edge_index()[1]
+    graph = Graph.from_edge_index(graph.to_edge_index()[0], weights.abs(), graph.num_nodes)  # which have roots
+    graphact.export_onnx(model, x, graph, tmp_path / "model.onnx", edges=edges)
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    given = dict(zip(("x", "edge_index", "edge_weight"), (x, *graph.to_edge_index()), strict=True))
+    (found,) = session.run(None, {entry.name: given[entry.name].numpy() for entry in session.get_inputs()})
+    torch.testing.assert_close(torch.from_numpy(found), model(x, graph).detach())
+
+
+def test_a_model_that_takes_an_edge_index_is_told_the_way_out(tmp_path):
+    pyg = pytest.importorskip("torch_geometric.nn")
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxscript")
+    graph, x = directed(loops=False), torch.randn(9, 2)
+
+    class Own(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.act = pyg.GCNConv(2, 4), make("max-ga", features=4)
+
+        def forward(self, x, edge_index):
+            return self.act(self.conv(x, edge_index), edge_index)
+
+    for model in (Own(), pyg.GCN(2, 4, num_layers=2), nn.PassGraph(pyg.GIN(2, 4, num_layers=2))):
+        for given in (graph, graph.to_edge_index()[0]):
+            with pytest.raises(
+                UnsupportedModelError, match=r"takes an edge_index: .*graph[.]to_edge_index\(\)"
+            ) as caught:
+                graphact.export_onnx(model, x, given, tmp_path / "model.onnx")
+            assert "\n" not in str(caught.value)
+
+    class Broken(torch.nn.Module):
+        def forward(self, x, graph):
+            raise ValueError("of its own")
+
+    with pytest.raises(ValueError, match="of its own"):
+        graphact.export_onnx(Broken(), x, graph, tmp_path / "model.onnx")
+
+
 @pytest.mark.slow
 def test_the_example_of_the_documentation(tmp_path):
     for package in ("onnx", "onnxscript", "onnxruntime"):

@@ -56,7 +56,10 @@ def __getattr__(name: str) -> object:
         return value
     if name in __all__ or name in _FURTHER_MODULES:
         return importlib.import_module(f"graphact.{name}")
-    raise AttributeError(f"module 'graphact' has no attribute {name!r}")
+    from graphact._checks import did_you_mean
+
+    meant = did_you_mean(name, [*__all__, *_FURTHER_MODULES])
+    raise AttributeError(f"module 'graphact' has no attribute {name!r}{meant}", name=name)
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any
 
+from graphact._checks import did_you_mean
+
 
 @dataclass(frozen=True)
 class Imported:
@@ -24,7 +26,8 @@ def lazy_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 
     def find(name: str) -> Any:
         if name not in home_of:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            meant = did_you_mean(name, home_of)
+            raise AttributeError(f"module {module!r} has no attribute {name!r}{meant}", name=name)
         value = getattr(importlib.import_module(home_of[name]), name)
         setattr(sys.modules[module], name, value)
         return value

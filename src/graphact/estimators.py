@@ -7,6 +7,7 @@ import copy
 import math
 import numbers
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -17,27 +18,30 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_integer, check_positive
+from graphact._checks import check_choice, check_integer, check_number, check_positive
 from graphact._extras import require
 from graphact.graph import Graph
 from graphact.graph.normalize import Normalization
 from graphact.nn import FIR, GCNN
 from graphact.nn.base import resolve_graph
+from graphact.nn.gcnn import LayeredNetwork
 from graphact.nn.names import Activation
 from graphact.storage import check_tensors, load_tensors, save_tensors
 
 require("graphact.estimators needs", "sklearn")
 
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # noqa: E402, named first if it is missing
-from sklearn.utils import assert_all_finite, check_random_state, column_or_1d  # noqa: E402
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier  # noqa: E402, named first if it is missing
+from sklearn.utils import assert_all_finite, check_random_state, column_or_1d, get_tags  # noqa: E402
+from sklearn.utils.metaestimators import available_if  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
-__all__ = ["GraphClassifier", "NodeClassifier", "NodeRegressor", "load"]
+__all__ = ["GraphClassifier", "NodeClassifier", "NodeRegressor", "OnNodes", "load"]
 
 Array = NDArray[Any]
 Backbone = str | Callable[[int, int], nn.Module]
 BACKBONES = ("gcnn", "fir")
+MISSING = "graph is missing, and every node is on its own; give graph=..."
 DIVERGED = "X and y must hold numbers that float32 can be trained with at this learning_rate, got {}: scale them"
 
 
@@ -53,6 +57,7 @@ class GraphEstimator(BaseEstimator):
         order: int = 2,
         hops: int = 1,
         normalize: Normalization | None = "symmetric",
+        dropout: float = 0.0,
         epochs: int = 200,
         learning_rate: float = 0.01,
         weight_decay: float = 0.0,
@@ -69,6 +74,7 @@ class GraphEstimator(BaseEstimator):
         self.order = order
         self.hops = hops
         self.normalize = normalize
+        self.dropout = dropout
         self.epochs = epochs
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
@@ -94,7 +100,7 @@ class GraphEstimator(BaseEstimator):
         if graph is None:
             graph = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=x.size(0))
         weight = None if edge_weight is None else edge_weight.to(x.device)
-        ready: Any = resolve_graph(x, as_graph(graph).to(x.device), weight, self.normalize)
+        ready: Any = resolve_graph(x, as_graph(graph, self.normalize).to(x.device), weight, self.normalize)
         return ready if ready.dtype == x.dtype else ready.to(x.dtype)
 
     def _train(
@@ -121,33 +127,37 @@ class GraphEstimator(BaseEstimator):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(random.randint(2**31)))
             self.model_ = self._build(in_features, out_features)
+            undo = add_dropout(self.model_, self.dropout)
             optimizer = torch.optim.AdamW(self.model_.parameters(), self.learning_rate, weight_decay=self.weight_decay)
             self.loss_curve_: list[float] = []
             best, best_state, self.n_iter_ = float("inf"), None, 0
             self.best_epoch_ = self.epochs
-            for epoch in range(1, self.epochs + 1):
-                self.model_.train()
-                optimizer.zero_grad()
-                value = loss(self.model_, samples)
-                value.backward()
-                optimizer.step()
-                self.loss_curve_.append(value.item())
-                if not math.isfinite(self.loss_curve_[-1]):
-                    raise ValueError(DIVERGED.format(f"a loss of {self.loss_curve_[-1]} in epoch {epoch}"))
-                self.n_iter_ = epoch
-                line = f"epoch {epoch}/{self.epochs}: loss {self.loss_curve_[-1]:.4g}"
-                if self.early_stopping:
-                    self.model_.eval()
-                    with torch.no_grad():
-                        found = loss(self.model_, held_out).item()
-                    line += f", held out {found:.4g}"
-                    if found < best:
-                        best, self.best_epoch_ = found, epoch
-                        best_state = copy.deepcopy(self.model_.state_dict())
-                if self.verbose:
-                    print(line)  # noqa: T201, asked for
-                if self.early_stopping and epoch - self.best_epoch_ >= self.patience and best_state is not None:
-                    break
+            try:
+                for epoch in range(1, self.epochs + 1):
+                    self.model_.train()
+                    optimizer.zero_grad()
+                    value = loss(self.model_, samples)
+                    value.backward()
+                    optimizer.step()
+                    self.loss_curve_.append(value.item())
+                    if not math.isfinite(self.loss_curve_[-1]):
+                        raise ValueError(DIVERGED.format(f"a loss of {self.loss_curve_[-1]} in epoch {epoch}"))
+                    self.n_iter_ = epoch
+                    line = f"epoch {epoch}/{self.epochs}: loss {self.loss_curve_[-1]:.4g}"
+                    if self.early_stopping:
+                        self.model_.eval()
+                        with torch.no_grad():
+                            found = loss(self.model_, held_out).item()
+                        line += f", held out {found:.4g}"
+                        if found < best:
+                            best, self.best_epoch_ = found, epoch
+                            best_state = copy.deepcopy(self.model_.state_dict())
+                    if self.verbose:
+                        print(line)  # noqa: T201, asked for
+                    if self.early_stopping and epoch - self.best_epoch_ >= self.patience and best_state is not None:
+                        break
+            finally:
+                undo()
             if best_state is not None:
                 self.model_.load_state_dict(best_state)
         if not all(parameter.isfinite().all() for parameter in self.model_.parameters()):
@@ -179,7 +189,28 @@ class GraphEstimator(BaseEstimator):
         return hasattr(self, "model_")
 
 
-FITTED = ("classes_", "n_features_in_", "n_outputs_", "loss_curve_", "n_iter_", "best_epoch_")
+FITTED = ("classes_", "n_features_in_", "n_outputs_", "loss_curve_", "n_iter_", "best_epoch_", "has_graph_")
+
+
+def add_dropout(model: nn.Module, share: float) -> Callable[[], None]:
+    """Drop inputs of layers and readout in training, without a trace in the model once the result was called."""
+    if not 0 <= check_number("dropout", share) < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1, got {share}")
+    networks = [part for part in model.modules() if isinstance(part, LayeredNetwork)]
+    if share > 0 and not networks:
+        raise ValueError(f"dropout must be 0 for a backbone of your own, which has its own, got {share}")
+    handles = [
+        part.register_forward_pre_hook(lambda module, given: (F.dropout(given[0], share, module.training), *given[1:]))
+        for network in networks
+        for part in (*getattr(network, network.layered[0]), network.readout)
+        if share > 0
+    ]
+
+    def undo() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return undo
 
 
 TUPLE, DEVICE = "__tuple__", "__device__"  # what JSON has no word for
@@ -235,16 +266,35 @@ def as_float32(name: str, value: Any) -> Array:
     return narrow
 
 
-def as_graph(graph: Any) -> Any:
-    """A graph or a tensor, of what may be a list or a matrix of SciPy."""
-    if isinstance(graph, Tensor) or hasattr(graph, "one_hop") or hasattr(graph, "sparse_sizes"):
+def as_graph(graph: Any, normalize: Normalization | None = None) -> Any:
+    """A graph or a tensor, of what may be a list, a matrix of SciPy or NumPy, or a graph of NetworkX or PyG."""
+    if hasattr(graph, "one_hop") or hasattr(graph, "sparse_sizes"):
         return graph
     if hasattr(graph, "tocoo"):
         return Graph.from_scipy(graph)
-    array = np.asarray(graph)
-    if array.dtype == object:
+    if is_networkx(graph) or hasattr(graph, "edge_index"):
+        built = Graph.from_networkx(graph) if is_networkx(graph) else Graph.from_pyg(graph)
+        return built if normalize is None else built.normalize(normalize)
+    array = graph if isinstance(graph, Tensor) else np.asarray(graph)
+    if not isinstance(array, Tensor) and array.dtype.kind not in "biuf":
         raise TypeError(f"graph must be a Graph, an edge_index or a sparse matrix, got {type(graph).__name__}")
-    return torch.as_tensor(array)
+    tensor = torch.as_tensor(array)
+    is_matrix = tensor.layout == torch.strided and tensor.dim() == 2 and tensor.size(0) == tensor.size(1)
+    is_matrix = is_matrix and (tensor.size(0) != 2 or tensor.is_floating_point())  # two edges, where these are numbers
+    return Graph.from_dense(tensor) if is_matrix else tensor
+
+
+def is_networkx(graph: Any) -> bool:
+    """Whether this is a graph of NetworkX, which is not imported for it."""
+    return hasattr(graph, "is_directed") and hasattr(graph, "adjacency") and hasattr(graph, "number_of_nodes")
+
+
+def nodes_at_least(graph: Any) -> int:
+    """How many nodes a graph has, or an edge_index names."""
+    if isinstance(graph, Tensor):
+        is_list = graph.layout == torch.strided
+        return (int(graph.max()) + 1 if graph.numel() else 0) if is_list else graph.size(0)
+    return int(graph.sparse_size(0) if hasattr(graph, "sparse_sizes") else graph.num_nodes)
 
 
 def load(path: str | os.PathLike[str]) -> "NodeClassifier | NodeRegressor | GraphClassifier":
@@ -308,12 +358,28 @@ class NodeEstimator(GraphEstimator):
             raise ValueError("requires y to be passed, but the target y is None")
         x = self._signal(X, reset=True)
         chosen = self._nodes(nodes, x.size(0))
-        return x, self._graph(x, graph), chosen, self._targets(y, chosen, x.size(0))
+        self.has_graph_ = graph is not None
+        if graph is None:
+            warnings.warn(f"{type(self).__name__}.fit: {MISSING}", stacklevel=3)
+        return x, self._graph_of_all(x, graph), chosen, self._targets(y, chosen, x.size(0))
+
+    def _graph_of_all(self, x: Tensor, graph: Any) -> Any:
+        """The graph of a call, which must have a node for each row."""
+        graph = None if graph is None else as_graph(graph, self.normalize)
+        rows, is_list = x.size(0), isinstance(graph, Tensor) and graph.layout == torch.strided
+        if graph is not None and (rows < nodes_at_least(graph) if is_list else rows != nodes_at_least(graph)):
+            raise ValueError(
+                f"X must have a row for each of the {nodes_at_least(graph)} nodes of graph, got {rows}; to learn from "
+                "some of them, as scikit-learn does in folds, name them: nodes=..., or graphact.estimators.OnNodes"
+            )
+        return self._graph(x, graph)
 
     def _outputs(self, X: Any, graph: Any, nodes: Any) -> Array:  # noqa: N803
         check_is_fitted(self)
         x = self._signal(X)
-        outputs: Array = self._answers(x, self._graph(x, graph)).numpy()
+        if graph is None and getattr(self, "has_graph_", False):
+            warnings.warn(f"{type(self).__name__} was fitted with a graph: {MISSING}", stacklevel=3)
+        outputs: Array = self._answers(x, self._graph_of_all(x, graph)).numpy()
         return outputs[self._nodes(nodes, x.size(0))]
 
 
@@ -327,8 +393,9 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         hidden: features of each layer.
         order: order of the filters.
         hops: hops of the activations.
-        normalize: how a graph given as an edge_index is normalised; a ``Graph`` or a sparse matrix is a shift operator
-            and taken as it is.
+        normalize: how a graph given as an edge_index or by NetworkX is normalised; a ``Graph`` or a matrix is a shift
+            operator and taken as it is.
+        dropout: the share of values that is dropped at random in training, in front of each layer and the readout.
         epochs: steps of Adam, each over all nodes.
         learning_rate: step size.
         weight_decay: decoupled decay of the parameters.
@@ -365,7 +432,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
             y: the classes of all nodes, of which those of ``nodes`` are used, or of ``nodes`` alone, in their order.
                 N classes are those of the nodes 0 to N - 1, in whatever order ``nodes`` names them.
             graph: a ``Graph``, an ``edge_index``, or a sparse matrix of torch or SciPy, which is a shift operator (see
-                :meth:`graphact.Graph.from_sparse`); None is a graph without edges.
+                :meth:`graphact.Graph.from_sparse`), a dense one of NumPy, PyG's ``Data``, or a graph of NetworkX, whose
+                nodes are in its own order; None is a graph without edges, with a warning.
             nodes: the nodes to learn from, as numbers or as a mask; all when left out.
 
         Raises:
@@ -459,6 +527,89 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return float(r2_score(targets, found, sample_weight=sample_weight))
 
 
+class OnNodes(BaseEstimator):
+    """An estimator on one graph whose samples are nodes, as scikit-learn's folds and searches need it.
+
+    A fold takes some of the rows of X, and a graph on some of its nodes is another graph. Here X are the numbers of
+    nodes: the features of all nodes and the graph stay whole, and only targets are left out.
+
+    Args:
+        estimator: a :class:`NodeClassifier` or :class:`NodeRegressor`; its settings are ``estimator__NAME``.
+        features: ``(N, F)``, the features of all nodes.
+        graph: as :meth:`NodeClassifier.fit` takes it.
+
+    Attributes:
+        estimator_: the fitted estimator.
+        classes_: of a classifier, its classes.
+
+    Example:
+        >>> import graphact, numpy as np
+        >>> from sklearn.model_selection import GridSearchCV
+        >>> from graphact.estimators import NodeClassifier, OnNodes
+        >>> graph = graphact.Graph.stochastic_block_model([20, 20], 0.5, 0.1).normalize("symmetric")
+        >>> y = np.repeat([0, 1], 20)
+        >>> x = y[:, None] + np.random.default_rng(0).normal(size=(40, 1))
+        >>> model = OnNodes(NodeClassifier(epochs=20, random_state=0), x, graph)
+        >>> search = GridSearchCV(model, {"estimator__activation": ["relu", "max-ga"]}, cv=3).fit(np.arange(40), y)
+        >>> search.best_params_["estimator__activation"] in ("relu", "max-ga")
+        True
+    """
+
+    def __init__(self, estimator: Any, features: Any, graph: Any) -> None:
+        self.estimator = estimator
+        self.features = features
+        self.graph = graph
+
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(clone(self.estimator), self.features, self.graph)  # data are shared, not copied for each fold
+
+    def __sklearn_tags__(self) -> Any:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type, tags.target_tags = inner.estimator_type, inner.target_tags
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "estimator_")
+
+    def _numbers(self, X: Any) -> Array:  # noqa: N803
+        numbers_ = as_array(X)
+        return numbers_[:, 0] if numbers_.ndim == 2 and numbers_.shape[1] == 1 else numbers_
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
+        """Learn from the nodes ``X`` with the targets ``y``, in their order."""
+        count, targets = len(self.features), as_array(y)
+        nodes = clone(self.estimator)._nodes(self._numbers(X), count)
+        if len(targets) != len(nodes):
+            raise ValueError(f"y must have a target for each of the {len(nodes)} nodes, got {len(targets)}")
+        every = np.zeros((count, *targets.shape[1:]), dtype=targets.dtype)
+        every[nodes] = targets
+        self.estimator_ = clone(self.estimator).fit(self.features, every, graph=self.graph, nodes=nodes)
+        if hasattr(self.estimator_, "classes_"):
+            self.classes_ = self.estimator_.classes_
+        return self
+
+    def predict(self, X: Any) -> Array:  # noqa: N803
+        """The answers at the nodes ``X``."""
+        check_is_fitted(self)
+        found: Array = self.estimator_.predict(self.features, graph=self.graph, nodes=self._numbers(X))
+        return found
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    def predict_proba(self, X: Any) -> Array:  # noqa: N803
+        """Probabilities of the classes at the nodes ``X``."""
+        check_is_fitted(self)
+        found: Array = self.estimator_.predict_proba(self.features, graph=self.graph, nodes=self._numbers(X))
+        return found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
+        """The share of nodes whose class is right, or R²."""
+        from sklearn.metrics import accuracy_score, r2_score
+
+        figure = accuracy_score if is_classifier(self.estimator) else r2_score
+        return float(figure(as_array(y), self.predict(X), sample_weight=sample_weight))
+
+
 class Pooled(nn.Module):
     """A network on joined graphs, mean and maximum over the nodes of each, and a linear map."""
 
@@ -505,7 +656,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         if graphs is None:
             edges = [edges_of(sample) for sample in samples]
         else:
-            each = [as_graph(graphs)] * len(samples) if is_one(graphs) else list(graphs)
+            each = [as_graph(graphs, self.normalize)] * len(samples) if is_one(graphs) else list(graphs)
             if len(each) != len(samples):
                 raise ValueError(f"graphs must be one for each of the {len(samples)} samples, got {len(each)}")
             edges = [(graph, None) for graph in each]
@@ -582,4 +733,5 @@ def edges_of(data: Any) -> tuple[Any, Tensor | None]:
 
 def is_one(graphs: Any) -> bool:
     """Whether this is one graph for all samples rather than one for each."""
-    return hasattr(graphs, "one_hop") or hasattr(graphs, "sparse_sizes") or getattr(graphs, "ndim", None) == 2
+    is_matrix = hasattr(graphs, "sparse_sizes") or getattr(graphs, "ndim", None) == 2
+    return hasattr(graphs, "one_hop") or is_networkx(graphs) or is_matrix

@@ -1,5 +1,6 @@
 """Export to ONNX: the passes over neighbours as gather, scatter and sort, which every ONNX runtime knows."""
 
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -26,10 +27,17 @@ from graphact.graph.graph import check_graph, check_values
 from graphact.graph.protocol import Pass
 from graphact.kernels.reference import own_term
 from graphact.layers import UnsupportedModelError
+from graphact.nn.base import GraphModule
+from graphact.nn.parts import is_of_pyg
 from graphact.operations import Operation
 
 Edges = Literal["constant", "input"]
 OPSET = 18  # the first that scatters maxima
+WAY_OUT = (
+    "model must be called as model(x, graph) with a graphact.Graph, and this one takes an edge_index: call it in a "
+    "module with forward(self, x, graph), which gets edge_index, edge_weight = graph.to_edge_index(), "
+    "as conv(x, edge_index), act(x, graph) or, for PassGraph, model(x, edge_index, graph=graph)"
+)
 
 
 def export_onnx(
@@ -41,7 +49,9 @@ def export_onnx(
     of ``x`` may have any size when the file is run. Needs the extra ``onnx``.
 
     Args:
-        model: any module; it is exported in evaluation mode.
+        model: any module; it is exported in evaluation mode. PyG's modules take an edge_index: in a ``forward`` of your
+            own, ``edge_index, edge_weight = graph.to_edge_index()`` gives one for ``conv(x, edge_index)``, beside
+            ``act(x, graph)``, or for a ``PassGraph``, called as ``model(x, edge_index, graph=graph)``.
         x: an example of its signal, ``(..., N, F)``.
         graph: the graph.
         path: where to write.
@@ -52,9 +62,9 @@ def export_onnx(
 
     Raises:
         ModuleNotFoundError: onnx or onnxscript is missing.
-        UnsupportedModelError: with ``edges="input"``, the model has localized medians or kernels over several hops or a
-            user's own function of neighbours; torch cannot translate a part of the model; or the exported steps do not
-            compute what the model computes.
+        UnsupportedModelError: the model takes an edge_index; with ``edges="input"``, it has localized medians or
+            kernels over several hops or a user's own function of neighbours; torch cannot translate a part of it; or
+            the exported steps do not compute what it computes.
 
     Example:
         >>> import torch, graphact
@@ -66,6 +76,8 @@ def export_onnx(
     """
     require("export_onnx needs", "onnx", "onnxscript")
     check_choice("edges", edges, ("constant", "input"))
+    if takes_edges(model) and not hasattr(graph, "one_hop"):
+        raise UnsupportedModelError("", WAY_OUT)
     x = check_values(check_tensor("x", x), check_graph("graph", graph)).detach()
     fewest = 1 if edges == "constant" else 2  # torch takes sizes below 2 for constants
     if graph.num_nodes < fewest or (edges == "input" and graph.num_edges < fewest):
@@ -76,7 +88,7 @@ def export_onnx(
     x = x.expand(*(max(size, 2) for size in x.shape[:-2]), *x.shape[-2:])
     edge_index, edge_weight = (part.detach() for part in graph.to_edge_index())
     with torch.no_grad(), evaluation_mode(model):
-        expected = model(x, graph)
+        expected = answer_of(model, x, graph)
         if not isinstance(expected, Tensor):
             raise UnsupportedModelError("", f"it must return a tensor, got {type(expected).__name__}")
         if edges == "constant":
@@ -99,6 +111,23 @@ def export_onnx(
                 "edge_weight": {0: any_size},
             }
         write(whole, inputs, shapes, Path(path))
+
+
+def answer_of(model: nn.Module, x: Tensor, graph: Graph) -> Any:
+    """What the model answers, which must take a graph."""
+    try:
+        return model(x, graph)
+    except (TypeError, ValueError, AttributeError) as error:
+        if takes_edges(model):
+            raise UnsupportedModelError("", WAY_OUT) from error
+        raise
+
+
+def takes_edges(model: nn.Module) -> bool:
+    """Whether a model is called with an edge_index, as those of PyG and ``PassGraph`` are, rather than with a graph."""
+    if isinstance(model, GraphModule):
+        return False
+    return "edge_index" in inspect.signature(model.forward).parameters or any(map(is_of_pyg, model.modules()))
 
 
 def write(model: nn.Module, inputs: dict[str, Tensor], shapes: dict[str, Any], path: Path) -> None:
@@ -203,6 +232,10 @@ class EdgeGraph:
 
     def check_signal(self, x: Any) -> Tensor:
         return check_values(x, self)
+
+    def to_edge_index(self) -> tuple[Tensor, Tensor]:
+        """PyG's ``(edge_index, edge_weight)``, for convolutions that take these."""
+        return self.edge_index, self.edge_weight
 
     def one_hop(self, x: Tensor, pass_: Pass, *arguments: Any) -> tuple[Tensor, ...]:
         """See :meth:`GraphLike.one_hop <graphact.graph.protocol.GraphLike.one_hop>`."""

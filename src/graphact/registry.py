@@ -93,8 +93,9 @@ ModuleT = TypeVar("ModuleT", bound=type[Any])
 def register(name: str) -> Callable[[ModuleT], ModuleT]:
     """Make a module known as an activation, as a decorator of its class.
 
-    ``GCNN(activation=name)``, files, fleets, agents and ``graphact list`` then know it. The class takes ``hops``,
-    ``features``, ``closed``, ``normalize`` and ``start`` as keywords, as far as it has them; see
+    ``GCNN(activation=name)``, files, fleets and agents then know it, and so do ``graphact run`` and ``graphact list``,
+    after ``--import MODULE``. The class takes ``hops``, ``features``, ``closed``, ``normalize`` and ``start`` as
+    keywords, as far as it has them; see
     :class:`~graphact.nn.GraphAdaptive` for one that needs no more than its operation.
 
     Raises:

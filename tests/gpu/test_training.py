@@ -63,7 +63,11 @@ def test_a_checkpoint_of_recorded_steps_goes_on_exactly(tmp_path):
 
 @pytest.mark.parametrize("options", [{"activation": name} for name in ACTIVATIONS] + [{"norm": "batch", "layers": 3}])
 def test_recorded_epochs_of_node_classifiers_are_those_of_the_cpu(options):
-    """All of an epoch is one CUDA graph: dropout, scores, the choice of the best, Adam."""
+    """All of an epoch is one CUDA graph: dropout, scores, the choice of the best, Adam.
+
+    A flow is exponential in what DiGRAF learns: on a CPU, too, a relative change of 1e-15 in the signals is 0.2 in its
+    parameters after 70 epochs, and 3e-14 after 20.
+    """
     graph = Graph.stochastic_block_model([30, 30], 0.2, 0.05, generator=torch.Generator().manual_seed(0))
     x = torch.randn(60, 20, dtype=torch.float64).relu()
     y = torch.arange(60) // 30
@@ -76,7 +80,8 @@ def test_recorded_epochs_of_node_classifiers_are_those_of_the_cpu(options):
         graphs = node_graph(graph.to(dtype=torch.float64), "gcn")
         features = SparseFeatures.from_dense(x)
         fleet = NodeFleet(models, features, graphs, y, splits, **settings, device=device, dtype=torch.float64)
-        found.append((fleet.train(70), [fleet.model(number).cpu() for number in range(2)]))
+        epochs = 20 if options.get("activation") == "digraf" else 70
+        found.append((fleet.train(epochs), [fleet.model(number).cpu() for number in range(2)]))
     assert fleet.way == "recorded"
     assert found[1][0].best_epoch == found[0][0].best_epoch
     assert found[1][0].validation == pytest.approx(found[0][0].validation)

@@ -4,7 +4,7 @@ import argparse
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -30,6 +30,14 @@ SHARED: dict[str, dict[str, Any]] = {
         "metavar": "DIR",
         "help": f"folder with {'/, '.join(list(DATA_SETS)[:-1])}/ and {list(DATA_SETS)[-1]}/, as far as they are used "
         "(default: the environment variable GRAPHACT_DATA, else downloaded once)",
+    },
+    "--import": {
+        "action": "append",
+        "default": [],
+        "dest": "imports",
+        "metavar": "MODULE",
+        "help": "import a module first, from this folder or installed (repeatable): "
+        "activations that it registers with graphact.nn.register are then known by name",
     },
     "--out": {"type": Path, "metavar": "DIR"},
     "--device": {"choices": ("auto", "cpu", "cuda"), "default": "auto"},
@@ -82,6 +90,25 @@ def print_json(value: Any) -> int:
 
     sys.stdout.write(json.dumps(plain(value), indent=1) + "\n")
     return 0
+
+
+def import_modules(modules: Iterable[str]) -> None:
+    """Import modules that a user names; those in the working folder are found, too."""
+    import importlib
+
+    for module in modules:
+        folder = str(Path.cwd())
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise  # it is there, and imports something that is not
+            raise ValueError(
+                f"--import must name a module of {folder} or of an installed package, such as my_activations for "
+                f"my_activations.py, got {module!r}"
+            ) from error
 
 
 def one_of(*options: Option) -> Option:

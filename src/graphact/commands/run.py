@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphact._extras import require
-from graphact.commands.parser import Choices, command, option, print_json
+from graphact.commands.parser import Choices, command, import_modules, option, print_json
 from graphact.experiments.flocking import experiment as flocking
 from graphact.experiments.protocol import METHODS, RIVALS, Protocol, jobs_of
 from graphact.experiments.registry import (
@@ -69,6 +69,7 @@ EXPERIMENT_LINES = {
         default=[],
         metavar="NAME",
     ),
+    "--import",
     option(
         "--set",
         "change a setting of the protocol, its training or its tasks (repeatable): features=2,4 orders=5 hops=1,2 "
@@ -110,6 +111,7 @@ def run(options: argparse.Namespace) -> int:
     from graphact.progress import JobLines, JobProgress, JobWatcher
     from graphact.training.memory import keep_freed_memory
 
+    import_modules(options.imports)
     protocol = protocol_of(options)
     check_integer("--jobs", options.jobs, minimum=1)
     seeds = range(options.seed, options.seed + check_integer("--seeds", options.seeds, minimum=1))
@@ -178,7 +180,12 @@ def protocol_of(options: argparse.Namespace) -> "Protocol | flocking.Flocking":
         if options.protocol is not None:
             raise ValueError(f"flocking has no protocols, got --protocol {options.protocol}")
         return flocking.find_settings(options.preset, options.activation, changes)
-    return find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation), changes)
+    try:
+        return find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation), changes)
+    except ValueError as error:
+        if str(error).startswith("activation must be one of") and "did you mean" not in str(error):
+            raise ValueError(f"{error}; one of your own is known after --import MODULE that registers it") from error
+        raise
 
 
 def default_folder(options: argparse.Namespace) -> Path:
@@ -232,6 +239,8 @@ def command_line(options: argparse.Namespace) -> str:
     words = ["graphact", "run", options.experiment, "--preset", options.preset]
     if options.protocol:
         words += ["--protocol", options.protocol]
+    for name in options.imports:
+        words += ["--import", name]
     for name in options.activation:
         words += ["--activation", name]
     for change in options.set:
@@ -273,10 +282,12 @@ def report(options: argparse.Namespace) -> int:
 
 @command(
     option("part", ", ".join(PARTS) + " (default: all)", nargs="?", choices=PARTS, metavar="PART"),
+    "--import",
     "--json",
 )
 def list_all(options: argparse.Namespace) -> int:
     """List activations, convolutions, data sets and experiments, each with a line."""
+    import_modules(options.imports)
     shown = {part: entries for part, entries in catalogue().items() if options.part in (None, part.replace(" ", ""))}
     if options.json:
         return print_json(shown)

@@ -94,12 +94,24 @@ def as_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> Edges:
         edge_weight = torch.ones(edge_index.size(1), device=edge_index.device)
     edge_weight = as_weights("edge_weight", edge_weight)
     if edge_weight.shape != edge_index.shape[1:]:
-        raise ValueError(f"edge_weight must have the shape ({edge_index.size(1)},), got {tuple(edge_weight.shape)}")
+        raise ValueError(
+            f"edge_weight must have the shape ({edge_index.size(1)},), got {tuple(edge_weight.shape)}"
+            f"{advice_on_attributes(edge_weight, edge_index.size(1))}"
+        )
     if edge_weight.device != edge_index.device:
         raise ValueError(
             f"edge_weight must be on the device of edge_index, {edge_index.device}, got {edge_weight.device}"
         )
     return Edges(edge_index, edge_weight, num_nodes)
+
+
+def advice_on_attributes(weight: Tensor, edges: int) -> str:
+    """The end of a message where somebody may have given PyG's edge_attr, with several numbers an edge."""
+    if weight.dim() != 2 or weight.size(0) != edges:
+        return ""
+    if weight.size(1) == 1:
+        return "; edge_attr.flatten() makes weights of a single column"
+    return "; an edge_attr is no weight, which is one number an edge: choose one, such as edge_attr[:, 0], or none"
 
 
 def check_bounds(lowest: int, highest: int, num_nodes: int | None) -> int:

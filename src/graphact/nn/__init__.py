@@ -1,5 +1,7 @@
 """Modules: parameters plus one functional call."""
 
+from typing import TYPE_CHECKING
+
 from graphact.nn.activation import (
     GraphAdaptive,
     GraphAdaptiveKernel,
@@ -72,3 +74,16 @@ __all__ = [
     "register",
     "unregister",
 ]
+
+if not TYPE_CHECKING:  # a checker would take any name for one that is there
+
+    def __getattr__(name: str) -> object:
+        """Say what may have been meant: a class, or the class of an activation whose name in tables was given."""
+        from graphact._checks import did_you_mean
+        from graphact.registry import BUILT_IN
+
+        plain = name.replace("_", "").lower()
+        classes = {label.replace("-", ""): kind for label, kind in BUILT_IN.items()}
+        classes |= {kind.lower(): kind for kind in __all__}
+        meant = f"; did you mean {classes[plain]!r}?" if plain in classes else did_you_mean(name, __all__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{meant}", name=name)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_integer, check_positive
+from graphact._checks import check_choice, check_integer, check_positive, did_you_mean
 from graphact._deprecation import keyword_only_after
 from graphact.functional import graph_adaptive, localized
 from graphact.graph.normalize import Normalization, check_normalize
@@ -35,6 +35,7 @@ from graphact.operations import (
 FUNCTIONS: dict[Reads, Callable[..., Tensor]] = {"shifted": graph_adaptive, "hops": localized}
 Start = Literal["zero", "small", "uniform"]
 STARTS: dict[str, float] = {"zero": 0.0, "small": 0.1, "uniform": 1.0}  # the bound of h, as a part of 1 / sqrt(K)
+SETTINGS = ("features", "hops", "closed", "normalize", "start")  # what all of them take
 
 
 class HopMixture(GraphModule):
@@ -141,7 +142,10 @@ def check_options(operation: Operation, options: Mapping[str, Any]) -> dict[str,
     for name in options:
         if name.removeprefix("learn_") not in operation.parameters:
             known = ", ".join(operation.parameters) or "none"
-            raise TypeError(f"{name} is no parameter of the operation {operation.name!r}, which has {known}")
+            meant = did_you_mean(
+                name, [*SETTINGS, *operation.parameters, *(f"learn_{p}" for p in operation.parameters)]
+            )
+            raise TypeError(f"{name} is no parameter of the operation {operation.name!r}, which has {known}{meant}")
     return {name: check_positive(name, options.get(name, start)) for name, start in operation.parameters.items()}
 
 

@@ -1,9 +1,10 @@
 """What all modules share: how they are called, and how they describe themselves."""
 
 import inspect
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from itertools import chain
 from threading import local
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -41,6 +42,8 @@ class GraphModule(nn.Module):
     """
 
     normalize: Normalization | None = "symmetric"
+    unshown: ClassVar[Mapping[str, Any]] = MappingProxyType({"normalize": "symmetric", "start": "zero"})
+    """Settings that a repr leaves out where they are these."""
     _described_forward: ClassVar[Callable[..., Tensor] | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -69,10 +72,20 @@ class GraphModule(nn.Module):
 
     def extra_repr(self) -> str:
         config = {} if type(self).config is GraphModule.config else self.config()
-        return ", ".join(f"{name}={value!r}" for name, value in config.items() if UNSHOWN.get(name, ...) != value)
+        shown = {name: value for name, value in config.items() if self.unshown.get(name, ...) != value}
+        return ", ".join(f"{name}={short(value)}" for name, value in shown.items() if not describes_parts(value))
 
 
-UNSHOWN = {"normalize": "symmetric", "start": "zero"}  # settings that a repr leaves out where they are these
+def short(value: Any) -> str:
+    """A setting in a repr; of a function or a class its name is enough."""
+    return getattr(value, "__qualname__", None) or repr(value)
+
+
+def describes_parts(value: Any) -> bool:
+    """Whether a setting is a mapping for each part, which a repr shows anyway."""
+    return isinstance(value, list) and any(isinstance(one, dict) for one in value)
+
+
 TORCH_LAYERS: dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]] = {
     nn.Identity: lambda _: (),
     nn.Linear: lambda module: (Linear(module.weight, module.bias),),

@@ -1,7 +1,7 @@
 """Graph convolutional neural networks: filter banks, activations, one readout shared by all nodes."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -20,6 +20,15 @@ from graphact.nn.names import Activation, describe_activation, make_activation
 class LayeredNetwork(GraphModule):
     """What networks have in common: layers of a few parts each, called with the graph, and a readout for all nodes."""
 
+    unshown: ClassVar[Mapping[str, Any]] = {
+        **GraphModule.unshown,
+        "bias": False,
+        "readout_bias": True,
+        "per_feature": True,
+        "closed": False,
+        "gamma": 0.1,
+        "learn_gamma": False,
+    }
     layered: ClassVar[tuple[str, ...]]  # the lists of parts: those of the first layer one after the other, and so on
     readout: nn.Module
 

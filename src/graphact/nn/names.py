@@ -2,16 +2,18 @@
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
+from functools import cache
 from typing import Any
 
 from torch import Tensor, nn
 
 from graphact import registry
+from graphact._checks import did_you_mean
 from graphact.graph.protocol import GraphLike
 from graphact.layers import Layer
 from graphact.nn.base import GraphModule, describe
-from graphact.registry import register, unregister
+from graphact.registry import BUILT_IN, register, unregister
 
 __all__ = ["ACTIVATIONS", "Activation", "PlainModule", "make_activation", "register", "unregister"]
 
@@ -28,7 +30,14 @@ class PlainModule(GraphModule):
         self.module = module
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
-        return self.module(x)
+        out = self.module(x)
+        if not isinstance(out, Tensor) or out.shape != x.shape:
+            got = f"the shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+            raise ValueError(
+                f"the activation {self.module!r:.60} must keep the shape {tuple(x.shape)} of the signal, got {got}; a "
+                "function that reduces the values of neighbours goes into graphact.nn.GraphAdaptive(function)"
+            )
+        return out
 
     def describe(self) -> tuple[Layer, ...]:
         return describe(self.module, "module")
@@ -51,10 +60,11 @@ def make_activation(
         hops: number of hops.
         features: number of features to give each its own weights; None shares them.
         closed: count a node among its neighbours.
-        options: ``normalize``, ``start``, and parameters of its operation, such as the kernel's ``gamma``.
+        options: ``normalize``, ``start``, and parameters of its operation, such as the kernel's ``gamma``; what
+            another activation takes is left out, what none takes is refused.
 
     Raises:
-        TypeError: the function returns no module.
+        TypeError: an option that no activation has, or a function that returns no module.
         ValueError: the name is unknown.
 
     Example:
@@ -65,9 +75,16 @@ def make_activation(
     every = {"hops": hops, "features": features, "closed": closed, **options}
     if isinstance(name, str | Mapping):
         given = {"name": name} if isinstance(name, str) else dict(name)
-        module = registry.find(given.pop("name"))
-        return module(**{key: value for key, value in every.items() if key in accepted(module)} | given)
-    made = copy.deepcopy(name) if isinstance(name, nn.Module) else name(features) if callable(name) else None
+        called: Any = given.pop("name", None)
+        module = registry.find(called)
+        taken = accepted(module)
+        check_options(f"the activation {called!r}", options, taken, taken | options_of_all(options.keys() - taken))
+        if not takes_any(module):  # which says itself what it does not take
+            check_options(f"the activation {called!r}", given, taken, taken)
+        return module(**{key: value for key, value in every.items() if key in taken} | given)
+    known = options_of_all(options.keys())
+    check_options("an activation", options, known, known)
+    made = copy.deepcopy(name) if isinstance(name, nn.Module) else made_by(name, features) if callable(name) else None
     if not isinstance(made, nn.Module):
         raise TypeError(
             f"activation must be a name, a module, or a function of the number of features that returns a module, "
@@ -76,12 +93,52 @@ def make_activation(
     return made if isinstance(made, GraphModule) else PlainModule(made)
 
 
+def made_by(function: Callable[[int | None], Any], features: int | None) -> Any:
+    """What a function makes for a number of features, or why it is none of that kind."""
+    try:
+        return function(features)
+    except (TypeError, AttributeError, IndexError) as error:
+        raise TypeError(
+            f"activation must be a name, a module, or a function of the number of features that returns a module, got "
+            f"{function!r:.60}, which fails for {features} features: {error}; a function of the signal goes into a "
+            "torch.nn.Module, one of the neighbours' values into graphact.nn.GraphAdaptive(function)"
+        ) from error
+
+
 def accepted(module: type[GraphModule]) -> set[str]:
     """The keywords that a class of activations takes."""
-    names = {name for name, p in inspect.signature(module).parameters.items() if p.kind is not p.VAR_KEYWORD}
+    parameters_ = inspect.signature(module).parameters.items()
+    names = {name for name, p in parameters_ if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     operation = getattr(module, "operation", None)
     parameters = () if operation is None else operation.parameters
     return names | {*parameters, *(f"learn_{name}" for name in parameters)}
+
+
+def takes_any(module: type[GraphModule]) -> bool:
+    """Whether a class takes keywords of any name and checks them itself."""
+    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(module).parameters.values())
+
+
+def check_options(of: str, options: Mapping[str, Any], own: Set[str], allowed: Set[str]) -> None:
+    """Raise if an option is not allowed; networks hand the same options to all activations, so others' may be."""
+    for name in options:
+        if name not in allowed:
+            meant = did_you_mean(name, own) or did_you_mean(name, allowed)
+            raise TypeError(f"options of {of} must be among {', '.join(sorted(own))}, got {name!r}{meant}")
+
+
+def options_of_all(asked: Set[str]) -> Set[str]:
+    """What at least one of the activations takes; others than our own are looked at only where these do not."""
+    if asked <= built_in_options():
+        return built_in_options()
+    others = [accepted(ACTIVATIONS[name]) for name in ACTIVATIONS if name not in BUILT_IN]
+    return built_in_options().union(*others)
+
+
+@cache
+def built_in_options() -> frozenset[str]:
+    """What at least one of our own activations takes, which networks ask for in each of their layers."""
+    return frozenset().union(*(accepted(registry.find(name)) for name in BUILT_IN))
 
 
 def describe_activation(module: nn.Module) -> dict[str, Any]:

@@ -122,7 +122,8 @@ def call_on_graph(module: nn.Module, x: Tensor, graph: GraphLike, edges: Edges |
     if isinstance(module, PassGraph) or is_of_pyg(module):
         inner = module.model if isinstance(module, PassGraph) else module
         if edges is None:
-            assert isinstance(graph, Graph)
+            if not hasattr(graph, "to_edge_index"):
+                raise UnsupportedModelError("", f"a {type(module).__name__} takes an edge_index, which a part has not")
             edges = graph.to_edge_index()
         edge_index, edge_weight = edges
         if is_signal_only(inner):

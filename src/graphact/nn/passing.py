@@ -95,14 +95,19 @@ class PassGraph(nn.Module):
                 module.reset_parameters()
 
     def extra_repr(self) -> str:
-        return f"normalize={self.normalize!r}"
+        shown = f"normalize={self.normalize!r}"
+        if "\n" in repr(self.model):  # which shows its parts
+            return shown
+        inside = dict.fromkeys(repr(part) for part in self.model.modules() if isinstance(part, GraphModule))
+        return ", ".join([shown, *(f"activation={part}" for part in inside)])
 
 
 class PerLayer(nn.Module):
     """An activation with parameters of its own in each layer of a model that calls one ``act`` after all of them.
 
     Within one forward pass of the surrounding :class:`PassGraph`, call i uses copy i. PyG's models call ``act``
-    ``num_layers - 1`` times, and ``num_layers`` times with ``jk=...``; ``GIN`` also inside its layers.
+    ``num_layers - 1`` times, and ``num_layers`` times with ``jk=...``; ``GIN`` also in the network inside each layer,
+    which is left pointwise by ``conv.nn.act = torch.nn.ReLU()`` for each ``conv`` of its ``convs``.
 
     Args:
         activation: the first copy; the others draw parameters anew.
@@ -144,7 +149,11 @@ class PerLayer(nn.Module):
         layer = uses.get(id(self), 0)
         uses[id(self)] = layer + 1
         if layer >= len(self.copies):
-            raise ValueError(f"layers must be at least the number of calls in one forward pass, got {len(self.copies)}")
+            raise ValueError(
+                f"layers must be at least the number of calls in one forward pass, got {len(self.copies)}: PyG's "
+                "models call act num_layers - 1 times, num_layers times with jk=..., and GIN also inside each "
+                "layer, unless that has one of its own (for conv in model.convs: conv.nn.act = torch.nn.ReLU())"
+            )
         return self.copies[layer](x)
 
 

@@ -13,6 +13,7 @@ KEPT, OTHER = STATIONS[:2]
 def test_hours_and_stations_in_order(molene_folder):
     read = read_molene(molene_folder)
     assert read.stations == tuple(STATIONS)
+    assert read_molene(str(molene_folder)).stations == read.stations
     assert read.kelvin.shape == (744, 14)
     for hour, station in [(0, 0), (743, 0), (100, 13)]:
         assert read.kelvin[hour, station] == temperature(STATIONS[station], hour)

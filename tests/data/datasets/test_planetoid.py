@@ -33,6 +33,14 @@ def test_documents_stand_where_their_index_says(tmp_path):
     assert [mask.nonzero().squeeze(1).tolist() for mask in read.masks] == [part.tolist() for part in read.split]
 
 
+def test_a_folder_is_given_as_a_string(tmp_path):
+    write_planetoid(tmp_path / "planetoid")
+    read = read_planetoid(str(tmp_path / "planetoid"), "cora")
+    assert torch.equal(read.x, read_planetoid(tmp_path / "planetoid", "cora").x)
+    with pytest.raises(DataError, match="nowhere does not hold the Planetoid data of cora"):
+        read_planetoid(str(tmp_path / "nowhere"), "cora")
+
+
 def test_normalised_rows(tmp_path):
     write_planetoid(tmp_path / "planetoid")
     plain = read_planetoid(tmp_path / "planetoid", "cora").x

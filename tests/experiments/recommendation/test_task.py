@@ -170,7 +170,7 @@ def test_fractions_are_checked(ratings):
 
 def test_reading_the_files(tmp_path, ratings):
     titles = ("Film 1", "Amélie", *ratings.titles[2:])
-    read = read_movielens(write_movielens(tmp_path, ratings.matrix, titles), users=60, films=15)
+    read = read_movielens(str(write_movielens(tmp_path, ratings.matrix, titles)), users=60, films=15)
     np.testing.assert_array_equal(read.matrix, ratings.matrix)
     assert read.titles == titles
 

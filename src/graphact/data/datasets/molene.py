@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graphact.data.datasets.download import LARGEST_FILE, DataError
+from graphact.data.datasets.download import LARGEST_FILE, DataError, PathLike
 from graphact.storage import DAMAGES, one_line
 
 HOURS = 744
@@ -36,7 +36,7 @@ class Temperatures:
     kelvin: NDArray[np.float64]
 
 
-def read_molene(folder: Path) -> Temperatures:
+def read_molene(folder: PathLike) -> Temperatures:
     """Read the stations whose temperature is complete over January 2014 and whose coordinates are known.
 
     In the published files that leaves 32 of 55 stations. Rows outside the month are dropped, and of rows with the
@@ -45,6 +45,7 @@ def read_molene(folder: Path) -> Temperatures:
     Raises:
         DataError: the files do not hold what they should.
     """
+    folder = Path(folder)
     try:
         with (folder / "weather_stations.csv").open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))

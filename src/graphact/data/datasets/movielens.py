@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graphact.data.datasets.download import DataError
+from graphact.data.datasets.download import DataError, PathLike
 from graphact.storage import DAMAGES, one_line
 
 USERS = 943
@@ -26,12 +26,13 @@ class Ratings:
     titles: tuple[str, ...]
 
 
-def read_movielens(folder: Path, users: int = USERS, films: int = FILMS) -> Ratings:
+def read_movielens(folder: PathLike, users: int = USERS, films: int = FILMS) -> Ratings:
     """Read ``u.data`` and ``u.item``; user and item k stand in row and column k - 1.
 
     Raises:
         DataError: the files do not hold what they should.
     """
+    folder = Path(folder)
     try:
         entries = np.loadtxt(folder / "u.data", dtype=np.int64, ndmin=2)
         user, item, rating = entries[:, 0] - 1, entries[:, 1] - 1, entries[:, 2]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphact._checks import check_choice
-from graphact.data.datasets.download import DataError
+from graphact.data.datasets.download import DataError, PathLike
 from graphact.data.splits import Split, class_split, data_generator
 from graphact.graph import Graph
 from graphact.storage import DAMAGES, one_line
@@ -66,7 +66,9 @@ class Citations:
         return Data(x=self.x, edge_index=self.edge_index, y=self.y, **masks)
 
 
-def read_planetoid(folder: Path, name: str, *, split: int | None = None, normalize_features: bool = False) -> Citations:
+def read_planetoid(
+    folder: PathLike, name: str, *, split: int | None = None, normalize_features: bool = False
+) -> Citations:
     """Read one of the three graphs from its eight files ``ind.NAME.*``.
 
     The files are Python 2 pickles. Arrays, sparse matrices and dictionaries of lists are read from them; a file that
@@ -84,7 +86,7 @@ def read_planetoid(folder: Path, name: str, *, split: int | None = None, normali
     """
     check_choice("name", name, NAMES)
     try:
-        x, y, edge_index, public = assemble(folder, name)
+        x, y, edge_index, public = assemble(Path(folder), name)
     except (*DAMAGES, OSError, pickle.PickleError) as error:
         raise DataError(f"{folder} does not hold the Planetoid data of {name}: {one_line(error)}") from error
     features, labels, has_label = torch.from_numpy(x), torch.from_numpy(y.argmax(1)), torch.from_numpy(y.any(1))
