@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--agents", nargs="+", type=int, default=[50, 200])
     parser.add_argument("--realizations", type=int, default=10)
     parser.add_argument("--tests", type=int, default=20, help="teams for each realization")
+    parser.add_argument("--starts", nargs="+", choices=("connected", "any"), default=["connected", "any"])
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     store = Store(options.results)
@@ -34,8 +35,8 @@ def main() -> int:
     base, trained = Flocking("full", (), {}, options.realizations, options.tests), USUAL["agents"]
     sys.stdout.write(f"| start | agents | policy | over the expert of gain {trained} | over that of gain N |\n")
     sys.stdout.write("|---|---:|---|---:|---:|\n")
-    for connected in (True, False):
-        field = Airfield(replace(base, world={"connected": connected}), 0, options.device)
+    for start in options.starts:
+        field = Airfield(replace(base, world={"connected": start == "connected"}), 0, options.device)
         for agents in options.agents:
             for method in options.methods:
                 files = [folders[method] / f"{number}.safetensors" for number in range(options.realizations)]
@@ -45,7 +46,6 @@ def main() -> int:
                 experts = [field.expert_cost({"agents": agents}, gain) for gain in (trained, None)]
                 over = [(cost / expert.mean(1)).tolist() for expert in experts]
                 cells = [f"{fmean(values):.3f} ± {stdev(values):.3f}" for values in over]
-                start = "connected" if connected else "any"
                 sys.stdout.write(f"| {start} | {agents} | {method} | {' | '.join(cells)} |\n")
                 sys.stdout.flush()
     return 0

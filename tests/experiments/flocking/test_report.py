@@ -1,5 +1,6 @@
 """The experiment from its command to its report; and published results beside their rows."""
 
+import itertools
 import json
 import re
 import shutil
@@ -116,10 +117,13 @@ def test_the_published_report_comes_from_its_rows(name: str, tmp_path: Path) -> 
 
 
 def test_the_page_quotes_its_reports() -> None:
-    reports = [(PUBLISHED.parent / name / "report.md").read_text() for name in ("full", "medium")]
+    files = ("full/report.md", "starts.md", "medium/report.md")
+    reports = [(PUBLISHED.parent / name).read_text() for name in files]
     told = (ROOT / "docs" / "flocking.md").read_text()
-    begin, small, end = (told.index(f"## {words}") for words in ("What came out", "In small", "On real processes"))
-    for part, report in zip((told[begin:small], told[small:end]), reports, strict=True):
+    sections = ("What came out", "Teams that start connected", "In small", "On real processes")
+    places = [told.index(f"## {words}") for words in sections]
+    parts = [told[begin:end] for begin, end in itertools.pairwise(places)]
+    for part, report in zip(parts, reports, strict=True):
         quoted = re.findall(r"\d\.\d{3} ± 0\.\d{3}", part)
         assert len(quoted) > 20
         assert [number for number in quoted if number not in report] == []
