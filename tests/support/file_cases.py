@@ -241,6 +241,9 @@ def train_fleet(path):
     return canonical([parameter for each in fleet.models for parameter in each.parameters()])
 
 
+SCALED_WORK = {"nodes": 2, "rate": 0.01}  # of what a checkpoint of scale-out is
+
+
 def scaled_model():
     torch.manual_seed(0)
     model = torch.nn.Linear(2, 1)
@@ -251,13 +254,13 @@ def scaled_model():
 
 
 def write_scaled(folder):
-    write_checkpoint(folder / "checkpoint", *scaled_model(), [2.0, 1.0])
+    write_checkpoint(folder / "checkpoint", *scaled_model(), [2.0, 1.0], SCALED_WORK)
 
 
 def read_scaled(folder):
     model, optimizer = scaled_model()
     path = folder / "checkpoint"
-    losses = restore_checkpoint(path, path.read_bytes(), model, optimizer)
+    losses = restore_checkpoint(path, path.read_bytes(), model, optimizer, SCALED_WORK)
     return canonical([losses, model.state_dict(), [optimizer.state[p] for p in model.parameters()]])
 
 
