@@ -94,19 +94,21 @@ def test_a_report_refuses_rows_of_several_settings(finished: Path) -> None:
 
 def test_rows_that_do_not_name_them_have_the_settings_of_before() -> None:
     for name, words in (
-        ("full", "Teams may start in parts that do not hear each other; the gain of the expert's alignment is 50"),
+        ("parts", "Teams may start in parts that do not hear each other; the gain of the expert's alignment is 50"),
         ("medium", "Teams start connected; the gain of the expert's alignment is 50"),
+        ("full", "Teams start connected; the gain of the expert's alignment is the size of the team"),
     ):
         assert words in (PUBLISHED / name / "report.md").read_text()
         assert words in setting(Results(Store(PUBLISHED / name).rows()))
-    rows = Store(PUBLISHED / "full").rows()
+    rows = Store(PUBLISHED / "parts").rows()
     assert differing(rows, FULL.settings(None, 0)) == "alignment 50.0 instead of None"
     now = find_settings("full", (), {"alignment": "50"})
     assert differing(rows, now.settings(None, 0)) == "connected False instead of True"
     old = find_settings("full", (), {"connected": "false", "alignment": "50"})
     assert differing(rows, old.settings(None, 0)) == ""
-    held = {path.name.split(".")[0] for path in (PUBLISHED / "full" / "rows").iterdir()}
-    assert len(held & {old.key(job, 0) for job in old.jobs}) == 4  # cells go on where they were, none twice
+    for name, settings, count in (("parts", old, 4), ("full", FULL, 21)):  # cells go on where they were, none twice
+        held = {path.name.split(".")[0] for path in (PUBLISHED / name / "rows").iterdir()}
+        assert len(held & {settings.key(job, 0) for job in settings.jobs}) == count == len(held) - 1
     assert World() == World(**world_of(FULL.settings(None, 0)))
 
 
