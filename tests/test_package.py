@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 README = Path(__file__).parent.parent / "README.md"
-OPTIONAL = ["matplotlib", "networkx", "numba", "safetensors", "scipy", "torch_geometric", "triton", "zenoh"]
+OPTIONAL = ["matplotlib", "networkx", "numba", "safetensors", "scipy", "sklearn", "torch_geometric", "triton", "zenoh"]
 
 
 def run_python(*arguments, cwd=None):

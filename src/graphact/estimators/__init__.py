@@ -1,0 +1,31 @@
+"""Networks for those who want no loop, with the conventions of scikit-learn: fit, predict, score, clone.
+
+Needs the extra ``estimators``. The graph is an argument of every call: a fitted model predicts on any graph.
+"""
+
+import os
+from pathlib import Path
+
+from graphact._extras import require
+
+require("graphact.estimators needs", "sklearn")  # named before a module asks for it
+
+from graphact.estimators.base import GraphEstimator as GraphEstimator  # noqa: E402
+from graphact.estimators.files import read  # noqa: E402
+from graphact.estimators.graphs import GraphClassifier  # noqa: E402
+from graphact.estimators.graphs import Pooled as Pooled  # noqa: E402, older pickles have it here
+from graphact.estimators.nodes import NodeClassifier, NodeRegressor  # noqa: E402
+from graphact.estimators.on_nodes import OnNodes  # noqa: E402
+
+__all__ = ["GraphClassifier", "NodeClassifier", "NodeRegressor", "OnNodes", "load"]
+
+
+def load(path: str | os.PathLike[str]) -> NodeClassifier | NodeRegressor | GraphClassifier:
+    """Read an estimator that :meth:`save` wrote.
+
+    Raises:
+        ValueError: the file is damaged, or holds something else.
+    """
+    found: NodeClassifier | NodeRegressor | GraphClassifier
+    found = read(Path(path), (NodeClassifier, NodeRegressor, GraphClassifier))
+    return found

@@ -1,0 +1,191 @@
+"""What all estimators have in common: their settings, the network they make, and its training."""
+
+import copy
+import math
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from graphact._checks import check_choice, check_integer, check_number, check_positive
+from graphact.estimators.files import write
+from graphact.estimators.inputs import Array, as_graph
+from graphact.graph import Graph
+from graphact.graph.normalize import Normalization
+from graphact.nn import FIR, GCNN
+from graphact.nn.base import resolve_graph
+from graphact.nn.gcnn import LayeredNetwork
+from graphact.nn.names import Activation
+
+Backbone = str | Callable[[int, int], nn.Module]
+BACKBONES = ("gcnn", "fir")
+DIVERGED = "X and y must hold numbers that float32 can be trained with at this learning_rate, got {}: scale them"
+
+
+class GraphEstimator(BaseEstimator):
+    """What all estimators have in common: settings, training with early stopping, files."""
+
+    def __init__(
+        self,
+        backbone: Backbone = "gcnn",
+        *,
+        activation: Activation = "max-ga",
+        hidden: Sequence[int] = (16,),
+        order: int = 2,
+        hops: int = 1,
+        normalize: Normalization | None = "symmetric",
+        dropout: float = 0.0,
+        epochs: int = 200,
+        learning_rate: float = 0.01,
+        weight_decay: float = 0.0,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 20,
+        device: str | torch.device = "cpu",
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.backbone = backbone
+        self.activation = activation
+        self.hidden = hidden
+        self.order = order
+        self.hops = hops
+        self.normalize = normalize
+        self.dropout = dropout
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _build(self, in_features: int, out_features: int) -> nn.Module:
+        """The network, on its device, in float32."""
+        if callable(self.backbone):
+            return self.backbone(in_features, out_features).to(self.device)
+        features = [in_features, *self.hidden]
+        options: dict[str, Any] = {"order": self.order, "out_features": out_features, "normalize": self.normalize}
+        if check_choice("backbone", self.backbone, BACKBONES) == "fir":
+            return FIR(features, bias=True, **options).to(self.device)
+        return GCNN(features, activation=self.activation, hops=self.hops, bias=True, **options).to(self.device)
+
+    def _graph(self, x: Tensor, graph: Any, edge_weight: Tensor | None = None) -> Any:
+        """The graph of a call, ready for the network; None is one without edges, on which every row is on its own."""
+        if graph is None:
+            graph = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=x.size(0))
+        weight = None if edge_weight is None else edge_weight.to(x.device)
+        ready: Any = resolve_graph(x, as_graph(graph, self.normalize).to(x.device), weight, self.normalize)
+        return ready if ready.dtype == x.dtype else ready.to(x.dtype)
+
+    def _train(
+        self, in_features: int, out_features: int, loss: Callable[[nn.Module, Array], Tensor], samples: Array
+    ) -> None:
+        """Train a new network; ``loss(model, samples)`` is the mean over samples, of which some are held out to stop.
+
+        The parameters with the least loss on these are kept; without early stopping those after the last epoch.
+        """
+        check_integer("epochs", self.epochs, minimum=1)
+        check_integer("patience", self.patience, minimum=1)
+        check_positive("learning_rate", self.learning_rate)
+        random = check_random_state(self.random_state)
+        held_out = np.array([], dtype=np.int64)
+        if self.early_stopping:
+            count = round(self.validation_fraction * len(samples))
+            if not 0 < count < len(samples):
+                raise ValueError(
+                    f"validation_fraction must leave samples on both sides, got {self.validation_fraction} of "
+                    f"{len(samples)} samples"
+                )
+            samples = random.permutation(samples)
+            held_out, samples = samples[:count], samples[count:]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(random.randint(2**31)))
+            self.model_ = self._build(in_features, out_features)
+            undo = add_dropout(self.model_, self.dropout)
+            optimizer = torch.optim.AdamW(self.model_.parameters(), self.learning_rate, weight_decay=self.weight_decay)
+            self.loss_curve_: list[float] = []
+            best, best_state, self.n_iter_ = float("inf"), None, 0
+            self.best_epoch_ = self.epochs
+            try:
+                for epoch in range(1, self.epochs + 1):
+                    self.model_.train()
+                    optimizer.zero_grad()
+                    value = loss(self.model_, samples)
+                    value.backward()
+                    optimizer.step()
+                    self.loss_curve_.append(value.item())
+                    if not math.isfinite(self.loss_curve_[-1]):
+                        raise ValueError(DIVERGED.format(f"a loss of {self.loss_curve_[-1]} in epoch {epoch}"))
+                    self.n_iter_ = epoch
+                    line = f"epoch {epoch}/{self.epochs}: loss {self.loss_curve_[-1]:.4g}"
+                    if self.early_stopping:
+                        self.model_.eval()
+                        with torch.no_grad():
+                            found = loss(self.model_, held_out).item()
+                        line += f", held out {found:.4g}"
+                        if found < best:
+                            best, self.best_epoch_ = found, epoch
+                            best_state = copy.deepcopy(self.model_.state_dict())
+                    if self.verbose:
+                        print(line)  # noqa: T201, asked for
+                    if self.early_stopping and epoch - self.best_epoch_ >= self.patience and best_state is not None:
+                        break
+            finally:
+                undo()
+            if best_state is not None:
+                self.model_.load_state_dict(best_state)
+        if not all(parameter.isfinite().all() for parameter in self.model_.parameters()):
+            raise ValueError(DIVERGED.format(f"parameters that are not finite after epoch {self.n_iter_}"))
+        self.model_.eval()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write settings and parameters to a file (safetensors and JSON, nothing executed); :func:`load` reads it.
+
+        Raises:
+            TypeError: a setting is no JSON value, such as a backbone of your own.
+        """
+        check_is_fitted(self)
+        write(Path(path), self)
+
+    @torch.no_grad()
+    def _answers(self, *arguments: Any) -> Tensor:
+        """What the network answers, on the CPU."""
+        outputs: Tensor = self.model_(*arguments).cpu()
+        if not outputs.isfinite().all():
+            raise ValueError("X must hold numbers for which the answers are finite in float32, got larger ones")
+        return outputs
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+
+def add_dropout(model: nn.Module, share: float) -> Callable[[], None]:
+    """Drop inputs of layers and readout in training, without a trace in the model once the result was called."""
+    if not 0 <= check_number("dropout", share) < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1, got {share}")
+    networks = [part for part in model.modules() if isinstance(part, LayeredNetwork)]
+    if share > 0 and not networks:
+        raise ValueError(f"dropout must be 0 for a backbone of your own, which has its own, got {share}")
+    handles = [
+        part.register_forward_pre_hook(lambda module, given: (F.dropout(given[0], share, module.training), *given[1:]))
+        for network in networks
+        for part in (*getattr(network, network.layered[0]), network.readout)
+        if share > 0
+    ]
+
+    def undo() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return undo

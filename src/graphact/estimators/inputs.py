@@ -1,0 +1,80 @@
+"""What callers give: features and graphs in the forms of many libraries, read as arrays, tensors and graphs."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite
+from torch import Tensor
+
+from graphact.graph import Graph
+from graphact.graph.normalize import Normalization
+
+Array = NDArray[Any]
+
+
+def as_array(value: Any) -> Array:
+    """An array of what may be a tensor on any device."""
+    if not isinstance(value, Tensor):
+        return np.asarray(value)
+    value = value.detach().cpu()
+    array: Array = (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # NumPy has no such numbers
+    return array
+
+
+def as_float32(name: str, value: Any) -> Array:
+    """Finite numbers in the precision of the networks."""
+    array = as_array(value).astype(np.float64)
+    assert_all_finite(array, input_name=name)
+    with np.errstate(over="ignore"):
+        narrow = array.astype(np.float32)
+    if not np.isfinite(narrow).all():
+        raise ValueError(f"{name} must hold numbers of float32, got {array[~np.isfinite(narrow)][0]}")
+    return narrow
+
+
+def as_graph(graph: Any, normalize: Normalization | None = None) -> Any:
+    """A graph or a tensor, of what may be a list, a matrix of SciPy or NumPy, or a graph of NetworkX or PyG."""
+    if hasattr(graph, "one_hop") or hasattr(graph, "sparse_sizes"):
+        return graph
+    if hasattr(graph, "tocoo"):
+        return Graph.from_scipy(graph)
+    if is_networkx(graph) or hasattr(graph, "edge_index"):
+        built = Graph.from_networkx(graph) if is_networkx(graph) else Graph.from_pyg(graph)
+        return built if normalize is None else built.normalize(normalize)
+    array = graph if isinstance(graph, Tensor) else np.asarray(graph)
+    if not isinstance(array, Tensor) and array.dtype.kind not in "biuf":
+        raise TypeError(f"graph must be a Graph, an edge_index or a sparse matrix, got {type(graph).__name__}")
+    tensor = torch.as_tensor(array)
+    is_matrix = tensor.layout == torch.strided and tensor.dim() == 2 and tensor.size(0) == tensor.size(1)
+    is_matrix = is_matrix and (tensor.size(0) != 2 or tensor.is_floating_point())  # two edges, where these are numbers
+    return Graph.from_dense(tensor) if is_matrix else tensor
+
+
+def is_networkx(graph: Any) -> bool:
+    """Whether this is a graph of NetworkX, which is not imported for it."""
+    return hasattr(graph, "is_directed") and hasattr(graph, "adjacency") and hasattr(graph, "number_of_nodes")
+
+
+def nodes_at_least(graph: Any) -> int:
+    """How many nodes a graph has, or an edge_index names."""
+    if isinstance(graph, Tensor):
+        is_list = graph.layout == torch.strided
+        return (int(graph.max()) + 1 if graph.numel() else 0) if is_list else graph.size(0)
+    return int(graph.sparse_size(0) if hasattr(graph, "sparse_sizes") else graph.num_nodes)
+
+
+def edges_of(data: Any) -> tuple[Any, Tensor | None]:
+    """The graph of PyG's ``Data``, or its edges with their weights; a plain signal has none."""
+    if getattr(data, "graph", None) is not None:
+        return data.graph, None
+    if getattr(data, "edge_index", None) is not None:
+        return data.edge_index, getattr(data, "edge_weight", None)
+    return getattr(data, "adj_t", None), None
+
+
+def is_one(graphs: Any) -> bool:
+    """Whether this is one graph for all samples rather than one for each."""
+    is_matrix = hasattr(graphs, "sparse_sizes") or getattr(graphs, "ndim", None) == 2
+    return hasattr(graphs, "one_hop") or is_networkx(graphs) or is_matrix
