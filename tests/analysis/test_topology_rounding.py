@@ -11,7 +11,7 @@ from graphact import Graph
 from graphact.analysis import EdgeNoise, LostLinks, topology_bound
 from graphact.analysis.description import read_layers
 from graphact.layers import Filter, Linear, Pointwise
-from graphact.nn import GraphAdaptiveMax, GraphFilter, ReLU
+from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, ReLU
 
 PATH = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]]).to(torch.float64)
 
@@ -123,3 +123,29 @@ def test_bounds_hold_where_values_cancel(kind, size, perturbation):
         torch.manual_seed(seed)
         graph = PATH if seed % 2 else Graph.from_dense((torch.ones(3, 3) - torch.eye(3)).double())
         check(cancelling(kind, size), graph, perturbation, torch.ones(3, 5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("perturbation", [LostLinks(1), EdgeNoise(0.25)], ids=str)
+@pytest.mark.parametrize("name", ["relu", "max-ga", "kernel-ga"])
+def test_numbers_that_overflow_leave_no_bound(name, perturbation):
+    """Neither NaN, which compares with nothing, nor a result that calls itself exact."""
+    model = GCNN([1, 1, 1], order=1, activation=name, out_features=1).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(1e200)
+    for x, trials in itertools.product((torch.ones(3, 1, dtype=torch.float64), None), (None, 0)):
+        bound = topology_bound(model, PATH, perturbation, x, trials=trials)
+        assert bound.value == torch.inf
+        assert not bound.exact
+
+
+@pytest.mark.parametrize("perturbation", [LostLinks(2), EdgeNoise(0.25)], ids=str)
+def test_nodes_that_read_no_other_do_not_change(perturbation):
+    """No allowance for rounding where nothing can change."""
+    graph = Graph.from_edge_index([[0, 1, 2], [1, 0, 1]], num_nodes=4).to(torch.float64)  # nobody sends to 2 and 3
+    torch.manual_seed(0)
+    model, x = GCNN([1, 3, 3], order=2, activation="max-ga").double(), torch.randn(4, 1, dtype=torch.float64)
+    for signals in (x, None):
+        bound = topology_bound(model, graph, perturbation, signals, trials=0)
+        assert (bound.per_node[:2] > 0).all()
+        assert (bound.per_node[2:] == 0).all()

@@ -82,6 +82,9 @@ def topology_bound(
     Otherwise bounds are propagated from layer to layer, for 100 million numbers at once at most: links, or nodes,
     times nodes times features for given signals, and the square of nodes times features for all signals.
 
+    Everything is computed in float64, and bounds are moved up by what that may lose; they are infinite where numbers
+    overflow. Rounding errors of the module itself are not part of the statement.
+
     It does not hold for nodes or links that are new, for weights that are normalised anew after a loss (so that PyG's
     convolutions, which do that, are refused), for inputs that change at the same time (:func:`lipschitz_bound` on the
     perturbed graph) and for other norms.
@@ -124,7 +127,7 @@ def topology_bound(
     x = None if x is None else read_signals(x)
     if isinstance(perturbation, LostLinks) and is_known(layers) and limit != 0:
         tried = _try_losses(layers, features, graph, perturbation.count, x, magnitude, limit)
-        if tried is not None:
+        if tried is not None and tried.per_node.isfinite().all():  # where numbers overflow nothing was found out
             per_node, worst = tried.per_node, tried.worst
             return TopologyBound(per_node.max().item(), per_node, perturbation, exact=True, worst=worst)
     _check_size(layers, features, graph, perturbation, x is None)
