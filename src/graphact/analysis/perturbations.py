@@ -19,6 +19,8 @@ class ErrorSources:
     most: int  # how many of them act at once
     losing: Tensor | None  # which source takes a neighbour from which node, (C, N)
     added: Callable[[Tensor, Tensor], Tensor]  # what S' - S makes of the rest of earlier shifts, and of values
+    widest: Graph  # with no entry smaller in magnitude than that of any S'
+    changing: Tensor  # the nodes whose outputs can change at all, (N,)
 
     def total(self, errors: Tensor) -> Tensor:
         """What sources can do together, ``(C, B, N, F)`` to ``(B, N, F)``: those that do most."""
@@ -57,7 +59,9 @@ class EdgeNoise:
         def added(rest: Tensor, values: Tensor) -> Tensor:
             return self.norm * torch.where(entries, (rest[0] + values).unsqueeze(-3), 0.0).amax(-2)
 
-        return ErrorSources(graph.to_dense().abs(), 1, 1, None, added)
+        edge_index, weight = graph.to_edge_index()
+        widest = Graph.from_edge_index(edge_index, weight.abs() + self.norm, graph.num_nodes)
+        return ErrorSources(graph.to_dense().abs(), 1, 1, None, added, widest, entries.any((1, 2)))
 
     def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
         """A random graph of this kind: each row's changes add up to the norm."""
@@ -107,7 +111,8 @@ class LostLinks:
                 missed[torch.arange(count), :, here] = sent.transpose(0, 1)
             return missed
 
-        return ErrorSources(magnitudes, count, self.count, ends, added)
+        changing = entries.clone().fill_diagonal_(False).any(1)
+        return ErrorSources(magnitudes, count, self.count, ends, added, graph, changing)
 
     def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
         """A random graph of this kind."""

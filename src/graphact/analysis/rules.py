@@ -423,7 +423,7 @@ class GaussianKernel:
         offset = (gather(centre, table) - gather(centre, nodes).unsqueeze(-2)).abs()
         loose = gather(radius, table) + gather(radius, nodes).unsqueeze(-2)
         near, far = (offset - loose).clamp_min(0).square(), (offset + loose).square()
-        least_left = near.sum(-2) - near.topk(lost, -2).values.sum(-2)
+        least_left = near.topk(near.size(-2) - lost, -2, largest=False).values.sum(-2)
         most_lost = far.topk(lost, -2).values.sum(-2)
         width = 2 * gamma_of(layer) ** 2
         return torch.exp(-least_left / width) * -torch.expm1(-most_lost / width)

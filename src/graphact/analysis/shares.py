@@ -19,6 +19,7 @@ from torch import Tensor
 from graphact.analysis.description import Hop, KnownLayer, Layers, hops_of
 from graphact.analysis.enumeration import Links, evaluate
 from graphact.analysis.lipschitz import bank_rows
+from graphact.analysis.magnitudes import EPSILON, error_behind
 from graphact.analysis.rules import (
     MOST_ENTRIES,
     OPERATIONS,
@@ -46,7 +47,12 @@ class Shares:
         return cls((low + high) / 2, (high - low) / 2)
 
     def add(self, other: "Shares", weight: Tensor) -> "Shares":
-        return Shares(self.signed + weight * other.signed, self.loose + weight.abs() * other.loose)
+        this, other = self.rounded(4 * EPSILON), other.rounded(4 * EPSILON)
+        return Shares(this.signed + weight * other.signed, this.loose + weight.abs() * other.loose)
+
+    def rounded(self, lost: float) -> "Shares":
+        """The same shares, where rounding may lose that part of them: it makes them loose."""
+        return Shares(self.signed, self.loose + lost * (self.signed.abs() + self.loose))
 
     def farthest(self, most: int) -> Tensor:
         """How far values can move by the loss of that many links, ``(B, N, F)``."""
@@ -68,6 +74,11 @@ def excess(parts: Tensor, threshold: Tensor, most: int) -> Tensor:
     return parts * (1 - threshold / total.clamp_min(1e-300)).clamp_min(0)
 
 
+def lost_in_sums(shares: Shares, hops: int = 0) -> float:
+    """More than rounding loses of the terms of sums over features, and over that many hops."""
+    return 2 * (shares.signed.size(-1) + hops + 3) * EPSILON
+
+
 class LinkShares:
     """How the shares of links change from known layer to layer, for a graph that can lose a number of links."""
 
@@ -76,22 +87,30 @@ class LinkShares:
         self.matrix = graph.to_dense()
         self.ends = self.links.ends.T
         self.every = torch.arange(len(self.links))
+        self.lost = (graph.num_nodes + most + 10) * EPSILON  # in a sum over nodes and over lost links
 
     def largest_changes(self, layers: Layers, x: Tensor) -> Tensor:
         """The largest change at each node over a batch of signals, ``(N,)``."""
         zero = x.new_zeros(len(self.links), *x.shape)
-        shares, values = Shares(zero, zero), x
+        shares, values, off = Shares(zero, zero), x, torch.zeros_like(x)
         for layer in layers:
-            shares, values = self.behind(layer, shares, values), evaluate(layer, values, self.graph)
-        return shares.farthest(self.most).amax((0, -1))
+            lost = (layer.exchanges + values.size(-1)) * self.lost
+            shares = self.behind(layer, shares, values).rounded(lost)
+            off = error_behind(layer, values.abs(), off, self.graph)
+            values = evaluate(layer, values, self.graph)
+        return ((1 + self.lost) * shares.farthest(self.most) + 2 * off).amax((0, -1))  # values of two graphs are off
 
     def behind(self, layer: KnownLayer, shares: Shares, values: Tensor) -> Shares:
-        """The shares behind a layer, from shares and values in front of it."""
+        """The shares behind a layer, from shares and values in front of it.
+
+        What rounding does to signed shares makes them loose, right where it happens; they then count as computed.
+        """
         match layer:
             case Filter():
                 return self._behind_filter(layer, shares, values)
             case Linear():
-                return Shares(shares.signed @ layer.weight.T, shares.loose @ layer.weight.abs().T)
+                loose = shares.loose + lost_in_sums(shares) * shares.signed.abs()
+                return Shares(shares.signed @ layer.weight.T, loose @ layer.weight.abs().T)
             case Pointwise():
                 return self._behind_relu(shares, values)
             case HopMixture():
@@ -101,38 +120,43 @@ class LinkShares:
         r"""For k = 1..hops: :math:`S^k z`, its shares, and the part of these that the thinned shifts made loose."""
         power, passed = torch.eye(self.graph.num_nodes, dtype=torch.float64), shares.loose
         signed, rest = shares.signed, torch.zeros_like(passed)
-        for _ in range(hops):
+        sizes, matrix = power, self.matrix.abs()
+        for hop in range(1, hops + 1):
             others = Shares(signed, torch.zeros_like(signed)).farthest(self.most - 1) + together(passed, self.most)
             sent = values + signed
-            signed, rest = self.matrix @ signed, self.matrix.abs() @ rest
+            others = others + self.lost * values.abs()
+            signed, rest = self.matrix @ signed, matrix @ (rest + self.lost * signed.abs())
             for here, there in (self.ends, self.ends.flip(0)):
                 weight = self.matrix[here, there, None, None]
                 signed[self.every, :, here] -= weight * sent[self.every, :, there]
                 rest[self.every, :, here] += weight.abs() * others[:, there].transpose(0, 1)
-            power, values = self.matrix @ power, shift(values, self.graph)
-            passed = power.abs() @ shares.loose
+            power, sizes, values = self.matrix @ power, matrix @ sizes, shift(values, self.graph)
+            passed = (1 + self.lost) * ((power.abs() + hop * self.lost * sizes) @ shares.loose)
+            rest *= 1 + self.lost
             yield values, Shares(signed, passed + rest), rest
 
     def _behind_filter(self, layer: Filter, shares: Shares, values: Tensor) -> Shares:
-        signed, loose = (
-            shares.signed @ layer.taps[0],
-            shares.signed.new_zeros(*shares.loose.shape[:3], layer.out_features),
-        )
-        if shares.loose.any():  # through the rows of the bank in magnitude
+        lost = lost_in_sums(shares, layer.exchanges)
+        signed, loose = shares.signed @ layer.taps[0], lost * shares.signed.abs() @ layer.taps[0].abs()
+        if shares.loose.any():  # through the rows of the bank in magnitude, and what is lost of these
+            zero = torch.zeros_like(shares.loose)
+            loose = loose + error_behind(layer, shares.loose, zero, self.graph, of_differences=True)
             first, sizes = 0, shares.loose.flatten(2)
             for rows in bank_rows(layer.taps, self.graph):
                 loose = loose + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
                 first += len(rows)
         following = self._shifted(shares, values, layer.exchanges)
         for tap, (_, shifted, rest) in zip(layer.taps[1:], following, strict=True):
-            signed, loose = signed + shifted.signed @ tap, loose + rest @ tap.abs()
+            signed = signed + shifted.signed @ tap
+            loose = loose + (rest + lost * shifted.signed.abs()) @ tap.abs()
         return Shares(signed, loose)
 
     def _behind_relu(self, shares: Shares, values: Tensor) -> Shares:
         """Each link alone exactly; what several do together differs by what they cross 0 with."""
         distance, inward = values.abs(), -torch.where(values < 0, -1.0, 1.0) * shares.signed
         crossing = together((inward + shares.loose).clamp_min(0), self.most) > distance
-        alone = torch.relu(values + shares.signed) - torch.relu(values)
+        # relu(z + d) - relu(z), without a difference of large numbers
+        alone = torch.where(values >= 0, shares.signed.maximum(-values), torch.relu(values + shares.signed))
         more = excess(inward.clamp_min(0).minimum(distance), distance, self.most)
         over, outward = (inward - distance).clamp_min(0), (-inward).clamp_min(0)
         less = torch.where(together(over, self.most) < together(outward, self.most), over, outward)
@@ -141,7 +165,9 @@ class LinkShares:
             alone + torch.where(crossing, extra.signed, 0.0),
             torch.where(crossing, shares.loose + extra.loose, (values >= 0) * shares.loose),
         )
-        return self._least(fine, Shares(shares.signed / 2, shares.signed.abs() / 2 + shares.loose))
+        lost = shares.rounded(self.lost).loose - shares.loose
+        best = self._least(fine, Shares(shares.signed / 2, shares.signed.abs() / 2 + shares.loose))
+        return Shares(best.signed, best.loose + lost)
 
     def _least(self, *options: Shares) -> Shares:
         """For every value the shares with the least loose ends."""
@@ -180,6 +206,8 @@ class LinkShares:
         # a node several hops away is lost with all walks to it, and the walks that lost links break add up
         walks, broken = self._walks(hop.number + 1, layer.closed)
         losable = (walks > 0) & (together(broken, self.most) >= walks)
+        if self.most * walks.max() >= 1 / EPSILON:  # too many to be counted
+            losable, broken = walks > 0, torch.ones_like(broken)
         return Losses((broken * losable).any(-1), losable, None, may_be_empty=not layer.closed)
 
     def _walks(self, hops: int, closed: bool) -> tuple[Tensor, Tensor]:
@@ -208,11 +236,12 @@ class LinkShares:
         )
         place, lost = rule.place(degree), degree if losses.losable is not None else min(self.most, degree)
         reach = Shares(signed, loose).farthest(self.most)
+        reach = (1 + self.lost) * reach + 4 * EPSILON * near.abs()
         places = [rule.place(degree - fewer) for fewer in range(min(lost, degree - 1) + 1)]
         first, last = min(places), max(left + fewer for fewer, left in enumerate(places))
         low = (near - reach).sort(-2).values[..., first : first + 1, :]
         high = (near + reach).sort(-2).values[..., last : last + 1, :]
-        possible = (near + reach >= low) & (near - reach <= high)
+        possible = ~((near + reach < low) | (near - reach > high))  # also where numbers overflow
         own = signed[..., place, :]
         apart, largest = (
             torch.where(possible, part.abs() + loose, 0.0).amax(-2) for part in (signed - own.unsqueeze(-2), signed)
@@ -222,7 +251,8 @@ class LinkShares:
         taken = self._loss_of_order(rule, losses, near, order, nodes, table)
         touching = losses.touching[:, None, nodes, None]
         best = self._least(Shares(own, apart), Shares(torch.zeros_like(own), largest))
-        return best.signed + touching * taken.signed, best.loose + touching * taken.loose
+        total = best.add(Shares(touching * taken.signed, touching * taken.loose), torch.ones((), dtype=torch.float64))
+        return total.signed, total.loose
 
     def _loss_of_order(
         self, rule: OrderStatistic, losses: "Losses", near: Tensor, order: Tensor, nodes: Tensor, table: Tensor
@@ -281,15 +311,17 @@ class LinkShares:
         squares = (offset / gamma).square()
         length, far = squares.sum(-2), together(moves, self.most) / gamma
         # of the offsets, those of lost neighbours may be missing
-        near = ((length - squares.topk(most, -2).values.sum(-2)).clamp_min(0).sqrt() - far).clamp_min(0)
-        remote = length.sqrt() + far
-        reach = torch.exp(-near.square() / 2) - torch.exp(-remote.square() / 2)
+        left = squares.topk(degree - most, -2, largest=False).values.sum(-2).sqrt()
+        near = (left - far - self.lost * (left + far)).clamp_min(0)
+        remote = (1 + self.lost) * (length.sqrt() + far)
+        reach = torch.exp(-near.square() / 2) - torch.exp(-remote.square() / 2) + 10 * EPSILON
         steepest = torch.where(remote < 1, remote, near.clamp_min(1))
-        loose = (steepest * torch.exp(-steepest.square() / 2) / gamma * moves).minimum(reach)
-        loss = partial(rule.loss, layer, values, torch.zeros_like(values), nodes, table)
+        lost = self.lost + 2000 * EPSILON  # also by exponentials of numbers down to -745
+        loose = (1 + lost) * (steepest * torch.exp(-steepest.square() / 2) / gamma * moves).minimum(reach)
+        loss = partial(rule.loss, layer, values, self.lost * values.abs(), nodes, table)
         taken = [loss(degree)] if losses.losable is not None else [loss(lost) / lost for lost in range(1, most + 1)]
         half = losses.touching[:, None, nodes, None] * torch.stack([torch.zeros_like(far), *taken]).amax(0) / 2
-        return half, loose + half  # the kernel of fewer neighbours is larger
+        return half, loose + (1 + 2 * lost) * half  # the kernel of fewer neighbours is larger
 
 
 @dataclass(frozen=True, eq=False)

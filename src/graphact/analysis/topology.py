@@ -11,6 +11,7 @@ An error is a tensor ``(C, B, N, F)``. What C sources do together is at most the
 carried through a network source by source, and only then added up: over the links that together do the most.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from graphact._checks import check_integer, check_positive
 from graphact.analysis.description import KnownLayer, Layers, hops_of, read_signals, split_readout, widths
 from graphact.analysis.enumeration import Enumeration, enumerate_losses, is_known, is_linear
 from graphact.analysis.lipschitz import bank_rows, form_sizes
+from graphact.analysis.magnitudes import EPSILON, error_behind
 from graphact.analysis.models import read_own
 from graphact.analysis.perturbations import EdgeNoise, ErrorSources, LostLinks, Perturbation
 from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, gather, rule_of
@@ -31,6 +33,7 @@ from graphact.functional import shift
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
 from graphact.layers import Filter, HopMixture, Linear, Pointwise
+from graphact.operations import KERNEL, LOG_MEAN_EXP
 
 MOST_NUMBERS = 5 * MOST_ENTRIES  # of errors, or of the forms of a box, at once: 800 MB
 
@@ -79,6 +82,9 @@ def topology_bound(
     Otherwise bounds are propagated from layer to layer, for 100 million numbers at once at most: links, or nodes,
     times nodes times features for given signals, and the square of nodes times features for all signals.
 
+    Everything is computed in float64, and bounds are moved up by what that may lose; they are infinite where numbers
+    overflow. Rounding errors of the module itself are not part of the statement.
+
     It does not hold for nodes or links that are new, for weights that are normalised anew after a loss (so that PyG's
     convolutions, which do that, are refused), for inputs that change at the same time (:func:`lipschitz_bound` on the
     perturbed graph) and for other norms.
@@ -121,7 +127,7 @@ def topology_bound(
     x = None if x is None else read_signals(x)
     if isinstance(perturbation, LostLinks) and is_known(layers) and limit != 0:
         tried = _try_losses(layers, features, graph, perturbation.count, x, magnitude, limit)
-        if tried is not None:
+        if tried is not None and tried.per_node.isfinite().all():  # where numbers overflow nothing was found out
             per_node, worst = tried.per_node, tried.worst
             return TopologyBound(per_node.max().item(), per_node, perturbation, exact=True, worst=worst)
     _check_size(layers, features, graph, perturbation, x is None)
@@ -138,6 +144,7 @@ def topology_bound(
         shares = LinkShares(graph, perturbation.count)
         signed = torch.stack([shares.largest_changes(layers, part) for part in x.split(step)]).amax(0)
         per_node = torch.minimum(per_node, signed)
+    per_node = torch.where(per_node.isnan(), torch.inf, per_node)  # where numbers overflow nothing is known
     return TopologyBound(per_node.max().item(), per_node, perturbation)
 
 
@@ -177,23 +184,40 @@ def _try_losses(
 
 
 def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: Zonotope) -> Tensor:
-    """The largest change at each node over a batch of signals."""
-    errors = forms.centre.new_zeros(sources.count, *forms.centre.shape)
+    """The largest change at each node over a batch of signals.
+
+    The computed values are those of a network that adds to each shift and each layer what rounding does: for it the
+    changes are bounded. Its outputs differ from the true ones by what error_behind says, on S and on S'.
+    """
+    lost, errors = torch.zeros_like(forms.centre), forms.centre.new_zeros(sources.count, *forms.centre.shape)
     body, readout = split_readout(layers)
     for layer in body:
         forms = forms.settle()
         errors = errors_behind(layer, errors, forms, graph, sources)
+        lost = error_behind(layer, forms.size, lost, sources.widest, forms.generators.size(1))
         forms = values_behind(layer, forms, graph)
     if readout is not None:
         errors = errors_behind(readout, errors, forms, graph, sources)
-    return sources.total(errors).amax((0, -1))
+        lost = error_behind(readout, forms.size, lost, sources.widest, forms.generators.size(1))
+    changing = sources.changing & any(layer.exchanges for layer in layers)
+    return (sources.total(errors) + torch.where(changing.unsqueeze(-1), 2 * lost, 0.0)).amax((0, -1))
 
 
 def errors_behind(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
-    """The errors ``(C, B, N, F)`` behind a layer, from errors and forms in front of it."""
+    """The errors ``(C, B, N, F)`` behind a layer, from errors and forms in front of it, and what float64 loses."""
+    nodes, features = errors.shape[-2:]
+    terms = nodes * features + sources.most + 10
+    terms += layer.exchanges * (2 * nodes + forms.generators.size(1) + sources.most + features + 10)
+    if isinstance(layer, HopMixture) and layer.operation is KERNEL:
+        terms += 1000  # exponentials of numbers down to -745
+    return (1 + terms * EPSILON) * _errors_behind(layer, errors, forms, graph, sources)
+
+
+def _errors_behind(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
+    """The same but for what sums of errors, none of them negative, lose."""
     match layer:
         case Filter():  # the rows of the bank in magnitude, and what the perturbed shifts add
-            total = errors.new_zeros(*errors.shape[:3], layer.out_features)
+            total = error_behind(layer, errors, torch.zeros_like(errors), graph, of_differences=True)  # of the rows
             first, sizes = 0, errors.flatten(2)
             for rows in bank_rows(layer.taps, graph):
                 total = total + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
@@ -226,7 +250,10 @@ def errors_behind_hops(
         if losing is not None:
             several = layer.reads == "hops" and hop.number > 0  # a link may be the way to all neighbours
             most = None if several else sources.most
-            share = partial(_share_of_loss, layer, centre, generators.abs().sum(1), most)
+            radius = generators.abs().sum(1)
+            size = centre.abs() + radius + _fixed_size(layer, graph.num_nodes)
+            radius = radius + 6 * (graph.num_nodes + generators.size(1) + 10) * EPSILON * size
+            share = partial(_share_of_loss, layer, centre, radius, most)
             affected = torch.ones_like(losing) if several else losing
             change = change + affected[:, None, :, None] * hop.reduce_one(share, entries)
         total = total + layer.weights[hop.number].abs() * change
@@ -238,13 +265,19 @@ def shifted(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     r"""For k = 1..hops: :math:`|S^k| e` and a bound on :math:`|r_k|`; the forms must have no slack."""
     matrix, power = graph.to_dense(), torch.eye(graph.num_nodes, dtype=torch.float64)
+    sizes, lost = power, 2 * (graph.num_nodes + 2) * EPSILON  # by each product, of the powers without signs
     rest, passed = torch.zeros_like(errors), errors
-    for _ in range(hops):
+    for hop in range(1, hops + 1):
         rest = sources.acting_on(rest, forms.centre.abs() + forms.radius + sources.total(passed))
-        power = matrix @ power
-        passed = power.abs() @ errors
+        power, sizes = matrix @ power, matrix.abs() @ sizes
+        passed = (power.abs() + hop * lost * sizes) @ errors
         yield passed, rest
         forms = Zonotope(shift(forms.centre, graph), shift(forms.generators, graph), forms.slack)
+
+
+def _fixed_size(layer: HopMixture, most: int) -> float:
+    """What an operation rounds beside the values that it reads, as part of their size."""
+    return layer.parameters["temperature"] * (1 + math.log(most)) if layer.operation is LOG_MEAN_EXP else 0.0
 
 
 def _share_of_loss(
