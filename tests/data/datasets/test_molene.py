@@ -132,3 +132,11 @@ def test_the_real_stations(real_data):
     assert not {"29151004", "29214001", "29293001", "44168001", "56081003"} & set(read.stations)
     assert 260 < read.kelvin.min() < read.kelvin.max() < 295
     assert read.degrees.min(axis=0) == pytest.approx([47, -5.06], abs=0.5)
+
+
+@pytest.mark.parametrize("text", ["1e999", "nan", "-5", ""])
+def test_what_is_no_temperature_is_an_error(tmp_path, text):
+    lines = station_lines(OTHER)
+    lines[7] = station_row(OTHER, 6, text)
+    with pytest.raises(DataError, match="does not hold the Molène data"):
+        read_with(tmp_path, lines)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import re
 import tarfile
 from dataclasses import dataclass
@@ -88,8 +89,21 @@ def read_series(path: Path) -> dict[str, NDArray[np.float64]]:
                 rows = list(csv.DictReader(io.TextIOWrapper(content, "latin-1", newline="")))
                 first = {row["date"]: row["t"] for row in reversed(rows)}  # of rows with the same hour
                 found = (first.get(hour, "mq") for hour in hours)
-                series[name[1]] = np.array([np.nan if kelvin == "mq" else float(kelvin) for kelvin in found])
+                series[name[1]] = np.array([kelvin_of(text) for text in found])
     return series
+
+
+def kelvin_of(text: str) -> float:
+    """A temperature; NaN for ``mq``, which marks a missing one.
+
+    Example:
+        >>> kelvin_of("283.15"), kelvin_of("mq")
+        (283.15, nan)
+    """
+    kelvin = math.nan if text == "mq" else float(text)
+    if text != "mq" and not 0 < kelvin < 1000:
+        raise ValueError(f"a temperature in kelvin or mq was expected, got {text!r}")
+    return kelvin
 
 
 def kilometres_of(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
