@@ -222,7 +222,7 @@ def test_a_finished_run_trains_nothing_and_reports(copied, capsys):
     printed = capsys.readouterr().out
     assert "finished already" in printed
     assert "report: " in printed
-    assert re.search(r"^ReLU +25\.2 ± 5\.8 under +47\.9 ± 12\.1$", printed, flags=re.MULTILINE)
+    assert re.search(r"^ReLU +25\.2 ± 5\.8 ▼ +47\.9 ± 12\.1$", printed, flags=re.MULTILINE)
     assert contents(out / "rows") == before
     shutil.rmtree(out / "figures")
     (out / "report.html").unlink()

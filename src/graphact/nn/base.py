@@ -148,7 +148,7 @@ def check_unchanged(module: nn.Module, known: Container[type[nn.Module]] = TORCH
         if described is None or type(module).forward is not described:
             raise UnsupportedModelError("", f"{kind.__name__} does not describe the forward that it defines")
     elif kind not in known:
-        reason = f"nothing is known about what a {kind.__name__} computes; a GraphModule may describe itself"
+        reason = f"nothing is known about what a {kind.__name__} computes (a GraphModule may describe itself)"
         raise UnsupportedModelError("", reason)
     check_untouched(module)
 
