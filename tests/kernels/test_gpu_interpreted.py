@@ -22,11 +22,21 @@ def run_cases(chosen):
     assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-1000:]
 
 
-class TestOneHalf:  # classes, so that two workers can share the cases
-    def test_in_the_interpreter(self):
-        run_cases("columns or graphs")
+# Three classes, so that two workers share the cases: the second and the others take about the same time
+FIRST = "columns or graphs"
+SECOND = f"(large_signals or hubs or neighbors) and not ({FIRST})"
 
 
-class TestTheOther:
+class TestFirst:
     def test_in_the_interpreter(self):
-        run_cases("not (columns or graphs)")
+        run_cases(FIRST)
+
+
+class TestSecond:
+    def test_in_the_interpreter(self):
+        run_cases(SECOND)
+
+
+class TestOthers:
+    def test_in_the_interpreter(self):
+        run_cases(f"not ({FIRST}) and not ({SECOND})")
