@@ -70,7 +70,10 @@ GraphLearner(graphact.nn.GCNN([1, 2], order=1))
 """,
     "all": "import graphact.estimators, graphact.lightning, torch_geometric, numba, zenoh, pymetis, onnxruntime, rich",
 }
-INSIDE_WHEEL = re.compile(r"graphact/[\w/]+\.py|graphact/py\.typed|graphact/experiments/report/[\w/.-]+")
+DATA = {"graphact/py.typed", "graphact/experiments/flocking/policy.safetensors"}  # files that are no code
+INSIDE_WHEEL = re.compile(
+    "|".join([r"graphact/[\w/]+\.py", r"graphact/experiments/report/[\w/.-]+", *map(re.escape, DATA)])
+)
 INSIDE_SDIST = re.compile(r"(src|tests|docs|examples|benchmarks|studies)/.+|[\w.-]+")
 STRAY = re.compile(r"__pycache__|\.py[co]$|\.nb[ic]$|(^|/)(out|results|\.venv|\.git|docs/gallery)/|\.DS_Store|\.orig$")
 
@@ -109,7 +112,7 @@ def look_into_wheel(path: Path) -> None:
         "stray files in the wheel", (name for name in names if STRAY.search(name) or not INSIDE_WHEEL.fullmatch(name))
     )
     sources = {str(file.relative_to(ROOT / "src")) for file in (ROOT / "src").rglob("*.py")}
-    complain("missing in the wheel", sources - set(names))
+    complain("missing in the wheel", (sources | DATA) - set(names))
     if "Project-URL: Repository" not in metadata:
         tell("note: project.urls names no Repository: relative links of the README lead nowhere on PyPI")
 
