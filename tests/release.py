@@ -74,7 +74,7 @@ DATA = {"graphact/py.typed", "graphact/experiments/flocking/policy.safetensors"}
 INSIDE_WHEEL = re.compile(
     "|".join([r"graphact/[\w/]+\.py", r"graphact/experiments/report/[\w/.-]+", *map(re.escape, DATA)])
 )
-INSIDE_SDIST = re.compile(r"(src|tests|docs|examples|benchmarks|studies)/.+|[\w.-]+")
+INSIDE_SDIST = re.compile(r"(src|tests|docs|examples|benchmarks|studies|deploy)/.+|[\w.-]+")
 STRAY = re.compile(r"__pycache__|\.py[co]$|\.nb[ic]$|(^|/)(out|results|\.venv|\.git|docs/gallery)/|\.DS_Store|\.orig$")
 
 

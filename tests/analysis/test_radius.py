@@ -225,6 +225,8 @@ def test_progress_is_reported():
 def test_published_radii_of_cora():
     """No attack came below a certificate, every test node has one, and the page quotes the rows."""
     root = Path(__file__).parents[2]
+    if not (root / "results").is_dir():
+        pytest.skip("the published results are not in a source distribution")
     with (root / "results/certified-cora/nodes.csv").open(newline="") as sheet:
         rows = list(csv.DictReader(sheet))
     page = (root / "docs/guarantees.md").read_text()
