@@ -1,5 +1,6 @@
 """What people expect of a command line: hints, results for programs, silence, completion."""
 
+import importlib
 import json
 import shutil
 import subprocess
@@ -179,6 +180,22 @@ def test_a_module_that_cannot_be_imported(tmp_path, monkeypatch, capsys):
     (tmp_path / "incomplete_module.py").write_text("import no_such_module")
     assert main(["list", "--import", "incomplete_module"]) == 2
     assert "No module named 'no_such_module'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = 1\n1 / 0\n", "ZeroDivisionError: division by zero (failing_module.py, line 2)"),
+        ("def f(:\n", "SyntaxError: invalid syntax (failing_module.py, line 1)"),
+    ],
+)
+def test_a_module_that_fails_is_one_line(tmp_path, monkeypatch, capsys, text, words):
+    (tmp_path / "failing_module.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    importlib.invalidate_caches()
+    assert main(["list", "--import", "failing_module"]) == 2
+    assert capsys.readouterr().err == f"graphact: --import failing_module failed: {words}\n"
 
 
 def test_verbose_shows_where(capsys):

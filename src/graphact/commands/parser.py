@@ -95,6 +95,7 @@ def print_json(value: Any) -> int:
 def import_modules(modules: Iterable[str]) -> None:
     """Import modules that a user names; those in the working folder are found, too."""
     import importlib
+    import traceback
 
     for module in modules:
         folder = str(Path.cwd())
@@ -102,13 +103,15 @@ def import_modules(modules: Iterable[str]) -> None:
             sys.path.insert(0, folder)
         try:
             importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # it is there, and imports something that is not
-            raise ValueError(
-                f"--import must name a module of {folder} or of an installed package, such as my_activations for "
-                f"my_activations.py, got {module!r}"
-            ) from error
+        except Exception as error:
+            if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+                raise ValueError(
+                    f"--import must name a module of {folder} or of an installed package, such as my_activations for "
+                    f"my_activations.py, got {module!r}"
+                ) from error
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = "" if isinstance(error, SyntaxError) else f" ({Path(last.filename).name}, line {last.lineno})"
+            raise ValueError(f"--import {module} failed: {type(error).__name__}: {error}{place}") from error
 
 
 def one_of(*options: Option) -> Option:
