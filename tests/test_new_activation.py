@@ -9,7 +9,7 @@ from graphact import nn
 from graphact.agents import deploy, simulate_inference
 from graphact.analysis import check_equivariance, lipschitz_bound
 from graphact.cli import main
-from graphact.operations import Operation
+from graphact.operations import MEAN, OPERATIONS, Operation
 from graphact.tasks import source_localization_tasks
 from graphact.training import Fleet, TrainingSettings, fit
 
@@ -100,3 +100,23 @@ def test_names_are_unique(soft_max):
 
         class Wrong(nn.GraphAdaptive):
             operation = Operation("max", lambda neighbors, xp: xp.amin(neighbors, -2))
+
+
+def test_a_name_is_free_again_after_unregister(soft_max):
+    nn.unregister("softmax-ga")
+    assert "soft-max" not in OPERATIONS
+
+    @nn.register("softmax-ga")
+    class Elsewhere(nn.GraphAdaptive):
+        operation = Operation("soft-max", lambda neighbors, xp: xp.mean(neighbors, -2))
+
+    assert nn.make_activation("softmax-ga").operation is Elsewhere.operation
+
+
+def test_unregister_keeps_an_operation_of_ours():
+    @nn.register("plain-mean-ga")
+    class GraphAdaptivePlainMean(nn.GraphAdaptive):
+        operation = MEAN
+
+    nn.unregister("plain-mean-ga")
+    assert OPERATIONS["mean"] is MEAN

@@ -223,10 +223,8 @@ LOG_MEAN_EXP = Operation("log-mean-exp", log_mean_exp, {"temperature": 1.0}, gra
 TRIMMED_MEAN = Operation("trimmed-mean", trimmed_mean, {"trim": 0.25}, gradient=trimmed_mean_gradient)
 WEIGHTED_MEAN = Operation("weighted-mean", weighted_mean, {"width": 1.0}, gradient=weighted_mean_gradient)
 
-OPERATIONS: dict[str, Operation] = {
-    operation.name: operation
-    for operation in (MAX, MIN, MEDIAN, KERNEL, MEAN, LOG_MEAN_EXP, TRIMMED_MEAN, WEIGHTED_MEAN)
-}
+OURS = (MAX, MIN, MEDIAN, KERNEL, MEAN, LOG_MEAN_EXP, TRIMMED_MEAN, WEIGHTED_MEAN)
+OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in OURS}
 """Operations by name; :func:`register_operation` adds to them."""
 
 ENTRY_POINTS = "graphact.operations"
@@ -243,6 +241,12 @@ def register_operation(operation: Operation) -> Operation:
         raise ValueError(f"operation names must be unique, and {operation.name!r} names another operation already")
     OPERATIONS[operation.name] = operation
     return operation
+
+
+def unregister_operation(operation: Operation) -> None:
+    """Forget an operation that :func:`register_operation` made known, so that its name is free again."""
+    if OPERATIONS.get(operation.name) is operation and all(operation is not ours for ours in OURS):
+        del OPERATIONS[operation.name]
 
 
 def find_operation(name: str) -> Operation:

@@ -121,9 +121,9 @@ def register(name: str) -> Callable[[ModuleT], ModuleT]:
     return add
 
 
-def unregister(name: str) -> None:
-    """Forget an activation that :func:`register` made known."""
-    _registered.pop(name, None)
+def unregister(name: str) -> type[Any] | None:
+    """Forget an activation that :func:`register` made known; its class is returned, if it was known."""
+    return _registered.pop(name, None)
 
 
 def names() -> tuple[str, ...]:

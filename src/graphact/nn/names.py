@@ -13,13 +13,21 @@ from graphact._checks import did_you_mean
 from graphact.graph.protocol import GraphLike
 from graphact.layers import Layer
 from graphact.nn.base import GraphModule, describe
-from graphact.registry import BUILT_IN, register, unregister
+from graphact.operations import Operation, unregister_operation
+from graphact.registry import BUILT_IN, register
 
 __all__ = ["ACTIVATIONS", "Activation", "PlainModule", "make_activation", "register", "unregister"]
 
 ACTIVATIONS = registry.Activations()
 Activation = str | nn.Module | Callable[[int | None], nn.Module] | Mapping[str, Any]
 """A name, a module, a function from the number of features to a module, or a mapping of a name and its options."""
+
+
+def unregister(name: str) -> None:
+    """Forget an activation that :func:`register` made known, with the operation that its class brought along."""
+    operation = vars(registry.unregister(name) or object).get("operation")
+    if isinstance(operation, Operation):
+        unregister_operation(operation)
 
 
 class PlainModule(GraphModule):
