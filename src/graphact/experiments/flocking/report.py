@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from graphact.experiments.flocking.certificates import certificate_key, certify, read_certificates
 from graphact.experiments.flocking.experiment import LEVELS, ORDER, OTHER_GAIN, USUAL, differing, world_of
 from graphact.experiments.pairing import Difference, choose, difference
-from graphact.experiments.report.style import Variant, house_style, new_sheet, to_png
+from graphact.experiments.report.style import GREY, Style, Variant, house_style, new_sheet, to_png
 from graphact.experiments.statistics import holm
 from graphact.experiments.store import Row, StoreError
 from graphact.registry import POINTWISE
@@ -317,13 +317,10 @@ def draw_condition(results: Results, name: str) -> Any:
         style = Variant(line.method, None).style
         rows = [results.of(line, **({} if level == results.usual[name] else {name: level})) for level in levels]
         means = [(level, fmean(values(found))) for level, found in zip(levels, rows, strict=True) if found]
-        is_faint = style.color == "#7d8590" and line.method != "tanh"
-        if means and not is_faint:
-            look: dict[str, Any] = {"color": style.color, "linestyle": style.line, "marker": style.marker}
-            axes.plot(*zip(*means, strict=True), **look, markersize=4 * style.size, linewidth=1.2, label=style.short)
-    axes.set(xlabel=AXES[name], ylabel="Cost over the expert's")
-    axes.grid(visible=True)
-    axes.legend(ncols=2)
+        if means and is_drawn(line.method, style):
+            draw_line(axes, means, style, style.short)
+    axes.set(xlabel=AXES[name])
+    finish(sheet, axes)
     return sheet
 
 
@@ -337,14 +334,28 @@ def draw_exchanges(results: Results) -> Any:
             groups.setdefault((line.method, line.hops), []).append(line)
     for (method, hops), lines in groups.items():
         style = Variant(method, hops).style
-        if style.color == "#7d8590" and method != "tanh":
-            continue
-        points = sorted((line.exchanges, fmean(values(results.of(line)))) for line in lines)
-        look: dict[str, Any] = {"color": style.color, "linestyle": style.line, "marker": style.marker}
-        label = Variant(method, hops).label
-        axes.plot(*zip(*points, strict=True), **look, markersize=4.5 * style.size, linewidth=1.2, label=label)
-    axes.set(xlabel="Exchanges for one control", ylabel="Cost over the expert's")
+        if is_drawn(method, style):
+            points = sorted((line.exchanges, fmean(values(results.of(line)))) for line in lines)
+            draw_line(axes, points, style, Variant(method, hops).label)
+    axes.set(xlabel="Exchanges for one control")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.grid(visible=True)
-    axes.legend(ncols=2)
+    finish(sheet, axes)
     return sheet
+
+
+def is_drawn(method: str, style: Style) -> bool:
+    """Of the pointwise activations that are all grey, only the field's choice."""
+    return style.color != GREY or method == "tanh"
+
+
+def draw_line(axes: Any, points: Sequence[tuple[float, float]], style: Style, label: str) -> None:
+    """One kind of policy."""
+    look: dict[str, Any] = {"color": style.color, "linestyle": style.line, "marker": style.marker}
+    axes.plot(*zip(*points, strict=True), **look, markersize=4.5 * style.size, linewidth=1.2, label=label)
+
+
+def finish(sheet: Any, axes: Any) -> None:
+    """What all figures have; the legend covers no point."""
+    axes.set(ylabel="Cost over the expert's")
+    axes.grid(visible=True)
+    sheet.legend(*axes.get_legend_handles_labels(), ncols=3, loc="outside upper center")

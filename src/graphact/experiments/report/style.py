@@ -80,7 +80,7 @@ RIVALS = {
 POINTWISE = {
     name: Style(short, short, GREY, marker, (0, (2.5, 1, 1, 1, 1, 1)))
     for name, short, marker in (
-        ("identity", "Identity", "_"),
+        ("identity", "Identity", "X"),
         ("leaky-relu", "LeakyReLU", "<"),
         ("prelu", "PReLU", ">"),
         ("elu", "ELU", "p"),
