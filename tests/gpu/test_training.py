@@ -9,7 +9,8 @@ import torch
 from graphact import Graph
 from graphact.data.features import SparseFeatures
 from graphact.data.splits import Split
-from graphact.experiments.node_classification.networks import NodeNetwork, node_graph
+from graphact.experiments.node_classification.convolutions import node_graph
+from graphact.experiments.node_classification.networks import NodeNetwork
 from graphact.nn import ACTIVATIONS, GCNN
 from graphact.tasks import source_localization_tasks
 from graphact.training import Fleet, TrainingSettings, fit

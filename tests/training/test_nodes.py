@@ -11,7 +11,8 @@ from torch import nn
 from graphact import Graph
 from graphact.data.features import SparseFeatures
 from graphact.data.splits import Split
-from graphact.experiments.node_classification.networks import NodeNetwork, node_graph
+from graphact.experiments.node_classification.convolutions import node_graph
+from graphact.experiments.node_classification.networks import NodeNetwork
 from graphact.training import nodes as module
 from graphact.training.nodes import NodeFleet, roc_auc
 from graphact.training.randomness import dropout_masks

@@ -15,8 +15,9 @@ import torch
 from graphact.data import read_planetoid
 from graphact.data.datasets.nodes import NODE_SETS, read_nodes, read_npz
 from graphact.experiments.node_classification import task
+from graphact.experiments.node_classification.convolutions import CONVOLUTIONS, node_graph
 from graphact.experiments.node_classification.experiment import METHODS
-from graphact.experiments.node_classification.networks import CONVOLUTIONS, NodeNetwork, node_graph
+from graphact.experiments.node_classification.networks import NodeNetwork
 from graphact.experiments.protocol import jobs_of
 from graphact.experiments.registry import find_experiment, find_protocol
 from graphact.experiments.report import terminal_table, write_report

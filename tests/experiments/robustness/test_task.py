@@ -8,7 +8,8 @@ import torch
 from graphact import Graph
 from graphact.data.features import SparseFeatures
 from graphact.data.splits import Split
-from graphact.experiments.node_classification.networks import CONVOLUTIONS, NodeGraph, NodeNetwork, node_graph
+from graphact.experiments.node_classification.convolutions import CONVOLUTIONS, NodeGraph, node_graph
+from graphact.experiments.node_classification.networks import NodeNetwork
 from graphact.experiments.registry import find_protocol
 from graphact.experiments.report import terminal_table
 from graphact.experiments.robustness.task import Relaxed, accuracy, attack, random_edges, random_words

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from graphact._checks import check_integer
 from graphact.data.datasets.graphs import GraphBatch
-from graphact.experiments.node_classification.networks import BatchNorm, Linear
+from graphact.experiments.node_classification.convolutions import Linear
+from graphact.experiments.node_classification.networks import BatchNorm
 from graphact.functional import shift
 from graphact.nn import make_activation
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from graphact.data.datasets.nodes import NodeData, read_nodes
 from graphact.data.features import SparseFeatures
 from graphact.data.splits import Split
-from graphact.experiments.node_classification.networks import NodeGraph, NodeNetwork, node_graph
+from graphact.experiments.node_classification.convolutions import NodeGraph, node_graph
+from graphact.experiments.node_classification.networks import NodeNetwork
 from graphact.experiments.protocol import RIVALS, TrainingJob, run_seed
 from graphact.experiments.selection import Trial, grid, nested
 from graphact.training.fleet import FleetResult

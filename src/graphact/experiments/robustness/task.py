@@ -12,7 +12,7 @@ from graphact._extras import require
 from graphact.data.datasets.nodes import NodeData
 from graphact.data.features import SparseFeatures
 from graphact.data.splits import data_generator
-from graphact.experiments.node_classification.networks import NodeGraph
+from graphact.experiments.node_classification.convolutions import NodeGraph
 from graphact.experiments.node_classification.task import data_of, dataset_of, make_network, on_device, train_trials
 from graphact.experiments.protocol import TrainingJob, run_seed
 from graphact.experiments.selection import Trial, grid
