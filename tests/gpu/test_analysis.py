@@ -5,7 +5,7 @@ import torch
 from support.graphs import random_graph
 from torch import nn
 
-from graphact.analysis import certified_radius, certify, columns, lipschitz, lipschitz_bound
+from graphact.analysis import certified_radius, certify, lipschitz, lipschitz_bound, windows
 from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, PReLU, Sequential
 
 MODELS = {
@@ -30,7 +30,7 @@ def test_blocks_on_a_gpu_give_the_constants_of_the_cpu(name, block, monkeypatch)
     graph, model = random_graph(30, 0.1), MODELS[name]().double()
     monkeypatch.setattr(lipschitz, "MOST_COEFFICIENTS", 0)
     expected = lipschitz_bound(model, graph)
-    monkeypatch.setitem(columns.BLOCK, "cuda", block)
+    monkeypatch.setitem(windows.BLOCK, "cuda", block)
     found = lipschitz_bound(model.cuda(), graph.cuda())
     assert found.followed == expected.followed == 1.0
     assert found.value == pytest.approx(expected.value, rel=1e-9)

@@ -11,7 +11,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 
@@ -19,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_positive
-from graphact.analysis.columns import Budget, OutOfTimeError, Progress, column_norms
+from graphact.analysis.budget import Budget, OutOfTimeError, Progress, watch
+from graphact.analysis.columns import column_norms
 from graphact.analysis.description import Block, Blocks, branches_of, graph_of, hops_of, split_readout, widths
 from graphact.analysis.magnitudes import magnitude_behind, magnitudes
 from graphact.analysis.models import read_model
@@ -38,7 +38,6 @@ from graphact.graph import Graph
 from graphact.graph.graph import check_graph
 from graphact.layers import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
 from graphact.operations import MAX
-from graphact.progress import live_bars
 
 LABELS: dict[type[Layer], str] = {
     Filter: "filter",
@@ -185,19 +184,6 @@ def rounding(layers: Blocks, features: int, graph: Graph) -> Tensor:
     is_whole = all((array % 1 == 0).all() for layer in layers for array in layer.arrays().values())
     is_exact = only_one or (is_local and is_whole and bool(longest * total.max() < 2**52))
     return 0 * total if is_exact else longest * torch.finfo(torch.float64).eps * total
-
-
-@contextmanager
-def watch(progress: Progress | bool | None) -> Iterator[Progress]:
-    """What is called with the share that is done: a bar on standard error, a function of the caller's, or nothing."""
-    if progress is not True:
-        yield progress or (lambda _: None)
-        return
-    from rich.console import Console
-
-    with live_bars(console=Console(stderr=True)) as bars:
-        task = bars.add_task("coefficients", total=100, note="")
-        yield lambda share: bars.update(task, completed=round(100 * share))
 
 
 def paper_constant(layers: Blocks, graph: Graph) -> float | None:
