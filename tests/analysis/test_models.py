@@ -24,7 +24,7 @@ from graphact.analysis import (
 )
 from graphact.analysis import lipschitz as lipschitz_module
 from graphact.analysis.models import evaluate, read_model
-from graphact.analysis.rules import POINTWISE, layer_norm_slope
+from graphact.analysis.pointwise import POINTWISE, layer_norm_slope
 from graphact.layers import UnsupportedModelError
 from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, GraphModule, PassGraph, PerLayer, Residual, Sequential
 from graphact.nn.parts import call_on_graph

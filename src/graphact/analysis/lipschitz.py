@@ -23,16 +23,9 @@ from graphact.analysis.columns import column_norms
 from graphact.analysis.description import Block, Blocks, branches_of, graph_of, hops_of, split_readout, widths
 from graphact.analysis.magnitudes import magnitude_behind, magnitudes
 from graphact.analysis.models import read_model
+from graphact.analysis.pointwise import POINTWISE, layer_norm_slope, rule_of
 from graphact.analysis.powers import PowerRows, Spend, bank_norms
-from graphact.analysis.rules import (
-    MOST_ENTRIES,
-    OPERATIONS,
-    POINTWISE,
-    layer_norm_slope,
-    row_norms,
-    rule_of,
-    slopes_tried,
-)
+from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, row_norms, slopes_tried
 from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph

@@ -26,7 +26,8 @@ from graphact.analysis.lipschitz import bank_rows, form_sizes
 from graphact.analysis.magnitudes import EPSILON, error_behind
 from graphact.analysis.models import read_own
 from graphact.analysis.perturbations import EdgeNoise, ErrorSources, LostLinks, Perturbation
-from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, gather, rule_of
+from graphact.analysis.pointwise import rule_of
+from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, gather
 from graphact.analysis.shares import LinkShares
 from graphact.analysis.zonotope import Zonotope, values_behind
 from graphact.functional import shift
