@@ -15,6 +15,7 @@ from graphact.analysis import (
     certify,
     columns,
     empirical_lipschitz,
+    forms,
     lipschitz,
     lipschitz_bound,
     rules,
@@ -35,7 +36,7 @@ ACTIVATIONS = ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga")
 @pytest.fixture
 def in_blocks(monkeypatch):
     """Every network is large, and every block lives on the nodes it has reached."""
-    monkeypatch.setattr(lipschitz, "MOST_COEFFICIENTS", 0)
+    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
     monkeypatch.setattr(windows, "WIDE", 2.0)
     return monkeypatch
 
@@ -60,7 +61,7 @@ def test_blocks_change_nothing(monkeypatch, seed, compiled, wide):
     case = draw(seed, KINDS[seed % len(KINDS)], max_nodes=5)
     layers, features = read_layers(case.module)
     with torch.no_grad():
-        expected = lipschitz.output_norms(layers, features, case.graph)
+        expected = forms.output_norms(layers, features, case.graph)
     found, followed = norms(case)
     assert followed == 1.0
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
@@ -110,7 +111,7 @@ def test_norms_of_layers_end_with_the_budget(monkeypatch, seed):
         assert norms.shape == without_signs.shape
         assert (without_signs >= norms * (1 - 1e-12)).all()
         torch.testing.assert_close(without_signs, other)
-    monkeypatch.setattr(lipschitz, "MOST_COEFFICIENTS", 0)
+    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
     bound = lipschitz_bound(case.module, case.graph, budget=1e-9)
     assert violations(case, bound.per_node, *case.signals(6, torch.Generator().manual_seed(seed)))[0] == 0
 
@@ -377,7 +378,7 @@ def test_fewer_signs_are_tried_where_there_are_too_many(monkeypatch):
     graph, model = random_graph(12, 0.3), GCNN([1, 6], order=1, activation="relu", out_features=3).double()
     values = []
     for most in (10**9, 12 * 12 * 3 * 16, 12 * 12 * 3 * 4, 0):
-        monkeypatch.setattr(rules, "MOST_TRIED", most)
+        monkeypatch.setattr(forms, "MOST_TRIED", most)
         values.append(lipschitz_bound(model, graph).value)
     assert values == sorted(values)
     assert values[0] < values[-1]

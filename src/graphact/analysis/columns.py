@@ -1,6 +1,6 @@
 r"""Affine forms of differences on graphs of any size: the coefficients of a few inputs or unknowns at a time.
 
-The forms ``(M, N, F)`` of :mod:`graphact.analysis.lipschitz` pass through a network column by column: filters act on
+The forms ``(M, N, F)`` of :mod:`graphact.analysis.forms` pass through a network column by column: filters act on
 every column alone, and so does the middle of what a nonlinearity can do. Columns meet only in sums of magnitudes,
 which are added up block by block. No more than a block is held, and only at the nodes that its columns have reached.
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 20_000_000  # of a table of values in memory at once, 160 MB
 MOST_GRAM_COLUMNS = 512
-MOST_ENUMERATED = 8  # ReLUs of a node whose signs are all tried
-MOST_TRIED = 300_000_000  # coefficients times combinations of signs, some seconds
 STEEPEST_GAUSSIAN = math.exp(-0.5)  # the largest slope of exp(-t^2 / 2)
 GREATEST_CURVATURE = 2 * math.exp(-1.5)  # of the same, above; below it is -1
 
@@ -40,22 +38,6 @@ GREATEST_CURVATURE = 2 * math.exp(-1.5)  # of the same, above; below it is -1
 def gather(x: Tensor, table: Tensor) -> Tensor:
     """The values of a table of nodes: ``(..., N, F)`` to ``(..., n, d, F)``."""
     return x[..., table, :]
-
-
-def row_norms(forms: Tensor) -> Tensor:
-    """The 1-norm of each form, ``(M, N, F)`` to ``(N, F)``."""
-    return forms.abs().sum(0)
-
-
-def slopes_tried(readout: Tensor, coefficients: int) -> int:
-    """For how many of a node's features all combinations of slopes are tried, for each output of a readout ``(O, F)``.
-
-    ``coefficients`` is the number of forms of a feature times that of their columns.
-    """
-    if readout.numel() == 0:
-        return 0
-    most = int(math.log2(max(1, MOST_TRIED // max(1, coefficients * len(readout)))))
-    return min(most, MOST_ENUMERATED, int((readout != 0).sum(1).max()))
 
 
 def safe_sqrt(x: Tensor) -> Tensor:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from graphact.analysis.description import Block, Blocks, widths
+from graphact.analysis.forms import slopes_tried
 from graphact.analysis.pointwise import POINTWISE, layer_norm_slope, rule_of
-from graphact.analysis.rules import OPERATIONS, GaussianKernel, slopes_tried
+from graphact.analysis.rules import OPERATIONS, GaussianKernel
 from graphact.analysis.windows import Array, Lists, Surroundings, Window, is_compiled
 from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum, map_arrays
 
