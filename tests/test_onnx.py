@@ -13,7 +13,7 @@ from support.graphs import random_graph
 import graphact
 from graphact import Graph, nn
 from graphact.layers import UnsupportedModelError
-from graphact.onnx import EdgeGraph
+from graphact.onnx.edge_graph import EdgeGraph
 from graphact.registry import FURTHER, POINTWISE
 
 DOCUMENTATION = Path(__file__).parent.parent / "docs" / "conventions.md"

@@ -10,8 +10,7 @@ from torch_geometric.nn import LayerNorm as PyGLayerNorm
 from torch_geometric.nn import Sequential as PyGSequential
 
 from graphact import Graph
-from graphact.analysis import LostLinks, attack, certify, empirical_lipschitz, lipschitz_bound, topology_bound
-from graphact.analysis import lipschitz as lipschitz_module
+from graphact.analysis import LostLinks, attack, certify, empirical_lipschitz, forms, lipschitz_bound, topology_bound
 from graphact.analysis.models import evaluate, read_model
 from graphact.layers import UnsupportedModelError
 from graphact.nn import GraphAdaptiveMax, GraphFilter, PassGraph, PerLayer, Residual, Sequential
@@ -106,7 +105,7 @@ def test_linear_ones_have_exact_constants(name):
 def test_constants_in_blocks_are_those_of_forms_held_at_once(name, monkeypatch):
     model = made(name)
     held = lipschitz_bound(model, GRAPH)
-    monkeypatch.setattr(lipschitz_module, "MOST_COEFFICIENTS", 0)
+    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
     blocks = lipschitz_bound(model, GRAPH)
     assert blocks.followed == 1.0
     torch.testing.assert_close(blocks.per_node, held.per_node, rtol=1e-9, atol=0)

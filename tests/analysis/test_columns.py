@@ -10,7 +10,18 @@ from support.graphs import random_graph
 from torch import nn
 
 from graphact import Graph
-from graphact.analysis import certify, columns, empirical_lipschitz, lipschitz, lipschitz_bound, rules
+from graphact.analysis import (
+    budget,
+    certify,
+    columns,
+    empirical_lipschitz,
+    forms,
+    lipschitz,
+    lipschitz_bound,
+    rules,
+    segments,
+    windows,
+)
 from graphact.analysis.description import read_layers
 from graphact.analysis.models import read_model
 from graphact.analysis.powers import bank_norms
@@ -25,15 +36,15 @@ ACTIVATIONS = ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga")
 @pytest.fixture
 def in_blocks(monkeypatch):
     """Every network is large, and every block lives on the nodes it has reached."""
-    monkeypatch.setattr(lipschitz, "MOST_COEFFICIENTS", 0)
-    monkeypatch.setattr(columns, "WIDE", 2.0)
+    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
+    monkeypatch.setattr(windows, "WIDE", 2.0)
     return monkeypatch
 
 
-def norms(case, budget=None):
+def norms(case):
     layers, features = read_layers(case.module)
     with torch.no_grad():
-        return columns.column_norms(layers, features, case.graph, columns.Budget(budget), CPU, lambda _: None)
+        return columns.column_norms(layers, features, case.graph, budget.Budget(None), CPU, lambda _: None)
 
 
 @pytest.mark.parametrize("wide", [0.0, 0.4, 2.0], ids=["whole graph", "either", "reached nodes"])
@@ -42,14 +53,15 @@ def norms(case, budget=None):
 def test_blocks_change_nothing(monkeypatch, seed, compiled, wide):
     """All kinds of modules; forms held at once compare pairs of columns for the kernel, which blocks cannot."""
     monkeypatch.setattr(rules, "MOST_GRAM_COLUMNS", 0)
-    monkeypatch.setattr(columns, "WIDE", wide)
-    monkeypatch.setitem(columns.BLOCK, "cpu", 60)
+    monkeypatch.setattr(windows, "WIDE", wide)
+    monkeypatch.setitem(windows.BLOCK, "cpu", 60)
     if not compiled:
-        monkeypatch.setattr(columns, "is_compiled", lambda _: False)
+        for module in (windows, segments):
+            monkeypatch.setattr(module, "is_compiled", lambda _: False)
     case = draw(seed, KINDS[seed % len(KINDS)], max_nodes=5)
     layers, features = read_layers(case.module)
     with torch.no_grad():
-        expected = lipschitz.output_norms(layers, features, case.graph)
+        expected = forms.output_norms(layers, features, case.graph)
     found, followed = norms(case)
     assert followed == 1.0
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
@@ -60,12 +72,12 @@ def test_less_work_gives_larger_constants_that_hold(monkeypatch, seed):
     """From the full forms over partly merged ones to one layer at a time, never below and never above the product."""
     case = draw(seed, "gcnn" if seed % 2 else "chain", max_nodes=5)
     generator = torch.Generator().manual_seed(seed)
-    monkeypatch.setattr(columns, "WIDE", 2.0)
-    monkeypatch.setitem(columns.BLOCK, "cpu", 60)
+    monkeypatch.setattr(windows, "WIDE", 2.0)
+    monkeypatch.setitem(windows.BLOCK, "cpu", 60)
     before, _ = norms(case)
-    monkeypatch.setattr(columns.Budget, "spend", lambda *_: None)
+    monkeypatch.setattr(budget.Budget, "spend", lambda *_: None)
     for work in (1e4, 1e3, 100, 0):
-        monkeypatch.setattr(columns, "MOST_WORK", work)
+        monkeypatch.setattr(budget, "MOST_WORK", work)
         after, _ = norms(case)
         assert (after >= before * (1 - 1e-12)).all()
         assert violations(case, after.amax(-1), *case.signals(6, generator))[0] == 0
@@ -75,7 +87,7 @@ def test_less_work_gives_larger_constants_that_hold(monkeypatch, seed):
 def test_a_bound_in_blocks_lies_between_forms_and_product(in_blocks):
     graph, model = random_graph(30, 0.1), GCNN([3, 4, 4], activation="median-ga", hops=2, out_features=2).double()
     complete = lipschitz_bound(model, graph)
-    in_blocks.setattr(columns.Budget, "allows", lambda *_: False)
+    in_blocks.setattr(budget.Budget, "allows", lambda *_: False)
     merged = lipschitz_bound(model, graph)
     too_short = lipschitz_bound(model, graph, budget=1e-9)
     assert complete.followed == 1.0
@@ -92,14 +104,14 @@ def test_norms_of_layers_end_with_the_budget(monkeypatch, seed):
     layers, features = read_layers(case.module)
     with torch.no_grad():
         exact = lipschitz.layer_norms(layers, features, case.graph)
-        monkeypatch.setattr(columns, "MOST_NORM_WORK", -1.0)
-        ended = lipschitz.layer_norms(layers, features, case.graph, columns.Budget(None))
-        late = lipschitz.layer_norms(layers, features, case.graph, columns.Budget(1e-9))
+        monkeypatch.setattr(budget, "MOST_NORM_WORK", -1.0)
+        ended = lipschitz.layer_norms(layers, features, case.graph, budget.Budget(None))
+        late = lipschitz.layer_norms(layers, features, case.graph, budget.Budget(1e-9))
     for norms, without_signs, other in zip(exact, ended, late, strict=True):
         assert norms.shape == without_signs.shape
         assert (without_signs >= norms * (1 - 1e-12)).all()
         torch.testing.assert_close(without_signs, other)
-    monkeypatch.setattr(lipschitz, "MOST_COEFFICIENTS", 0)
+    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
     bound = lipschitz_bound(case.module, case.graph, budget=1e-9)
     assert violations(case, bound.per_node, *case.signals(6, torch.Generator().manual_seed(seed)))[0] == 0
 
@@ -110,7 +122,7 @@ def test_a_budget_is_asked_while_norms_are_computed(name, monkeypatch):
     graph, spent, zero = random_graph(40, 0.2), [], torch.zeros(40, 1, dtype=torch.float64)
     model = GCNN([1, 4, 4], order=4, activation=name, hops=3, out_features=2).double()
     monkeypatch.setattr("graphact.analysis.powers.MOST_ROWS", 8)
-    monkeypatch.setattr(columns.Budget, "spend_on_norms", lambda budget, work: spent.append(work))
+    monkeypatch.setattr(budget.Budget, "spend_on_norms", lambda budget, work: spent.append(work))
     for check in (lambda: lipschitz_bound(model, graph), lambda: certify(model, graph, zero, 0.1)):
         spent.clear()
         check()
@@ -135,7 +147,7 @@ def test_what_takes_long_is_said_before_it_begins(in_blocks, capsys):
     x = torch.zeros(30, 3, dtype=torch.float64)
     lipschitz_bound(model, graph)
     assert capsys.readouterr().err == ""
-    in_blocks.setattr(columns, "SECOND", 1e3)
+    in_blocks.setattr(budget, "SECOND", 1e3)
     complete = lipschitz_bound(model, graph)
     line = capsys.readouterr().err
     assert line.startswith("graphact: lipschitz_bound takes about ")
@@ -145,7 +157,7 @@ def test_what_takes_long_is_said_before_it_begins(in_blocks, capsys):
     lipschitz_bound(model, graph, budget=60)
     lipschitz_bound(model, graph, progress=lambda _: None)
     assert capsys.readouterr().err == ""
-    in_blocks.setattr(columns, "MOST_NEEDED", 1.0)
+    in_blocks.setattr(budget, "MOST_NEEDED", 1.0)
     in_blocks.setattr(columns, "follow", lambda *_: pytest.fail("it is known before that this takes too long"))
     bound = lipschitz_bound(model, graph)
     assert "lipschitz_bound would take about" in capsys.readouterr().err
@@ -159,8 +171,8 @@ def test_what_takes_long_is_said_before_it_begins(in_blocks, capsys):
 def test_many_small_blocks_take_long_and_that_is_said(in_blocks, capsys):
     """Few operations in each of them: what one costs beside these counts."""
     graph, model = random_graph(30, 0.1), GCNN([3, 4, 4], activation="max-ga", out_features=2).double()
-    in_blocks.setitem(columns.BLOCK, "cpu", 1)
-    in_blocks.setattr(columns, "LONG", 100 * columns.BLOCK_SECONDS)  # there are 210 columns, a block each
+    in_blocks.setitem(windows.BLOCK, "cpu", 1)
+    in_blocks.setattr(budget, "LONG", 100 * budget.BLOCK_SECONDS)  # there are 210 columns, a block each
     lipschitz_bound(model, graph)
     assert "lipschitz_bound takes about" in capsys.readouterr().err
 
@@ -170,14 +182,14 @@ def test_many_small_blocks_take_long_and_that_is_said(in_blocks, capsys):
     [(0.1, "1 seconds"), (100, "100 seconds"), (150, "2 minutes"), (9000, "2 hours"), (1e7, "116 days")],
 )
 def test_seconds_in_words(seconds, words):
-    assert columns.in_words(seconds) == f"about {words}"
+    assert budget.in_words(seconds) == f"about {words}"
 
 
 def test_the_expected_work_is_about_what_is_done(in_blocks):
     graph, model = random_graph(60, 0.05), GCNN([3, 4, 4], order=1, activation="max-ga", out_features=2).double()
     layers, features = read_layers(model)
-    found, expected = columns.Budget(None), []
-    in_blocks.setattr(columns.Budget, "reserve", lambda _, *work: expected.extend(work))
+    found, expected = budget.Budget(None), []
+    in_blocks.setattr(budget.Budget, "reserve", lambda _, *work: expected.extend(work))
     with torch.no_grad():
         columns.column_norms(layers, features, graph, found, CPU, lambda _: None)
     needed, every = expected
@@ -268,8 +280,8 @@ def test_attacks_on_trained_models(in_blocks, name):
         return model(signals, graph)
 
     complete = lipschitz_bound(model, graph)
-    in_blocks.setattr(columns, "MOST_WORK", 1.0)
-    in_blocks.setattr(columns.Budget, "spend", lambda *_: None)
+    in_blocks.setattr(budget, "MOST_WORK", 1.0)
+    in_blocks.setattr(budget.Budget, "spend", lambda *_: None)
     merged = lipschitz_bound(model, graph)
     found = empirical_lipschitz(counted, graph, x, starts=2, steps=40)
     assert evaluations >= 12_000
@@ -305,7 +317,7 @@ def test_features_that_no_map_mixes_are_split_over_blocks(in_blocks, make, block
     """An activation with nothing linear in front of it, at the beginning or behind another one."""
     torch.manual_seed(0)
     graph, model = random_graph(30, 0.1), make().double()
-    in_blocks.setitem(columns.BLOCK, "cpu", block)
+    in_blocks.setitem(windows.BLOCK, "cpu", block)
     found = lipschitz_bound(model, graph)
     in_blocks.undo()
     assert found.followed == 1.0
@@ -327,19 +339,19 @@ def test_blocks_try_as_many_slopes_as_forms_held_at_once(in_blocks, name, width,
     assert blocks.value == pytest.approx(held.value, rel=1e-9 if width == 8 or outputs is None else 0.01)
 
 
-def test_large_networks_try_a_few_slopes(monkeypatch):
+def test_large_networks_try_a_few_slopes():
     weight, sizes = torch.ones(7, 16).double(), torch.arange(16).double()
-    assert columns.features_tried(weight, sizes, 10**12, False).tolist() == [[15, 14, 13]] * 7
-    assert columns.features_tried(weight, sizes, 10**4, False).size(1) == 8
-    assert columns.features_tried(torch.eye(100).double(), torch.ones(100).double(), 10**12, True).size(1) == 1
-    assert columns.features_tried(torch.ones(100, 16).double(), sizes, 10**12, False).size(1) == 0
+    assert segments.features_tried(weight, sizes, 10**12, False).tolist() == [[15, 14, 13]] * 7
+    assert segments.features_tried(weight, sizes, 10**4, False).size(1) == 8
+    assert segments.features_tried(torch.eye(100).double(), torch.ones(100).double(), 10**12, True).size(1) == 1
+    assert segments.features_tried(torch.ones(100, 16).double(), sizes, 10**12, False).size(1) == 0
 
 
 @pytest.mark.parametrize("name", ["relu", "max-ga", "max-l", "kernel-ga", "prelu", "trimmed-mean-ga"])
 def test_everything_is_on_the_device_of_the_graph(name, monkeypatch):
     """The meta device stands for a GPU: it refuses to compute with tensors of the CPU, and has no numbers."""
-    monkeypatch.setitem(columns.BLOCK, "meta", 1 << 18)
-    monkeypatch.setattr(columns.Operator, "__matmul__", on_meta)
+    monkeypatch.setitem(windows.BLOCK, "meta", 1 << 18)
+    monkeypatch.setattr(windows.Operator, "__matmul__", on_meta)
     options = {"learn_gamma": True} if name == "kernel-ga" else {}
     model = Sequential(
         GCNN([2, 4, 4], order=2, activation=name, hops=1, bias=True, out_features=5, **options),
@@ -351,7 +363,7 @@ def test_everything_is_on_the_device_of_the_graph(name, monkeypatch):
     device = torch.device("meta")
     with torch.no_grad():
         norms, followed = columns.column_norms(
-            layers, features, random_graph(20, 0.2), columns.Budget(None), device, lambda _: None
+            layers, features, random_graph(20, 0.2), budget.Budget(None), device, lambda _: None
         )
     assert (norms.device, norms.shape, followed) == (device, (20, 3), 1.0)
 
@@ -366,7 +378,7 @@ def test_fewer_signs_are_tried_where_there_are_too_many(monkeypatch):
     graph, model = random_graph(12, 0.3), GCNN([1, 6], order=1, activation="relu", out_features=3).double()
     values = []
     for most in (10**9, 12 * 12 * 3 * 16, 12 * 12 * 3 * 4, 0):
-        monkeypatch.setattr(rules, "MOST_TRIED", most)
+        monkeypatch.setattr(forms, "MOST_TRIED", most)
         values.append(lipschitz_bound(model, graph).value)
     assert values == sorted(values)
     assert values[0] < values[-1]

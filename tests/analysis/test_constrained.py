@@ -10,7 +10,7 @@ from support.graphs import random_graph
 
 import graphact
 from graphact import Graph
-from graphact.analysis import lipschitz, lipschitz_bound, lipschitz_constrained, release
+from graphact.analysis import forms, lipschitz, lipschitz_bound, lipschitz_constrained, release
 from graphact.analysis.description import read_layers
 from graphact.nn import FIR, GCNN, GraphAdaptiveKernel, GraphAdaptiveMax, GraphFilter, ReLU
 from graphact.registry import POINTWISE
@@ -184,7 +184,7 @@ def test_wide_inputs_take_a_bound_whose_cost_grows_with_the_edges(name, monkeypa
     graph = random_graph(50, 0.6)
     free = GCNN([1000, 16, 4], order=1, activation=name, start="uniform", bias=True, out_features=3).double()
     layers, features = read_layers(free)
-    assert not lipschitz.is_affordable(layers, features, graph)
+    assert not forms.is_affordable(layers, features, graph)
     expected = lipschitz.magnitudes(layers, features, graph)[0].max().item()
     monkeypatch.setattr(lipschitz, "layer_norms", lambda *_: pytest.fail("the entries of all filters are computed"))
     tight = lipschitz_constrained(copy.deepcopy(free), graph, expected / 100)

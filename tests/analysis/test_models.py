@@ -18,13 +18,13 @@ from graphact.analysis import (
     attack,
     certify,
     empirical_lipschitz,
+    forms,
     lipschitz_bound,
     lipschitz_constrained,
     topology_bound,
 )
-from graphact.analysis import lipschitz as lipschitz_module
 from graphact.analysis.models import evaluate, read_model
-from graphact.analysis.rules import POINTWISE, layer_norm_slope
+from graphact.analysis.pointwise import POINTWISE, layer_norm_slope
 from graphact.layers import UnsupportedModelError
 from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, GraphModule, PassGraph, PerLayer, Residual, Sequential
 from graphact.nn.parts import call_on_graph
@@ -155,7 +155,7 @@ def test_no_pair_beats_a_constant_and_no_attack_leaves_a_certificate(name, seed)
 def test_blocks_of_columns_agree_with_forms_on_several_graphs(name, monkeypatch):
     model = made(OTHERS[name])
     whole = lipschitz_bound(model, WEIGHTED)
-    monkeypatch.setattr(lipschitz_module, "MOST_COEFFICIENTS", 0)
+    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
     blocks = lipschitz_bound(model, WEIGHTED)
     assert blocks.followed == 1
     assert blocks.value == pytest.approx(whole.value, rel=0.1)
@@ -174,7 +174,7 @@ def test_models_and_graphs_in_float32(name):
 
 
 def test_a_residual_block_on_a_large_graph_is_composed(monkeypatch):
-    monkeypatch.setattr(lipschitz_module, "MOST_COEFFICIENTS", 0)
+    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
     model = made(OTHERS["residual"])
     bound = lipschitz_bound(model, WEIGHTED)
     found = empirical_lipschitz(model, WEIGHTED, torch.randn(2, NODES, 3, dtype=torch.float64))

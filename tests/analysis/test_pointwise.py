@@ -7,7 +7,7 @@ import torch
 
 from graphact import Graph, nn
 from graphact.analysis import lipschitz_bound
-from graphact.analysis.rules import POINTWISE, rule_of
+from graphact.analysis.pointwise import POINTWISE, rule_of
 from graphact.analysis.zonotope import Zonotope, through_layers
 from graphact.layers import Pointwise
 from graphact.registry import POINTWISE as NAMES

@@ -14,7 +14,7 @@ from graphact import Graph
 from graphact.analysis import attack, certified_radius, certify, lipschitz_bound, magnitudes
 from graphact.analysis.description import read_layers
 from graphact.analysis.models import evaluate, read_model
-from graphact.analysis.rules import POINTWISE, layer_norm_box, leaky_relu, relu_band
+from graphact.analysis.pointwise import POINTWISE, layer_norm_box, leaky_relu, relu_band
 from graphact.analysis.zonotope import Zonotope, with_errors
 from graphact.layers import LayerNorm
 from graphact.nn import GCNN, GraphFilter, Residual, Sequential

@@ -17,7 +17,7 @@ from graphact.analysis import (
     release,
     topology_bound,
 )
-from graphact.analysis.rules import POINTWISE, PointwiseRule
+from graphact.analysis.pointwise import POINTWISE, PointwiseRule
 from graphact.layers import Layer, Pointwise, UnsupportedModelError
 from graphact.nn import GCNN, GraphAdaptive, GraphAdaptiveMax, GraphFilter, GraphModule, ReLU
 from graphact.operations import Operation, register_operation

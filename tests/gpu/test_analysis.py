@@ -5,7 +5,7 @@ import torch
 from support.graphs import random_graph
 from torch import nn
 
-from graphact.analysis import certified_radius, certify, columns, lipschitz, lipschitz_bound
+from graphact.analysis import certified_radius, certify, forms, lipschitz_bound, windows
 from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, PReLU, Sequential
 
 MODELS = {
@@ -28,9 +28,9 @@ MODELS = {
 def test_blocks_on_a_gpu_give_the_constants_of_the_cpu(name, block, monkeypatch):
     torch.manual_seed(0)
     graph, model = random_graph(30, 0.1), MODELS[name]().double()
-    monkeypatch.setattr(lipschitz, "MOST_COEFFICIENTS", 0)
+    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
     expected = lipschitz_bound(model, graph)
-    monkeypatch.setitem(columns.BLOCK, "cuda", block)
+    monkeypatch.setitem(windows.BLOCK, "cuda", block)
     found = lipschitz_bound(model.cuda(), graph.cuda())
     assert found.followed == expected.followed == 1.0
     assert found.value == pytest.approx(expected.value, rel=1e-9)
@@ -43,7 +43,7 @@ def test_certificates_of_models_and_signals_on_a_gpu(monkeypatch):
     graph, model, x = random_graph(30, 0.1), MODELS["max"]().double(), torch.randn(30, 3, dtype=torch.float64)
     expected = certify(model, graph, x, 0.01)
     radius = certified_radius(model, graph, x, [0, 1]).radius
-    monkeypatch.setattr(lipschitz, "MOST_COEFFICIENTS", 0)
+    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
     found = certify(model.cuda(), graph.cuda(), x.cuda(), 0.01)
     torch.testing.assert_close(found.margins, expected.margins, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(certified_radius(model, graph.cuda(), x.cuda(), [0, 1]).radius, radius)

@@ -5,9 +5,11 @@ from functools import partial
 import pytest
 import torch
 from support.graphs import random_graph
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_leaves, tree_map
 
 import graphact
 from graphact import Graph, functional
@@ -139,6 +141,32 @@ def test_tensors_without_numbers():
     on_meta = autograd.select(x.to("meta"), None, DIRECTED.to("meta").incoming, "max", False)
     assert [part.shape for part in on_meta] == [x.shape] * 2
     assert [part.dtype for part in on_meta] == [torch.float32, torch.int32]
+
+
+def test_half_precision_has_the_same_types_without_numbers():
+    """Sums over a signal in half precision and their gradients are float32; the gradient of the signal is not."""
+    incoming, both = lists(DIRECTED)
+    around, x, sums = tensors_of(DIRECTED).flat(), torch.randn(6, 3, dtype=torch.bfloat16), torch.randn(6, 3)
+    ops = torch.ops.graphact
+    values, slots, _ = ops.fused_neighbor_pass(x, around, "max", False, True, 2)
+    calls = {
+        ops.shift: (x, *around[:2], both),
+        ops.shift_weight_grad: (x, x, incoming),
+        ops.select: (x, None, incoming, "max", False),
+        ops.scatter_selected: (x, ops.select(x, None, incoming, "max", False)[1]),
+        ops.sum_sq_diff: (x, both),
+        ops.sum_sq_diff_backward: (sums, x, both),
+        ops.sum_products: (x, x, both),
+        ops.fused_neighbor_pass: (x, around, "kernel", False, True, 2),
+        ops.hop_backward: (values, slots, x, around, False),
+    }
+    for operator, inputs in calls.items():
+        with FakeTensorMode() as mode:
+            fake = operator(
+                *tree_map(lambda part: mode.from_tensor(part) if isinstance(part, Tensor) else part, inputs)
+            )
+        for expected, found in zip(tree_leaves(operator(*inputs)), tree_leaves(fake), strict=True):
+            assert (found.shape, found.dtype) == (expected.shape, expected.dtype), operator
 
 
 @pytest.mark.parametrize("op", ["max", "kernel"])

@@ -14,15 +14,8 @@ from torch import Tensor
 from graphact.analysis.description import Hop, graph_of, hops_of
 from graphact.analysis.fields import Neighborhood, Step
 from graphact.analysis.magnitudes import magnitude_behind, shift_by
-from graphact.analysis.rules import (
-    OPERATIONS,
-    LinearMean,
-    MonotoneMean,
-    OrderStatistic,
-    gather,
-    layer_norm_box,
-    rule_of,
-)
+from graphact.analysis.pointwise import layer_norm_box, rule_of
+from graphact.analysis.rules import OPERATIONS, LinearMean, MonotoneMean, OrderStatistic, gather
 from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum
 
 Lines = Literal["tangent", "parallel", "everywhere"]

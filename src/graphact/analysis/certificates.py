@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_positive
-from graphact.analysis.columns import Budget
+from graphact.analysis.budget import Budget
 from graphact.analysis.description import Blocks, read_signals, split_readout, widths
-from graphact.analysis.lipschitz import form_sizes, layer_norms, rounding, tightest_norms
+from graphact.analysis.forms import form_sizes
+from graphact.analysis.lipschitz import layer_norms, rounding, tightest_norms
 from graphact.analysis.magnitudes import EPSILON, error_behind
 from graphact.analysis.models import read_model
 from graphact.analysis.rules import MOST_ENTRIES

@@ -9,7 +9,7 @@ from graphact.analysis.description import Layers, part_names, read_layers
 from graphact.analysis.lipschitz import certified_norms, valid_norms
 from graphact.analysis.magnitudes import magnitude_behind
 from graphact.analysis.models import read_own
-from graphact.analysis.rules import rule_of
+from graphact.analysis.pointwise import rule_of
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
 from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError

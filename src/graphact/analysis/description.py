@@ -7,7 +7,8 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, POINTWISE, TRAINED
+from graphact.analysis.pointwise import POINTWISE, TRAINED
+from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS
 from graphact.functional import shift
 from graphact.graph import Graph, Neighborhoods
 from graphact.graph.eager import is_plain

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_choice
-from graphact.analysis.columns import Budget
+from graphact.analysis.budget import Budget
 from graphact.analysis.description import (
     Block,
     Blocks,

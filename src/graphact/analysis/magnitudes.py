@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from graphact.analysis.description import Block, Blocks, branches_of, graph_of, hops_of, widths
+from graphact.analysis.pointwise import layer_norm_slope, rule_of
 from graphact.analysis.powers import matrix_of, to_torch
-from graphact.analysis.rules import OPERATIONS, layer_norm_slope, rule_of
+from graphact.analysis.rules import OPERATIONS
 from graphact.graph import Graph
 from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum
 from graphact.operations import KERNEL, LOG_MEAN_EXP

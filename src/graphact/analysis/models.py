@@ -16,7 +16,7 @@ from graphact.analysis.description import (
     graph_of,
     read_layers,
 )
-from graphact.analysis.rules import rule_of
+from graphact.analysis.pointwise import rule_of
 from graphact.analysis.zonotope import Zonotope, with_errors
 from graphact.functional import graph_adaptive, graph_filter, localized
 from graphact.graph import Graph

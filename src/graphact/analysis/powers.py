@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphact.analysis.rules import MOST_ENTRIES, MOST_GRAM_COLUMNS, longest, safe_sqrt
+from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.graph.eager import is_plain
 
@@ -126,3 +127,13 @@ def bank_norms(taps: Tensor, graph: Graph, spend: Spend = lambda _: None) -> Ten
             spend(float(len(part) * taps.numel()))
             total = total.index_add(0, row, (part @ taps.flatten(1)).view(-1, *taps.shape[1:]).abs().sum(1))
     return total
+
+
+def bank_rows(taps: Tensor, graph: Graph) -> Iterator[Tensor]:
+    """The rows of a filter bank, ``(m, N, F_out)`` for as many of its N F_in inputs at a time as fit into memory."""
+    step = max(1, MOST_ENTRIES // (graph.num_nodes * max(taps.shape[1:])))
+    size = graph.num_nodes * taps.size(1)
+    for first in range(0, size, step):
+        columns = torch.zeros(min(step, size - first), size, dtype=torch.float64)
+        columns.diagonal(first).fill_(1.0)
+        yield graph_filter(columns.view(-1, graph.num_nodes, taps.size(1)), graph, taps)

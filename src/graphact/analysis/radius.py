@@ -19,10 +19,9 @@ from torch import Tensor, nn
 
 from graphact._checks import check_generator, check_integer
 from graphact.analysis.backward import Backward, Lines
-from graphact.analysis.columns import Progress
+from graphact.analysis.budget import Progress, watch
 from graphact.analysis.description import Blocks
 from graphact.analysis.fields import Moving, Neighborhood, Network, Step
-from graphact.analysis.lipschitz import watch
 from graphact.analysis.models import evaluate
 from graphact.graph import Graph
 from graphact.layers import Filter, Linear

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from graphact.analysis.description import Hop, KnownLayer, Layers, hops_of
 from graphact.analysis.enumeration import Links, evaluate
-from graphact.analysis.lipschitz import bank_rows
 from graphact.analysis.magnitudes import EPSILON, error_behind
+from graphact.analysis.powers import bank_rows
 from graphact.analysis.rules import (
     MOST_ENTRIES,
     OPERATIONS,

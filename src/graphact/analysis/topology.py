@@ -22,11 +22,13 @@ from torch import Tensor, nn
 from graphact._checks import check_integer, check_positive
 from graphact.analysis.description import KnownLayer, Layers, hops_of, read_signals, split_readout, widths
 from graphact.analysis.enumeration import Enumeration, enumerate_losses, is_known, is_linear
-from graphact.analysis.lipschitz import bank_rows, form_sizes
+from graphact.analysis.forms import form_sizes
 from graphact.analysis.magnitudes import EPSILON, error_behind
 from graphact.analysis.models import read_own
 from graphact.analysis.perturbations import EdgeNoise, ErrorSources, LostLinks, Perturbation
-from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, gather, rule_of
+from graphact.analysis.pointwise import rule_of
+from graphact.analysis.powers import bank_rows
+from graphact.analysis.rules import MOST_ENTRIES, OPERATIONS, gather
 from graphact.analysis.shares import LinkShares
 from graphact.analysis.zonotope import Zonotope, values_behind
 from graphact.functional import shift

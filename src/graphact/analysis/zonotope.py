@@ -13,7 +13,8 @@ from torch import Tensor
 
 from graphact.analysis.description import Block, Blocks, branches_of, graph_of, hops_of
 from graphact.analysis.magnitudes import EPSILON, error_behind
-from graphact.analysis.rules import OPERATIONS, POINTWISE, PointwiseRule, layer_norm_box, rule_of
+from graphact.analysis.pointwise import POINTWISE, PointwiseRule, layer_norm_box, rule_of
+from graphact.analysis.rules import OPERATIONS
 from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum

@@ -18,6 +18,7 @@ from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by
 from graphact.graph.neighborhoods import Neighborhoods, group_by_degree
 
 Array: TypeAlias = np.ndarray
+INTEGERS = (torch.int64, torch.int32)
 SUMMED = "edge_weight summed over repeated edges"
 GLANCE, CHUNK = 64, 8192  # edges looked at first, and then together, few enough for the cache
 
@@ -40,6 +41,28 @@ class Parts(NamedTuple):
     is_directed: bool
     incoming_slot: Tensor
     batch: Tensor | None = None
+
+
+def fits_together(state: dict[str, Any]) -> bool:
+    """Whether the attributes of a graph have the right types and sizes and no index points outside."""
+    names = ("incoming", "outgoing", "weight", "outgoing_weight", "incoming_slot", "diagonal")
+    parts: Any = (state.get(name) for name in names)
+    incoming, outgoing, weight, weight_t, slot, diagonal = parts
+    entries = (slot, weight, weight_t)
+    if not all(isinstance(part, Tensor) and part.dim() == 1 and part.shape == slot.shape for part in entries):
+        return False
+    if not all(isinstance(side, Neighborhoods) and side.is_sound(slot.numel()) for side in (incoming, outgoing)):
+        return False
+    nodes = incoming.num_nodes
+    if outgoing.num_nodes != nodes or not (diagonal is None or diagonal.shape == (nodes,)):
+        return False
+    batch = state.get("batch")
+    if not (batch is None or (isinstance(batch, Tensor) and batch.dtype in INTEGERS and batch.shape == (nodes,))):
+        return False
+    if slot.is_meta:
+        return True
+    is_inside = batch is None or bool(((batch >= 0) & (batch < nodes)).all())
+    return is_inside and bool(((slot >= 0) & (slot < incoming.degree[outgoing.col])).all())
 
 
 @outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")

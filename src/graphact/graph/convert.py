@@ -1,4 +1,4 @@
-"""Entries of a shift operator from the formats of other libraries and from files: SciPy's .npz, or a list of edges."""
+"""Entries of a shift operator in the formats of other libraries and in files: SciPy's .npz, or a list of edges."""
 
 import secrets
 import zipfile
@@ -122,6 +122,16 @@ def edges_of_pyg(data: Any) -> tuple[Tensor, Tensor | None, int]:
         if attribute is not None and attribute.is_floating_point() and attribute.numel() == edge_index.size(1):
             weight = attribute.flatten()
     return edge_index, weight, data.num_nodes
+
+
+def data_of_pyg(edge_index: Tensor, edge_weight: Tensor, num_nodes: int, batch: Tensor | None) -> Any:
+    """PyG's ``Data`` with these edges."""
+    from torch_geometric.data import Data
+
+    data = Data(edge_index=edge_index, edge_weight=edge_weight, num_nodes=num_nodes)
+    if batch is not None:
+        data.batch = batch
+    return data
 
 
 def check_suffix(path: Path) -> str:

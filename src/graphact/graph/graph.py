@@ -6,25 +6,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION, check_choice, check_generator, check_probability
 from graphact.graph import build, convert, edges, generators, normalize, union
 from graphact.graph.eager import BUILT_OUTSIDE, may_have_derivative, outside_transforms
-from graphact.graph.neighborhoods import Neighborhoods
+from graphact.graph.neighborhoods import Neighborhoods, inverse_permutation
 from graphact.graph.normalize import Normalization
-from graphact.graph.patterns import hop_pattern
+from graphact.graph.patterns import hop_pattern, order_of_cuthill_mckee
 from graphact.graph.protocol import GraphLike, Pass, Walk
 from graphact.graph.transfer import map_tensors
 
 if TYPE_CHECKING:
     import networkx
     import scipy.sparse
-
-
-INTEGERS = (torch.int64, torch.int32)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,7 +77,7 @@ class Graph:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickle, which ``torch.load(weights_only=True)`` reads; its indices are checked as others are."""
-        if not fits_together(state):
+        if not build.fits_together(state):
             raise ValueError("the pickle does not hold a graph: sizes or indices do not fit together")
         self.__dict__.update(state)
 
@@ -367,8 +363,7 @@ class Graph:
         nodes = torch.arange(self.num_nodes, device=self.device)
         if perm.shape != nodes.shape or not torch.equal(perm.sort().values, nodes):
             raise ValueError(f"perm must hold each of 0 to {self.num_nodes - 1} once, got {perm.tolist()[:10]}")
-        position = torch.empty_like(nodes)
-        position[perm] = nodes
+        position = inverse_permutation(perm)
         target, source, weight = self._entries()
         moved = self._from_entries(position[target], position[source], weight, self.num_nodes)
         return moved.with_batch(None if self.batch is None else self.batch[perm])
@@ -402,14 +397,8 @@ class Graph:
             >>> reordered.incoming.col
             tensor([1, 0, 2, 1, 3, 2])
         """
-        import scipy.sparse
-
         target, source, _ = self._entries()
-        ends = (target.cpu().numpy(), source.cpu().numpy())
-        ones = np.ones(len(ends[0]), dtype=np.int8)
-        pattern = scipy.sparse.csr_array((ones, ends), shape=(self.num_nodes, self.num_nodes))
-        found = scipy.sparse.csgraph.reverse_cuthill_mckee(pattern + pattern.T, symmetric_mode=True)
-        order = torch.from_numpy(found.astype(np.int64)).to(self.device)
+        order = order_of_cuthill_mckee(target, source, self.num_nodes)
         return self.permute(order), order
 
     @BUILT_OUTSIDE
@@ -501,13 +490,7 @@ class Graph:
             >>> graphact.Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=3).to_pyg()
             Data(edge_index=[2, 2], edge_weight=[2], num_nodes=3)
         """
-        from torch_geometric.data import Data
-
-        edge_index, edge_weight = self.to_edge_index()
-        data = Data(edge_index=edge_index, edge_weight=edge_weight, num_nodes=self.num_nodes)
-        if self.batch is not None:
-            data.batch = self.batch
-        return data
+        return convert.data_of_pyg(*self.to_edge_index(), self.num_nodes, self.batch)
 
     def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
         """All entries of S, as target, source and weight: the edges, then the diagonal."""
@@ -545,28 +528,6 @@ class Graph:
         return torch.equal(one.rowptr, other.rowptr) and torch.equal(one.col, other.col)
 
 
-def fits_together(state: dict[str, Any]) -> bool:
-    """Whether the attributes of a graph have the right types and sizes and no index points outside."""
-    names = ("incoming", "outgoing", "weight", "outgoing_weight", "incoming_slot", "diagonal")
-    parts: Any = (state.get(name) for name in names)
-    incoming, outgoing, weight, weight_t, slot, diagonal = parts
-    entries = (slot, weight, weight_t)
-    if not all(isinstance(part, Tensor) and part.dim() == 1 and part.shape == slot.shape for part in entries):
-        return False
-    if not all(isinstance(side, Neighborhoods) and side.is_sound(slot.numel()) for side in (incoming, outgoing)):
-        return False
-    nodes = incoming.num_nodes
-    if outgoing.num_nodes != nodes or not (diagonal is None or diagonal.shape == (nodes,)):
-        return False
-    batch = state.get("batch")
-    if not (batch is None or (isinstance(batch, Tensor) and batch.dtype in INTEGERS and batch.shape == (nodes,))):
-        return False
-    if slot.is_meta:
-        return True
-    is_inside = batch is None or bool(((batch >= 0) & (batch < nodes)).all())
-    return is_inside and bool(((slot >= 0) & (slot < incoming.degree[outgoing.col])).all())
-
-
 class HopPattern(NamedTuple):
     """The k-hop neighbours of a graph in both directions, each found on first use."""
 
@@ -597,7 +558,7 @@ def check_batch(batch: Tensor | None, graph: GraphLike) -> Tensor | None:
     """Raise if the graphs of the nodes are no whole numbers, one for each node; their range is left to torch."""
     if batch is None:
         return None
-    if not isinstance(batch, Tensor) or batch.dtype not in INTEGERS or batch.shape != (graph.num_nodes,):
+    if not isinstance(batch, Tensor) or batch.dtype not in build.INTEGERS or batch.shape != (graph.num_nodes,):
         is_tensor = isinstance(batch, Tensor)
         got = f"the shape {tuple(batch.shape)} in {batch.dtype}" if is_tensor else type(batch).__name__
         raise ValueError(

@@ -32,10 +32,6 @@ class Shift(Operation, name="shift"):
     def run(x: Tensor, weight: Tensor, weight_t: Tensor, lists: EdgeLists) -> Tensor:
         return implementation(x).shift(x, weight, lists.incoming)
 
-    @staticmethod
-    def fake(x: Tensor, *_: Any) -> Tensor:
-        return x.new_empty(x.shape)
-
     @classmethod
     def batched(cls, info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
         """Signals with weights of their own, as derivatives by weights need them, come one by one."""
@@ -77,11 +73,6 @@ class ShiftWeightGrad(Operation, name="shift_weight_grad"):
         """A result has no batch dimension, so signals come one by one."""
         signals = zip(*cls.batch_first(info, in_dims, inputs), strict=True)
         return torch.stack([cls.operator(grad, x, inputs[2]) for grad, x in signals]), 0
-
-    @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        grad, x, lists = inputs
-        ShiftWeightGrad.keep(ctx, lists, grad, x)
 
     @staticmethod
     def backward(ctx: Any, direction: Tensor) -> Gradients:
@@ -136,10 +127,6 @@ class ScatterSelected(Operation, name="scatter_selected"):
         return implementation(grad).scatter_selected(grad, selected)
 
     @staticmethod
-    def fake(grad: Tensor, selected: Tensor) -> Tensor:
-        return grad.new_empty(grad.shape)
-
-    @staticmethod
     def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ScatterSelected.keep(ctx, None, inputs[1])
 
@@ -162,10 +149,6 @@ class SumSqDiff(Operation, name="sum_sq_diff"):
     @staticmethod
     def fake(x: Tensor, _: Any) -> Tensor:
         return x.new_empty(x.shape, dtype=accumulation_dtype(x.dtype))
-
-    @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        SumSqDiff.keep(ctx, inputs[1], inputs[0])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Gradients:
@@ -191,10 +174,6 @@ class SumSqDiffBackward(Operation, name="sum_sq_diff_backward"):
         return x.new_empty(x.shape)
 
     @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        SumSqDiffBackward.keep(ctx, inputs[2], *inputs[:2])
-
-    @staticmethod
     def backward(ctx: Any, direction: Tensor) -> Gradients:
         grad, x, lists = SumSqDiffBackward.kept(ctx)
         return SumProducts.apply(x, direction, lists), SumSqDiffBackward.apply(grad, direction, lists)
@@ -213,10 +192,6 @@ class SumProducts(Operation, name="sum_products"):
     @staticmethod
     def fake(x: Tensor, *_: Any) -> Tensor:
         return x.new_empty(x.shape, dtype=accumulation_dtype(x.dtype))
-
-    @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        SumProducts.keep(ctx, inputs[2], *inputs[:2])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Gradients:
@@ -291,10 +266,6 @@ class HopBackward(Operation, name="hop_backward"):
         grad: Tensor, selected_slot: Tensor, grad_shifted: Tensor | None, graph: GraphTensors, closed: bool
     ) -> Tensor:
         return implementation(grad).hop_backward(grad, selected_slot, grad_shifted, graph, closed)
-
-    @staticmethod
-    def fake(grad: Tensor, *_: Any) -> Tensor:
-        return grad.new_empty(grad.shape)
 
     @staticmethod
     def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -6,6 +6,7 @@ operator that torch knows, one node of their graphs. `torch.func.grad`, `jvp` an
 separate ``setup_context`` around that operator. :class:`Operation` makes all three from one set of rules.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -55,8 +56,9 @@ class Operation:
     flat list of them that the operator takes.
 
     - ``run(*inputs)``: the result, from a backend.
-    - ``fake(*inputs)``: an empty result, for its shape and type.
-    - ``save(ctx, inputs, output)``: hands to :meth:`keep` what ``backward`` asks of :meth:`kept`.
+    - ``fake(*inputs)``: an empty result, for its shape and type; not needed where these are those of the first input.
+    - ``save(ctx, inputs, output)``: hands to :meth:`keep` what ``backward`` asks of :meth:`kept`; not needed where that
+      is the bundle and all inputs before it.
     - ``backward(ctx, *grads)``: the gradients of the first inputs; the others get none.
     - ``jvp(inputs, output, tangents)``: the tangents of the outputs; not needed where ``linear`` is given.
 
@@ -110,6 +112,13 @@ class Operation:
             if x is not None and x._is_zerotensor():
                 return cls.apply(*map(materialized, inputs))
         return cls._eager.apply(*inputs) if is_differentiated(*inputs) else cls._rules.run(*inputs)
+
+    fake: ClassVar[Callable[..., Any]] = staticmethod(lambda x, *_: x.new_empty(x.shape))
+
+    @classmethod
+    def save(cls, ctx: Any, inputs: tuple[Any, ...], _: Any) -> None:
+        """Keep the bundle and all inputs before it."""
+        cls.keep(ctx, inputs[cls._given], *inputs[: cls._given])
 
     @staticmethod
     def keep(ctx: Any, bundle: Any, *tensors: Tensor | None) -> None:

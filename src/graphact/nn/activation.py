@@ -15,7 +15,8 @@ from graphact.functional import graph_adaptive, localized
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.layers import HopMixture as HopMixtureLayer
-from graphact.layers import Layer, Reads
+from graphact.layers import Layer
+from graphact.layers.kinds import Reads
 from graphact.nn.base import GraphModule, check_features, resolve_graph
 from graphact.operations import (
     KERNEL,

@@ -1,76 +1,13 @@
-"""The description of a network: frozen specifications of its layers, in the order in which a signal passes them.
+"""The kinds of layers: filters, linear maps, activations, and those that hold others."""
 
-Modules describe themselves (``module.layers()``); files, fleets, guarantees, agents and cost models interpret the
-description and never look at classes or attributes of a module. Parameters are arrays, torch tensors or NumPy arrays
-alike, and nothing here imports torch.
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
-A description is true or refused: what is not known raises :class:`UnsupportedModelError`.
-"""
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Self
-
+from graphact.layers.layer import Layer, structure
 from graphact.operations import Array, Operation, find_operation, namespace_of
 
 Reads = Literal["shifted", "hops"]
-
-
-class UnsupportedModelError(TypeError, ValueError):
-    """A part of a model is not described, or an interpreter cannot do what it describes.
-
-    Attributes:
-        part: which part, such as ``"activations.0"``; empty for the model itself.
-        reason: what is unknown or impossible about it.
-    """
-
-    def __init__(self, part: str, reason: str) -> None:
-        self.part, self.reason = part, reason
-        super().__init__(f"{part}: {reason}" if part else reason)
-
-    def inside(self, parent: str) -> "UnsupportedModelError":
-        """The same error as seen from the module that holds the part under this name."""
-        return UnsupportedModelError(f"{parent}.{self.part}" if self.part else parent, self.reason)
-
-
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """One step of a network. Subclasses name the fields that hold arrays in ``ARRAYS``."""
-
-    kind: ClassVar[str]
-    ARRAYS: ClassVar[tuple[str, ...]] = ()
-
-    def arrays(self) -> dict[str, Array]:
-        """The arrays that training changes, by name, in a fixed order."""
-        return {name: getattr(self, name) for name in self.ARRAYS if getattr(self, name) is not None}
-
-    def with_arrays(self, arrays: Mapping[str, Array]) -> Self:
-        """The same layer with other arrays, of which all must be given."""
-        return replace(self, **dict(arrays))
-
-    @classmethod
-    def from_parts(cls, settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """The layer of :meth:`settings` and :meth:`arrays`; KeyError, TypeError or ValueError if they do not fit."""
-        return cls(**settings, **arrays)
-
-    def settings(self) -> dict[str, Any]:
-        """All that is no array, as JSON values."""
-        return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in self.ARRAYS}
-
-    @property
-    def exchanges(self) -> int:
-        """How many exchanges between neighbours an evaluation takes."""
-        return 0
-
-    @property
-    def in_features(self) -> int | None:
-        """The features of the input; None where any number will do."""
-        return None
-
-    @property
-    def out_features(self) -> int | None:
-        """The features of the output; None where it has those of the input."""
-        return self.in_features
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,72 +294,3 @@ class OnGraph(Nested):
     @property
     def layers(self) -> tuple[Layer, ...]:
         return self.branches[0]
-
-
-KINDS: dict[str, type[Layer]] = {
-    layer.kind: layer for layer in (Filter, Linear, Pointwise, HopMixture, Activation, Convolution)
-}
-
-
-def map_arrays(layers: Iterable[Layer], function: Callable[[Array], Array]) -> tuple[Layer, ...]:
-    """The same layers with a function applied to every array, such as a copy to NumPy."""
-    return tuple(
-        layer.with_arrays({name: function(array) for name, array in layer.arrays().items()}) for layer in layers
-    )
-
-
-def structure(layers: Iterable[Layer]) -> list[dict[str, Any]]:
-    """What tells one network from another apart from the values of its arrays; JSON values."""
-    return [
-        {
-            "kind": layer.kind,
-            **layer.settings(),
-            "shapes": {name: list(array.shape) for name, array in layer.arrays().items()},
-        }
-        for layer in layers
-    ]
-
-
-def to_json(layers: Sequence[Layer], names: Mapping[int, str]) -> list[dict[str, Any]]:
-    """A description for a file: every array stands for a tensor of that file, named by the array's ``id``.
-
-    Raise UnsupportedModelError if an array has no name (it is computed, not stored), or an operation has none.
-    """
-    described = []
-    for number, layer in enumerate(layers):
-        if layer.kind not in KINDS:
-            raise UnsupportedModelError(f"layer {number}", f"a layer of the kind {layer.kind!r} has no place in a file")
-        if isinstance(layer, HopMixture) and not is_registered(layer.operation):
-            reason = (
-                f"its operation {layer.operation.name!r} holds a Python function that is not registered under a name"
-            )
-            raise UnsupportedModelError(f"layer {number}", reason)
-        for name, array in layer.arrays().items():
-            if id(array) not in names:
-                reason = (
-                    f"its {name} is computed from other parameters; make it an ordinary one first: "
-                    "graphact.analysis.release(model) for a limit of the Lipschitz constant, "
-                    "torch.nn.utils.parametrize.remove_parametrizations for other parametrizations"
-                )
-                raise UnsupportedModelError(f"layer {number}", reason)
-        arrays = {name: names[id(array)] for name, array in layer.arrays().items()}
-        described.append({"kind": layer.kind, **layer.settings(), "arrays": arrays})
-    return described
-
-
-def is_registered(operation: Operation) -> bool:
-    """Whether a file can refer to an operation by its name."""
-    try:
-        return find_operation(operation.name) is operation
-    except ValueError:
-        return False
-
-
-def from_json(described: Sequence[Mapping[str, Any]], tensors: Mapping[str, Array]) -> tuple[Layer, ...]:
-    """The layers that :func:`to_json` described; KeyError, TypeError or ValueError if they do not fit the tensors."""
-    layers = []
-    for entry in described:
-        settings = {name: value for name, value in entry.items() if name not in ("kind", "arrays")}
-        arrays = {name: tensors[tensor] for name, tensor in entry["arrays"].items()}
-        layers.append(KINDS[entry["kind"]].from_parts(settings, arrays))
-    return tuple(layers)
