@@ -20,7 +20,8 @@ from graphact.agents.deployment import Deployment
 from graphact.agents.log import FileLog
 from graphact.agents.runs import Timing
 from graphact.agents.signals import Signals
-from graphact.agents.status import Status, StatusServer, Watchdog, memory_use
+from graphact.agents.status import Status, Watchdog, memory_use
+from graphact.agents.status_server import StatusServer
 from graphact.agents.transports.base import open_transport
 from graphact.agents.transports.zenoh import Tls
 from graphact.storage import write_atomically
@@ -49,7 +50,7 @@ def serve(
     """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output.
 
     They also go to the topic of a ``bridge``, if it has one. ``status`` is where it answers its operators
-    (:class:`~graphact.agents.status.StatusServer`); the others are as in
+    (:class:`~graphact.agents.status_server.StatusServer`); the others are as in
     :func:`~graphact.agents.transports.base.open_transport` and :class:`~graphact.agents.agent.Agent`.
     """
     links, addresses = deployment.links, Addresses.load(folder, deployment.links.neighbors)
