@@ -11,7 +11,7 @@ from graphact.agents.log import Began
 from graphact.agents.messages import MAX_RUN, Kind
 from graphact.agents.node import ORDER_EVERY
 from graphact.agents.orders import LONGEST, Order, OrderKey, digits_of, step
-from graphact.agents.rollout import renew
+from graphact.agents.renewal import renew
 
 
 @pytest.mark.parametrize("run", [0, 1, 15, 16, 2_000_000_000, MAX_RUN])

@@ -31,7 +31,7 @@ from graphact.agents.messages import (
 from graphact.agents.node import INFERENCE, Node
 from graphact.agents.orders import Order, OrderKey
 from graphact.agents.program import AnyProgram, Program
-from graphact.agents.rollout import renew
+from graphact.agents.renewal import renew
 from graphact.agents.runs import Counters, Limits, RunResult, Timing
 from graphact.agents.transports.memory import Faults, MemoryNetwork, NetworkCounters
 
@@ -428,7 +428,7 @@ def simulate_inference(
         faults: what goes wrong, nothing when left out; this and the others as in :class:`Simulation`.
         reach: the links that are there in a run, where they come and go.
         changes: other models, links and keys, each with the run from which on they hold; None stands for a node that is
-            no part of the network (:func:`graphact.agents.rollout.renew`).
+            no part of the network (:func:`graphact.agents.renewal.renew`).
 
     Example:
         >>> import graphact, torch
