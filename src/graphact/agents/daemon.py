@@ -17,7 +17,7 @@ from graphact.agents.agent import Agent, Event, Schedule
 from graphact.agents.bridge import Bridge
 from graphact.agents.changes import Changes, first_run
 from graphact.agents.deployment import Deployment
-from graphact.agents.log import FileLog
+from graphact.agents.log import LOG_NAME, FileLog
 from graphact.agents.runs import Timing
 from graphact.agents.signals import Signals
 from graphact.agents.status import Status, Watchdog, memory_use
@@ -26,7 +26,6 @@ from graphact.agents.transports.base import open_transport
 from graphact.agents.transports.zenoh import Tls
 from graphact.storage import write_atomically
 
-LOG_NAME = "log.jsonl"
 STATUS_NAME = "status.json"
 
 

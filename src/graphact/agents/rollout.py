@@ -29,7 +29,7 @@ from graphact.agents.changes import (
 )
 from graphact.agents.deployment import Deployment, read_json
 from graphact.agents.links import Row
-from graphact.agents.log import read_end
+from graphact.agents.log import last_run
 from graphact.agents.orders import OrderKey
 from graphact.storage import write_atomically
 
@@ -301,14 +301,3 @@ class Rollout:
                 late = f"the nodes {left} have not changed yet; they do when they come back"
                 raise ChangeError(f"committed from run {self._run} on, but {late}", self._run)
             time.sleep(0.02)
-
-
-def last_run(folder: Path) -> int:
-    """The run that the log of a folder has reached, -1 without one."""
-    for name in ("log.jsonl", "log.jsonl.1"):
-        if (folder / name).is_file():
-            with suppress(ValueError):
-                records, _ = read_end(folder / name, repair=False)
-                if records:
-                    return max(record.run for record in records)
-    return -1

@@ -174,7 +174,7 @@ def run(options: argparse.Namespace) -> int:
     from graphact.agents.changes import REMOVED_CODE, RemovedError, current_epoch
     from graphact.agents.daemon import serve
     from graphact.agents.deployment import check_folder, check_private
-    from graphact.agents.rollout import last_run
+    from graphact.agents.log import last_run
     from graphact.agents.runs import Timing
     from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
     from graphact.agents.transports.zenoh import Tls
