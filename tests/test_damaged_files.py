@@ -23,7 +23,7 @@ from graphact.data import DataError, read_molene, read_planetoid
 from graphact.experiments import store
 from graphact.scaleout import PartitionError, assign_nodes, divide, read_manifest, write_partition
 from graphact.scaleout.partition import read_part
-from graphact.scaleout.training import RankStatus
+from graphact.scaleout.restart import RankStatus
 from graphact.storage import header_digest, load_tensors, one_line, save_tensors
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
