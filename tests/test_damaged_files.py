@@ -159,6 +159,10 @@ class TestNestedJson:
             store.Store(tmp_path).commands()
         (tmp_path / "c.process-0.json").write_bytes(DEEP)
         assert RankStatus(tmp_path / "c", 0, 2, 3).previous_status() is None
+        for damage in ({"epoch": "2"}, {"reason": []}, {"state": None}):
+            status = {"state": "failed", "epoch": 2, "reason": "no", **damage}
+            (tmp_path / "c.process-0.json").write_text(json.dumps(status))
+            assert RankStatus(tmp_path / "c", 0, 2, 3).previous_status() is None
 
     def test_results_that_unpack_to_too_much(self, tmp_path, monkeypatch):
         monkeypatch.setattr(store, "LARGEST_FILE", 1000)

@@ -104,7 +104,10 @@ class RankStatus:
             status = None if path is None else json.loads(path.read_bytes())
         except (OSError, ValueError, RecursionError):
             return None
-        return status if isinstance(status, dict) and {"state", "epoch"} <= status.keys() else None
+        if not isinstance(status, dict):
+            return None
+        given = (status.get("state"), status.get("epoch"), status.get("reason", ""))
+        return status if [type(value) for value in given] == [str, int, str] else None
 
     def begin_epoch(self, epoch: int) -> None:
         self.epoch = epoch
