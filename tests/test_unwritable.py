@@ -63,7 +63,7 @@ def forbid_work(monkeypatch):
         "graphact.experiments.runner.run_protocol",
         "graphact.commands.certify.find",
         "graphact.scaleout.assign_nodes",
-        "graphact.commands.agents_demo.SensorNetwork.make",
+        "graphact.commands.agents_demo_sensors.SensorNetwork.make",
         "graphact.commands.agents_simulated.simulate_training",
         "graphact.data.datasets.download.download",
     ):
