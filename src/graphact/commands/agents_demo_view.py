@@ -34,7 +34,8 @@ def open_view(network: SensorNetwork) -> "Iterator[Lines | Screen]":
             with Live(console=console, auto_refresh=False) as live:
                 yield Screen(live, len(network.places))
             return
-    yield Lines()
+    yield (lines := Lines())
+    lines.end(network)
 
 
 @dataclass
@@ -51,6 +52,10 @@ class Lines:
         sys.stdout.writelines(f"run {number}: {sentence}\n" for number, sentence in network.events[self.printed :])
         self.printed = len(network.events)
         sys.stdout.flush()
+
+    def end(self, network: SensorNetwork) -> None:
+        """The last inference has ended, too."""
+        sys.stdout.write(line_of(network, self.last) + "\n" if self.last >= 0 else "")
 
 
 @dataclass
