@@ -86,7 +86,8 @@ def catalogue() -> dict[str, dict[str, str]]:
 def data(options: argparse.Namespace) -> int:
     """Data sets (graphact list names them) come from their public homes, once, and are checked by hash."""
     from graphact._checks import check_choice
-    from graphact.data.datasets.download import DATASETS, check, fetch
+    from graphact.data.datasets.download import check, fetch
+    from graphact.data.datasets.sources import DATASETS
     from graphact.progress import download_bar
 
     for dataset in options.datasets:
