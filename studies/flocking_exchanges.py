@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from graphact.experiments.flocking.report import GAPS, Line, Results, compared, spread, table, values
+from graphact.experiments.flocking.report import spread, table
+from graphact.experiments.flocking.results import GAPS, Line, Results, compared, values
 from graphact.experiments.pairing import difference
 from graphact.experiments.statistics import holm
 from graphact.experiments.store import Store

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from graphact.cli import main
-from graphact.data.datasets.download import DATASETS
+from graphact.data.datasets.sources import DATASETS
 from graphact.experiments.registry import EXPERIMENTS, find_protocol
 from graphact.registry import BUILT_IN, CONVOLUTIONS
 

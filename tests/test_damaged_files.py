@@ -23,7 +23,7 @@ from graphact.data import DataError, read_molene, read_planetoid
 from graphact.experiments import store
 from graphact.scaleout import PartitionError, assign_nodes, divide, read_manifest, write_partition
 from graphact.scaleout.partition import read_part
-from graphact.scaleout.training import RankStatus
+from graphact.scaleout.restart import RankStatus
 from graphact.storage import header_digest, load_tensors, one_line, save_tensors
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -159,6 +159,10 @@ class TestNestedJson:
             store.Store(tmp_path).commands()
         (tmp_path / "c.process-0.json").write_bytes(DEEP)
         assert RankStatus(tmp_path / "c", 0, 2, 3).previous_status() is None
+        for damage in ({"epoch": "2"}, {"reason": []}, {"state": None}):
+            status = {"state": "failed", "epoch": 2, "reason": "no", **damage}
+            (tmp_path / "c.process-0.json").write_text(json.dumps(status))
+            assert RankStatus(tmp_path / "c", 0, 2, 3).previous_status() is None
 
     def test_results_that_unpack_to_too_much(self, tmp_path, monkeypatch):
         monkeypatch.setattr(store, "LARGEST_FILE", 1000)

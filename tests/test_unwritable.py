@@ -63,8 +63,8 @@ def forbid_work(monkeypatch):
         "graphact.experiments.runner.run_protocol",
         "graphact.commands.certify.find",
         "graphact.scaleout.assign_nodes",
-        "graphact.commands.agents_demo.SensorNetwork.make",
-        "graphact.commands.agents_simulated.simulate_training",
+        "graphact.commands.agents_demo_sensors.SensorNetwork.make",
+        "graphact.commands.agents_training.simulate_training",
         "graphact.data.datasets.download.download",
     ):
         monkeypatch.setattr(name, too_late)

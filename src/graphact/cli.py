@@ -21,8 +21,8 @@ Activation functions that see the graph: the experiments of the paper, by one co
 COMMANDS = {
     "run": ("graphact.commands.run:run", "run an experiment and write its report"),
     "report": ("graphact.commands.run:report", "write the report of stored results"),
-    "data": ("graphact.commands.run:data", "fetch or check the data sets"),
-    "list": ("graphact.commands.run:list_all", "list activations, convolutions, data sets and experiments"),
+    "data": ("graphact.commands.catalogue:data", "fetch or check the data sets"),
+    "list": ("graphact.commands.catalogue:list_all", "list activations, convolutions, data sets and experiments"),
     "certify": (
         "graphact.commands.certify:certify",
         "certify a trained model on a graph: equivariance, Lipschitz constant, safe radius",

@@ -19,8 +19,9 @@ from graphact import agents, nn
 from graphact.agents import load_model, read_log
 from graphact.agents.addresses import free_addresses
 from graphact.agents.processes import Processes
+from graphact.agents.renewal import renew, with_node, without_node
 from graphact.agents.replay import answered_links, replay
-from graphact.agents.rollout import Network, renew, with_node, without_node
+from graphact.agents.rollout import Network
 
 TOLERANCE = 1e-12
 

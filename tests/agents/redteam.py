@@ -34,9 +34,11 @@ from graphact.agents.learning.state import State
 from graphact.agents.messages import MAX_RUN, Kind
 from graphact.agents.network import NetworkFile
 from graphact.agents.orders import OrderKey
+from graphact.agents.renewal import renew
 from graphact.agents.replay import answered_links, dense_matrix, replay
-from graphact.agents.rollout import Network, renew
-from graphact.agents.status import REASONS, fetch_status
+from graphact.agents.rollout import Network
+from graphact.agents.status import REASONS
+from graphact.agents.status_server import fetch_status
 from graphact.agents.transports.sealed import PART, PIECE, SEALED, SESSION, tag_of
 
 EDGES = [(i, j) for i in range(4) for j in range(i)]

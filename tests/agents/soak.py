@@ -16,9 +16,9 @@ from support.activations import ON_AGENTS
 import graphact
 from graphact.agents import Deployment, Faults, Limits, Timing, deploy, simulate_inference
 from graphact.agents.log import Began, RoundClosed
+from graphact.agents.renewal import renew, with_node, without_node
 from graphact.agents.replay import answered_links, dense_matrix, in_epoch, replay, replay_inference
-from graphact.agents.rollout import renew, with_node, without_node
-from graphact.agents.simulation import SimulatedInference
+from graphact.agents.simulated import SimulatedInference
 
 TOLERANCE = 1e-12
 SECRET = bytes(range(32))

@@ -17,8 +17,9 @@ from graphact.agents import Deployment, MemoryLog, Node, Timing, load_model, rea
 from graphact.agents.addresses import Addresses, free_addresses
 from graphact.agents.changes import NEXT, Changes, RemovedError, current_epoch
 from graphact.agents.epochs import Epochs
+from graphact.agents.renewal import renew, with_node, without_node
 from graphact.agents.replay import answered_links, replay
-from graphact.agents.rollout import ChangeError, Network, Rollout, renew, with_node, without_node
+from graphact.agents.rollout import ChangeError, Network, Rollout
 from graphact.cli import main
 
 OPTIONS = ["--transport", "udp", "--period", "0.8", "--slot", "0.2"]

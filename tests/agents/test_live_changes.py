@@ -17,7 +17,8 @@ from graphact.agents import Deployment, MemoryLog, Timing
 from graphact.agents.agent import Agent, Clocked
 from graphact.agents.changes import NEXT, Changes
 from graphact.agents.messages import ORDER_ELEMENT, ORDER_ELEMENTS, Kind
-from graphact.agents.rollout import Network, Rollout, renew
+from graphact.agents.renewal import renew
+from graphact.agents.rollout import Network, Rollout
 from graphact.cli import main
 
 UDP = ["--transport", "udp"]

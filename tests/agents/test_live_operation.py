@@ -19,7 +19,7 @@ from graphact.agents.addresses import Address, Addresses
 from graphact.agents.deployment import check_folder
 from graphact.agents.log import Began, FileLog
 from graphact.agents.messages import Kind
-from graphact.agents.status import fetch_status
+from graphact.agents.status_server import fetch_status
 from graphact.cli import main
 
 OPTIONS = ["--transport", "udp", "--period", "2", "--slot", "0.6"]

@@ -6,12 +6,13 @@ from agents.networks import links_of, pair, pass_on, undirected
 from agents.one_node import lone_node, said, talk
 
 from graphact import agents, nn
-from graphact.agents import MemoryLog, Node, Timing, simulate_inference, simulation
+from graphact.agents import MemoryLog, Node, Timing, simulate_inference, simulated_actors
+from graphact.agents.changes import MemoryChanges
 from graphact.agents.log import Began
 from graphact.agents.messages import MAX_RUN, Kind
 from graphact.agents.node import ORDER_EVERY
 from graphact.agents.orders import LONGEST, Order, OrderKey, digits_of, step
-from graphact.agents.rollout import renew
+from graphact.agents.renewal import renew
 
 
 @pytest.mark.parametrize("run", [0, 1, 15, 16, 2_000_000_000, MAX_RUN])
@@ -99,14 +100,14 @@ def test_a_node_without_an_order_answers_no_question_and_takes_none():
 @pytest.mark.parametrize("seed", range(8))
 def test_one_node_that_is_told_is_enough(seed, monkeypatch):
     """In simulations of a line: whoever is told passes it on, and all change at one run, without a missed link."""
-    monkeypatch.setattr(simulation, "NOT_TOLD", 0.9)
+    monkeypatch.setattr(simulated_actors, "NOT_TOLD", 0.9)
     graph = undirected([(i, i + 1) for i in range(5)], 6)
     nodes = agents.deploy(nn.FIR([1, 1], order=2).double(), graph, epoch=seed, secret=bytes(32))
     new = renew(dict(enumerate(nodes)), epoch=77, secret=bytes(range(32)))
     signals = np.ones((7, 6, 1))
     changes = [(4, [new[i] for i in range(6)])]
     told = []
-    monkeypatch.setattr(simulation.MemoryChanges, "commit", watching(told))
+    monkeypatch.setattr(MemoryChanges, "commit", watching(told))
     answer = simulate_inference(nodes, signals, changes=changes, seed=seed, timing=Timing(slot=1.0))
     epochs = {(r.run, r.epoch) for log in answer.outcome.logs for r in log.records if isinstance(r, Began)}
     assert all(result.complete for result in answer.outcome.results.values())
@@ -116,7 +117,7 @@ def test_one_node_that_is_told_is_enough(seed, monkeypatch):
         assert epochs == {(run, None) for run in range(7)}
 
 
-def watching(told, original=simulation.MemoryChanges.commit):
+def watching(told, original=MemoryChanges.commit):
     def commit(self, order):
         told.append(order)
         original(self, order)

@@ -15,7 +15,8 @@ from graphact.agents.addresses import free_addresses
 from graphact.agents.changeover import Changeover, Job
 from graphact.agents.changes import NEXT, REMOVED_CODE, Changes, current_epoch, encode_order
 from graphact.agents.epochs import Epochs
-from graphact.agents.rollout import ChangeError, Network, Rollout, renew, with_node
+from graphact.agents.renewal import renew, with_node
+from graphact.agents.rollout import ChangeError, Network, Rollout
 from graphact.cli import main
 
 

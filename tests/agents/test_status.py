@@ -24,15 +24,8 @@ from graphact.agents.addresses import Address, Addresses, free_addresses
 from graphact.agents.agent import Agent, BackToBack, Clocked
 from graphact.agents.log import Began, Counted, FileLog, RoundClosed
 from graphact.agents.messages import Kind
-from graphact.agents.status import (
-    CONNECTIONS,
-    REQUEST_SECONDS,
-    Status,
-    StatusServer,
-    Watchdog,
-    fetch_status,
-    metrics,
-)
+from graphact.agents.status import Status, Watchdog, metrics
+from graphact.agents.status_server import CONNECTIONS, REQUEST_SECONDS, StatusServer, fetch_status
 from graphact.cli import main
 
 PERIOD = ["--transport", "udp", "--period", "0.6", "--slot", "0.2", "--status", "0"]

@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 WITHOUT_TORCH = """
 import sys
-from graphact.commands import run
+from graphact.commands import catalogue, run
 from graphact.experiments.protocol import jobs_of
 from graphact.experiments.registry import EXPERIMENTS, find_experiment
 for name in EXPERIMENTS:

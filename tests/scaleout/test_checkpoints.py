@@ -9,7 +9,7 @@ from support.graphs import random_graph
 
 import graphact
 from graphact.scaleout import PartitionedGraph, PartitionError, ScaleoutSettings, train
-from graphact.scaleout.training import DIGEST, WORK, _digest
+from graphact.scaleout.restart import DIGEST, WORK, _digest
 
 SETTINGS = ScaleoutSettings(epochs=3, learning_rate=0.01, checkpoint_every=2)
 

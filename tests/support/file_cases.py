@@ -29,7 +29,7 @@ from graphact.commands.certify import read_signals
 from graphact.data import DataError, read_molene, read_movielens, read_planetoid
 from graphact.experiments.store import Store, StoreError
 from graphact.scaleout.partition import assign_nodes, divide, read_part, write_partition
-from graphact.scaleout.training import RankStatus, restore_checkpoint, write_checkpoint
+from graphact.scaleout.restart import RankStatus, restore_checkpoint, write_checkpoint
 from graphact.training import Fleet, TrainingSettings
 from support.damage import SHARES as WAY_SHARES
 from support.damage import WAYS, damage

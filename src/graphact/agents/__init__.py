@@ -11,7 +11,7 @@ from graphact.agents.model import Cost, Model, cost_of_inference, load_model, sa
 from graphact.agents.node import Node
 from graphact.agents.program import Direction, Exchange, Program, Received
 from graphact.agents.runs import Limits, RunResult, Timing
-from graphact.agents.simulation import simulate_inference
+from graphact.agents.simulated import simulate_inference
 from graphact.agents.split import deploy, split
 from graphact.agents.transports.base import drive
 from graphact.agents.transports.memory import Faults

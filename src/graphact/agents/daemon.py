@@ -17,15 +17,15 @@ from graphact.agents.agent import Agent, Event, Schedule
 from graphact.agents.bridge import Bridge
 from graphact.agents.changes import Changes, first_run
 from graphact.agents.deployment import Deployment
-from graphact.agents.log import FileLog
+from graphact.agents.log import LOG_NAME, FileLog
 from graphact.agents.runs import Timing
 from graphact.agents.signals import Signals
-from graphact.agents.status import Status, StatusServer, Watchdog, memory_use
+from graphact.agents.status import Status, Watchdog, memory_use
+from graphact.agents.status_server import StatusServer
 from graphact.agents.transports.base import open_transport
 from graphact.agents.transports.zenoh import Tls
 from graphact.storage import write_atomically
 
-LOG_NAME = "log.jsonl"
 STATUS_NAME = "status.json"
 
 
@@ -49,7 +49,7 @@ def serve(
     """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output.
 
     They also go to the topic of a ``bridge``, if it has one. ``status`` is where it answers its operators
-    (:class:`~graphact.agents.status.StatusServer`); the others are as in
+    (:class:`~graphact.agents.status_server.StatusServer`); the others are as in
     :func:`~graphact.agents.transports.base.open_transport` and :class:`~graphact.agents.agent.Agent`.
     """
     links, addresses = deployment.links, Addresses.load(folder, deployment.links.neighbors)

@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +17,8 @@ from typing import Protocol
 from graphact.agents.messages import MAX_RUN
 from graphact.storage import sync
 
+LOG_NAME = "log.jsonl"
+"""In the folder of a node; the one before has .1 after it."""
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 PLAUSIBLE_JUMP = 2**48
 """How far apart two runs of a log can be: more than a clock counts from 1970 in periods of 10 microseconds."""
@@ -229,6 +232,16 @@ def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> t
         elif isinstance(record, RoundClosed) and not used.spans:
             last = record.run
     return last, ignored, used
+
+
+def last_run(folder: Path) -> int:
+    """The run number that the log in the folder of a node took into use last, as it is read at a start; -1 if none."""
+    for name in (LOG_NAME, f"{LOG_NAME}.1"):
+        with suppress(ValueError):
+            records, _ = read_end(folder / name, repair=False)
+            if (run := last_plausible_run(records)[0]) >= 0:
+                return run
+    return -1
 
 
 def sum_up(records: Iterable[Record]) -> dict[str, int]:

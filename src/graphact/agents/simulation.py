@@ -7,32 +7,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from graphact._checks import check_integer
 from graphact.agents.changeover import WATCH_EVERY, Changeover, Done
 from graphact.agents.changes import MemoryChanges, resume
-from graphact.agents.deployment import Deployment, check_one_model
+from graphact.agents.deployment import Deployment
 from graphact.agents.epochs import Epochs
-from graphact.agents.inference import infer
 from graphact.agents.links import Links
 from graphact.agents.log import MemoryLog
-from graphact.agents.messages import (
-    MAX_RUN,
-    NOTHING,
-    ORDER_ELEMENT,
-    ORDER_ELEMENTS,
-    Array,
-    Kind,
-    Message,
-    Payload,
-    encode,
-)
 from graphact.agents.node import INFERENCE, Node
-from graphact.agents.orders import Order, OrderKey
-from graphact.agents.program import AnyProgram, Program
-from graphact.agents.rollout import renew
+from graphact.agents.orders import Order
+from graphact.agents.program import AnyProgram
 from graphact.agents.runs import Counters, Limits, RunResult, Timing
+from graphact.agents.simulated_actors import operate, poison
 from graphact.agents.transports.memory import Faults, MemoryNetwork, NetworkCounters
 
 ProgramFactory = Callable[[int, int], AnyProgram]
@@ -43,10 +29,6 @@ Epoch = tuple[int, Sequence[Deployment | None]]
 """A change of the network: the run from which on it holds, and what all nodes are then; None for those without."""
 STEPS = (-3, -2, -1, 1, 2, 3, 5)
 """By how many runs a clock is set."""
-NOT_TOLD = 0.1
-"""The share of nodes that are prepared for a change and are not told that it holds, except by their neighbours."""
-TAKEN_BACK = 0.3
-"""The share of changes before which another one is staged, and taken back."""
 ANNOUNCEMENTS = 4
 """How often a node announces a run, in the slot before it."""
 
@@ -84,8 +66,8 @@ class Simulation:
 
     ``epochs`` are changes of the network (:mod:`graphact.agents.changes`), each of which is staged at the nodes one by
     one in the runs before it holds; the nodes are deployments then, and go from one epoch to the next as agents do
-    (:class:`~graphact.agents.changes.Changeover`). :meth:`deployment` is what one of them is. Some are not told that a
-    change holds, and learn it from their neighbours; some changes are taken back before others.
+    (:class:`~graphact.agents.changeover.Changeover`). :meth:`deployment` is what one of them is. Some are not told that
+    a change holds, and learn it from their neighbours; some changes are taken back before others.
     """
 
     def __init__(
@@ -196,34 +178,7 @@ class Simulation:
     # Changes of the network
 
     def _change(self, run: int, nodes: Sequence[Deployment | None], begin: float, end: float) -> None:
-        """What an operator does: stage a change at every node, and when it is everywhere give the order, to most.
-
-        As in reality, not while another change is under way; a change may be staged and taken back before.
-        """
-        if any(disk.next is not None for disk in self._disks):
-            orders = [disk.order for disk in self._disks if disk.order is not None]
-            for order, disk in zip(orders[:1] * len(self._disks), self._disks, strict=False):
-                disk.commit(order)
-            return
-        first, second = begin + (end - begin) / 3, begin + 2 * (end - begin) / 3
-        draw, disks = self._random.uniform, self._disks
-        if self._random.random() < TAKEN_BACK:
-            now = {i: disk.deployment for i, disk in enumerate(disks) if disk.deployment is not None}
-            withdrawn = renew(now, epoch=self._random.getrandbits(63), secret=self._random.randbytes(32))
-            public = OrderKey(self._random.randbytes(32)).public
-            for i, each in withdrawn.items():
-                staged = draw(begin, first)
-                self._at(staged, partial(disks[i].stage, each, public))
-                self._at(draw(staged, first), partial(disks[i].take_back, public))
-        key = OrderKey(self._random.randbytes(32))
-        order = key.sign(run)
-        for i, deployment in enumerate(nodes):
-            if disks[i].deployment is not None:
-                self._at(draw(first, second), partial(disks[i].stage, deployment, key.public))
-                if deployment is None or self._random.random() >= NOT_TOLD:  # who is removed has no neighbours
-                    self._at(draw(second, end), partial(disks[i].commit, order))
-            elif deployment is not None:
-                self._at(draw(second, end), partial(self._join, i, deployment, order))
+        operate(self._disks, run, nodes, (begin, end), self._at, self._join, self._random)
 
     def _join(self, i: int, deployment: Deployment, order: Order) -> None:
         """Start a node that is added, which waits for the run of the change."""
@@ -303,24 +258,12 @@ class Simulation:
         self._flush(i)
         if self.faults.poison and self._random.random() < self.faults.poison:
             for each in (node, *epochs.others):  # also of an epoch that is staged
-                self._poison(each.links, run)
+                for j, datagram in poison(each.links, run, self.kind, self._random):
+                    self.network.inject(j, datagram)
 
     def _set_clock(self, i: int) -> None:
         if self.faults.clock and self._random.random() < self.faults.clock:
             self._clock[i] = 0 if self._clock[i] else self._random.choice(STEPS)
-
-    def _poison(self, links: Links, run: int) -> None:
-        """What a node in wrong hands sends, and no other node may use: runs that cannot be, values that do not fit."""
-        far = (run + 2**40, MAX_RUN, max(0, run - 1), run, run + 1)
-        unfit, length = Payload.of(np.arange(7)), ORDER_ELEMENT * ORDER_ELEMENTS
-        for j in links.neighbors:
-            for kind in self._random.choices(list(Kind), k=12):
-                tags = (links.epoch, self._random.choice(far), self._random.randrange(9), self.kind)
-                signature = self._random.randbytes(length) if kind == Kind.ORDER else b""
-                message = Message(
-                    kind, links.node, j, *tags, unfit if kind == Kind.DATA else NOTHING, b"", False, signature
-                )
-                self.network.inject(j, encode(message, links.keys[j]))
 
     def _strike(self, i: int) -> None:
         """Kill a node now, or while it is sending: its log is written, and only some of its messages leave."""
@@ -399,72 +342,3 @@ class Simulation:
         if due is not None:
             when = max(due + self._skew[i], self.network.now)
             self._at(when, partial(self._wake, i, node, due), is_deadline=True)
-
-
-@dataclass(frozen=True)
-class SimulatedInference:
-    """What agents answered, ``(runs, ..., N, F_out)`` with NaN where a node was down or failed, and how it went."""
-
-    outputs: Array
-    outcome: Outcome
-
-
-def simulate_inference(
-    deployments: Sequence[Deployment | None],
-    signals: Array,
-    *,
-    faults: Faults | None = None,
-    timing: Timing | None = None,
-    limits: Limits | None = None,
-    seed: int = 0,
-    reach: Reach | None = None,
-    changes: Sequence[tuple[int, Sequence[Deployment | None]]] = (),
-) -> SimulatedInference:
-    """Let simulated agents work on a stream of signals.
-
-    Args:
-        deployments: what each node holds; see :func:`graphact.agents.deploy`.
-        signals: ``(runs, ..., N, F)``: one inference for each entry of the first dimension.
-        faults: what goes wrong, nothing when left out; this and the others as in :class:`Simulation`.
-        reach: the links that are there in a run, where they come and go.
-        changes: other models, links and keys, each with the run from which on they hold; None stands for a node that is
-            no part of the network (:func:`graphact.agents.rollout.renew`).
-
-    Example:
-        >>> import graphact, torch
-        >>> from graphact.agents import deploy, simulate_inference
-        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> model, x = graphact.nn.GCNN([1, 4], order=2, activation="median-ga"), torch.randn(5, 3, 1)
-        >>> answer = simulate_inference(deploy(model, path), x.numpy())
-        >>> bool((torch.from_numpy(answer.outputs) - model(x, path)).abs().max() < 1e-6)
-        True
-    """
-    epochs = [(0, deployments), *changes]
-    models = [check_one_model([node for node in each if node is not None]) for _, each in epochs]
-    model = models[0]
-    if signals.ndim < 3 or signals.shape[-2] != len(deployments):
-        expected = f"(runs, ..., N, F) with N = {len(deployments)}, the number of nodes"
-        raise ValueError(f"signals must have the shape {expected}, got {signals.shape}")
-
-    def program(i: int, run: int) -> Program[Array]:
-        deployment = simulation.deployment(i)
-        return infer(deployment.model, deployment.row, signals[run, ..., i, :])
-
-    simulation = Simulation(
-        deployments,
-        program,
-        rounds=max(each.rounds for each in models),
-        runs=len(signals),
-        faults=faults,
-        timing=timing,
-        limits=limits,
-        seed=seed,
-        reach=reach,
-        epochs=changes,
-    )
-    outcome = simulation.simulate()
-    outputs = np.full((*signals.shape[:-1], model.out_features(signals.shape[-1])), np.nan, model.dtype)
-    for (run, i), result in outcome.results.items():
-        if result.output is not None:
-            outputs[run, ..., i, :] = result.output
-    return SimulatedInference(outputs, outcome)

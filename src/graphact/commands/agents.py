@@ -13,8 +13,8 @@ SUBCOMMANDS = {
     "split": ("graphact.commands.agents:split", "write one folder for each node"),
     "run": ("graphact.commands.agents:run", "run the agent of one node"),
     "simulate": ("graphact.commands.agents_simulated:simulate", "simulate agents in a network with faults"),
-    "train": ("graphact.commands.agents_simulated:train", "let agents learn together, simulated or as processes"),
-    "learn": ("graphact.commands.agents_simulated:learn", "let the agent of one node learn with its neighbours"),
+    "train": ("graphact.commands.agents_training:train", "let agents learn together, simulated or as processes"),
+    "learn": ("graphact.commands.agents_training:learn", "let the agent of one node learn with its neighbours"),
     "update": ("graphact.commands.agents_operate:update", "give a running network another model, at one run"),
     "add": ("graphact.commands.agents_operate:add", "add a node to a running network"),
     "remove": ("graphact.commands.agents_operate:remove", "remove a node from a running network"),
@@ -174,7 +174,7 @@ def run(options: argparse.Namespace) -> int:
     from graphact.agents.changes import REMOVED_CODE, RemovedError, current_epoch
     from graphact.agents.daemon import serve
     from graphact.agents.deployment import check_folder, check_private
-    from graphact.agents.rollout import last_run
+    from graphact.agents.log import last_run
     from graphact.agents.runs import Timing
     from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
     from graphact.agents.transports.zenoh import Tls

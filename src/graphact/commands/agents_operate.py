@@ -10,8 +10,9 @@ from graphact.agents.daemon import STATUS_NAME
 from graphact.agents.deployment import Deployment, read_json
 from graphact.agents.model import load_model
 from graphact.agents.network import NetworkFile
-from graphact.agents.rollout import Network, renew, with_node, without_node
-from graphact.agents.status import fetch_status
+from graphact.agents.renewal import renew, with_node, without_node
+from graphact.agents.rollout import Network
+from graphact.agents.status_server import fetch_status
 from graphact.commands.parser import command, option
 from graphact.storage import one_line
 

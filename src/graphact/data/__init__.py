@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 from graphact._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from graphact.data.datasets.download import DATASETS, DataError, DataFile, FileStatus, check, fetch, locate
+    from graphact.data.datasets.download import DataError, FileStatus, check, fetch, locate
     from graphact.data.datasets.molene import Temperatures, read_molene
     from graphact.data.datasets.movielens import Ratings, read_movielens
     from graphact.data.datasets.planetoid import Citations, read_planetoid
+    from graphact.data.datasets.sources import DATASETS, DataFile
     from graphact.data.pyg import AttachGraph, GraphData
     from graphact.data.task import Task, loss_of, metric_of
 
@@ -27,10 +28,11 @@ __all__ += ["Temperatures", "check", "fetch", "locate", "loss_of", "metric_of", 
 __all__ += ["read_planetoid"]
 
 _HOMES = {
-    "graphact.data.datasets.download": "DATASETS DataError DataFile FileStatus check fetch locate",
+    "graphact.data.datasets.download": "DataError FileStatus check fetch locate",
     "graphact.data.datasets.molene": "Temperatures read_molene",
     "graphact.data.datasets.movielens": "Ratings read_movielens",
     "graphact.data.datasets.planetoid": "Citations read_planetoid",
+    "graphact.data.datasets.sources": "DATASETS DataFile",
     "graphact.data.pyg": "AttachGraph GraphData",
     "graphact.data.task": "Task loss_of metric_of",
 }

@@ -22,14 +22,8 @@ from graphact.layers import Filter, HopMixture, Layer, Linear, Pointwise, Unsupp
 from graphact.nn.base import describe
 from graphact.operations import MAX, MIN
 from graphact.training.samples import StackedBatch, StackedTasks
-from graphact.training.stacked import (
-    EgoGraphs,
-    FilteredInputs,
-    ShiftedInputs,
-    StackedGraphs,
-    StackedSignal,
-    stacked_filter,
-)
+from graphact.training.stacked import EgoGraphs, StackedGraphs
+from graphact.training.stacked_signals import FilteredInputs, ShiftedInputs, StackedSignal, stacked_filter
 
 Activation = HopMixture | Pointwise
 

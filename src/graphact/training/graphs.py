@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from graphact.data.datasets.graphs import GraphBatch
 from graphact.data.splits import Split
 from graphact.training.fleet import FleetResult
-from graphact.training.nodes import NodeFleet, Running
+from graphact.training.nodes import NodeFleet
+from graphact.training.running import Running
 
 TIE = 1e-6  # points of accuracy for a unit of cross entropy: less than one graph in any set, whatever the loss
 LARGEST_LOSS = 1e3

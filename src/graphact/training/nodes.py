@@ -6,7 +6,7 @@ the scores rarely, and on a GPU an epoch is one CUDA graph.
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,15 +18,13 @@ from graphact.data.features import SparseFeatures
 from graphact.data.splits import Split
 from graphact.training.fleet import FleetResult
 from graphact.training.loop import WARM_UP_STEPS
-from graphact.training.randomness import dropout_masks
+from graphact.training.running import Running, State
 
 METRICS = ("accuracy", "roc_auc")
 PARTS = ("train", "validation", "test")
 LOOK_EVERY = {"cuda": 50, "cpu": 10}  # epochs between looks at the scores
 # Numbers in a pass over edges and nodes from which on it pays to record an epoch anew for fewer models
 WORTH = {"cuda": 10**8, "cpu": 0}
-BETAS, EPSILON = (0.9, 0.999), 1e-8
-State = dict[str, Tensor]
 
 
 class NodeFleet:
@@ -163,7 +161,7 @@ class NodeFleet:
         return made.eval()
 
     def make_step(
-        self, running: "Running", epoch: Callable[["Running"], None] | None = None, warm_up: int = WARM_UP_STEPS
+        self, running: Running, epoch: Callable[[Running], None] | None = None, warm_up: int = WARM_UP_STEPS
     ) -> Callable[[], None]:
         """One epoch, as a function without arguments; on a GPU recorded after a few calls, and then replayed."""
         epoch = epoch or self.epoch
@@ -201,7 +199,7 @@ class NodeFleet:
 
         return step
 
-    def epoch(self, running: "Running") -> None:
+    def epoch(self, running: Running) -> None:
         """Score the models as they are, and move them by one step."""
         masks = {
             f"mask{site}": running.masks(site, self.mask_shape(width))
@@ -217,19 +215,19 @@ class NodeFleet:
         running.steps.add_(1)
         self.update(running, self.losses(running, logits))
 
-    def update(self, running: "Running", losses: Tensor) -> None:
+    def update(self, running: Running, losses: Tensor) -> None:
         """One step of Adam for each model, on its own loss."""
         parameters = list(running.parameters.values())
         grads = torch.autograd.grad(losses.sum(), parameters, allow_unused=True)
         running.adam(dict(zip(running.parameters, grads, strict=True)), self.decayed)
 
     @torch.no_grad()
-    def evaluate(self, running: "Running") -> Tensor:
+    def evaluate(self, running: Running) -> Tensor:
         """The logits ``(R, N, C)`` of all models without dropout."""
         logits: Tensor = self.call(running, {}, False)
         return logits
 
-    def note(self, running: "Running", logits: Tensor) -> None:
+    def note(self, running: Running, logits: Tensor) -> None:
         """Score the models as they are, and keep those that are better than before."""
         scores = self.scores(running, logits)
         if running.losses is None:
@@ -239,7 +237,7 @@ class NodeFleet:
 
     def call(
         self,
-        running: "Running",
+        running: Running,
         masks: State,
         training: bool,
         *,
@@ -265,17 +263,17 @@ class NodeFleet:
                 buffer.copy_(buffers[name].detach())
         return logits
 
-    def losses(self, running: "Running", logits: Tensor) -> Tensor:
+    def losses(self, running: Running, logits: Tensor) -> Tensor:
         """The cross entropy ``(R,)`` of each model on its training nodes."""
         return self.cross_entropies(running, logits, "train")
 
-    def penalized(self, running: "Running", logits: Tensor) -> Tensor:
+    def penalized(self, running: Running, logits: Tensor) -> Tensor:
         """The cross entropy ``(R,)`` of each model on its validation nodes, with its L2 penalty."""
         penalties = [running.parameters[name].detach().square().flatten(1).sum(1) for name in sorted(self.decayed)]
         penalty = torch.stack(penalties).sum(0) if penalties else torch.zeros_like(running.decays)
         return self.cross_entropies(running, logits, "validation") + 0.5 * running.decays * penalty
 
-    def cross_entropies(self, running: "Running", logits: Tensor, part: str) -> Tensor:
+    def cross_entropies(self, running: Running, logits: Tensor, part: str) -> Tensor:
         """The mean cross entropy ``(R,)`` of each model on its nodes of one part."""
         nodes = running.nodes[part]
         chosen = logits.gather(1, nodes.clamp(min=0).unsqueeze(-1).expand(-1, -1, logits.size(-1)))
@@ -283,7 +281,7 @@ class NodeFleet:
         each = F.cross_entropy(chosen.flatten(0, 1), targets.flatten(), reduction="none").view(nodes.shape)
         return each.sum(1) / running.counts[part]
 
-    def scores(self, running: "Running", logits: Tensor) -> tuple[Tensor, Tensor]:
+    def scores(self, running: Running, logits: Tensor) -> tuple[Tensor, Tensor]:
         """The metric ``(R,)`` on validation and test nodes; NaN where a logit is not finite."""
         score = accuracy if self.metric == "accuracy" else roc_auc
         lost = ~logits.isfinite().flatten(1).all(1)
@@ -291,7 +289,7 @@ class NodeFleet:
         validation, test = (value.double().masked_fill(lost, torch.nan) for value in found)
         return validation, test
 
-    def collect(self, running: "Running", places: list[int], waiting: list[bool], found: list[Any]) -> None:
+    def collect(self, running: Running, places: list[int], waiting: list[bool], found: list[Any]) -> None:
         """Take the results of the models that are done."""
         rows = zip(running.best_test.tolist(), running.best.tolist(), running.best_epoch.tolist(), strict=True)
         for number, (place, result) in enumerate(zip(places, rows, strict=True)):
@@ -299,116 +297,6 @@ class NodeFleet:
                 found[place] = result
                 if running.kept:
                     self.best[place] = {name: tensor[number].clone() for name, tensor in running.kept.items()}
-
-
-class Running:
-    """What belongs to each of the models that are still trained; every tensor has a leading dimension R."""
-
-    def __init__(
-        self,
-        parameters: State,
-        buffers: State,
-        seeds: Tensor,
-        rates: Tensor,
-        decays: Tensor,
-        dropouts: Tensor,
-        nodes: State,
-        counts: State,
-    ) -> None:
-        self.parameters, self.buffers, self.nodes, self.counts = parameters, buffers, nodes, counts
-        self.seeds, self.rates, self.decays, self.dropouts = seeds, rates, decays, dropouts
-        # models of one seed and share drop the same units, which are drawn once: the first model of each, and of whom
-        pairs = list(zip(seeds.tolist(), dropouts.tolist(), strict=True))
-        place = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
-        self.owner = torch.tensor([pairs.index(pair) for pair in place], device=seeds.device)
-        self.stream = torch.tensor([place[pair] for pair in pairs], device=seeds.device)
-        self.patience, self.kept = 0, dict[str, Tensor]()
-        self.losses: Tensor | None = None  # (R, window): those of the last epochs, where they decide
-        self.stopped = torch.zeros_like(seeds, dtype=torch.bool)
-
-    def begin(self, patience: int, keep: bool, window: int | None = None) -> None:
-        """Forget all epochs before."""
-        self.patience, device = patience, self.seeds.device
-        self.stopped = torch.zeros_like(self.seeds, dtype=torch.bool)
-        size = None if window is None else check_integer("window", window, minimum=1)
-        self.losses = None if size is None else self.rates.new_zeros(len(self.seeds), size)
-        self.steps = torch.zeros((), dtype=torch.int64, device=device)  # epochs
-        self.updates = self.steps.clone()  # steps of Adam
-        self.best = torch.full(self.seeds.shape, torch.nan, dtype=torch.float64, device=device)
-        self.best_test, self.best_epoch = self.best.clone(), torch.zeros_like(self.seeds)
-        self.first = {name: torch.zeros_like(tensor) for name, tensor in self.parameters.items()}
-        self.second = {name: torch.zeros_like(tensor) for name, tensor in self.parameters.items()}
-        self.kept = {name: tensor.detach().clone() for name, tensor in self.state().items()} if keep else {}
-
-    def state(self) -> State:
-        return {**self.parameters, **self.buffers}
-
-    def is_waiting(self) -> Tensor:
-        """Which models may still improve."""
-        return self.steps - self.best_epoch <= self.patience if self.losses is None else ~self.stopped
-
-    def masks(self, site: int, shape: tuple[int, ...]) -> Tensor:
-        """The masks of dropout of this step."""
-        drawn = dropout_masks(self.seeds[self.owner], self.dropouts[self.owner], self.updates, site, shape)
-        return drawn if len(self.owner) == len(self.seeds) else drawn.index_select(0, self.stream)
-
-    def select(self, scores: tuple[Tensor, Tensor]) -> None:
-        """Note the scores of the models as they are, where the first is better than before."""
-        validation, test = scores
-        better = ((validation > self.best) | self.best.isnan()) & ~validation.isnan()
-        self.keep(better & self.is_waiting() & (self.steps > 0), validation, test)
-
-    def follow(self, scores: tuple[Tensor, Tensor], losses: Tensor) -> None:
-        """Note the scores of the models that still run, and stop those whose loss is above the mean of those before."""
-        assert self.losses is not None
-        runs = ~self.stopped & (self.steps > 0)
-        self.keep(runs, *scores)
-        is_full = self.steps > self.losses.size(1) + 1  # one epoch later than it need be, as in that code
-        self.stopped.logical_or_(runs & is_full & (losses > self.losses.mean(1)))
-        moved = torch.cat([self.losses[:, 1:], losses.unsqueeze(1)], 1)
-        self.losses.copy_(torch.where(runs.unsqueeze(1), moved, self.losses))
-
-    def keep(self, better: Tensor, validation: Tensor, test: Tensor) -> None:
-        """Take the scores and states of some models as their best."""
-        for best, value in ((self.best, validation), (self.best_test, test), (self.best_epoch, self.steps)):
-            best.copy_(torch.where(better, value, best))
-        for name, tensor in self.state().items():
-            if name in self.kept:
-                self.kept[name].copy_(torch.where(along(better, tensor), tensor.detach(), self.kept[name]))
-
-    @torch.no_grad()
-    def adam(self, grads: Mapping[str, Tensor | None], decayed: set[str]) -> None:
-        """One step of Adam with an L2 penalty; rate and decay are those of each model."""
-        self.updates.add_(1)
-        corrections = [1 - beta ** self.updates.double() for beta in BETAS]
-        for name, parameter in self.parameters.items():
-            grad, first, second = grads[name], self.first[name], self.second[name]
-            if grad is None:
-                continue
-            if name in decayed:
-                grad = grad + along(self.decays, parameter) * parameter
-            first.lerp_(grad, 1 - BETAS[0])
-            second.mul_(BETAS[1]).addcmul_(grad, grad, value=1 - BETAS[1])
-            scale = (second / corrections[1]).sqrt_().add_(EPSILON)
-            parameter.sub_(along(self.rates, parameter) / corrections[0] * (first / scale))
-
-    def rows(self, index: Tensor) -> "Running":
-        """Some of the models, as far as they have come."""
-
-        def chosen(state: State) -> State:
-            return {name: tensor.detach().index_select(0, index) for name, tensor in state.items()}
-
-        parameters = {name: tensor.requires_grad_() for name, tensor in chosen(self.parameters).items()}
-        options = chosen({name: getattr(self, name) for name in ("seeds", "rates", "decays", "dropouts")})
-        made = Running(
-            parameters, chosen(self.buffers), **options, nodes=chosen(self.nodes), counts=chosen(self.counts)
-        )
-        made.patience, made.steps, made.updates = self.patience, self.steps.clone(), self.updates.clone()
-        for name in ("best", "best_test", "best_epoch", "stopped"):
-            setattr(made, name, getattr(self, name).index_select(0, index))
-        made.losses = None if self.losses is None else self.losses.index_select(0, index)
-        made.first, made.second, made.kept = chosen(self.first), chosen(self.second), chosen(self.kept)
-        return made
 
 
 def accuracy(logits: Tensor, labels: Tensor, nodes: Tensor, counts: Tensor) -> Tensor:
@@ -427,11 +315,6 @@ def roc_auc(logits: Tensor, labels: Tensor, nodes: Tensor, counts: Tensor) -> Te
     positive = (target == 1) & ~none
     ones, zeros = positive.sum(1).double(), ((target == 0) & ~none).sum(1).double()
     return 100 * ((rank * positive).sum(1) - ones * (ones + 1) / 2) / (ones * zeros)
-
-
-def along(values: Tensor, tensor: Tensor) -> Tensor:
-    """One value for each model, ready to be broadcast against a stacked tensor."""
-    return values.view(-1, *[1] * (tensor.dim() - 1))
 
 
 def pad(parts: Sequence[Tensor]) -> Tensor:

@@ -61,7 +61,7 @@ def test_a_stopped_training_goes_on(files, tmp_path, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("graphact.commands.agents_simulated.Meter.show", stop)
+        patched.setattr("graphact.commands.agents_training.Meter.show", stop)
         assert main(interrupted) == 130
         assert main(interrupted) == 130
     capsys.readouterr()

@@ -12,7 +12,8 @@ import pytest
 
 from graphact.cli import main
 from graphact.experiments.flocking.experiment import FULL, LEVELS, NOT_FLOWN, Job, find_settings, job_of
-from graphact.experiments.flocking.report import Results, compared, write_page
+from graphact.experiments.flocking.report import write_page
+from graphact.experiments.flocking.results import Results, compared
 from graphact.experiments.flocking.runner import Airfield
 from graphact.experiments.store import Store
 from graphact.registry import COMPARED, POINTWISE

@@ -8,7 +8,8 @@ import pytest
 
 from graphact.cli import main
 from graphact.experiments.flocking.experiment import FULL, OTHER_GAIN, differing, find_settings, world_of
-from graphact.experiments.flocking.report import Results, condition_sections, setting
+from graphact.experiments.flocking.report import condition_sections, setting
+from graphact.experiments.flocking.results import Results
 from graphact.experiments.flocking.runner import Airfield
 from graphact.experiments.flocking.world import World
 from graphact.experiments.store import Store, StoreError

@@ -29,11 +29,10 @@ from graphact.agents.learning.learner import PREPARATION, STEP, Learner, NotFini
 from graphact.agents.learning.mixing import Learning
 from graphact.agents.learning.simulated import PATIENT, SEGMENT, Training
 from graphact.agents.learning.state import FileStore, State, save_arrays
-from graphact.agents.log import FileLog
+from graphact.agents.log import FileLog, last_run
 from graphact.agents.messages import Array
 from graphact.agents.node import Node
 from graphact.agents.processes import Processes
-from graphact.agents.rollout import last_run
 from graphact.agents.runs import Counters, RunResult, Timing
 from graphact.agents.transports.base import Transport, drive, open_transport
 from graphact.agents.transports.zenoh import Tls
