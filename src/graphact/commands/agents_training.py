@@ -239,5 +239,5 @@ def compare_losses(options: argparse.Namespace, signals: Array, targets: Array, 
         )
     return [
         ("loss over all samples", f"{by_agents:.6g} by agents, {in_one_place:.6g} in one place"),
-        ("difference", f"{by_agents / in_one_place - 1:+.3%}"),
+        ("difference", f"{by_agents / in_one_place - 1:+.3%}" if in_one_place else f"{by_agents:+.6g}"),
     ]

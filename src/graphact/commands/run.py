@@ -193,21 +193,20 @@ def finish(store: "Store", *, as_json: bool) -> int:
     from graphact.experiments.report import terminal_table, write_report
 
     rows = store.rows()
-    if rows[0].get("experiment") == flocking.NAME:
-        from graphact.experiments.flocking.report import write_page
-
-        page = write_page(rows, store.directory, store.commands())
-        if as_json:
-            return print_json({"folder": str(store.directory), "report": str(page), "rows": rows})
-        sys.stdout.write(f"\nreport: {page}\n")
-        return 0
+    is_flocking = rows[0].get("experiment") == flocking.NAME
     try:
-        page = write_report(rows, store.directory, command="\n".join(store.commands()))
+        if is_flocking:
+            from graphact.experiments.flocking.report import write_page
+
+            page = write_page(rows, store.directory, store.commands())
+        else:
+            page = write_report(rows, store.directory, command="\n".join(store.commands()))
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}; results are kept: graphact report {store.directory}") from error
     if as_json:
         return print_json({"folder": str(store.directory), "report": str(page), "rows": rows})
-    sys.stdout.write(f"\n{terminal_table(rows)}\n\nreport: {page}\n")
+    table = "" if is_flocking else f"{terminal_table(rows)}\n\n"
+    sys.stdout.write(f"\n{table}report: {page}\n")
     return 0
 
 

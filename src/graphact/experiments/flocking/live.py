@@ -18,7 +18,7 @@ import torch
 
 from graphact.agents.addresses import free_addresses
 from graphact.agents.deployment import Deployment
-from graphact.agents.log import read_log
+from graphact.agents.log import LOG_NAME, read_log
 from graphact.agents.messages import Array
 from graphact.agents.processes import Processes
 from graphact.agents.replay import answered_links, replay
@@ -193,7 +193,7 @@ class Check:
 def check_flight(folder: Path, world: World) -> Check:
     """Compute every control again, in one place, from the states and the logs of who used whom."""
     folders = sorted(folder.glob("node-*"), key=lambda path: int(path.name.partition("-")[2]))
-    logs = [list(read_log(path / "log.jsonl")) for path in folders]
+    logs = [list(read_log(path / LOG_NAME)) for path in folders]
     model, flight = Deployment.load(folders[0]).model, json.loads((folders[0] / FLIGHT).read_text())
     with np.load(folder / RECORD) as record:
         states, controls, in_range = (record[name] for name in ("states", "controls", "in_range"))

@@ -23,7 +23,7 @@ from graphact.agents.daemon import write_event
 from graphact.agents.deployment import Deployment
 from graphact.agents.inference import infer
 from graphact.agents.links import Row
-from graphact.agents.log import FileLog
+from graphact.agents.log import LOG_NAME, FileLog
 from graphact.agents.messages import Array
 from graphact.agents.model import Model, agreement
 from graphact.agents.node import Node
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     network = open_transport(options.transport, links, Addresses.load(options.folder, links.neighbors))
     transport = LossyTransport(network, links.node, flight["loss"], flight["seed"])
     threading.Thread(target=read, daemon=True).start()
-    with closing(transport), closing(FileLog(options.folder / "log.jsonl")) as log:
+    with closing(transport), closing(FileLog(options.folder / LOG_NAME)) as log:
         fly(options.folder, lines, transport, log, flight)
     return 0
 
