@@ -29,9 +29,9 @@ from evidence import PROBLEMS, RESULTS, Contrast, Evidence, NotRunError, Study, 
 
 from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
 from graphact.experiments.registry import EXPERIMENTS
-from graphact.experiments.report.style import Variant
 from graphact.experiments.source_localization.experiment import TABLE_1
 from graphact.experiments.statistics import ALPHA, bootstrap_interval, holm
+from graphact.experiments.style import Variant
 
 # Differences that would not matter, named before the runs of the second round: a seventh of the 14 points that the
 # paper claims; one hundredth of the error of answering zero, and of the noise; about the spread of networks in Table 2

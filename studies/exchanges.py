@@ -230,7 +230,7 @@ def heads():
 
 def draw(evidence, experiments):
     """One panel an experiment: every network, and the front of each family."""
-    from graphact.experiments.report import style
+    from graphact.experiments import style
 
     with style.house_style():
         sheet = style.new_sheet(2.9)

@@ -69,7 +69,7 @@ def tabular(grid, columns=None):
 
 def forest(verdict, axis):
     """The contrasts of a claim with their intervals, as a figure of matplotlib."""
-    from graphact.experiments.report import style
+    from graphact.experiments import style
 
     with style.house_style():
         found = list(verdict.estimates.items())

@@ -30,13 +30,13 @@ from page import ROOT, TEMPLATES
 from graphact.experiments.flocking.experiment import ORDER
 from graphact.experiments.node_classification.networks import GAMMA
 from graphact.experiments.pairing import difference
-from graphact.experiments.protocol import CONTROLS, jobs_of
+from graphact.experiments.protocol import CONTROLS, POOLING, is_neighborhood, jobs_of
+from graphact.experiments.protocol import is_pointwise as is_pointwise_method
 from graphact.experiments.registry import BENCHMARKS, find_experiment
-from graphact.experiments.report.benchmark import POINTWISE_METHODS, POOLING, is_neighborhood, title_of
-from graphact.experiments.report.style import FAINT, GREY, INK, Variant, house_style, new_sheet, settle, to_png
 from graphact.experiments.selection import tuning_score
 from graphact.experiments.statistics import ALPHA, holm
 from graphact.experiments.store import Store
+from graphact.experiments.style import FAINT, GREY, INK, Variant, house_style, new_sheet, settle, title_of, to_png
 from graphact.storage import write_atomically
 
 RESULTS = ROOT / "results" / "benchmarks"
@@ -87,7 +87,7 @@ class Setting:
 
 
 def is_pointwise(variant):
-    return variant[0] in POINTWISE_METHODS
+    return is_pointwise_method(variant[0])
 
 
 def is_ours(variant):
