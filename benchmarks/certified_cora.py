@@ -27,7 +27,7 @@ from torch_geometric.nn import GCN
 import graphact
 from graphact.analysis import attack_radius, certified_radius
 from graphact.data import locate, read_planetoid
-from graphact.experiments.report.style import house_style, new_sheet, settle, to_png
+from graphact.experiments.style import house_style, new_sheet, settle, to_png
 
 ROOT = Path(__file__).parents[1]
 MOVING = {"all": "all nodes move", "node": "the node itself moves"}

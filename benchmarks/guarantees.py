@@ -28,8 +28,8 @@ from graphact.analysis import (
 )
 from graphact.experiments.protocol import TrainingJob
 from graphact.experiments.registry import find_experiment, find_protocol
-from graphact.experiments.report.style import Variant
 from graphact.experiments.runner import make_models
+from graphact.experiments.style import Variant
 from graphact.training import Fleet
 from graphact.training.memory import keep_freed_memory
 

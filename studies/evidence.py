@@ -111,12 +111,9 @@ class Evidence:
                     studies[job] = Study(row["experiment"], row["preset"], protocol_of(row))
                 own[studies.get(job), cell, row.get("seed")].append(row)
             for (study, cell, seed), rows in own.items():
-                for each in (
-                    {study} if study else set(studies.values())
-                ):  # baselines stand beside all that were run there
-                    before = found[each][cell].get(seed)
-                    if before is None or (len(before), finished(before)) <= (len(rows), finished(rows)):
-                        found[each][cell][seed] = rows
+                # Baselines stand beside all that were run there
+                for each in {study} if study else set(studies.values()):
+                    keep_better(found[each][cell], seed, rows)
                     self.folders[each].add(folder.name)
         for study, cell, row in self.perturbed():
             found[study][cell].setdefault(0, []).append(row)
@@ -241,6 +238,13 @@ class Evidence:
             return published(*contrast.published, share=math.sqrt(1 / 5 + study.measure.overlap), units=5)
         of_runs = math.hypot(*(weight * self.std(study, where) for weight, where in contrast.terms))
         return published(*contrast.published, share=ours.standard_error / of_runs, units=10)
+
+
+def keep_better(by_seed, seed, rows):
+    """Keep the rows of a seed, unless those that are there are more, or as many and newer."""
+    before = by_seed.get(seed)
+    if before is None or (len(before), finished(before)) <= (len(rows), finished(rows)):
+        by_seed[seed] = rows
 
 
 def finished(rows):

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from claims import POINTWISE, name
 from evidence import PROBLEMS, RESULTS, Cell, Evidence, NotRunError, Study
+from exhibits import name
 
 from graphact.experiments.pairing import difference, place_of
 from graphact.experiments.statistics import ALPHA, holm
+from graphact.registry import POINTWISE
 
 FAMILIES = {
     "pointwise": ("Pointwise", "#6e7781", "o"),
@@ -230,7 +231,7 @@ def heads():
 
 def draw(evidence, experiments):
     """One panel an experiment: every network, and the front of each family."""
-    from graphact.experiments.report import style
+    from graphact.experiments import style
 
     with style.house_style():
         sheet = style.new_sheet(2.9)

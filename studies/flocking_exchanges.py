@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from graphact.experiments.flocking.report import spread, table
+from graphact.experiments.flocking.report import mean_spread, table
 from graphact.experiments.flocking.results import GAPS, Line, Results, compared, values
 from graphact.experiments.pairing import difference
 from graphact.experiments.statistics import holm
@@ -40,7 +40,7 @@ def equal_section(results: Results, exchanges: int) -> str:
     lines = [line for line in results.lines if line.exchanges == exchanges and not line.delayed]
     reference, parts = with_no_more(results, exchanges), [f"## {exchanges} exchange{'s' if exchanges > 1 else ''}"]
     cells = [
-        (line.label, *(spread(values(results.of(line, **condition))) for condition in CONDITIONS.values()))
+        (line.label, *(mean_spread(values(results.of(line, **condition))) for condition in CONDITIONS.values()))
         for line in dict.fromkeys((*lines, reference))
     ]
     parts.append(table(("policy", *CONDITIONS), cells))

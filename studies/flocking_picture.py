@@ -22,8 +22,8 @@ from graphact.experiments.flocking.imitation import teams_for
 from graphact.experiments.flocking.policies import Policies
 from graphact.experiments.flocking.world import Teams, World, disagreement, hears, pairs_of
 from graphact.experiments.protocol import file_key, run_seed
-from graphact.experiments.report.style import Variant
 from graphact.experiments.store import Store, StoreError
+from graphact.experiments.style import Variant
 
 INK, PAPER, LINK, LOST = "#e8ecf4", "#0e1320", "#5d6a86", "#ff5a4f"
 COMMON = (1.6, 0.9)  # a velocity that all agents share changes nothing for them, and gives the team a heading

@@ -61,7 +61,7 @@ def draw(evidence, study, features):
     """A panel for each layer and method: the median network at three levels, and some single ones at one level."""
     import torch
 
-    from graphact.experiments.report import style
+    from graphact.experiments import style
     from graphact.tasks import source_localization
 
     task = source_localization(dtype=torch.float64)

@@ -38,12 +38,12 @@ SETTINGS = re.compile(
 )
 
 
-def make_environment(facts, **options):
-    """Templates that know the facts; an unknown name is an error."""
+def make_environment(names, **options):
+    """Templates that know what these names stand for; an unknown name is an error."""
     blanks = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     loader = jinja2.FileSystemLoader(TEMPLATES)
     made = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, **blanks, **options)
-    made.globals |= facts.names()
+    made.globals |= names
     made.filters["words"] = lambda text: str(text).replace("**", "")
     return made
 
@@ -56,7 +56,7 @@ def literal_numbers(template):
 
 def render_pages(evidence):
     """The text of every page by its path."""
-    environment = make_environment(Facts(evidence))
+    environment = make_environment(Facts(evidence).names())
     return {path: environment.get_template(name).render() for name, path in PAGES.items()}
 
 

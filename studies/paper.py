@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 import exchanges
-from claims import shown_p
 from evidence import PROBLEMS, RESULTS, Evidence
 from facts import Facts
 from page import make_environment
+from verdicts import shown_p
 
 from graphact.storage import check_writable, write_atomically
 
@@ -69,7 +69,7 @@ def tabular(grid, columns=None):
 
 def forest(verdict, axis):
     """The contrasts of a claim with their intervals, as a figure of matplotlib."""
-    from graphact.experiments.report import style
+    from graphact.experiments import style
 
     with style.house_style():
         found = list(verdict.estimates.items())
@@ -108,7 +108,7 @@ def draw_figures(facts, folder):
 
 def render_paper(facts):
     """The LaTeX of the paper."""
-    environment = make_environment(facts, finalize=to_tex, **DELIMITERS)
+    environment = make_environment(facts.names(), finalize=to_tex, **DELIMITERS)
     environment.globals |= {"tabular": tabular, "shown_p": shown_p}
     return environment.get_template("paper.tex.j2").render()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphact.commands import certify
-from graphact.experiments.report import style
+from graphact.experiments import style
 
 DEFAULT = [share * 2.7134 for share in certify.RADII]
 CASES = {

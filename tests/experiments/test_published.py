@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 
 RESULTS = Path(__file__).parents[2] / "results"
 FOLDERS = sorted(folder.parent.name for folder in RESULTS.glob("*/rows"))
+PAGES = sorted(str(page.parent.relative_to(RESULTS)) for page in RESULTS.glob("**/report.html"))
 
 
 def words_of(page):
@@ -23,9 +24,10 @@ def words_of(page):
 
 def test_there_are_some():
     assert len(FOLDERS) >= 7
+    assert {*FOLDERS, "benchmarks/gcn"} <= set(PAGES)
 
 
-@pytest.fixture(scope="module", params=FOLDERS)
+@pytest.fixture(scope="module", params=PAGES)
 def published_and_made(request, tmp_path_factory):
     """A folder of results as it is published, and with the report made again from its rows."""
     store, made = Store(RESULTS / request.param), tmp_path_factory.mktemp("made")

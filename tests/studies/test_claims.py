@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.stats
-from claims import CLAIMS, Claim, Verdict, judge, table, verdict_on
+from claims import CLAIMS, table
 from evidence import Contrast, Evidence, NotRunError, Study, at, minus, settings_of
+from verdicts import Claim, Verdict, judge, verdict_on
 
 from graphact.experiments.registry import find_protocol
 
@@ -37,8 +38,8 @@ def store(tmp_path):
     return write
 
 
-def claim(*contrasts, says="above", **options):
-    return Claim("key", "text", "here", STUDY.experiment, contrasts, says, **options)
+def claim(*contrasts, says="above", margin=2.0, **options):
+    return Claim("key", "text", "here", STUDY.experiment, contrasts, says, margin, **options)
 
 
 def verdicts(evidence, *claims):
@@ -175,7 +176,7 @@ def test_perturbed_inputs_are_judged_by_accuracy_and_what_they_cost_apart(tmp_pa
     rows = [row for row in rows if row["limit"] is None or row["activation"] == "max-ga"]
     (tmp_path / "robustness").mkdir()
     (tmp_path / "robustness" / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    found = {one.claim.key: one for one in judge(Evidence(tmp_path)) if one.study.preset == "robustness"}
+    found = {one.claim.key: one for one in judge(Evidence(tmp_path), CLAIMS) if one.study.preset == "robustness"}
 
     def means(key):
         return [round(one.mean, 6) for one in found[key].estimates.values()]
@@ -244,7 +245,7 @@ def test_published_contrasts_are_those_of_scipy(published):
 
 
 def test_every_claim_has_a_line_with_verdict_interval_p_and_units(published):
-    found = judge(published)
+    found = judge(published, CLAIMS)
     lines = list(table(found))[2:]
     assert len(lines) == len(found) >= 2 * 30
     for verdict, line in zip(found, lines, strict=True):

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from evidence import Evidence
-from facts import STALE, Facts, Grid
+from facts import Facts
+from grids import Grid
 from page import TEMPLATES
 from paper import draw_figures, render_paper, tabular, to_tex
+from quotes import STALE
 
 ROOT = Path(__file__).parents[2]
 

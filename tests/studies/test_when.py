@@ -5,26 +5,14 @@ import math
 
 import numpy as np
 import pytest
+from benchmark_rows import Benchmarks, Cell
 from evidence import Evidence, NotRunError
-from facts import STALE
 from page import ROOT
+from quotes import STALE
+from ranking import Ranking, draw_ranking, ranking_of, ranks_of
 from scipy import stats
-from when import (
-    RESULTS,
-    Benchmarks,
-    Cell,
-    Ranking,
-    controls_table,
-    draw_cost,
-    draw_gains,
-    draw_ranking,
-    gains_table,
-    ranking_of,
-    ranks_of,
-    render,
-    scores_table,
-    verdicts,
-)
+from when import RESULTS, draw_cost, draw_gains, render
+from when_tables import controls_table, gains_table, missing, scores_table, verdicts
 
 from graphact.experiments.protocol import jobs_of
 from graphact.experiments.registry import find_protocol
@@ -210,7 +198,7 @@ def test_power_is_shown_and_what_splits_count_for(tmp_path):
 
 def test_every_protocol_is_in_the_list_of_what_was_not_run(tmp_path):
     write_rows(tmp_path / "gcn", datasets=("cora",), scores={"relu": 80.0, "max-ga": 82.0})
-    lines = Benchmarks(tmp_path).missing().splitlines()[2:]
+    lines = missing(Benchmarks(tmp_path)).splitlines()[2:]
     names = [tuple(cell.strip(" `") for cell in line.split("|")[1:3]) for line in lines]
     assert {("node-classification", "narrow"), ("node-classification", "sage-max")} <= set(names)
     assert {("graph-classification", "gin"), ("robustness", "cora")} <= set(names)

@@ -129,7 +129,7 @@ def style_of(value: float) -> str:
 
 def draw(network: SensorNetwork, folder: Path) -> Path:
     """Write ``agents.png``: the sensor field, the errors over time, and the links missed; return where it is."""
-    from graphact.experiments.report.style import house_style, new_sheet, settle, to_png
+    from graphact.experiments.style import house_style, new_sheet, settle, to_png
     from graphact.storage import write_atomically
 
     runs = np.array(network.shown)

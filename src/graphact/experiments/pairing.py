@@ -12,6 +12,7 @@ from graphact.experiments.statistics import Estimate, estimate
 Row = Mapping[str, Any]
 
 REPLICA = ("graph", "split", "node", "realization", "seed")
+FEWEST_UNITS = 3  # graphs or splits that an interval needs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,20 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
     found = estimate(means, overlap=0.0 if drawn or overlap is None else overlap)
     wins = fmean((value > 0) + 0.5 * (value == 0) for value in pairs.values())
     return Difference(**vars(found), wins=wins, runs=len(pairs), values=tuple(means))
+
+
+def common_difference(one: Any, other: Any, overlap: float | None) -> Difference | None:
+    """The difference of two entries of tables over the runs with a finite value that both have; None without such runs.
+
+    An entry has the ``value`` of each of its runs, and the ``replica``, which are the values of :data:`REPLICA`.
+    """
+    pairs = (zip(entry.replica, entry.value, strict=True) for entry in (one, other))
+    ours, theirs = ({replica: value for replica, value in pair if math.isfinite(value)} for pair in pairs)
+    both = sorted(ours.keys() & theirs.keys(), key=str)
+    rows = [
+        [dict(zip(REPLICA, replica, strict=True), value=found[replica]) for replica in both] for found in (ours, theirs)
+    ]
+    return difference(*rows, overlap=overlap) if both else None
 
 
 def place_of(row: Row) -> tuple[Any, ...]:

@@ -18,6 +18,7 @@ EVERY_METHOD = (*ACTIVATIONS, *(name for name in POINTWISE if name != "identity"
 RIVALS = ("median-gcn", "soft-median-gcn")  # robust convolutions, with ReLU, beside activations
 # What an activation of neighbourhoods must be better than: a ReLU behind further shifts, and a mean of neighbours
 CONTROLS = ("relu-hops", "mean-ga")
+POOLING = ("grelu", "digraf")  # read a mean over all nodes besides, which no exchange between neighbours gives
 ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
 # Fields that no command changes
 FIXED = {"experiment", "preset", "name", "called", "methods", "conditions", "task_options", "training"}
@@ -216,6 +217,16 @@ def hops_of(protocol: Protocol, method: str) -> tuple[int | None, ...]:
     if method in (*ADAPTIVE, CONTROLS[0]):
         return protocol.hops
     return protocol.localized_hops if method.endswith("-l") else (None,)
+
+
+def is_pointwise(method: str) -> bool:
+    """Whether a method is an activation of each value on its own."""
+    return method == "relu" or method in POINTWISE
+
+
+def is_neighborhood(method: str) -> bool:
+    """Whether a method is one of our activations of neighbourhoods; a mean of them, which is linear, is a control."""
+    return method.endswith(("-ga", "-l")) and method not in CONTROLS
 
 
 def changed_protocol(protocol: Protocol, changes: Mapping[str, str], task_options: Sequence[str]) -> Protocol:

@@ -5,10 +5,10 @@ Units are what was drawn independently: graphs, or splits of one data set with t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 CONFIDENCE, ALPHA, POWER = 0.95, 0.05, 0.8
 
@@ -113,6 +113,29 @@ class Estimate:
 
     def __str__(self) -> str:
         return f"{self.mean:+.4g} ± {self.margin:.2g}"
+
+
+class Summary(NamedTuple):
+    """Mean and sample standard deviation (divisor n - 1) of numbers that are finite, NaN if they are too few."""
+
+    mean: float
+    std: float
+    runs: int  # all numbers
+    not_finite: int
+
+
+def summarize(values: Iterable[float]) -> Summary:
+    """Summarize numbers, to the same bits in whatever order they come.
+
+    Example:
+        >>> summarize([1.0, 3.0, float("nan")])
+        Summary(mean=2.0, std=1.4142135623730951, runs=3, not_finite=1)
+    """
+    every = list(values)
+    finite = sorted(value for value in every if math.isfinite(value))
+    mean = fmean(finite) if finite else math.nan
+    std = stdev(finite) if len(finite) > 1 else math.nan
+    return Summary(mean, std, len(every), len(every) - len(finite))
 
 
 def estimate(values: Sequence[float], *, overlap: float = 0.0) -> Estimate:

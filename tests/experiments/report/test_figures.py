@@ -13,8 +13,8 @@ from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
 from graphact.experiments.report.figures import LABELLED, draw, render, scale_of
-from graphact.experiments.report.rows import read_rows
-from graphact.experiments.report.style import (
+from graphact.experiments.report.write import read_rows, sections_of
+from graphact.experiments.style import (
     GREY,
     METHODS,
     ON_DARK,
@@ -24,7 +24,6 @@ from graphact.experiments.report.style import (
     house_style,
     settle,
 )
-from graphact.experiments.report.write import sections_of
 
 OKABE_ITO = {"#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"}
 SVG = "{http://www.w3.org/2000/svg}"

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from graphact.experiments.recommendation.experiment import TABLE_2
-from graphact.experiments.report.style import Variant
 from graphact.experiments.report.tables import published
 from graphact.experiments.source_localization.experiment import TABLE_1
+from graphact.experiments.style import Variant
 
 METHODS = {
     "ReLU": "relu",

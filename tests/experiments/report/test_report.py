@@ -133,7 +133,7 @@ def test_a_missing_library_is_named_in_one_line(missing, tmp_path):
 def test_experiments_are_imported_without_the_libraries_of_reports():
     program = """
 import graphact.experiments.report, graphact.experiments.registry, graphact.experiments.runner
-import graphact.commands.run, graphact.experiments.report.style
+import graphact.commands.run, graphact.experiments.style
 """
     done = run_without(["jinja2", "matplotlib", "pandas"], program)
     assert done.returncode == 0, done.stderr

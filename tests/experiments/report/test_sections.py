@@ -1,11 +1,10 @@
 import pytest
 from experiments.report.factory import baseline, every_experiment, row
 
-from graphact.experiments.report.benchmark import POOLING
+from graphact.experiments.protocol import POOLING
 from graphact.experiments.report.content import file_name
-from graphact.experiments.report.rows import read_rows
 from graphact.experiments.report.sentences import provenance
-from graphact.experiments.report.write import sections_of
+from graphact.experiments.report.write import read_rows, sections_of
 from graphact.layers import Activation
 from graphact.nn import make_activation
 from graphact.registry import names

@@ -6,9 +6,8 @@ import pytest
 from experiments.report.factory import baseline, every_experiment, row
 
 from graphact.experiments.report import terminal_table
-from graphact.experiments.report.rows import read_rows
 from graphact.experiments.report.tables import MISSING, entries_of, to_csv
-from graphact.experiments.report.write import make_templates, sections_of
+from graphact.experiments.report.write import make_templates, read_rows, sections_of
 
 NAN, INF = float("nan"), float("inf")
 
@@ -136,6 +135,20 @@ def test_every_line_of_a_markdown_table_has_as_many_cells():
         for table in (*content.tables, *content.more_tables):
             counts = {line.count(" | ") for line in to_markdown(table).splitlines() if line.startswith("|")}
             assert len(counts) == 1, table.title
+
+
+def test_differences_stand_in_their_columns_where_a_network_lacks_one():
+    orders = {"fir": (1, 2, 4), "relu": (1, 2, 4), "max-ga": (4,)}
+    rows = [
+        row("denoising", method, 1.0 + 0.1 * split + order, order=order, features=4, graph=None, split=split)
+        for method in orders
+        for order in orders[method]
+        for split in range(3)
+    ]
+    (content,) = contents_of(rows)
+    (table,) = [one for one in content.more_tables if "minus FIR" in one.title]
+    (line,) = [line for line in to_markdown(table).splitlines() if line.startswith("| Max G.A.")]
+    assert [cell.split(" ± ")[0] for cell in line.strip("| ").split(" | ")[1:]] == [MISSING, MISSING, "0.000"]
 
 
 def test_csv_holds_full_precision():

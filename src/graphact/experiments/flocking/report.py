@@ -20,8 +20,9 @@ from graphact.experiments.flocking.results import (
     values,
 )
 from graphact.experiments.pairing import choose
-from graphact.experiments.report.style import GREY, Style, Variant, house_style, new_sheet, to_png
+from graphact.experiments.statistics import summarize
 from graphact.experiments.store import Row
+from graphact.experiments.style import GREY, Style, Variant, house_style, new_sheet, spread, to_png
 from graphact.storage import write_atomically
 
 NOTHING = "\N{EN DASH}"
@@ -32,12 +33,10 @@ Differences are paired over realizations, with 95 % intervals; p is Holm's over 
 not over all tables. K is the filter order, e the number of exchanges between neighbours for one control."""
 
 
-def spread(values: Iterable[float], digits: int = 3) -> str:
+def mean_spread(found: Sequence[float], digits: int = 3) -> str:
     """Mean ± standard deviation."""
-    found = list(values)
-    if not found:
-        return NOTHING
-    return f"{fmean(found):.{digits}f}" + (f" ± {stdev(found):.{digits}f}" if len(found) > 1 else "")
+    summary = summarize(found)
+    return spread(summary.mean, summary.std, digits) if found else NOTHING
 
 
 def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -54,17 +53,17 @@ def base_section(results: Results) -> list[str]:
             line.label,
             str(line.exchanges),
             f"{line.parameters:,}",
-            spread(values(results.of(line))),
-            spread(values(results.of(line), "collisions"), 2),
-            spread(values(results.of(line), "training_seconds"), 1).partition(" ")[0],
+            mean_spread(values(results.of(line))),
+            mean_spread(values(results.of(line), "collisions"), 2),
+            mean_spread(values(results.of(line), "training_seconds"), 1).partition(" ")[0],
         )
         for line in flown
     ]
     for name in ("expert", "none"):
         rows = results.baseline(name)
         words = {"expert": "the expert", "none": "no control"}[name]
-        collisions = spread(values(rows, "collisions"), 2)
-        cells += [(words, NOTHING, NOTHING, spread(values(rows)), collisions, NOTHING)] if rows else []
+        collisions = mean_spread(values(rows, "collisions"), 2)
+        cells += [(words, NOTHING, NOTHING, mean_spread(values(rows)), collisions, NOTHING)] if rows else []
     header = ("policy", "e", "parameters", "cost over the expert's", "collisions", "seconds of training")
     parts = ["## As trained", table(header, cells)]
     for label, reference in references_of(results).items():
@@ -89,11 +88,11 @@ def condition_sections(results: Results) -> list[str]:
             return results.of(line, **({} if level == results.usual[key] else {key: level}))
 
         cells: list[Sequence[str]] = [
-            (line.title, *(spread(values(at(line, level))) for level in columns)) for line in flown
+            (line.title, *(mean_spread(values(at(line, level))) for level in columns)) for line in flown
         ]
         is_felt = name in ("agents", "speed")  # by a team that nobody controls
         nobody = [values(results.baseline("none", **({name: x} if is_felt and x != usual else {}))) for x in columns]
-        cells += [("no control", *map(spread, nobody))] if all(nobody) else []
+        cells += [("no control", *map(mean_spread, nobody))] if all(nobody) else []
         parts += [f"## {words}", table(("policy", *(f"{level:g}" for level in columns)), cells)]
         parts += trained_gain_section(results, flown, columns) if name == "agents" else []
         lines_flown = [line for line in results.base() if line in flown]
@@ -112,7 +111,7 @@ def trained_gain_section(results: Results, flown: Sequence[Line], columns: Seque
             values(results.of(line)) if size == usual else values(results.of(line, agents=size), OTHER_GAIN)
             for size in columns
         ]
-        cells.append((line.title, *map(spread, found)))
+        cells.append((line.title, *map(mean_spread, found)))
     if not any(OTHER_GAIN in row for row in results.rows):  # the expert has this gain above, too
         return []
     words = (
@@ -126,7 +125,7 @@ def delayed_section(results: Results) -> list[str]:
     lines = [line for line in results.lines if line.delayed]
     if not lines:
         return []
-    cells = [(line.label, str(line.exchanges), spread(values(results.of(line)))) for line in lines]
+    cells = [(line.label, str(line.exchanges), mean_spread(values(results.of(line)))) for line in lines]
     parts = ["## Trained and flown with delay", table(("policy", "e", "cost over the expert's"), cells)]
     reference = best_pointwise(results, delayed=True)
     if reference is not None and (gaps := compared(results, lines, reference)):
@@ -143,8 +142,8 @@ def certificate_section(results: Results, folder: Path) -> list[str]:
         rows = results.of(line)
         found = [known[key] for key in (certificate_key(row) for row in rows) if key in known]
         if found:
-            noisy = [spread(values(results.of(line, noise=level))) for level in levels]
-            cells.append((line.label, spread(found, 2), spread(values(rows)), *noisy))
+            noisy = [mean_spread(values(results.of(line, noise=level))) for level in levels]
+            cells.append((line.label, mean_spread(found, 2), mean_spread(values(rows)), *noisy))
     header = ("policy", "certified constant", "no noise", *(f"noise {level:g}" for level in levels))
     words = (
         "The constant bounds, on the graph of the first test team at its start, how far the largest component of any "

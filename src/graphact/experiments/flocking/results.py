@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from graphact.experiments.flocking.experiment import ORDER, USUAL, differing, world_of
 from graphact.experiments.pairing import Difference, choose, difference
-from graphact.experiments.report.style import Variant
+from graphact.experiments.protocol import is_pointwise
 from graphact.experiments.statistics import holm
 from graphact.experiments.store import Row, StoreError
-from graphact.registry import POINTWISE
+from graphact.experiments.style import Variant
 
 GAPS = ("policy", "difference", "runs above", "p (Holm)", "effect d")
 """What :func:`compared` tells of each policy."""
@@ -43,7 +43,7 @@ class Line(NamedTuple):
 
     @property
     def is_pointwise(self) -> bool:
-        return self.method in POINTWISE or self.method == "relu"
+        return is_pointwise(self.method)
 
 
 class Results:

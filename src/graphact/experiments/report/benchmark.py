@@ -1,25 +1,20 @@
 """The section of a benchmark: activations over data sets, differences from the best pointwise one, and their cost."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from graphact.experiments.pairing import Difference
-from graphact.experiments.protocol import CONTROLS
+from graphact.experiments.protocol import POOLING, is_neighborhood, is_pointwise
 from graphact.experiments.registry import Measure
-from graphact.experiments.report.content import Content, Figure, file_name
-from graphact.experiments.report.sentences import FEWEST_UNITS, paired
+from graphact.experiments.report.content import Content, Figure, difference_table, file_name, paired_with, with_values
 from graphact.experiments.report.sentences import headline as tell
-from graphact.experiments.report.style import Variant
 from graphact.experiments.report.tables import Table, entries_of, make_table
 from graphact.experiments.statistics import holm
-from graphact.registry import POINTWISE
+from graphact.experiments.style import Variant, title_of
 
-POINTWISE_METHODS = ("relu", *POINTWISE)
-POOLING = ("grelu", "digraf")  # read a mean over all nodes besides, which no exchange between neighbours gives
 SPREADS = "Bars reach one standard deviation to either side."
 DIFFERENCES = (
     "Paired over splits, minus the pointwise activation that validates best{}: {}. Half of the 95 % interval behind ±, "
@@ -30,7 +25,7 @@ OF_SEEDS = (
     "interval behind ±. It tells of the draw of parameters and dropout; of other test samples it tells nothing."
 )
 ADJUSTED = "Two-sided p-values of these differences, adjusted for their number (Holm)."
-COST = {"parameters": "Parameters", "exchanges": "Exchanges", "milliseconds": "Milliseconds a run"}
+COST = ["Parameters", "Exchanges", "Milliseconds a run"]
 WHOLE_COST = (
     "Trained numbers, exchanges between neighbours for an answer, and the time to choose the settings and to train, "
     "shared among the runs that are reported."
@@ -75,109 +70,64 @@ def benchmark(
         figure = Figure(file_name("figure", name, words), f"Test scores{words}", SPREADS, table)
         headlines = []
         for index, label in enumerate(table.columns):
-            overlap = overlaps[column_key(table, index)]
-            told = replace(table, measure=measure._replace(overlap=overlap))
-            headlines.append((f"{label}{words}", tell(told, index, rivals_in(told, index, own), units)))
+            told = replace(table, measure=measure._replace(overlap=overlaps[table.keys[index]]))
+            best, reference = (best_in(table, index, own, of_kind) for of_kind in (is_neighborhood, is_pointwise))
+            rivals = (best.line_index, reference.line_index) if best and reference else None
+            headlines.append((f"{label}{words}", tell(told, index, rivals, units)))
         content += Content(headlines, [figure] if table.entries.best.any() else [], [table])
         content += differences(table, own, overlaps, words, units)
         content += cost(own, file_name("cost", name, words), f"Cost{words}")
     return content
 
 
-def is_neighborhood(method: str) -> bool:
-    """Whether a method is one of our activations of neighbourhoods; a mean of them, which is linear, is a control."""
-    return method.endswith(("-ga", "-l")) and method not in CONTROLS
-
-
 def differences(
-    table: Table, cells: pd.DataFrame, overlaps: Mapping[str, float], words: str, units: str | None = None
+    table: Table, cells: pd.DataFrame, overlaps: Mapping[str, float], words: str, units: str | None
 ) -> Content:
     """Paired differences from the pointwise activation that validates best, and their adjusted p-values."""
-    networks = table.entries[(table.entries.kind == "model") & (table.entries.runs > 0)].to_dict("records")
-    found: list[tuple[dict[str, Any], Difference]] = []
-    references: dict[str, str] = {}
-    for key in dict.fromkeys(entry["key"] for entry in networks):
-        column = [entry for entry in networks if entry["key"] == key]
-        reference = best_pointwise(cells[cells.level == key], column)
-        if reference is None:
-            continue
-        references[title_of(key)] = reference["line"]
-        for entry in column:
-            gap = None if entry is reference else paired(entry, reference, overlaps[key])
-            if gap is not None and gap.units >= FEWEST_UNITS:
-                found.append((entry, gap))
-    if not found:
+    chosen = {index: best_in(table, index, cells, is_pointwise) for index in range(len(table.columns))}
+    references = {index: entry for index, entry in chosen.items() if entry is not None}
+    gaps = paired_with(table, references, overlaps.__getitem__)
+    if not gaps:
         return Content()
-    adjusted = holm([gap.p_unlike() for _, gap in found])
-    places = ("line", "line_index", "key", "column", "column_index", "method", "hops", "replica")
-    records: list[dict[str, Any]] = [{name: entry[name] for name in places} for entry, _ in found]
-    gaps = [
-        record | {"mean": gap.mean, "std": gap.margin, "runs": gap.runs}
-        for record, (_, gap) in zip(records, found, strict=True)
-    ]
-    best = {gap["key"]: max(other["mean"] for other in gaps if other["key"] == gap["key"]) for gap in gaps}
-    gaps = [gap | {"best": gap["mean"] == best[gap["key"]]} for gap in gaps]
-    tests = [record | {"mean": p, "std": math.nan, "runs": 1} for record, p in zip(records, adjusted, strict=True)]
-    listed = ", ".join(f"{label}: {line}" for label, line in references.items())
-    measure = table.measure._replace(axis="Difference of test scores (points)", limits=(-math.inf, math.inf), unit="")
-    name, title = file_name(table.name, "differences"), f"Differences from the best pointwise activation{words}"
+    listed = ", ".join(f"{entry.column}: {entry.line}" for entry in references.values())
     tuned = " on splits that are not reported" if has_tuning(cells) else " on the reported splits"
-    caption = OF_SEEDS.format(listed) if units else DIFFERENCES.format(tuned, listed)
-    shown = Table(name, title, measure, table.columns, filled(gaps, table), caption, with_runs=False)
-    figure = Figure(name, title, caption, replace(shown, entries=entries_of(gaps)))
-    p_values = Table(
-        file_name(table.name, "p-values"),
-        f"Adjusted p-values{words}",
-        Measure("", "Adjusted p-value", 3),
-        table.columns,
-        filled(tests, table),
-        ADJUSTED,
-        with_runs=False,
+    shown = difference_table(
+        table,
+        gaps,
+        name=file_name(table.name, "differences"),
+        title=f"Differences from the best pointwise activation{words}",
+        axis="Difference of test scores (points)",
+        caption=OF_SEEDS.format(listed) if units else DIFFERENCES.format(tuned, listed),
     )
+    adjusted = holm([gap.p_unlike() for gap in gaps.values()])
+    p_values = replace(
+        shown,
+        name=file_name(table.name, "p-values"),
+        title=f"Adjusted p-values{words}",
+        measure=Measure("", "Adjusted p-value", 3),
+        entries=with_values(table, {index: {"mean": p, "runs": 1} for index, p in zip(gaps, adjusted, strict=True)}),
+        caption=ADJUSTED,
+    )
+    figure = Figure(shown.name, shown.title, shown.caption, shown)
     return Content(figures=[figure], tables=[shown], more_tables=[p_values])
 
 
-def rivals_in(table: Table, index: int, cells: pd.DataFrame) -> tuple[int, int] | None:
-    """The lines of a column that stand for their kind by validation: of neighbourhoods, and pointwise."""
-    entries = table.entries[(table.entries.kind == "model") & (table.entries.runs > 0)]
-    column = entries[entries.column_index == index].to_dict("records")
-    own = cells[cells.level == column_key(table, index)]
-    others = [entry for entry in column if is_neighborhood(entry["method"])]
-    best, reference = best_of(own, others), best_pointwise(own, column)
-    return (best["line_index"], reference["line_index"]) if best and reference else None
+def best_in(table: Table, index: int, cells: pd.DataFrame, is_of_kind: Callable[[str], bool]) -> Any:
+    """The network of a kind that validates best in a column, on splits that are not reported where all have some.
 
-
-def best_pointwise(cells: pd.DataFrame, column: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Of the entries of a column, the pointwise activation with the best mean validation score."""
-    return best_of(cells, [entry for entry in column if entry["method"] in POINTWISE_METHODS])
+    None where there is no such network.
+    """
+    own = cells[cells.level == table.keys[index]]
+    names = zip(own.method, own.hops, strict=True)
+    scores = dict(zip(names, own.tuning if has_tuning(own) else own.validation, strict=True))
+    column = table.networks[table.networks.column_index == index].itertuples()
+    known = [entry for entry in column if is_of_kind(entry.method) and not math.isnan(scores[entry.method, entry.hops])]
+    return max(known, key=lambda entry: scores[entry.method, entry.hops], default=None)
 
 
 def has_tuning(cells: pd.DataFrame) -> bool:
     """Whether all networks have scores of splits that choose and are not reported."""
     return bool(cells.tuning.notna().all())
-
-
-def best_of(cells: pd.DataFrame, entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The entry with the best mean validation score, on splits that are not reported where all networks have some."""
-    basis = "tuning" if has_tuning(cells) else "validation"
-    validation = {(cell.method, cell.hops): getattr(cell, basis) for cell in cells.itertuples()}
-    known = [entry for entry in entries if not math.isnan(validation[entry["method"], entry["hops"]])]
-    return max(known, key=lambda entry: validation[entry["method"], entry["hops"]], default=None)
-
-
-def filled(records: Sequence[Mapping[str, Any]], table: Table) -> pd.DataFrame:
-    """Entries of a table; lines that lack a column get an empty entry there."""
-    have = {(record["line_index"], record["column_index"]) for record in records}
-    lines = {record["line_index"]: record for record in records}
-    empty = [
-        {name: line[name] for name in ("line", "line_index", "method", "hops")}
-        | {"column_index": index, "column": label}
-        for number, line in lines.items()
-        for index, label in enumerate(table.columns)
-        if (number, index) not in have
-    ]
-    ordered = sorted([*records, *empty], key=lambda record: (record["line_index"], record["column_index"]))
-    return entries_of(ordered)
 
 
 def cost(cells: pd.DataFrame, name: str, title: str) -> Content:
@@ -190,26 +140,12 @@ def cost(cells: pd.DataFrame, name: str, title: str) -> Content:
     ranked = sorted(own.to_dict("records"), key=lambda cell: Variant(cell["method"], cell["hops"]).rank)
     records = [
         {"line": cell["line"], "line_index": line, "method": cell["method"], "hops": cell["hops"]}
-        | {"column": label, "column_index": index, "mean": float(value), "runs": 1}
+        | {"column": COST[index], "column_index": index, "mean": float(value), "runs": 1}
         for line, cell in enumerate(ranked)
-        for index, (label, value) in enumerate(
-            zip(COST.values(), (cell["parameters"], cell["exchanges"], 1000 * cell["seconds"]), strict=True)
-        )
+        for index, value in enumerate((cell["parameters"], cell["exchanges"], 1000 * cell["seconds"]))
     ]
-    measure, columns = Measure("", f"Cost on {title_of(level)}", 0), list(COST.values())
+    measure = Measure("", f"Cost on {title_of(level)}", 0)
     pooled = " and ".join(cell["line"] for cell in ranked if cell["method"] in POOLING)
     caption = WHOLE_COST + (ALSO_POOLED.format(pooled) if pooled else "")
-    table = Table(name, f"{title} on {title_of(level)}", measure, columns, entries_of(records), caption, False)
+    table = Table(name, f"{title} on {title_of(level)}", measure, COST, entries_of(records), caption, with_runs=False)
     return Content(tables=[table])
-
-
-def column_key(table: Table, index: int) -> Any:
-    """The key of a column."""
-    return table.entries[table.entries.column_index == index].key.iloc[0]
-
-
-def title_of(dataset: Any) -> str:
-    """A data set as readers know it."""
-    usual = {"citeseer": "CiteSeer", "pubmed": "PubMed", "blogcatalog": "BlogCatalog"}
-    name = str(dataset)
-    return usual.get(name, name.replace("_filtered", "").capitalize() if name.islower() else name)

@@ -2,26 +2,22 @@
 
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any
 
 import pandas as pd
 
+from graphact.experiments.pairing import FEWEST_UNITS, Difference, common_difference
 from graphact.experiments.registry import Measure
-from graphact.experiments.report.rows import summarize
-from graphact.experiments.report.sentences import FEWEST_UNITS, paired
 from graphact.experiments.report.sentences import headline as tell
-from graphact.experiments.report.style import Variant
-from graphact.experiments.report.tables import (
-    PublishedTable,
-    Table,
-    entries_of,
-    format_number,
-    make_table,
-    uncapitalized,
-)
+from graphact.experiments.report.tables import PublishedTable, Table, entries_of, make_table, mark_best, uncapitalized
+from graphact.experiments.statistics import summarize
+from graphact.experiments.style import Variant, format_number
+
+PLACE = ("line", "line_index", "method", "hops", "key", "column", "column_index")  # of an entry in a table
+Gaps = dict[int, Difference]  # from another entry, by index of the entry
 
 
 @dataclass(frozen=True)
@@ -184,43 +180,59 @@ def sweeps(
 
 def best_column(table: Table, networks: pd.DataFrame) -> int:
     """The column in which the best network validates best; the first where validation errors are not known."""
-    errors = networks.groupby("order").validation.min()
-    keys = table.entries.drop_duplicates("column_index").set_index("column_index").key
-    known = {index: errors.get(key) for index, key in keys.items()}
-    known = {index: error for index, error in known.items() if error is not None and error == error}
-    return min(known, key=lambda index: (known[index], index)) if known else 0
+    errors = networks.groupby("order").validation.min().dropna()
+    known = [(errors[key], index) for index, key in enumerate(table.keys) if key in errors.index]
+    return min(known)[1] if known else 0
 
 
 def differences(table: Table, reference: str | None, axis: str) -> Content:
     """A table as paired differences from one of its networks, with intervals: what bands of runs do not show."""
-    networks = table.entries[(table.entries.kind == "model") & (table.entries.runs > 0)]
-    found = {entry.column_index: entry for entry in networks[networks.method == reference].itertuples()}
-    records = []
-    for entry in networks[networks.method != reference].to_dict("records"):
-        other = found.get(entry["column_index"])
-        gap = other and paired(entry, other._asdict(), table.measure.overlap)
-        if gap and gap.units >= FEWEST_UNITS:
-            places = {name: entry[name] for name in ("line", "key", "column", "method", "hops", "replica")}
-            summary = {"mean": gap.mean, "std": gap.margin, "runs": gap.runs}
-            records.append(places | {name: entry[name] for name in ("line_index", "column_index")} | summary)
-    if not records:
+    references = {entry.column_index: entry for entry in table.networks.itertuples() if entry.method == reference}
+    gaps = paired_with(table, references, lambda _: table.measure.overlap)
+    if not gaps:
         return Content()
-    worth = -1 if table.measure.higher_is_better else 1
-    best = {index: min(worth * one["mean"] for one in records if one["column_index"] == index) for index in found}
-    records = [one | {"best": worth * one["mean"] == best[one["column_index"]]} for one in records]
-    look, alone = Variant(str(reference), None).style, is_one_column(records)
-    measure = table.measure._replace(axis=f"{table.measure.axis}, minus {look.short}", limits=(-math.inf, math.inf))
+    look, alone = Variant(str(reference), None).style, table.entries.column_index[list(gaps)].nunique() == 1
     exhibit, _, words = table.title.replace(" in numbers", "", 1).partition(":")
-    name, title = file_name(table.name, "minus", str(reference)), f"{exhibit}, minus {look.short}:{words}"
-    note = "Paired difference ± half of its 95 % interval."
-    made = Table(name, title, measure, table.columns, entries_of(records), note, with_runs=False)
+    made = difference_table(
+        table,
+        gaps,
+        name=file_name(table.name, "minus", str(reference)),
+        title=f"{exhibit}, minus {look.short}:{words}",
+        axis=f"{table.measure.axis}, minus {look.short}",
+        caption="Paired difference ± half of its 95 % interval.",
+    )
     caption = DIFFERENCES.format(look.long, "Bars" if alone else "Bands")
-    return Content(figures=[Figure(name, title, caption, made, None if alone else axis)], more_tables=[made])
+    return Content(figures=[Figure(made.name, made.title, caption, made, None if alone else axis)], more_tables=[made])
 
 
-def is_one_column(records: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether there is nothing to draw an axis for."""
-    return len({record["column_index"] for record in records}) == 1
+def paired_with(table: Table, references: Mapping[int, Any], overlap: Callable[[Any], float | None]) -> Gaps:
+    """Differences of networks from the reference of their column, which ``references`` has by index, with an interval.
+
+    ``overlap`` is that of the column with a key.
+    """
+    gaps = {}
+    for entry in table.networks.itertuples():
+        reference = references.get(entry.column_index)
+        if reference is not None and entry.method != reference.method:
+            gap = common_difference(entry, reference, overlap(entry.key))
+            if gap is not None and gap.units >= FEWEST_UNITS:
+                gaps[entry.Index] = gap
+    return gaps
+
+
+def difference_table(table: Table, gaps: Gaps, *, name: str, title: str, axis: str, caption: str) -> Table:
+    """Differences and half of their intervals, in the places of the entries that they are of."""
+    measure = table.measure._replace(axis=axis, limits=(-math.inf, math.inf), unit="")
+    values = {index: {"mean": gap.mean, "std": gap.margin, "runs": gap.runs} for index, gap in gaps.items()}
+    entries = mark_best(with_values(table, values), measure)
+    return Table(name, title, measure, table.columns, entries, caption, with_runs=False)
+
+
+def with_values(table: Table, values: Mapping[int, dict[str, Any]]) -> pd.DataFrame:
+    """The lines of a table that have new values, which are by index of the entry; their other entries are empty."""
+    lines = table.entries.line_index[list(values)]
+    own = table.entries[table.entries.line_index.isin(lines)].itertuples()
+    return entries_of([{name: getattr(entry, name) for name in PLACE} | values.get(entry.Index, {}) for entry in own])
 
 
 def level_table(cells: pd.DataFrame, measure: Measure, name: str, title: str, column: str) -> Table | None:
@@ -251,7 +263,7 @@ def sweep_figures(table: Table, caption: str, axis: str) -> list[Figure]:
     drawn = table.entries[(table.entries.kind == "model") & table.entries["mean"].notna()]
     if drawn.empty:
         return []
-    alone = is_one_column(drawn.to_dict("records"))
+    alone = drawn.column_index.nunique() == 1
     caption += SPREADS.format("Bars" if alone else "Bands")
     if not alone and drawn.drop_duplicates("line_index").method.duplicated().any():
         caption += " Thin lines: the same method with fewer hops."
@@ -274,15 +286,11 @@ def learned_weights(networks: pd.DataFrame, name: str, headline: str) -> Content
 
     A network has its setting in words as ``setting_in_words``.
     """
-    learned = [cell for cell in networks.itertuples() if any(cell.beta) or any(cell.weights)]
-    learned.sort(
-        key=lambda cell: (
-            Variant(cell.method, cell.hops).rank,
-            cell.features or 0,
-            cell.order or 0,
-            cell.setting_in_words,
-        )
-    )
+
+    def rank(cell: Any) -> tuple[Any, ...]:
+        return Variant(cell.method, cell.hops).rank, cell.features or 0, cell.order or 0, cell.setting_in_words
+
+    learned = sorted((cell for cell in networks.itertuples() if any(cell.beta) or any(cell.weights)), key=rank)
     title, name = "Learned activation weights", file_name("weights", name)
     seen = {cell.line: cell for cell in learned if cell.setting_in_words == headline}
     every = {f"{cell.line}, {cell.setting_in_words}": cell for cell in learned}
@@ -294,30 +302,23 @@ def learned_weights(networks: pd.DataFrame, name: str, headline: str) -> Content
 
 def weights_table(cells: Mapping[str, Any], name: str, title: str) -> Table:
     """One line for each layer of a network; the summary of a hop is over the features, too, and counts its runs."""
-    runs = {
-        (label, layer): [
-            (beta[layer], by_layer[layer] if layer < len(by_layer) else ())
-            for beta, by_layer in zip(cell.beta, cell.weights, strict=True)
-            if layer < len(beta)
-        ]
-        for label, cell in cells.items()
-        for layer in range(max(map(len, cell.beta), default=0))
-    }
-    layers = max((layer for _, layer in runs), default=0) + 1
-    hops = max((len(by_hop) for own in runs.values() for _, by_hop in own), default=0)
-    columns = ["β", *(f"|h{hop}| / |β|" for hop in range(1, hops + 1))]
+    found: dict[tuple[str, int], dict[int, list[list[float]]]] = {}  # by label and layer: values of each run by hop
+    for label, cell in cells.items():
+        for betas, weights in zip(cell.beta, cell.weights, strict=True):
+            for layer, beta in enumerate(betas):
+                by_hop = found.setdefault((label, layer), {0: []})
+                by_hop[0].append([beta])
+                for hop, values in enumerate(weights[layer] if layer < len(weights) else (), start=1):
+                    shares = [abs(value) / abs(beta) if beta else math.nan for value in values]
+                    by_hop.setdefault(hop, []).append(shares)
+    has_layers = any(layer for _, layer in found)
+    columns = ["β", *(f"|h{hop}| / |β|" for hop in range(1, max(map(len, found.values()), default=1)))]
     records = []
-    for line, ((label, layer), own) in enumerate(runs.items()):
-        shares = [
-            [
-                [abs(value) / abs(beta) if beta else math.nan for value in by_hop[hop]] if hop < len(by_hop) else []
-                for beta, by_hop in own
-            ]
-            for hop in range(hops)
-        ]
-        for column, by_run in enumerate([[[beta] for beta, _ in own], *shares]):
-            summary = summarize(chain.from_iterable(by_run))._replace(runs=sum(map(bool, by_run)))
-            where = {"line_index": line, "line": f"{label}, layer {layer + 1}" if layers > 1 else label}
-            records.append(where | {"column_index": column, "column": columns[column]} | summary._asdict())
+    for index, ((label, layer), by_hop) in enumerate(found.items()):
+        line = {"line_index": index, "line": f"{label}, layer {layer + 1}" if has_layers else label}
+        for hop, column in enumerate(columns):
+            runs = by_hop.get(hop, [])
+            summary = summarize(chain.from_iterable(runs))._replace(runs=len(runs))
+            records.append(line | {"column_index": hop, "column": column} | summary._asdict())
     measure = Measure("", "Trained parameters", 2)
     return Table(name, title, measure, columns, entries_of(records), WEIGHTS, with_runs=False)

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from graphact.experiments.report import style
+from graphact.experiments import style
 from graphact.experiments.report.content import Figure
-from graphact.experiments.report.style import GREY, INK, Variant, drawable
-from graphact.experiments.report.tables import format_number
+from graphact.experiments.style import GREY, INK, Variant, drawable, format_number, short_names
 
 PLOT, ROW, PANEL, AXIS = 2.6, 0.19, 0.4, 0.6  # inches of a line chart; of a network, a panel and the axis of dots
 LABELLED = 4.4  # inches of a line chart that has names at its right
@@ -25,21 +24,6 @@ HOLLOW: Any = {"linewidth": 0.7, "markeredgewidth": 0.8, "markerfacecolor": "non
 TAG: Any = {"xycoords": "axes fraction", "color": INK, "weight": "bold", "fontsize": 8.5}
 NAME: Any = {"color": GREY, "fontsize": 7, "linespacing": 1.05}
 WHOLE = ", no link lost"  # how names of baselines end; said once where all do
-# Names of baselines as figures have room for; tables have them in full
-SHORT = {
-    "least-squares filter of order ": "LS filter, order\N{NO-BREAK SPACE}",
-    "least-squares FIR of order ": "LS FIR, order\N{NO-BREAK SPACE}",
-    " with Metropolis weights": ", Metropolis",
-    " with doubly stochastic weights": ", doubly stochastic",
-    " of the prepared signals": ", preprocessed",
-    "centralised linear least squares on all stations": "central least squares",
-    ", with a constant": " + constant",
-    "centralised Wiener": "central Wiener",
-    "mean of the hour over stations + station offset": "hourly mean + offset",
-    "Wiener filter of each neighbourhood": "local Wiener filter",
-    "mean of the training ratings": "mean rating",
-    "ridge regression on the user's centred ratings": "ridge regression",
-}
 Scale = namedtuple("Scale", "low high logarithmic")  # the ends of an axis and whether it is logarithmic
 Unseen = tuple[str, str, float, float]  # a baseline that is named below the figure, why, its least and largest value
 Drawn = tuple[float, list[Any], list[Unseen]]  # the height of a plot in inches, what its legend shows, and these
@@ -86,23 +70,6 @@ def draw(figure: Figure) -> Any:
     around = legend.get_window_extent().height + (below.get_window_extent().height if texts else 0)
     sheet.set_figheight(height + around / sheet.dpi)
     return sheet
-
-
-def short_names(lines: Any) -> dict[str, str]:
-    """Names of baselines for figures; one that would be another's, too, stays as it is.
-
-    Example:
-        >>> short_names(["least-squares filter of order 5 with Metropolis weights"])
-        {'least-squares filter of order 5 with Metropolis weights': 'LS filter, order\\xa05, Metropolis'}
-    """
-    found = {}
-    for line in lines:
-        name = str(line)
-        for long, short in SHORT.items():
-            name = name.replace(long, short)
-        found[line] = name
-    names = list(found.values())
-    return {line: drawable(name if names.count(name) == 1 else str(line)) for line, name in found.items()}
 
 
 def draw_lines(sheet: Any, figure: Figure, networks: Any, baselines: Any, scale: Scale) -> Drawn:
@@ -191,7 +158,6 @@ def draw_dots(sheet: Any, figure: Figure, networks: Any, baselines: Any, scale: 
     columns = range(len(figure.table.columns))
     shown = [networks[networks.column_index == index] for index in columns]
     simple = [baselines[baselines.column_index == index].to_dict("records") for index in columns]
-    simple = [sorted(own, key=lambda entry: entry["line_index"]) for own in simple]
     names = [[textwrap.wrap(entry["short"], BEFORE) for entry in own] for own in simple]
     tall = [[0.75 + 0.45 * (len(lines) - 1) for lines in own] for own in names]  # rows of baselines are lower
     rows = [len(own) + sum(heights) + bool(heights) * 0.3 for own, heights in zip(shown, tall, strict=True)]

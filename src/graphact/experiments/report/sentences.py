@@ -2,14 +2,14 @@
 
 import math
 from collections import namedtuple
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 
-from graphact.experiments.pairing import REPLICA, Difference, difference
-from graphact.experiments.report.style import Variant
-from graphact.experiments.report.tables import MISSING, Table, format_number
+from graphact.experiments.pairing import FEWEST_UNITS, REPLICA, common_difference
+from graphact.experiments.report.tables import MISSING, Table
+from graphact.experiments.style import Variant, format_number
 
 SHOWN_OTHERWISE = {
     *("experiment", "preset", "protocol", "method", "hops", "features", "order", "condition", "seed", "epochs"),
@@ -17,7 +17,6 @@ SHOWN_OTHERWISE = {
 }
 SIZES = {"Features F": "features", "Filter order K": "order", "Hops of the activation": "hops"}
 SHORT = ("quick", "smoke")  # presets that are no reproduction
-FEWEST_UNITS = 3  # graphs or splits that an interval needs
 Facts = list[tuple[str, str]]
 # How much of what is shown has been run: 100 where nothing is missing, and only there; and in words
 Progress = namedtuple("Progress", "percent sentence")
@@ -51,7 +50,7 @@ def headline(table: Table, column_index: int, rivals: tuple[int, int] | None = N
         fir = relu
     told = list({entry.line_index: entry for entry in (adaptive, relu, fir)}.values())
     texts = [words(entry) for entry in told]
-    gap = paired(adaptive._asdict(), relu._asdict(), measure.overlap) if adaptive is not relu else None
+    gap = common_difference(adaptive, relu, measure.overlap) if adaptive is not relu else None
     if gap and gap.units >= FEWEST_UNITS:
         drawn = adaptive.replica[0][REPLICA.index("graph")] is not None
         units = units or ("graphs" if drawn else "splits")
@@ -67,26 +66,10 @@ def headline(table: Table, column_index: int, rivals: tuple[int, int] | None = N
     if beaten and sum(line.is_baseline for line in table.lines) == 1:
         return f"{sentence}; {words(baseline)}."
     verdict = "which the best network beats" if beaten else "which no network beats"
-    if are_alike(best, baseline, measure.overlap):
+    gap = common_difference(best, baseline, measure.overlap)
+    if gap and gap.runs >= 3 and not gap.is_certain:
         verdict = "from which the best network does not clearly differ"
     return f"{sentence}; the best simple baseline is {words(baseline)}, {verdict}."
-
-
-def are_alike(one: Any, other: Any, overlap: float | None) -> bool:
-    """Whether the 95 % interval of the difference of two entries, run by run, holds 0."""
-    found = paired(one._asdict(), other._asdict(), overlap)
-    return found is not None and found.runs >= 3 and not found.is_certain
-
-
-def paired(one: Mapping[str, Any], other: Mapping[str, Any], overlap: float | None) -> Difference | None:
-    """The difference of two entries over the runs that both have; None where there is none."""
-    pairs = (zip(entry["replica"], entry["value"], strict=True) for entry in (one, other))
-    ours, theirs = ({replica: value for replica, value in pair if math.isfinite(value)} for pair in pairs)
-    both = sorted(ours.keys() & theirs.keys(), key=str)
-    rows = [
-        [dict(zip(REPLICA, replica, strict=True), value=found[replica]) for replica in both] for found in (ours, theirs)
-    ]
-    return difference(*rows, overlap=overlap) if both else None
 
 
 def progress_over(tables: Iterable[Table]) -> Progress:
@@ -101,9 +84,8 @@ def progress_over(tables: Iterable[Table]) -> Progress:
         ours = networks.groupby("line_index").runs.transform("sum") > 0
         shown.append(networks[ours | ~networks.method.isin(networks.method[ours])])
         fullest, sizes = {False: 0, True: 0}, []
-        for _, column in shown[-1].groupby(
-            "column_index"
-        ):  # each counts its own replicas: films are read at different nodes
+        # Each column counts its own replicas: films are read at different nodes
+        for _, column in shown[-1].groupby("column_index"):
             replicas: set[Any] = set().union(*column.replica)
             on_lossy_graphs = any(replica[REPLICA.index("realization")] is not None for replica in replicas)
             fullest[on_lossy_graphs] = max(fullest[on_lossy_graphs], len(replicas))
@@ -131,10 +113,8 @@ def caveat(preset: str, runs: pd.DataFrame, *, in_paper: bool, has_signs: bool) 
     whole, full = ("the paper's", "paper") if in_paper else ("those of the whole benchmark", "full")
     epochs = " or ".join(f"{epochs:,}" for epochs in sorted(runs.epochs.dropna().unique().astype(int)))
     cut = f"fewer runs and shorter training{f' ({epochs} epochs)' if epochs else ''} than {whole}"
-    signs = (
-        ": lower scores are to be expected, and the marks do not tell whether the paper's come out" if has_signs else ""
-    )
-    return f"Preset “{preset}”: {cut}{signs}. The preset “{full}” runs all of it."
+    expected = ": lower scores are to be expected, and the marks do not tell whether the paper's come out"
+    return f"Preset “{preset}”: {cut}{expected if has_signs else ''}. The preset “{full}” runs all of it."
 
 
 def facts_of(runs: pd.DataFrame) -> Facts:
@@ -178,13 +158,12 @@ def provenance(runs: pd.DataFrame) -> Facts:
 
 def of_each_line(models: pd.DataFrame, key: str) -> str:
     """What networks cost, method by method, from the smallest to the largest setting; nothing where it is not known."""
-    known = models[models[key].notna()]
-    variants = {Variant(run.method, run.hops) for run in known.itertuples()}
+    counts: dict[Variant, list[int]] = {}
+    for run in models[models[key].notna()].itertuples():
+        counts.setdefault(Variant(run.method, run.hops), []).append(getattr(run, key))
     texts = []
-    for variant in sorted(variants, key=lambda one: one.rank):
-        same_hops = known.hops.isna() if variant.hops is None else known.hops == variant.hops
-        counts = known[key][(known.method == variant.method) & same_hops]
-        ends = dict.fromkeys(f"{end:,}" for end in (counts.min(), counts.max()))
+    for variant, own in sorted(counts.items(), key=lambda pair: pair[0].rank):
+        ends = dict.fromkeys((f"{min(own):,}", f"{max(own):,}"))
         texts.append(f"{variant.label} {' to '.join(ends)}")
     return ", ".join(texts)
 

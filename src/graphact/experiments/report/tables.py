@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from graphact.experiments.registry import Measure
-from graphact.experiments.report.rows import Summary, summarize
-from graphact.experiments.report.style import Variant
+from graphact.experiments.statistics import Summary, summarize
+from graphact.experiments.style import Variant, spread
 
 MISSING = "\N{EN DASH}"
 SIGNS = {"inside": "✓", "above": "▲", "below": "▼"}
@@ -55,15 +55,24 @@ class Table:
         return [Line(group[0].line, group[0].kind == "baseline", group) for group in groups]
 
     @cached_property
+    def networks(self) -> pd.DataFrame:
+        """The entries of networks that have runs."""
+        return self.entries[(self.entries.kind == "model") & (self.entries.runs > 0)]
+
+    @cached_property
+    def keys(self) -> list[Any]:
+        """The key of each column."""
+        return list(self.entries.drop_duplicates("column_index").sort_values("column_index").key)
+
+    @cached_property
     def has_paper(self) -> bool:
         return bool(self.entries.paper_mean.notna().any())
 
     @cached_property
     def common_runs(self) -> int:
         """How many runs every network with a result stands for, none of them diverged; 0 where they differ."""
-        networks = self.entries[(self.entries.kind == "model") & (self.entries.runs > 0)]
-        alike = networks.runs.nunique() == 1 and not networks.not_finite.any()
-        return int(networks.runs.iloc[0]) if alike else 0
+        alike = self.networks.runs.nunique() == 1 and not self.networks.not_finite.any()
+        return int(self.networks.runs.iloc[0]) if alike else 0
 
     def is_marked(self, entry: Any) -> bool:
         """Whether an entry is the best network of a column that has several."""
@@ -141,9 +150,7 @@ def make_table(
         for line_index, ((variant, label), found) in enumerate(sorted(lines.items(), key=rank))
         for column_index, key in enumerate(columns)
     ]
-    entries = entries_of(records)
-    cost = entries["mean"][entries.kind == "model"].dropna() * (-1 if measure.higher_is_better else 1)
-    entries["best"] = entries.index.isin(cost.groupby(entries.column_index).idxmin())
+    entries = mark_best(entries_of(records), measure)
     counts = entries.against_paper.value_counts()
     inside = f"Inside: {counts.get('inside', 0)} of {counts.sum()} cells that the paper has, too."
     captions = [SIGNS_EXPLAINED, inside] if counts.sum() else []
@@ -171,29 +178,10 @@ def entries_of(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return frame
 
 
-def format_number(value: float, digits: int, *, small: bool = False) -> str:
-    """A number with so many decimals, or in scientific notation where they would be noise.
-
-    With ``small`` also where they would all be 0 although the number is not.
-
-    Example:
-        >>> format_number(73.14, 1), format_number(-0.04, 1), format_number(123456789.0, 1)
-        ('73.1', '0.0', '1.23e+08')
-        >>> format_number(2.31e-6, 4), format_number(2.31e-6, 4, small=True), format_number(0.0, 4, small=True)
-        ('0.0000', '2.3e-06', '0.0000')
-    """
-    if small and 0 < abs(value) < 0.5 * 10.0**-digits:
-        return f"{value:.1e}"
-    return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:z.{digits}f}"
-
-
-def spread(mean: float, std: float, digits: int, *, small: bool = False) -> str:
-    """A mean with its standard deviation as tables show it; with ``small`` as :func:`format_number` does."""
-    if math.isnan(mean):
-        return "diverged"
-    small = small and abs(mean) < 0.5 * 10.0**-digits  # a small deviation of a larger mean stays 0.0
-    first = format_number(mean, digits, small=small)
-    return first if math.isnan(std) else f"{first} ± {format_number(std, digits, small=small)}"
+def mark_best(entries: pd.DataFrame, measure: Measure) -> pd.DataFrame:
+    """Entries with the best network of each column marked as such."""
+    cost = entries["mean"][entries.kind == "model"].dropna() * (-1 if measure.higher_is_better else 1)
+    return entries.assign(best=entries.index.isin(cost.groupby(entries.column_index).idxmin()))
 
 
 def to_csv(table: Table) -> str:

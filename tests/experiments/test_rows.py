@@ -4,7 +4,7 @@ import random
 import pytest
 from experiments.report.factory import baseline, every_experiment, row
 
-from graphact.experiments.report.rows import gather, read_rows
+from graphact.experiments.report.write import gather, read_rows
 
 
 def runs_of(*rows):

@@ -1,6 +1,7 @@
-"""One look for every figure and table: how methods are called and drawn, and the sheet that figures are drawn on."""
+"""One look for every figure and table: how methods are called and drawn, how numbers read, and the sheet of figures."""
 
 import io
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,6 +93,21 @@ POINTWISE = {
     )
 }
 STYLES = METHODS | POINTWISE | FURTHER | CONTROLS | RIVALS
+# Names of baselines as figures have room for; tables have them in full
+SHORT = {
+    "least-squares filter of order ": "LS filter, order\N{NO-BREAK SPACE}",
+    "least-squares FIR of order ": "LS FIR, order\N{NO-BREAK SPACE}",
+    " with Metropolis weights": ", Metropolis",
+    " with doubly stochastic weights": ", doubly stochastic",
+    " of the prepared signals": ", preprocessed",
+    "centralised linear least squares on all stations": "central least squares",
+    ", with a constant": " + constant",
+    "centralised Wiener": "central Wiener",
+    "mean of the hour over stations + station offset": "hourly mean + offset",
+    "Wiener filter of each neighbourhood": "local Wiener filter",
+    "mean of the training ratings": "mean rating",
+    "ridge regression on the user's centred ratings": "ridge regression",
+}
 
 
 @dataclass(frozen=True)
@@ -124,6 +140,55 @@ class Variant:
         """Position in tables: the paper's order, then others by name, each by hops."""
         position = list(STYLES).index(self.method) if self.method in STYLES else len(STYLES)
         return position, self.method, -1 if self.hops is None else self.hops
+
+
+def short_names(lines: Any) -> dict[str, str]:
+    """Names of baselines for figures; one that would be another's, too, stays as it is.
+
+    Example:
+        >>> short_names(["least-squares filter of order 5 with Metropolis weights"])
+        {'least-squares filter of order 5 with Metropolis weights': 'LS filter, order\\xa05, Metropolis'}
+    """
+    found = {}
+    for line in lines:
+        name = str(line)
+        for long, short in SHORT.items():
+            name = name.replace(long, short)
+        found[line] = name
+    names = list(found.values())
+    return {line: drawable(name if names.count(name) == 1 else str(line)) for line, name in found.items()}
+
+
+def title_of(dataset: Any) -> str:
+    """A data set as readers know it."""
+    usual = {"citeseer": "CiteSeer", "pubmed": "PubMed", "blogcatalog": "BlogCatalog"}
+    name = str(dataset)
+    return usual.get(name, name.replace("_filtered", "").capitalize() if name.islower() else name)
+
+
+def format_number(value: float, digits: int, *, small: bool = False) -> str:
+    """A number with so many decimals, or in scientific notation where they would be noise.
+
+    With ``small`` also where they would all be 0 although the number is not.
+
+    Example:
+        >>> format_number(73.14, 1), format_number(-0.04, 1), format_number(123456789.0, 1)
+        ('73.1', '0.0', '1.23e+08')
+        >>> format_number(2.31e-6, 4), format_number(2.31e-6, 4, small=True), format_number(0.0, 4, small=True)
+        ('0.0000', '2.3e-06', '0.0000')
+    """
+    if small and 0 < abs(value) < 0.5 * 10.0**-digits:
+        return f"{value:.1e}"
+    return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:z.{digits}f}"
+
+
+def spread(mean: float, std: float, digits: int, *, small: bool = False) -> str:
+    """A mean with its standard deviation as tables show it; with ``small`` as :func:`format_number` does."""
+    if math.isnan(mean):
+        return "diverged"
+    small = small and abs(mean) < 0.5 * 10.0**-digits  # a small deviation of a larger mean stays 0.0
+    first = format_number(mean, digits, small=small)
+    return first if math.isnan(std) else f"{first} ± {format_number(std, digits, small=small)}"
 
 
 @contextmanager

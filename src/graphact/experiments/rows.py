@@ -1,4 +1,4 @@
-"""Rows of results, checked: a frame of runs, and a frame of cells, the runs that differ in their replica alone.
+"""What a row of results holds, as the runner writes it and a report reads it, and the check that it does.
 
 A row is the test result of one trained model, or of one baseline, on one replica of an experiment: a mapping with these
 keys. Further keys are passed over, and None is the same as no key.
@@ -16,17 +16,12 @@ keys. Further keys are passed over, and None is the same as no key.
 """
 
 import math
-import statistics
-from collections import namedtuple
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-import pandas as pd
 
 from graphact._checks import check_choice, check_integer, check_number
 from graphact.experiments.pairing import REPLICA
 from graphact.experiments.registry import BENCHMARKS, EXPERIMENTS, find_experiment
-from graphact.experiments.report.style import Variant
 from graphact.experiments.selection import tuning_score
 
 TEXTS = ("preset", "protocol", "method")
@@ -34,58 +29,15 @@ PROVENANCE = ("graphact", "torch", "device", "finished")
 COUNTS = ("hops", "features", "order", *REPLICA, "best_epoch", "epochs", "parameters", "exchanges")
 NUMBERS = {"value": math.nan, "validation": math.nan, "seconds": 0.0}
 SETTING = ["experiment", "preset", "protocol", "kind", "method", "hops", "features", "order", "level"]
-# Mean and sample standard deviation (divisor n - 1) of the finite numbers, NaN if there are too few of them
-Summary = namedtuple("Summary", "mean std runs not_finite")
-
-
-def summarize(values: Iterable[float]) -> Summary:
-    """Summarize numbers, to the same bits in whatever order they come.
-
-    Example:
-        >>> summarize([1.0, 3.0, float("nan")])
-        Summary(mean=2.0, std=1.4142135623730951, runs=3, not_finite=1)
-    """
-    every = list(values)
-    finite = sorted(value for value in every if math.isfinite(value))
-    mean = statistics.fmean(finite) if finite else math.nan
-    std = statistics.stdev(finite) if len(finite) > 1 else math.nan
-    return Summary(mean, std, len(every), len(every) - len(finite))
-
-
-def read_rows(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Check rows and bring them into an order that does not depend on the one they came in.
-
-    Besides the keys of its row, a run has ``level`` (of its condition), ``replica`` (what tells it from the others of
-    its cell) and ``work`` (computed in one go: a network whatever it is tested under, or all baselines of a replica).
-    """
-    runs = [read_row(row, f"rows[{position}]") for position, row in enumerate(rows)]
-    if not runs:
-        raise ValueError("rows must hold at least one result, got none; run an experiment first")
-    runs.sort(key=lambda run: [(run[name] is not None, run[name] or 0) for name in (*SETTING, *REPLICA)])
-    return pd.DataFrame(runs, dtype=object).astype(dict.fromkeys(NUMBERS, float))
-
-
-def gather(runs: pd.DataFrame) -> pd.DataFrame:
-    """Group runs into cells: setting, label of their line, summary, and values, replicas and parameters of the runs."""
-    for run in runs[runs.duplicated([*SETTING, *REPLICA])].to_dict("records"):
-        words = ", ".join(f"{name} {run[name]!r}" for name in (*SETTING, *REPLICA))
-        raise ValueError(f"rows must hold every run once, got two of {words}")
-    cell = runs.groupby(SETTING, dropna=False, sort=False).ngroup()
-    cells = runs.loc[~cell.duplicated(), SETTING].reset_index(drop=True)
-    for name in ("value", "validation", "replica", "beta", "weights"):
-        cells[name] = runs[name].groupby(cell).agg(tuple)
-    for name in ("parameters", "exchanges", "seconds"):
-        cells[name] = runs[name].groupby(cell).first()
-    cells["tuning"] = runs.tuning.astype(float).groupby(cell).max()  # of which one row of a cell tells
-    cells[list(Summary._fields)] = [summarize(values) for values in cells.value]
-    cells["validation"] = [summarize(values).mean for values in cells.validation]
-    names = zip(cells.kind, cells.method, cells.hops, strict=True)
-    cells["line"] = [Variant(method, hops).label if kind == "model" else method for kind, method, hops in names]
-    return cells
 
 
 def read_row(row: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """One checked row; ``name`` is how messages call it."""
+    """One checked row; ``name`` is how messages call it.
+
+    Besides the keys of its row, a run has ``level`` (of its condition), ``replica`` (what tells it from the others of
+    its cell), ``tuning`` (its score on splits that are not reported) and ``work`` (computed in one go: a network
+    whatever it is tested under, or all baselines of a replica).
+    """
     values = {key: value for key, value in row.items() if value is not None}
     if missing := sorted({"experiment", *TEXTS, "kind", "metric"} - values.keys()):
         raise ValueError(f"{name} must hold {missing[0]!r}, got the keys {sorted(row)}")

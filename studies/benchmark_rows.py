@@ -1,0 +1,183 @@
+"""Rows of benchmarks by setting, and who stands for which kind of activation there."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from pkgutil import resolve_name
+from statistics import fmean
+
+from evidence import NotRunError, keep_better, protocol_of
+
+from graphact.experiments.pairing import difference
+from graphact.experiments.protocol import CONTROLS, is_neighborhood
+from graphact.experiments.protocol import is_pointwise as is_pointwise_method
+from graphact.experiments.registry import BENCHMARKS, find_experiment
+from graphact.experiments.selection import tuning_score
+from graphact.experiments.store import Store
+from graphact.experiments.style import title_of
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """Where activations are compared."""
+
+    experiment: str
+    protocol: str  # with what was changed, where it is none of those that commands know
+    width: int
+    level: str  # a data set, or a perturbation
+
+    @property
+    def name(self):
+        """The protocol, as commands know it."""
+        return self.protocol.partition(", ")[0]
+
+    @property
+    def is_known(self):
+        return self.protocol == self.name
+
+    @property
+    def on_one_split(self):
+        """Whether runs differ in their seeds alone."""
+        return self.name in find_experiment(self.experiment).content.keywords.get("alone", ())
+
+    @property
+    def overlap(self):
+        """Test samples over all others; 0 where runs differ in their seeds alone."""
+        module = f"graphact.experiments.{self.experiment.replace('-', '_')}.experiment"
+        known = resolve_name(f"{module}:OVERLAP")
+        return 0.0 if self.on_one_split else known[self.level if self.level in known else self.name]
+
+    def __str__(self):
+        return f"{self.protocol}, F = {self.width}, {title_of(self.level)}"
+
+
+def is_pointwise(variant):
+    return is_pointwise_method(variant[0])
+
+
+def is_ours(variant):
+    return is_neighborhood(variant[0])
+
+
+class Cell:
+    """All activations in one setting, the rows of each by (method, hops)."""
+
+    def __init__(self, setting, rows):
+        self.setting, self.rows = setting, rows
+
+    def mean(self, variant, name="value"):
+        return fmean(row[name] for row in self.rows[variant])
+
+    def has_diverged(self, variant):
+        """Whether a run did not end in finite numbers."""
+        return any(
+            not math.isfinite(math.nan if row[name] is None else row[name])
+            for row in self.rows[variant]
+            for name in ("value", "validation")
+        )
+
+    @cached_property
+    def tuned(self):
+        """The scores of activations on splits that choose and are not reported; None where not all have some."""
+        scores = {variant: tuning_score(rows) for variant, rows in self.rows.items()}
+        return None if None in scores.values() else scores
+
+    def score(self, variant):
+        """What activations are chosen by: the mean validation score, on splits that are not reported if there are."""
+        return self.tuned[variant] if self.tuned else self.mean(variant, "validation")
+
+    def best(self, chosen):
+        """Of the variants for which ``chosen`` is true, the one with the best score; none of which a run diverged."""
+        known = [one for one in sorted(self.rows, key=str) if chosen(one) and not self.has_diverged(one)]
+        if not known:
+            raise NotRunError(f"no activation of the kind was run: {self.setting}")
+        return max(known, key=self.score)
+
+    @cached_property
+    def pointwise(self):
+        return self.best(is_pointwise)
+
+    @cached_property
+    def ours(self):
+        return self.best(is_ours)
+
+    @cached_property
+    def controls(self):
+        """The controls that were run, mean of neighbours last."""
+        known = [one for one in self.rows if one[0] in CONTROLS and not self.has_diverged(one)]
+        return sorted(known, key=lambda one: (CONTROLS.index(one[0]), one[1] or 0))
+
+    def gain(self, variant=None, reference=None):
+        """The paired difference of test scores, of what validates best where nothing else is asked for."""
+        pair = variant or self.ours, reference or self.pointwise
+        try:
+            return difference(*(self.rows[one] for one in pair), overlap=self.setting.overlap)
+        except ValueError as problem:
+            raise NotRunError(f"{self.setting}: {problem}") from problem
+
+    @property
+    def has_one_pointwise(self):
+        return sum(map(is_pointwise, self.rows)) == 1
+
+    @property
+    def effective(self):
+        """As how many independent splits those of the rows count, with the correction for their overlap."""
+        runs = len(self.rows[self.pointwise])
+        return 1 / (1 / runs + self.setting.overlap)
+
+
+class Benchmarks:
+    """Rows of all folders below one, by setting.
+
+    Rows of other settings than those of a protocol belong to a setting of their own; where two folders hold a cell with
+    the same seed, the more, then the newer rows count, as in :class:`evidence.Evidence`.
+    """
+
+    def __init__(self, directory):
+        found = defaultdict(lambda: defaultdict(dict))
+        for folder in sorted(path.parent for path in Path(directory).glob("**/rows") if path.is_dir()):
+            own, protocols = defaultdict(list), {}
+            for row in Store(folder).rows():
+                if row["experiment"] not in BENCHMARKS or row["preset"] != "full" or row["validation"] is None:
+                    continue
+                level, variant = next(iter(row["condition"].values())), (row["method"], row["hops"])
+                job = (row["experiment"], row["protocol"], *variant, row["features"], level, row.get("seed"))
+                if job not in protocols:
+                    protocols[job] = protocol_of(row)
+                setting = Setting(row["experiment"], protocols[job], row["features"], level)
+                own[setting, variant, row.get("seed")].append(row)
+            for (setting, variant, seed), rows in own.items():
+                keep_better(found[setting][variant], seed, rows)
+        if not found:
+            raise NotRunError(f"no rows of benchmarks, preset full, below {directory}")
+        self.cells = {
+            setting: Cell(
+                setting, {one: [row for rows in seeds.values() for row in rows] for one, seeds in own.items()}
+            )
+            for setting, own in sorted(found.items())
+        }
+
+    def of(self, experiment, protocol=None):
+        """The cells of an experiment, and of one of its protocols."""
+        chosen = [cell for at, cell in self.cells.items() if at.experiment == experiment]
+        return [cell for cell in chosen if protocol in (None, cell.setting.protocol)]
+
+    def comparable(self, experiment):
+        """Cells of known protocols in which both kinds were run."""
+        found = []
+        for cell in self.of(experiment):
+            known = [one for one in cell.rows if not cell.has_diverged(one)]
+            if cell.setting.is_known and any(map(is_pointwise, known)) and any(map(is_ours, known)):
+                found.append(cell)
+        return found
+
+    def of_no_protocol(self):
+        """Settings that are none of a protocol, which no table shows."""
+        return [setting for setting in self.cells if not setting.is_known]
+
+
+def common_to(cells):
+    """The activations that were run in all cells, and of which no run diverged."""
+    return set.intersection(*({one for one in cell.rows if not cell.has_diverged(one)} for cell in cells))

@@ -1,0 +1,178 @@
+"""What the paper claims of source localization, and what it says in theory of perturbed signals.
+
+Each function takes the ``margin`` that counts as no difference; figures of tables are met within ``of_table``.
+"""
+
+import math
+
+from evidence import Contrast, at, minus
+from exhibits import LOCALIZED, NETWORKS, OTHERS, at_widths, less, localizing, name, of_each
+from verdicts import claims_of
+
+from graphact.experiments.source_localization.experiment import TABLE_1
+from graphact.registry import POINTWISE
+
+
+def source_localization_claims(margin, of_table):
+    claim = claims_of("source-localization", "Section 4.1, Table 1", margin)
+    yield claim(
+        "beats-relu",
+        "Localized and graph-adaptive activations outperform ReLU, at every width",
+        "above",
+        of_each(OTHERS, lambda method: at_widths(method, "relu")),
+    )
+
+    def at_best(method):
+        ours = at(method, best=("features",), hops=localizing(method, 8).setting[0][1], order=4)
+        return [minus(f"{name(method)} - ReLU, each at its best F", ours, at("relu", best=("features",), order=4))]
+
+    yield claim(
+        "14-points",
+        "by at least 14 points, each at its best width",
+        "above",
+        of_each(OTHERS, at_best),
+        bound=14.0,
+    )
+    yield claim("best-is-max-ga", "Max G.A. (2) is the best at F = 8", "above", best_at_eight())
+    yield claim("max-ga-beats-l", "Max G.A. (2) outperforms Max L.", "above", at_widths("max-ga", "max-l"))
+    yield claim(
+        "median-ga-beats-l", "Median G.A. (2) outperforms Median L.", "above", at_widths("median-ga", "median-l")
+    )
+    yield claim(
+        "max-beats-median",
+        "Max outperforms median, localized and graph-adaptive",
+        "above",
+        at_widths("max-l", "median-l") + at_widths("max-ga", "median-ga"),
+    )
+    yield claim(
+        "kernel-below-localized",
+        "Kernel G.A. stays below the localized activations",
+        "below",
+        at_widths("kernel-ga", "max-l") + at_widths("kernel-ga", "median-l"),
+    )
+    yield claim(
+        "one-hop-alike",
+        "Graph-adaptive with one hop is comparable to localized",
+        "within",
+        of_each(LOCALIZED, lambda method: at_widths(method, LOCALIZED[method], first_hops=1)),
+    )
+    yield claim(
+        "table-1",
+        "The means of Table 1 (within 7 points)",
+        "within",
+        tuple(
+            Contrast(f"{name(method)}, F = {f}, minus the paper's", ((1.0, localizing(method, f)),), number)
+            for (method, _), line in TABLE_1.items()
+            for f, number in line.items()
+        ),
+        margin=of_table,
+        family="table",
+    )
+    yield claim(
+        "table-1-slope",
+        "Accuracy grows with the width as in Table 1 (F = 2 to 8, within 7 points)",
+        "within",
+        tuple(
+            Contrast(
+                f"{name(method)}, from F = 2 to 8, minus the paper's",
+                ((1.0, localizing(method, 8)), (-1.0, localizing(method, 2))),
+                (line[8][0] - line[2][0], math.hypot(line[8][1], line[2][1])),
+            )
+            for (method, _), line in TABLE_1.items()
+        ),
+        margin=of_table,
+        family="table",
+    )
+    yield claim(
+        "dying-units",
+        "Other pointwise activations outperform ReLU",
+        "above",
+        of_each(POINTWISE, lambda method: at_widths(method, "relu", widths=(8,))),
+        where="here",
+        family="questions",
+    )
+    yield claim(
+        "beats-pointwise",
+        "Max G.A. (2) outperforms every pointwise activation at F = 8",
+        "above",
+        of_each(("relu", *POINTWISE), lambda method: at_widths("max-ga", method, widths=(8,))),
+        where="here",
+        family="questions",
+    )
+    yield claim(
+        "equal-hops",
+        "Graph-adaptive outperforms localized with as many hops (2)",
+        "above",
+        of_each(LOCALIZED, lambda method: at_widths(method, LOCALIZED[method], first_hops=2, second_hops=2)),
+        where="here",
+        family="questions",
+    )
+    yield claim(
+        "longer-filter",
+        "Max G.A. (2) outperforms ReLU with one more filter hop, F = 8",
+        "above",
+        (minus("Max G.A. (2) - ReLU of order 5", localizing("max-ga", 8), localizing("relu", 8, order=5)),),
+        where="here",
+        family="questions",
+    )
+
+
+def best_at_eight():
+    return of_each([m for m in NETWORKS if m != "max-ga"], lambda method: at_widths("max-ga", method, widths=(8,)))
+
+
+def robustness_claims(margin):
+    """The paper speaks of how many perturbed signals are classified correctly; what a perturbation costs is another
+    question, since a network that starts higher may lose more and still be ahead."""
+    claim = claims_of("source-localization", "Section 3.3", margin)
+    kinds = (("gaussian", "noise"), ("attack", "attack"))
+
+    def perturbed(method, kind):
+        return at(method, condition={"perturbed": kind})
+
+    def lost(method, kind):
+        return ((1.0, at(method, condition={})), (-1.0, perturbed(method, kind)))
+
+    def accuracies(others):
+        return tuple(
+            minus(f"Max G.A. - {name(other)}, {words}", perturbed("max-ga", kind), perturbed(other, kind))
+            for other in others
+            for kind, words in kinds
+        )
+
+    def losses(others):
+        return tuple(
+            Contrast(f"lost by Max G.A. - by {name(other)}, {words}", less(lost("max-ga", kind), lost(other, kind)))
+            for other in others
+            for kind, words in kinds
+        )
+
+    yield claim(
+        "lipschitz-is-robust",
+        "Max G.A. classifies more perturbed signals correctly than activations that are not Lipschitz",
+        "above",
+        accuracies(("square", "root")),
+        preset="robustness",
+    )
+    own = {"where": "here", "family": "questions", "preset": "robustness"}
+    yield claim(
+        "beats-relu-perturbed",
+        "Max G.A. classifies more perturbed signals correctly than ReLU",
+        "above",
+        accuracies(("relu",)),
+        **own,
+    )
+    yield claim(
+        "lipschitz-loses-less",
+        "Perturbations cost Max G.A. fewer points than activations that are not Lipschitz",
+        "below",
+        losses(("square", "root")),
+        **own,
+    )
+    yield claim(
+        "loses-less-than-relu",
+        "Perturbations cost Max G.A. fewer points than ReLU",
+        "below",
+        losses(("relu",)),
+        **own,
+    )

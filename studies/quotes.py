@@ -1,0 +1,187 @@
+"""Numbers that sentences quote: means, differences and shares, each computed from rows when it is asked for."""
+
+import math
+from statistics import fmean
+
+from evidence import Contrast, NotRunError, Study, at, minus
+from exhibits import NETWORKS, localizing, rating
+
+from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
+from graphact.experiments.source_localization.experiment import TABLE_1
+from graphact.experiments.statistics import ALPHA, holm, published
+from graphact.experiments.store import Store
+from graphact.registry import POINTWISE
+
+SOURCES = ("the paper", "the protocol", "the data", "rows not kept", "measured once", "a definition")
+NOT_RUN, STALE = "not run", "rows no longer say:"
+
+
+def sure(holds, words):
+    """Words that rest on rows; where these no longer say so, a mark that tests find."""
+    return words if holds else f"[{STALE} {words}]"
+
+
+def bold(found, digits):
+    """A difference with its 95 % interval, bold where that leaves out 0."""
+    text = f"{found.mean:+.{digits}f} ± {found.margin:.{digits}f}"
+    return f"**{text}**" if found.is_certain else text
+
+
+class Quotes:
+    """Numbers of one evidence; a method in a setting that was not run gives the words "not run"."""
+
+    def __init__(self, evidence):
+        self.evidence = evidence
+
+    @staticmethod
+    def stated(text, source):
+        """A number that is no result of rows; a reader of the template sees where it comes from."""
+        if source not in SOURCES:
+            raise ValueError(f"source must be one of {SOURCES}, got {source!r}")
+        return text
+
+    sure = staticmethod(sure)
+
+    def study(self, experiment, protocol, preset="paper"):
+        """The study of a protocol; where it was not run, that of the first round."""
+        wanted, first = (Study(experiment, preset, words) for words in (protocol, f"first-round-{protocol}"))
+        return first if first in self.evidence.studies() and wanted not in self.evidence.studies() else wanted
+
+    def ran(self, study, *methods):
+        """Whether every one of the methods was run in a study, in whatever setting."""
+        run = {cell.method for cell in self.evidence.cells.get(study, {})}
+        return set(methods) <= run and bool(run)
+
+    def has(self, study, where):
+        return self.evidence.has(study, where)
+
+    def runs(self, study, where):
+        return str(len(self.evidence.values(study, where))) if self.evidence.has(study, where) else NOT_RUN
+
+    def mean(self, study, where, digits=None):
+        try:
+            return f"{self.evidence.mean(study, where):.{study.measure.digits if digits is None else digits}f}"
+        except NotRunError:
+            return NOT_RUN
+
+    def cell(self, study, where):
+        """Mean and standard deviation of the runs."""
+        if not self.evidence.has(study, where):
+            return NOT_RUN
+        digits = study.measure.digits
+        return f"{self.evidence.mean(study, where):.{digits}f} ± {self.evidence.std(study, where):.{digits}f}"
+
+    def estimate(self, study, contrast):
+        return self.evidence.estimate(study, contrast)
+
+    def gap(self, study, first, second, digits=None):
+        """A paired difference with its 95 % interval, bold where that leaves out 0."""
+        return self.shown(study, minus("", first, second), digits)
+
+    def shown(self, study, contrast, digits=None):
+        """A contrast with its 95 % interval, bold where that leaves out 0."""
+        try:
+            return bold(self.evidence.estimate(study, contrast), study.measure.digits if digits is None else digits)
+        except NotRunError:
+            return NOT_RUN
+
+    def certainly(self, study, first, second, sign):
+        """Whether the difference of two methods is certain and of a sign."""
+        try:
+            found = self.evidence.estimate(study, minus("", first, second))
+        except NotRunError:
+            return False
+        return found.is_certain and found.mean * sign > 0
+
+    def none_certain(self, study, contrasts):
+        """Whether no contrast is certain, adjusted for their number."""
+        found = [self.evidence.estimate(study, one).p_unlike() for one in contrasts if self._has_all(study, one)]
+        return bool(found) and min(holm(found)) >= ALPHA
+
+    def _has_all(self, study, contrast):
+        return all(self.evidence.has(study, where) for _, where in contrast.terms)
+
+    def relu_gaps_on_films(self):
+        return [minus("", rating(m, film), rating("relu", film)) for m in NETWORKS[1:] for film in FILMS]
+
+    def over_films(self, study, first, second=None, kind="model"):
+        """The mean over the films, or the difference of two methods there."""
+        wheres = [at(first, condition={"film": film}) for film in FILMS]
+        if second is None:
+            return f"{fmean(self.evidence.mean(study, where) for where in wheres):.{study.measure.digits}f}"
+        others = [at(second, kind=kind, condition={"film": film}) for film in FILMS]
+        terms = [(1 / 3, where) for where in wheres] + [(-1 / 3, where) for where in others]
+        return self.shown(study, Contrast("", tuple(terms), across_nodes=True))
+
+    def span_over_seeds(self, study, where):
+        """The lowest and the highest mean of a method over seeds."""
+        by_seed = {}
+        for row in self.evidence.rows(study, where):
+            by_seed.setdefault(row["seed"], []).append(row["value"])
+        means, digits = [fmean(values) for values in by_seed.values()], study.measure.digits
+        return f"{min(means):.{digits}f} to {max(means):.{digits}f} over {len(means)} seeds"
+
+    def share_late(self, study, where):
+        """How many runs in a hundred validate best in the last quarter of their epochs."""
+        if not self.evidence.has(study, where):
+            return NOT_RUN
+        rows = self.evidence.rows(study, where)
+        return f"{100 * sum(row['best_epoch'] > 0.75 * row['epochs'] for row in rows) / len(rows):.0f} %"
+
+    def share_below(self, study, where, limit):
+        """How many runs in a hundred end below a limit."""
+        return self._share(study, where, lambda value: value < limit)
+
+    def share_above(self, study, where, limit):
+        return self._share(study, where, lambda value: value > limit)
+
+    def _share(self, study, where, holds):
+        if not self.evidence.has(study, where):
+            return NOT_RUN
+        values = self.evidence.values(study, where)
+        return f"{100 * sum(map(holds, values)) / len(values):.0f} %"
+
+    def error_of_table_2(self):
+        """The largest half width of a 95 % interval of the paper's means of five splits."""
+        share = math.sqrt(1 / 5 + Study("recommendation", "paper", "paper").measure.overlap)
+        numbers = [pair for line in TABLE_2.values() for pair in line.values()]
+        return f"{max(published(*pair, share=share, units=5).margin for pair in numbers):.2f}"
+
+    def inside(self, study, table):
+        """How many means of Table 1 or 2 lie inside the paper's mean ± standard deviation, of those that were run."""
+        numbers, make = {1: (TABLE_1, localizing), 2: (TABLE_2, rating)}[table]
+        found = [
+            abs(self.evidence.mean(study, make(method, column)) - mean) <= std + 1e-9
+            for (method, _), line in numbers.items()
+            for column, (mean, std) in line.items()
+            if self.evidence.has(study, make(method, column))
+        ]
+        return f"{sum(found)} of {len(found)}"
+
+    def shift_from_paper(self, study, features):
+        """By how much the mean of the six networks differs from the paper's at one width."""
+        pairs = [
+            (self.evidence.mean(study, localizing(m, features)), line[features][0]) for (m, _), line in TABLE_1.items()
+        ]
+        return f"{fmean(ours - theirs for ours, theirs in pairs):+.1f}"
+
+    def pointwise_run(self, study):
+        """The pointwise activations beside ReLU that were run."""
+        return [method for method in POINTWISE if self.ran(study, method)]
+
+    def better_in_search(self, experiment, order, **settings):
+        """How many methods validate better in a trial of the search than in the protocol ``converged``."""
+        trial, study = {}, Study(experiment, "paper", "converged")
+        folder = self.evidence.directory / "search" / experiment
+        for row in Store(folder).rows() if folder.is_dir() else ():
+            same = all(row["settings"].get(key) == value for key, value in settings.items())
+            if same and row["order"] == order and row["kind"] == "model":
+                trial.setdefault(row["method"], []).append(row["validation"])
+        usual = {
+            cell.method: fmean(row["validation"] for row in rows)
+            for cell, rows in self.evidence.cells.get(study, {}).items()
+            if cell.kind == "model" and cell.order == order and not cell.condition and cell.hops in (None, 1)
+        }
+        both = trial.keys() & usual.keys()
+        better = sum(fmean(trial[method]) < usual[method] for method in both)
+        return f"{better} of {len(both)}"
