@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import queue
+import select
 import signal
 import sys
 import threading
@@ -11,6 +12,7 @@ import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
 
 from graphact.agents.addresses import Address, Addresses
 from graphact.agents.agent import Agent, Event, Schedule
@@ -116,9 +118,10 @@ def serve(
 
 
 class EventWriter:
-    """Events on standard output, written by a thread: whoever reads them slowly, or not at all, holds no run up.
+    """Events on standard output: whoever reads them slowly, or not at all, holds no run up.
 
-    Some of them wait; what does not fit is lost, counted, and told by an event ``lost`` once there is room again.
+    Where there is room a short one is written at once. Others are written by a thread; some of them wait, and what does
+    not fit is lost, counted, and told by an event ``lost`` once there is room again.
 
     Attributes:
         lost: how many events, in all.
@@ -135,6 +138,9 @@ class EventWriter:
         self._error: OSError | None = None
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         sys.stdout.flush()
+        self._file, self._room = file_of(sys.stdout), select.poll() if hasattr(select, "poll") else None
+        if self._room is not None and self._file is not None:
+            self._room.register(self._file, select.POLLOUT)
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
@@ -142,6 +148,8 @@ class EventWriter:
         """Hand over an event; OSError if nobody reads them any more."""
         self._check()
         line, waiting = to_line(event), self._came - self._gone
+        if not waiting and not self.untold and self._write_now(line):
+            return
         if waiting and waiting + len(line) > self.MOST_BYTES:
             self.lost, self.untold = self.lost + 1, self.untold + 1
             return
@@ -150,6 +158,15 @@ class EventWriter:
             self.untold = 0
         self._came += len(line)
         self._lines.put(line)
+
+    def _write_now(self, line: bytes) -> bool:
+        """Write a line if that cannot wait: so many bytes are taken at once wherever there is room for any."""
+        if self._file is None or self._room is None or len(line) > select.PIPE_BUF:
+            return False
+        if self._room.poll(0) != [(self._file, select.POLLOUT)]:
+            return False
+        os.write(self._file, line)
+        return True
 
     def _write(self) -> None:
         is_open = True
@@ -184,14 +201,21 @@ class EventWriter:
 
 def write_out(content: bytes) -> None:
     """To standard output, however long that takes; not through a buffer that the end of the process would wait for."""
-    try:
-        file = sys.stdout.fileno()
-    except (OSError, ValueError):  # not a file, as in tests
+    file = file_of(sys.stdout)
+    if file is None:
         sys.stdout.write(content.decode())
         return
     left = memoryview(content)
     while left:
         left = left[os.write(file, left) :]
+
+
+def file_of(stream: TextIO) -> int | None:
+    """The descriptor of a stream; None where it is not a file, as in tests."""
+    try:
+        return stream.fileno()
+    except (OSError, ValueError):
+        return None
 
 
 def to_line(event: Event) -> bytes:

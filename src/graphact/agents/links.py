@@ -71,10 +71,14 @@ class Links:
         return Links(self.node, self.epoch, hears, heard_by, keys, self.first_epoch)
 
     def recipients(self, direction: Direction) -> tuple[int, ...]:
-        return {Direction.FORWARD: self.heard_by, Direction.BACKWARD: self.hears}.get(direction, self.neighbors)
+        if direction is Direction.FORWARD:
+            return self.heard_by
+        return self.hears if direction is Direction.BACKWARD else self.neighbors
 
     def sources(self, direction: Direction) -> tuple[int, ...]:
-        return {Direction.FORWARD: self.hears, Direction.BACKWARD: self.heard_by}.get(direction, self.neighbors)
+        if direction is Direction.FORWARD:
+            return self.hears
+        return self.heard_by if direction is Direction.BACKWARD else self.neighbors
 
 
 @dataclass(frozen=True)

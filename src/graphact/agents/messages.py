@@ -62,6 +62,7 @@ MAX_DIMENSIONS = 4
 OVERHEAD = HEADER.size + TAG_BYTES
 DIMENSIONS = tuple(struct.Struct(f"<{count}I") for count in range(MAX_DIMENSIONS + 1))
 DTYPES: tuple[np.dtype[Any] | None, ...] = (None, np.dtype("<f4"), np.dtype("<f8"), np.dtype("<i8"))
+ITEM_BYTES = tuple(0 if dtype is None else dtype.itemsize for dtype in DTYPES)
 DTYPE_CODES = {dtype: code for code, dtype in enumerate(DTYPES) if dtype is not None}
 
 
@@ -159,13 +160,23 @@ def datagram_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any] | type") -> int
 
 def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
     """The datagram of a message, authenticated with the key of the link and, unless it is a greeting, with a digest."""
-    for name, most in LARGEST.items():
-        if not 0 <= (value := getattr(message, name)) <= most:
-            raise ValueError(f"{name} of a message must lie between 0 and {most}, got {value}")
     kind, sender, recipient, epoch, run, round_, program, (code, shape, content), own_digest, mark, signature = message
-    head = HEADER.pack(MAGIC, VERSION, kind, program, code, len(shape), mark, sender, recipient, epoch, run, round_)
+    tags = (MAGIC, VERSION, kind, program, code, len(shape), mark, sender, recipient, epoch, run, round_)
+    try:
+        head = HEADER.pack(*tags)
+    except struct.error:
+        head = b""
+    if not head or run > MAX_RUN:
+        raise out_of_range(message)
     body = head + DIMENSIONS[len(shape)].pack(*shape) + content + own_digest + signature
     return body + authenticate(body, key, b"" if kind in GREETINGS else digest)
+
+
+def out_of_range(message: Message) -> ValueError:
+    """Which number of a message does not fit."""
+    values = ((name, getattr(message, name), most) for name, most in LARGEST.items())
+    name, value, most = next(found for found in values if not 0 <= found[1] <= found[2])
+    return ValueError(f"{name} of a message must lie between 0 and {most}, got {value}")
 
 
 def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes], digest: bytes = b"") -> Message:
@@ -175,44 +186,44 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     """
     if not OVERHEAD <= len(datagram) <= MAX_DATAGRAM:
         raise RejectedError("malformed")
-    magic, version, kind, program, code, dimensions, mark, sender, addressed, at, run, round_ = HEADER.unpack_from(
-        datagram
-    )
-    if magic in SEALED_MAGIC:
-        raise RejectedError("sealed")
-    if magic != MAGIC or mark > 1 or kind not in KINDS or code >= len(DTYPES) or run > MAX_RUN:
-        raise RejectedError("malformed")
-    greets = kind in GREETINGS
-    if version != VERSION:
-        key = keys.get(sender) if version in OLDER_VERSIONS and greets and addressed == recipient else None
-        is_true = key is not None and hmac.compare_digest(
-            authenticate(datagram[:-TAG_BYTES], key), datagram[-TAG_BYTES:]
-        )
-        raise RejectedError("other_version", sender) if is_true else RejectedError("malformed")
-    start = HEADER.size + 4 * dimensions
-    if dimensions > MAX_DIMENSIONS or len(datagram) < start + TAG_BYTES:
+    tags = HEADER.unpack_from(datagram)
+    magic, version, kind, program, code, dimensions, mark, sender, addressed, at, run, round_ = tags
+    if magic != MAGIC or version != VERSION or kind not in KINDS:
+        raise not_of_this_version(datagram, recipient, keys)
+    start, end = HEADER.size + 4 * dimensions, len(datagram) - TAG_BYTES
+    if dimensions > MAX_DIMENSIONS or start > end or mark > 1 or code >= len(DTYPES) or run > MAX_RUN:
         raise RejectedError("malformed")
     shape = DIMENSIONS[dimensions].unpack_from(datagram, HEADER.size)
-    dtype = DTYPES[code]
-    size = 0 if dtype is None else math.prod(shape) * dtype.itemsize
-    carries = kind == Kind.DATA
-    end = len(datagram) - TAG_BYTES
-    if end - start - size not in APPENDED.get(kind, (0,)) or (mark and not carries):
-        raise RejectedError("malformed")
-    if (size > 0) != carries or bool(code or shape) != carries:
+    carries, greets = kind == Kind.DATA, kind in GREETINGS
+    size = math.prod(shape) * ITEM_BYTES[code] if carries else 0
+    fits = size == end - start > 0 if carries else end - start in APPENDED.get(kind, (0,))
+    if not fits or (not carries and (code or dimensions or mark)):
         raise RejectedError("malformed")
     key = keys.get(sender)
     if key is None or addressed != recipient:
         raise RejectedError("foreign")
-    tag = authenticate(datagram[:-TAG_BYTES], key, b"" if greets else digest)
-    if not hmac.compare_digest(tag, datagram[-TAG_BYTES:]):
+    if not hmac.compare_digest(authenticate(datagram[:end], key, b"" if greets else digest), datagram[end:]):
         raise RejectedError("forged")
     if at != epoch:
         raise RejectedError("other_epoch")
-    payload = Payload(code, shape, datagram[start : start + size])
-    appended = datagram[start + size : end]
-    added = (appended, mark == 1, b"") if greets else (b"", mark == 1, appended)
-    return Message(KINDS[kind], sender, addressed, at, run, round_, program, payload, *added)
+    content = datagram[start:end]
+    if carries:
+        payload = Payload(code, shape, content)
+        return Message(Kind.DATA, sender, addressed, at, run, round_, program, payload, b"", mark == 1)
+    digest, signature = (content, b"") if greets else (b"", content)
+    return Message(KINDS[kind], sender, addressed, at, run, round_, program, NOTHING, digest, False, signature)
+
+
+def not_of_this_version(datagram: bytes, recipient: int, keys: Mapping[int, bytes]) -> RejectedError:
+    """Why a datagram is not used that does not begin as those of this version do."""
+    magic, version, kind, *_, sender, addressed, _, _, _ = HEADER.unpack_from(datagram)
+    if magic in SEALED_MAGIC:
+        return RejectedError("sealed")
+    known = magic == MAGIC and version in OLDER_VERSIONS and kind in GREETINGS and addressed == recipient
+    key = keys.get(sender) if known else None
+    if key is None or not hmac.compare_digest(authenticate(datagram[:-TAG_BYTES], key), datagram[-TAG_BYTES:]):
+        return RejectedError("malformed")
+    return RejectedError("other_version", sender)
 
 
 def authenticate(body: bytes, key: bytes, digest: bytes = b"") -> bytes:

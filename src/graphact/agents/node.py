@@ -26,7 +26,6 @@ from graphact.agents.messages import (
     GREETINGS,
     LARGEST,
     MAX_RUN,
-    NOTHING,
     Kind,
     Message,
     Payload,
@@ -219,12 +218,15 @@ class Node:
         while (run := self._active) is not None and now >= run.deadline:
             self._resume(run, self._close_round(run), now)
         if run is not None and now >= run.next_request:
+            if not run.requests:  # who has not answered by now is asked, at a time of its own
+                first = {j: self._next_request(run.opened, self.timing.request_after) for j in sorted(run.missing)}
+                run.requests.update(first)
             for j, (due, wait) in run.requests.items():
                 if now >= due and j in run.missing and run.waits_for(j):
                     run.requests[j] = self._next_request(now, wait * self.timing.backoff)
                     self.counters.requests_sent += 1
                     self._send(Kind.REQUEST, j, run.number, run.round, run.program_id)
-            run.plan_requests({})
+            run.plan_requests()
 
     def greet(self, neighbors: Collection[int] | None = None) -> None:
         """Tell all neighbours, or some, that this node is there; they answer with the run they are in."""
@@ -348,10 +350,10 @@ class Node:
     def _open_round(self, run: RunInProgress, exchange: Exchange, now: float) -> None:
         """Send this node's value, and take the values that have come already."""
         recipients, sources = self.links.recipients(exchange.direction), self.links.sources(exchange.direction)
-        entry = Entry(run.program_id, freeze(exchange.value, recipients), mark=not run.is_whole)
+        entry = Entry(run.program_id, *freeze(exchange.value, recipients), mark=not run.is_whole)
         if self._meets and not isinstance(exchange.value, Mapping):
             entry.shared = next(iter(entry.payloads.values()), None) or Payload.of(exchange.value)
-        run.open_round(exchange, sources)
+        run.open_round(exchange, sources, now)
         self._archive.keep(run.number, run.round, entry)
         for j in recipients:
             self._send_value(run.number, run.round, j, entry, now)
@@ -359,7 +361,6 @@ class Node:
             message = self._mailbox.take(j, run.number, run.round)
             if message is not None:
                 self._accept(run, message)
-        run.plan_requests({j: self._next_request(now, self.timing.request_after) for j in sources if j in run.missing})
 
     def _accept(self, run: RunInProgress, message: Message) -> bool:
         """Take the value of a neighbour for the open round, if it is the first and fits; whether it was of this round.
@@ -393,13 +394,15 @@ class Node:
 
     def _hear_value(self, message: Message, now: float) -> None:
         run = self._active
-        self._believe(message.sender, message.run, now)
-        if run is not None and message.run == run.number:
+        if run is None or message.run != run.number:
+            self._believe(message.sender, message.run, now)
+            ahead = 1 if message.run > self.run else -1
+        else:
             run.silent.pop(message.sender, None)
-        here, there = (self.run, math.inf if run is None else run.round), (message.run, message.round)
-        if there < here:
+            ahead = message.round - run.round
+        if ahead < 0:
             raise RejectedError("stale")
-        if run is None or there > here:
+        if run is None or ahead > 0:
             self._mailbox.put(message)
             self.last_heard[message.sender] = now
             return
@@ -466,24 +469,18 @@ class Node:
 
     def _send_value(self, run: int, round_: int, j: int, entry: Entry, now: float) -> None:
         entry.sent_at[j] = now
+        tags = (Kind.DATA, self.links.node, j, self.links.epoch, run, round_, entry.program)
         self.counters.data_sent += 1
-        tags = (run, round_, entry.program, entry.payloads[j], entry.mark)
-        self.counters.data_bytes_sent += self._send(Kind.DATA, j, *tags)
+        self.counters.data_bytes_sent += self._hand_over(Message(*tags, entry.payloads[j], b"", entry.mark))
 
-    def _send(
-        self,
-        kind: Kind,
-        j: int,
-        run: int,
-        round_: int,
-        program: int = 0,
-        payload: Payload = NOTHING,
-        mark: bool = False,
-        signature: bytes = b"",
-    ) -> int:
-        own_digest = self.digest if kind in GREETINGS else b""
+    def _send(self, kind: Kind, j: int, run: int, round_: int, program: int = 0, signature: bytes = b"") -> None:
         tags = (kind, self.links.node, j, self.links.epoch, run, round_, program)
-        datagram = encode(Message(*tags, payload, own_digest, mark, signature), self.permitted.keys[j], self.digest)
-        self._outgoing.append((j, datagram))
+        own_digest = self.digest if kind in GREETINGS else b""
+        self._hand_over(Message(*tags, digest=own_digest, signature=signature))
+
+    def _hand_over(self, message: Message) -> int:
+        """Let the driver send a message; its size."""
+        datagram = encode(message, self.permitted.keys[message.recipient], self.digest)
+        self._outgoing.append((message.recipient, datagram))
         self.counters.bytes_sent += len(datagram)
         return len(datagram)

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from graphact._checks import check_integer, check_positive
-from graphact.agents.messages import DTYPES, Array, Message, Payload, RejectedError
+from graphact.agents.messages import DTYPE_CODES, Array, Message, Payload, RejectedError
 from graphact.agents.program import AnyProgram, Exchange
 
 Tag = tuple[int, int]  # run, round
+FEW = 16
+"""Numbers that Python looks through in less time than NumPy takes to begin."""
 
 
 @dataclass(frozen=True)
@@ -115,18 +117,19 @@ class RunInProgress:
     start: float
     round: int = -1
     deadline: float = 0.0
-    expects: tuple[Any, tuple[int, ...]] = (None, ())
+    expects: tuple[int | None, tuple[int, ...]] = (None, ())  # code of the dtype, shape
     values: dict[int, Array] = field(default_factory=dict)
     missing: set[int] = field(default_factory=set)
     requests: dict[int, tuple[float, float]] = field(default_factory=dict)  # neighbour: when due, waiting time
-    next_request: float = math.inf
+    opened: float = 0.0  # when the round was
+    next_request: float = math.inf  # when to ask again, or to draw when to
     silent: dict[int, int] = field(default_factory=dict)  # neighbour: deadlines it let pass in a row
     used: list[tuple[int, ...]] = field(default_factory=list)
     missed: list[tuple[int, ...]] = field(default_factory=list)
     finite: bool = False  # refuse values that are not
     is_whole: bool = True  # what this node computes now rests on no missed link, here or elsewhere
 
-    def open_round(self, exchange: Exchange, sources: tuple[int, ...]) -> None:
+    def open_round(self, exchange: Exchange, sources: tuple[int, ...], now: float) -> None:
         self.round += 1
         self.deadline = self.start + (self.round + 1) * self.timing.slot
         value, shape, dtype = exchange.value, exchange.shape, exchange.dtype
@@ -134,17 +137,16 @@ class RunInProgress:
             shape, dtype = value.shape if shape is None else shape, value.dtype if dtype is None else dtype
         elif shape is None or dtype is None:
             raise ValueError("an exchange of one value for each neighbour must say the shape and dtype it expects")
-        self.expects = np.dtype(dtype), shape
+        self.expects = DTYPE_CODES.get(np.dtype(dtype)), shape
         self.values, self.missing = {}, set(sources)
-        self.requests, self.next_request = {}, math.inf
+        self.requests, self.opened, self.next_request = {}, now, now + self.timing.request_after
 
     def accept(self, message: Message) -> None:
         """Take the value of a neighbour for the open round; RejectedError if it is not the first or does not fit."""
         if message.sender in self.values:
             raise RejectedError("duplicate")
         code, shape, _ = message.payload
-        fits = message.program == self.program_id and (DTYPES[code], shape) == self.expects
-        if message.sender not in self.missing or not fits:
+        if message.sender not in self.missing or message.program != self.program_id or (code, shape) != self.expects:
             raise RejectedError("misfit")
         value = message.payload.value
         if self.finite and not is_finite(value):
@@ -163,8 +165,7 @@ class RunInProgress:
         """Whether a neighbour is given time to answer; one that has been silent for too long is not."""
         return self.silent.get(j, 0) < self.timing.patience
 
-    def plan_requests(self, new: Mapping[int, tuple[float, float]]) -> None:
-        self.requests.update(new)
+    def plan_requests(self) -> None:
         due = (when for j, (when, _) in self.requests.items() if j in self.missing and self.waits_for(j))
         self.next_request = min(due, default=math.inf)
 
@@ -180,9 +181,13 @@ class RunInProgress:
 
 def is_finite(value: Any) -> bool:
     """Whether an array, or each of a mapping, holds no NaN and no infinity; true of anything else."""
-    if isinstance(value, Mapping):
-        return all(map(is_finite, value.values()))
-    return not isinstance(value, np.ndarray) or value.dtype.kind != "f" or bool(np.isfinite(value).all())
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind != "f":
+            return True
+        if value.size <= FEW:
+            return all(map(math.isfinite, value.ravel().tolist()))
+        return bool(np.isfinite(value).all())
+    return not isinstance(value, Mapping) or all(map(is_finite, value.values()))
 
 
 class Mailbox:
@@ -236,14 +241,10 @@ class Entry:
 
     program: int
     payloads: dict[int, Payload]
+    size: int  # bytes held
     mark: bool = False
     shared: Payload | None = None  # the value for whoever asks, where neighbours differ from run to run
     sent_at: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        """Bytes held; a value that goes to several neighbours is held once."""
-        return sum(len(content) for content in {id(p): p.content for p in self.payloads.values()}.values())
 
 
 class Archive:
@@ -267,13 +268,15 @@ class Archive:
         self._bytes -= self.entries.pop(tag).size
 
 
-def freeze(value: Array | Mapping[int, Array], recipients: tuple[int, ...]) -> dict[int, Payload]:
-    """The bytes for every recipient; one value for all is frozen once."""
+def freeze(value: Array | Mapping[int, Array], recipients: tuple[int, ...]) -> tuple[dict[int, Payload], int]:
+    """What every recipient is sent, and how many bytes that takes; one value for all is frozen once."""
     if isinstance(value, Mapping):
         if set(value) != set(recipients):
             raise ValueError(f"value must hold one array for each of {recipients}, got {tuple(sorted(value))}")
-        return {j: Payload.of(value[j]) for j in recipients}
-    return dict.fromkeys(recipients, Payload.of(value))
+        frozen = {j: Payload.of(value[j]) for j in recipients}
+        return frozen, sum(len(payload.content) for payload in frozen.values())
+    payload = Payload.of(value)
+    return dict.fromkeys(recipients, payload), len(payload.content)
 
 
 @dataclass(slots=True)

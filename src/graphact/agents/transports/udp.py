@@ -97,7 +97,7 @@ class UdpTransport:
                 return None
             except OSError:  # an error that an earlier datagram met on its way
                 continue
-            if identity_of(sender) in self._known:
+            if sender in self._known or identity_of(sender) in self._known:
                 return bytes(self._view[:size])
             self._strangers += 1
         return None
