@@ -19,7 +19,7 @@ from graphact.agents.addresses import free_addresses
 from graphact.agents.processes import Processes
 
 NODES, EDGES, ROUNDS = 20, 55, 10
-WANTED = {"udp": 300, "udp-encrypted": 255, "zenoh": 120}
+WANTED = {"udp": 337, "udp-encrypted": 286, "zenoh": 130}
 OPTIONS = {"udp-encrypted": ["--transport", "udp", "--encrypt"]}
 
 
