@@ -230,6 +230,16 @@ def nobody_reads(error: OSError) -> str:
     return f"the results cannot be written to standard output: {error.strerror or error}"
 
 
+def check_read() -> None:
+    """Raise OSError if nobody reads standard output any more: for whoever may not write to it for long."""
+    file = file_of(sys.stdout)
+    if file is not None and hasattr(select, "poll"):
+        reader = select.poll()
+        reader.register(file, 0)  # for errors alone
+        if reader.poll(0):
+            raise OSError(nobody_reads(BrokenPipeError()))
+
+
 def write_event(event: Event) -> None:
     """One line of JSON on standard output, at once; OSError if nobody reads it any more."""
     line = to_line(event)

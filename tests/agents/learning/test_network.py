@@ -72,8 +72,9 @@ def test_a_training_goes_on_after_a_kill(files, tmp_path, capsys):
         time.sleep(0.01)
     process.kill()
     process.wait()
+    until = time.monotonic() + 15
     while any(running(folder) for folder in nodes) and time.monotonic() < until:
-        time.sleep(0.1)  # nobody reads their events any more: they end
+        time.sleep(0.1)  # nobody reads their events any more: they end, and wait for no slot
     assert not any(running(folder) for folder in nodes)
     assert 20 <= min(State.load(folder / "state.npz").steps for folder in nodes) <= 70
     assert not out.exists()

@@ -23,7 +23,7 @@ import numpy as np
 from graphact.agents.addresses import Addresses, free_addresses
 from graphact.agents.certificates import TLS_FOLDER
 from graphact.agents.changes import current_epoch
-from graphact.agents.daemon import write_event
+from graphact.agents.daemon import check_read, write_event
 from graphact.agents.deployment import Deployment, check_private, read_json
 from graphact.agents.learning.learner import PREPARATION, STEP, Learner, NotFiniteError
 from graphact.agents.learning.mixing import Learning
@@ -148,7 +148,7 @@ class NodeTraining:
         self._expect(run, time.monotonic())
         self.node.begin(run, program, time.monotonic(), kind=kind)
         while not (results := drive(self.node, self.transport, time.monotonic() + 1.0)):
-            pass
+            check_read()  # a slot may be long, and neighbours that ended because of it are waited for
         return results[0]
 
 
