@@ -51,3 +51,8 @@ def _same_numbers_every_run():
 def _fresh_compiler_cache(tmp_path, monkeypatch):
     """Compiled code is cached under the name of an operator, which outlives a change of its gradient."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+
+
+def pytest_sessionfinish():
+    """Nothing is frozen any more: libraries look for leaks when the process ends."""
+    gc.unfreeze()

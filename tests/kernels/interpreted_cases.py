@@ -161,11 +161,10 @@ def test_large_signals_equal_torch(op, closed, shifted, monkeypatch):
     """On a graph with a hub and loops, for a batch of signals; weights of each feature only enter the last sum."""
     import graphact
     from graphact.kernels import triton
-    from graphact.kernels.triton import launch, median, select
     from graphact.kernels.triton.plan import LargePlan
 
-    for kernels in (launch, median, select):  # a smaller hub is one that no lane walks alone
-        monkeypatch.setattr(kernels, "ALONE", 64)
+    for room in ("launch", "median", "select"):  # a smaller hub is one that no lane walks alone
+        monkeypatch.setattr(importlib.import_module(f"graphact.kernels.triton.{room}"), "ALONE", 64)
     torch.manual_seed(0)
     per_feature = closed != shifted  # so that each meets each of the others, for every operation
     nodes, features, hops, gamma = 100, 3, 2 if shifted else 1, 0.9 if op == "kernel" else None
