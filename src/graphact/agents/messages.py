@@ -165,18 +165,19 @@ def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
     try:
         head = HEADER.pack(*tags)
     except struct.error:
-        head = b""
-    if not head or run > MAX_RUN:
-        raise out_of_range(message)
+        check_range(message)
+        raise
+    if run > MAX_RUN:
+        check_range(message)
     body = head + DIMENSIONS[len(shape)].pack(*shape) + content + own_digest + signature
     return body + authenticate(body, key, b"" if kind in GREETINGS else digest)
 
 
-def out_of_range(message: Message) -> ValueError:
-    """Which number of a message does not fit."""
-    values = ((name, getattr(message, name), most) for name, most in LARGEST.items())
-    name, value, most = next(found for found in values if not 0 <= found[1] <= found[2])
-    return ValueError(f"{name} of a message must lie between 0 and {most}, got {value}")
+def check_range(message: Message) -> None:
+    """Raise ValueError if a number of a message does not fit."""
+    for name, most in LARGEST.items():
+        if not 0 <= (value := getattr(message, name)) <= most:
+            raise ValueError(f"{name} of a message must lie between 0 and {most}, got {value}")
 
 
 def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes], digest: bytes = b"") -> Message:
