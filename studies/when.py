@@ -22,7 +22,7 @@ from exchanges import pays
 from page import ROOT, make_environment
 from quotes import sure
 from ranking import draw_ranking, finish, ranking_of
-from when_tables import controls_table, gains_table, label, missing, scores_table, verdicts
+from when_tables import by_data_set, controls_table, gains_table, label, missing, scores_table, verdicts
 
 from graphact.experiments.flocking.experiment import ORDER
 from graphact.experiments.node_classification.networks import GAMMA
@@ -144,6 +144,7 @@ def render(benchmarks, evidence=None):
         "comparable": benchmarks.comparable,
         "of_no_protocol": benchmarks.of_no_protocol,
         "missing": lambda: missing(benchmarks),
+        "by_data_set": by_data_set,
         "gains_table": gains_table,
         "controls_table": controls_table,
         "verdicts": verdicts,

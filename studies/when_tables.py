@@ -75,6 +75,21 @@ def gains_table(cells):
     return "\n".join(lines)
 
 
+def by_data_set(cells, fewest=3):
+    """Of data sets with so many settings, in words: how often the best of neighbourhoods is ahead, and of controls."""
+    lines = []
+    for level in dict.fromkeys(cell.setting.level for cell in cells):
+        own = [cell for cell in cells if cell.setting.level == level]
+        if len(own) < fewest:
+            continue
+        gains = [cell.gain().mean for cell in own]
+        ahead = sum(gain > 0 for gain in gains)
+        words = f"{title_of(level)}: ahead in {ahead} of {len(own)}, gains from {min(gains):+.1f} to {max(gains):+.1f} points"
+        over = [max(map(cell.mean, cell.controls)) >= cell.mean(cell.ours) for cell in own if cell.controls]
+        lines.append(f"{words}; the highest linear control is level or higher in {sum(over)} of {len(over)}")
+    return lines
+
+
 def controls_table(cells):
     """Lines of Markdown: each control minus the best pointwise activation, and the best of neighbourhoods minus it."""
     lines = [

@@ -16,10 +16,15 @@ Grid = tuple[int, ...]
 
 def launch(kernel: Any, grid: Grid, *arguments: Any, **constants: Any) -> Any:
     """Start a kernel on the current device; return it compiled, or None if Triton interprets."""
-    key = (id(kernel), *constants.items(), *map(kind_of, arguments))
+    kinds, values = [], []
+    for argument in arguments:
+        kind, value = kind_of(argument)
+        kinds.append(kind)
+        values.append(value)
+    key = (id(kernel), *constants.items(), *kinds)
     compiled = _compiled.get(key)
     if compiled is not None:
-        start(compiled, grid, arguments, every_constant(kernel, arguments, constants))
+        start(compiled, grid, values, every_constant(kernel, arguments, constants))
         return compiled
     compiled = kernel[grid](*arguments, **constants)
     if compiled is not None:
@@ -30,14 +35,18 @@ def launch(kernel: Any, grid: Grid, *arguments: Any, **constants: Any) -> Any:
 _compiled: dict[Any, Any] = {}
 
 
-def kind_of(argument: Any) -> Any:
-    """What a kernel is compiled for: the type of a tensor and whether it is aligned, and the kind of a number.
+def kind_of(argument: Any) -> tuple[Any, int]:
+    """What a kernel is compiled for, and what it is then given: the address of a tensor, or a number.
 
-    That is all that Triton asks, or more: a key that tells too much apart compiles nothing twice.
+    It is compiled for the type of a tensor and whether it is aligned, and for the kind of a number. That is all that
+    Triton asks, or more: a key that tells too much apart compiles nothing twice. Of an address, unlike of a tensor,
+    Triton asks nothing at all.
     """
     if isinstance(argument, Tensor):
-        return argument.dtype, argument.data_ptr() % ALIGNMENT == 0, argument.device.index
-    return argument if -2 < argument < 2 else (argument % ALIGNMENT == 0, -SMALL <= argument < SMALL)
+        address = argument.data_ptr()
+        return (argument.dtype, address % ALIGNMENT == 0, argument.device.index), address
+    kind = argument if -2 < argument < 2 else (argument % ALIGNMENT == 0, -SMALL <= argument < SMALL)
+    return kind, argument
 
 
 def every_constant(kernel: Any, arguments: Sequence[Any], constants: dict[str, Any]) -> list[Any]:

@@ -36,6 +36,8 @@ def without_weights():
     return PassGraph(PyGSequential("x, edge_index", [(GCNConv(3, 4), "x, edge_index -> x"), act]))
 
 
+SAGEConv(3, 4)  # the first one of a process decides in PyG 2.8 whether later ones take sparse matrices
+
 MODELS = {
     "batch norm of torch": lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2)),
     "batch norm without weights": lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, affine=False), nn.Tanh()),

@@ -39,6 +39,15 @@ def run(folder, watcher):
     return [(row["value"], row["validation"], row["weights"]) for row in store.rows() if row["method"] == job.method]
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as in a terminal: what a shell starts in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_a_stop_writes_a_last_checkpoint(tmp_path):
     undisturbed = run(tmp_path / "undisturbed", JobWatcher())
     stopped, resumed = Stopper(after=3), Stopper()
@@ -50,6 +59,7 @@ def test_a_stop_writes_a_last_checkpoint(tmp_path):
     assert resumed.epochs == [5, 6]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_the_second_stop_is_at_once(tmp_path):
     stopped = Stopper(after=3, times=2)
     with pytest.raises(KeyboardInterrupt):

@@ -6,15 +6,17 @@ import torch
 from support.building import as_python, check_coalesced, check_everything, check_gradients
 
 from graphact import Graph
-from graphact.graph import build, device, device_kernels, operator_kernels
+from graphact.graph import build, counting_kernels, device, device_kernels, operator_kernels
 
 
 @pytest.fixture(autouse=True)
 def by_kernels(monkeypatch):
     """Let all graphs be built as on a GPU, and see that the kernels do it."""
-    calls, sort = [], device_kernels.sort_edges
+    calls = []
     monkeypatch.setattr(build, "is_on_host", lambda _: False)
-    monkeypatch.setattr(device_kernels, "sort_edges", lambda *given: calls.append(given) or sort(*given))
+    for kernels in (counting_kernels, device_kernels):
+        note = lambda *given, sort=kernels.sort_edges: calls.append(given) or sort(*given)  # noqa: E731
+        monkeypatch.setattr(kernels, "sort_edges", note)
     yield calls
     assert calls, "set TRITON_INTERPRET=1"
 
@@ -25,12 +27,16 @@ def small_blocks(monkeypatch):
     small = {"BLOCK": 128, "NODES": 32, "RANKED": 64, "COMPARED": 128}
     for name, size in small.items():
         monkeypatch.setattr(device_kernels, name, size)
+    for name in ("RANKED", "COMPARED"):
+        monkeypatch.setattr(counting_kernels, name, small[name])
     monkeypatch.setattr(operator_kernels, "BLOCK", 64)
     return small
 
 
+@pytest.mark.parametrize("counted", [device.COUNTED, 0])  # by counting, and around torch's sorts
 @pytest.mark.parametrize("check", [check_everything, check_gradients, check_coalesced])
-def test_any_edges(check):
+def test_any_edges(check, counted, monkeypatch):
+    monkeypatch.setattr(device, "COUNTED", counted)
     check()
 
 
@@ -43,10 +49,10 @@ def some_edges(nodes, edges, symmetric=False, distinct=True):
     return index, weight
 
 
-def check_as_with_torch(nodes, edges, symmetric, is_coalesced):
+def check_as_with_torch(kernels, nodes, edges, symmetric, is_coalesced):
     index, weight = some_edges(nodes, edges, symmetric)
     given = (index[1], index[0], weight, nodes, is_coalesced, True)
-    found, expected = device_kernels.sort_edges(*given), device.sort_with_torch(*given)
+    found, expected = kernels.sort_edges(*given), device.sort_with_torch(*given)
     facts = found.facts
     assert facts[2:] == expected.facts[2:]
     for one, other in zip(found.without_loops(), expected.without_loops(), strict=True):
@@ -58,8 +64,16 @@ def check_as_with_torch(nodes, edges, symmetric, is_coalesced):
 @pytest.mark.parametrize("is_coalesced", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize(("nodes", "edges"), [(1, 1), (70, 500)])  # of one block, of several
-def test_as_with_torch(nodes, edges, symmetric, is_coalesced, small_blocks):
-    check_as_with_torch(nodes, edges, symmetric, is_coalesced)
+@pytest.mark.parametrize("kernels", [counting_kernels, device_kernels])
+def test_as_with_torch(kernels, nodes, edges, symmetric, is_coalesced, small_blocks):
+    check_as_with_torch(kernels, nodes, edges, symmetric, is_coalesced)
+
+
+@pytest.mark.parametrize(("nodes", "edges"), [(31, 128), (32, 127), (64, 129), (65, 30)])
+def test_by_counting_at_the_edges_of_blocks(nodes, edges):
+    assert (counting_kernels.RANKED, counting_kernels.COMPARED) == (32, 128)
+    for symmetric in (False, True):
+        check_as_with_torch(counting_kernels, nodes, edges, symmetric, False)
 
 
 @pytest.mark.parametrize("is_coalesced", [False, True])
@@ -68,7 +82,7 @@ def test_blocks_as_they_are(symmetric, is_coalesced):
     """More nodes and edges than a program has, and than numbers are compared with at a time."""
     nodes, edges = device_kernels.NODES + 44, device_kernels.BLOCK + 100
     assert some_edges(nodes, edges, symmetric)[0].size(1) > device_kernels.BLOCK > device_kernels.COMPARED
-    check_as_with_torch(nodes, edges, symmetric, is_coalesced)
+    check_as_with_torch(device_kernels, nodes, edges, symmetric, is_coalesced)
 
 
 @pytest.mark.parametrize("is_coalesced", [False, True])
@@ -78,10 +92,12 @@ def test_keys_of_64_bits(symmetric, is_coalesced, monkeypatch):
     for name, size in {"BLOCK": 512, "NODES": 4096, "RANKED": 256}.items():
         monkeypatch.setattr(device_kernels, name, size)
     assert device.INT32 < 50_000**2
-    check_as_with_torch(50_000, 700, symmetric, is_coalesced)
+    check_as_with_torch(device_kernels, 50_000, 700, symmetric, is_coalesced)
 
 
-def test_many_repeated_edges(small_blocks, monkeypatch):
+@pytest.mark.parametrize("counted", [device.COUNTED, 0])
+def test_many_repeated_edges(counted, small_blocks, monkeypatch):
+    monkeypatch.setattr(device, "COUNTED", counted)
     index, weight = some_edges(60, 900, distinct=False)
     found = Graph.from_edge_index(index, weight, 61)
     monkeypatch.undo()

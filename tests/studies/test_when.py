@@ -12,7 +12,7 @@ from quotes import STALE
 from ranking import Ranking, draw_ranking, ranking_of, ranks_of
 from scipy import stats
 from when import RESULTS, draw_cost, draw_gains, render
-from when_tables import controls_table, gains_table, missing, scores_table, verdicts
+from when_tables import by_data_set, controls_table, gains_table, missing, scores_table, verdicts
 
 from graphact.experiments.protocol import jobs_of
 from graphact.experiments.registry import find_protocol
@@ -45,6 +45,22 @@ def write_rows(folder, seed=0, scores=SCORES, datasets=DATASETS, tuning=None, pr
                 rows[0]["tuning"] = [[1.0, 2.0], [tuning[job.method], tuning[job.method] + 2]]
             (folder / "rows" / f"{job.key}.json").write_text(json.dumps(rows))
     return values
+
+
+def test_settings_of_a_data_set_are_counted(tmp_path):
+    scores = SCORES | {"mean-ga": 82.5}
+    for width in (4, 16, 64):
+        write_rows(tmp_path / str(width), width, scores | ({"mean-ga": 70.0} if width == 4 else {}), ("cora",))
+        for file in (tmp_path / str(width) / "rows").iterdir():
+            file.write_text(file.read_text().replace('"features": 64', f'"features": {width}'))
+    cells = Benchmarks(tmp_path).comparable("node-classification")
+    gains = [cell.gain().mean for cell in cells]
+    (line,) = by_data_set(cells)
+    assert line == (
+        f"Cora: ahead in 3 of 3, gains from {min(gains):+.1f} to {max(gains):+.1f} points; "
+        "the highest linear control is level or higher in 2 of 3"
+    )
+    assert by_data_set(cells[:2]) == []
 
 
 def test_ranks_share_ties():

@@ -9,6 +9,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from graphact._sparse import quietly
 from graphact.analysis.rules import MOST_ENTRIES, MOST_GRAM_COLUMNS, longest, safe_sqrt
 from graphact.functional import graph_filter
 from graphact.graph import Graph
@@ -30,7 +31,8 @@ def to_torch(matrix: scipy.sparse.csr_array) -> Tensor:
     """The same matrix for products that gradients flow through."""
     entries = matrix.tocoo()
     places, values = torch.from_numpy(np.stack(entries.coords).astype(np.int64)), torch.from_numpy(entries.data)
-    return torch.sparse_coo_tensor(places, values, matrix.shape, check_invariants=False).coalesce()
+    with quietly():
+        return torch.sparse_coo_tensor(places, values, matrix.shape, check_invariants=False).coalesce()
 
 
 class PowerRows:

@@ -1,6 +1,5 @@
 """Where a few columns live on a large graph: the nodes that they have reached, and the operators that act there."""
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from graphact._sparse import quietly
 from graphact.analysis.description import Block, Blocks, graph_of
 from graphact.graph import Graph
 from graphact.layers import HopMixture
@@ -67,8 +67,7 @@ class Operator:
             rowptr, col, weight = self.csr
             return scipy.sparse.csr_array((weight, col, rowptr), shape=self.shape)
         rows, columns, values = (torch.from_numpy(part).to(self.device) for part in self.csr)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+        with quietly():
             return torch.sparse_csr_tensor(rows, columns, values, self.shape, check_invariants=False)
 
     @cached_property

@@ -1,10 +1,11 @@
 """Sparse features of nodes, such as the words of documents, and their product with dense maps."""
 
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from graphact._sparse import quietly
 
 
 class SparseFeatures:
@@ -89,8 +90,7 @@ def to_csr(rows: Tensor, cols: Tensor, values: Tensor, shape: tuple[int, int]) -
     rowptr = torch.zeros(shape[0] + 1, dtype=torch.int32)
     rowptr[1:] = rows.bincount(minlength=shape[0]).cumsum(0)
     col = cols[order].to(torch.int32)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks are)")
+    with quietly():
         return torch.sparse_csr_tensor(rowptr, col, values[order], size=shape, check_invariants=False)
 
 

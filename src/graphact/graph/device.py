@@ -1,7 +1,8 @@
 """Edges sorted and transposed on a device, with all that the host must know about them read back in one vector.
 
 Here by operations of torch, on any device; `device_kernels.py` has the same steps as Triton kernels, for GPUs, on which
-launching so many operations takes longer than sorting 100,000 edges.
+launching so many operations takes longer than sorting 100,000 edges, and `counting_kernels.py` fewer of them for small
+graphs.
 """
 
 import importlib.util
@@ -18,6 +19,7 @@ from graphact.graph.edges import sum_of
 
 INT32 = 2**31
 MOST = 2**30  # nodes or edges that the Triton kernels take: twice as many, and a block, are counted in 32 bits
+COUNTED = 16_384  # nodes and edges, up to which each is compared with all others
 DTYPES = {torch.int64, torch.float32, torch.float64, torch.bfloat16, torch.float16}  # those of the Triton kernels
 
 
@@ -99,9 +101,10 @@ def sort_edges(
         checks: whether the facts about bounds and weights are wanted. An index that is out of bounds does no harm.
     """
     if max(num_nodes, target.numel()) < MOST and has_kernels_for(target, source, weight):
-        from graphact.graph import device_kernels
+        from graphact.graph import counting_kernels, device_kernels
 
-        return device_kernels.sort_edges(target, source, weight, num_nodes, is_coalesced, checks)
+        kernels = counting_kernels if max(num_nodes, target.numel()) <= COUNTED else device_kernels
+        return kernels.sort_edges(target, source, weight, num_nodes, is_coalesced, checks)
     return sort_with_torch(target, source, weight, num_nodes, is_coalesced, checks)
 
 

@@ -17,13 +17,12 @@ import triton.language as tl
 from torch import Tensor
 
 from graphact._triton import launch
-from graphact.graph.device import INT32, Facts, Sorted, most_groups
+from graphact.graph.device import COUNTED, INT32, Facts, Sorted, most_groups
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 BLOCK, NODES = 1024, 256  # edges, and nodes, that a program has
-COUNTED = 16_384  # the most numbers that are sorted by counting those before each
 
 # compiled once for graphs of all sizes
 any_size = triton.jit(
@@ -89,11 +88,16 @@ def sort_edges(
     blocks = edge_blocks + -(-2 * num_nodes // BLOCK)
     launch(transpose_kernel, (blocks,), *tensors, *size, edge_blocks, most, block=BLOCK)
 
+    known, sizes = known_facts(facts, num_nodes, most)
+    sides = (rowptr, rowptr_t), (order[0], order[1])
+    return Sorted(edge, row, col, moved, edge_t, col_t, weight_t, slot, *sides, sizes, known)
+
+
+def known_facts(facts: Tensor, num_nodes: int, most: int) -> tuple[Facts, tuple[Tensor, Tensor]]:
+    """What was found on the device, and the sizes of groups of equal degree, with one read-back."""
     *found, one, other = (read := read_back(facts))[: TABLE.value].tolist()
     table = read[TABLE.value :].reshape(2, most, 2)
-    sizes = sizes_of(table[0, :one], num_nodes), sizes_of(table[1, :other], num_nodes)
-    sides = (rowptr, rowptr_t), (order[0], order[1])
-    return Sorted(edge, row, col, moved, edge_t, col_t, weight_t, slot, *sides, sizes, Facts(*found))
+    return Facts(*found), (sizes_of(table[0, :one], num_nodes), sizes_of(table[1, :other], num_nodes))
 
 
 def read_back(facts: Tensor) -> "np.ndarray[Any, Any]":
@@ -158,22 +162,26 @@ def key_kernel(
     there = at < num_edges
     row = tl.load(target + at, mask=there, other=0)
     col = tl.load(source + at, mask=there, other=0)
-    low = tl.minimum(row, col)
-    high = tl.maximum(row, col)
-    aside = (row == col) | (low < 0) | (high >= num_nodes)
+    aside = (row == col) | (tl.minimum(row, col) < 0) | (tl.maximum(row, col) >= num_nodes)
     nodes = tl.zeros_like(row) + num_nodes  # 64 bits
     number = row * nodes + col if fused else row
     number = tl.where(aside, nodes * nodes if fused else nodes, number)
     tl.store(key + at, number.to(key.dtype.element_ty), mask=there)
     if checks:
-        lowest = tl.min(low, 0)
-        tl.atomic_min(facts + LOWEST, lowest, mask=lowest < 0, sem="relaxed")
-        highest = tl.max(high, 0)
-        tl.atomic_max(facts + HIGHEST, highest, mask=highest >= num_nodes, sem="relaxed")
-        number = tl.load(weight + at, mask=there, other=0.0).to(tl.float64)
-        bad = (number != number) | (tl.abs(number) == float("inf"))
-        count = tl.sum(bad.to(tl.int64), 0)
-        tl.atomic_add(facts + NOT_FINITE, count, mask=count > 0, sem="relaxed")
+        note_checks(row, col, tl.load(weight + at, mask=there, other=0.0), facts, num_nodes)
+
+
+@triton.jit
+def note_checks(row, col, weight, facts, num_nodes):
+    """Note indices that are out of bounds and weights that are not finite."""
+    lowest = tl.min(tl.minimum(row, col), 0)
+    tl.atomic_min(facts + LOWEST, lowest, mask=lowest < 0, sem="relaxed")
+    highest = tl.max(tl.maximum(row, col), 0)
+    tl.atomic_max(facts + HIGHEST, highest, mask=highest >= num_nodes, sem="relaxed")
+    number = weight.to(tl.float64)
+    bad = (number != number) | (tl.abs(number) == float("inf"))
+    count = tl.sum(bad.to(tl.int64), 0)
+    tl.atomic_add(facts + NOT_FINITE, count, mask=count > 0, sem="relaxed")
 
 
 @any_size

@@ -93,6 +93,7 @@ def test_the_full_preset_has_every_activation_that_can_fly() -> None:
     assert len(set(FULL.jobs)) == len(FULL.jobs)
 
 
+@pytest.mark.usefixtures("results")
 def test_p_in_a_table_is_holms_over_its_lines() -> None:
     results = Results(Store(PUBLISHED).rows())
     relu = next(line for line in results.base() if line.method == "relu")
@@ -120,12 +121,14 @@ def test_the_published_report_comes_from_its_rows(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("results")
 def test_what_exchanges_buy_comes_from_the_rows() -> None:
     command = [sys.executable, "studies/flocking_exchanges.py", "results/flocking/full"]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert said == (PUBLISHED.parent / "exchanges.md").read_text()
 
 
+@pytest.mark.usefixtures("results")
 def test_the_page_quotes_its_reports() -> None:
     files = (["full/report.md"], ["exchanges.md"], ["parts/report.md", "starts.md"], ["medium/report.md"])
     reports = ["".join((PUBLISHED.parent / name).read_text() for name in names) for names in files]

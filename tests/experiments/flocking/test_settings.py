@@ -93,6 +93,7 @@ def test_a_report_refuses_rows_of_several_settings(finished: Path) -> None:
             Results([*rows, other])
 
 
+@pytest.mark.usefixtures("results")
 def test_rows_that_do_not_name_them_have_the_settings_of_before() -> None:
     for name, words in (
         ("parts", "Teams may start in parts that do not hear each other; the gain of the expert's alignment is 50"),
@@ -113,6 +114,7 @@ def test_rows_that_do_not_name_them_have_the_settings_of_before() -> None:
     assert World() == World(**world_of(FULL.settings(None, 0)))
 
 
+@pytest.mark.usefixtures("results")
 def test_other_sizes_are_reported_over_both_experts(finished: Path) -> None:
     rows, field = Store(finished).rows(), Airfield(find_settings("smoke", ("fir",)), 0, "cpu")
     larger = [row for row in rows if row["condition"] == {"agents": 12}]
