@@ -39,7 +39,7 @@ from graphact.agents.replay import answered_links, dense_matrix, replay
 from graphact.agents.rollout import Network
 from graphact.agents.status import REASONS
 from graphact.agents.status_server import fetch_status
-from graphact.agents.transports.sealed import PART, PIECE, SEALED, SESSION, tag_of
+from graphact.agents.transports.sealed import CUT, NONCE, PART, PIECE, SEALED, SESSION, VERSION, tag_of
 
 EDGES = [(i, j) for i in range(4) for j in range(i)]
 CAPTURED = 3
@@ -163,12 +163,12 @@ def hostile_frame(captured, to, rng):
     if way == 1:  # for a session: of another life of this node, sometimes with the answer to the neighbour's challenge
         asked = [frame for frame in captured.wire.frames if frame[:2] == b"GK"]
         echo = SESSION.unpack_from(rng.choice(asked))[7] if asked and rng.random() < 0.05 else rng.randbytes(16)
-        tags = (1, rng.randrange(256), me, to, captured.links.epoch, rng.randbytes(16), rng.randbytes(16), echo)
-        body = SESSION.pack(b"GK", *tags)
+        tags = (rng.choice([VERSION] * 3 + [1]), rng.randrange(256), me, to, captured.links.epoch)
+        body = SESSION.pack(b"GK", *tags, rng.randbytes(16), rng.randbytes(16), echo)
     elif way == 2 and peer.seal is not None:  # sealed as it should be
-        counter = rng.randrange(2**63)
-        head = SEALED.pack(b"GS", 1, 0, me, peer.session, counter)
-        return head + peer.seal(counter.to_bytes(12, "little"), part, head)
+        is_cut = rng.randrange(2)
+        head = SEALED.pack(b"GS", VERSION, is_cut, me, peer.session, rng.randrange(2**63))
+        return head + peer.seal(head[NONCE], part[: rng.choice([5, 10**6])], CUT if is_cut else None)
     else:
         body = PIECE.pack(b"GP", 1, 0, me, captured.links.epoch) + part
     return body + tag_of(body, key)

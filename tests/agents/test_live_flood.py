@@ -18,7 +18,7 @@ SECONDS = 5.0
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="segmentation by the kernel is Linux's")
 @pytest.mark.parametrize(
     ("options", "content"),
-    [([], b"x" * 20), (["--mtu", "1280"], b"GP\1" + bytes(57)), (["--encrypt"], b"GS\1" + bytes(57))],
+    [([], b"x" * 20), (["--mtu", "1280"], b"GP\1" + bytes(57)), (["--encrypt"], b"GS\2" + bytes(57))],
     ids=["stranger", "pieces in the name of a neighbour", "sealed in the name of a neighbour"],
 )
 def test_a_flood_stops_no_run_and_no_signal(tmp_path, options, content):

@@ -22,7 +22,7 @@ from graphact.agents.node import Node
 from graphact.agents.runs import Counters, Limits, RunResult, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, NotYet, Signals
 from graphact.agents.status import STALLED, Status, Tally, Watchdog, count_all
-from graphact.agents.transports.base import Transport, drive
+from graphact.agents.transports.base import Transport, drive, take_refusals
 
 LOOK_UP = 0.1
 """Seconds after which a waiting agent looks whether it is to stop."""
@@ -282,6 +282,9 @@ class Agent:
         self.tally.beat = time.monotonic()
         self.watchdog.beat(self.tally.beat)
         results = drive(self._nodes, self._transport, until, self._timer)
+        for j, reason in take_refusals(self._transport).items():
+            if j in self.node.permitted.neighbors:
+                self.node.refusals[j] = reason
         if self.node.refusals != self._refusals:
             before, self._refusals = self._refusals, dict(self.node.refusals)
             for j, reason in self._refusals.items():

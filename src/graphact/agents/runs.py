@@ -290,8 +290,8 @@ class Counters:
     neighbour that sends nothing in that round), ``unanswered`` (a request for something this node does not have,
     or has sent a moment ago), ``ahead`` (its run is implausibly far ahead), ``differs`` (a greeting of a neighbour with
     another model or other settings; its values count as ``forged``), ``other_version`` (a greeting of a neighbour with
-    another version of the messages; its values count as ``malformed``), ``not_finite`` (a value with NaN or infinity),
-    ``sealed`` (encrypted, where this node does not encrypt).
+    another version of the messages, whose values count as ``malformed``, or of encryption), ``not_finite`` (a value
+    with NaN or infinity), ``sealed`` (encrypted, where this node does not encrypt).
     """
 
     data_sent: int = 0

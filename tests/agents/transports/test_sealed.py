@@ -1,9 +1,12 @@
 """Encryption on UDP: nothing is read, no nonce is used twice under a key, recordings are of no use; frames that fit."""
 
+import hashlib
+import json
 import random
 import signal
 import sys
 import time
+import urllib.request
 
 import numpy as np
 import pytest
@@ -12,10 +15,24 @@ from agents.networks import links_of
 
 from graphact import nn
 from graphact.agents.addresses import Addresses, free_addresses
+from graphact.agents.links import Links
 from graphact.agents.messages import RejectedError
 from graphact.agents.rollout import Network
-from graphact.agents.transports.base import open_transport
-from graphact.agents.transports.sealed import HEADERS, PART, PARTIAL, SEALED, SealedTransport
+from graphact.agents.transports.base import open_transport, take_refusals
+from graphact.agents.transports.memory import flip_bit
+from graphact.agents.transports.sealed import (
+    CUT,
+    HEADERS,
+    NONCE,
+    OTHER_VERSION,
+    PART,
+    PARTIAL,
+    SEALED,
+    SESSION,
+    VERSION,
+    SealedTransport,
+    tag_of,
+)
 from graphact.agents.transports.udp import UdpTransport
 from graphact.cli import main
 
@@ -98,6 +115,10 @@ def test_no_nonce_repeats_under_a_key_whatever_is_lost(ends):
         ends.start(i)
         for number in range(5):
             ends.deliver(number % 2, b"%d in life %d" % (number, life))
+        for end in ends.ends:
+            (peer,) = end._peers.values()
+            assert {*peer.open} == {*end._by_session}  # keys of lives that are over are forgotten
+            assert len(peer.open) <= 2
     wires = [wire for i in range(2) for wire in [*before.get(i, []), ends.wires[i]]]
     for wire in wires:
         for frame in sealed(wire.sent):
@@ -116,6 +137,73 @@ def test_both_ends_of_a_session_have_keys_of_their_own(ends):
     assert first.session != second.session
     assert first.session in second.open
     assert second.session in first.open
+
+
+@pytest.mark.parametrize("size", [0, 1, 68, 812, 813, 3000])
+def test_frames_are_as_documented(size):
+    """An independent reader with the key of the link and both boot identities: the cipher, its keys and its nonces."""
+    aead = pytest.importorskip("cryptography.hazmat.primitives.ciphers.aead")
+    invalid = pytest.importorskip("cryptography.exceptions").InvalidTag
+    ends, content = Ends(encrypt=True, mtu=900), random.Random(0).randbytes(size)
+    try:
+        ends.deliver(0, b"begin")
+        ends.wires[0].sent.clear()
+        ends.deliver(0, content)
+        (peer,) = ends.ends[0]._peers.values()
+        frames = sealed(ends.wires[0].sent)
+        text = bytes(4) + (1).to_bytes(4, "little") + ends.ends[0]._boot + peer.boot
+        digest, older = (
+            hashlib.blake2b(text, key=PAIR[0].keys[1], digest_size=40, person=label).digest()
+            for label in (b"graphact aes-gcm", b"graphact aead")
+        )
+        found, about = b"", CUT if len(frames) > 1 else None
+        for frame in frames:
+            *fields, session, counter = SEALED.unpack_from(frame)
+            assert fields == [b"GS", VERSION, int(len(frames) > 1), 0]
+            assert session.to_bytes(8, "little") == digest[32:] == frame[8:16]
+            nonce = digest[36:] + counter.to_bytes(8, "little")
+            part = aead.AESGCM(digest[:32]).decrypt(nonce, frame[24:], about)
+            found += part if about is None else part[PART.size :]
+            for other in (aead.ChaCha20Poly1305(digest[:32]), aead.AESGCM(older[:32])):
+                with pytest.raises(invalid):
+                    other.decrypt(nonce, frame[24:], about)
+        assert found == content
+        assert (len(frames) > 1) == (size > 812)
+    finally:
+        ends.close()
+
+
+@pytest.mark.parametrize("size", [40, 1000])
+def test_every_bit_of_a_header_is_bound(size):
+    """Of a whole datagram, which has no associated data, and of a piece; none is taken for the other."""
+    ends = Ends(encrypt=True, mtu=900)
+    try:
+        ends.deliver(0, b"x" * size)
+        while ends.ends[1].receive(0.1) is not None:
+            pass
+        frame = sealed(ends.wires[0].sent)[-1]
+        altered = [flip_bit(frame, bit) for bit in range(16, 8 * SEALED.size)]  # beyond the magic
+        (peer,), before = ends.ends[1]._peers.values(), ends.ends[1].dropped.get("unopened", 0)
+        for each in altered:
+            ends.wires[0]._socket.sendto(each, ends.wires[0]._to[1])
+        until, arrived = time.monotonic() + PATIENCE, []
+        while ends.ends[1].dropped.get("unopened", 0) < before + len(altered) and time.monotonic() < until:
+            arrived.append(ends.ends[1].receive(0.01))
+        assert {*arrived} == {None}
+        assert [ends.ends[1]._take(each) for each in altered] == [None] * len(altered)
+        assert ends.ends[1].dropped["unopened"] == before + 2 * len(altered)
+        assert not peer.partial
+    finally:
+        ends.close()
+
+
+def test_a_piece_without_its_number_is_malformed(ends):
+    ends.deliver(0, b"begin")
+    (peer,) = ends.ends[0]._peers.values()
+    for length in range(PART.size):
+        head = SEALED.pack(b"GS", VERSION, 1, 0, peer.session, 2**40 + length)
+        assert ends.ends[1]._take(head + peer.seal(head[NONCE], bytes(length), CUT)) is None
+    assert ends.ends[1].dropped["malformed"] == PART.size
 
 
 def test_recordings_of_earlier_lives_are_of_no_use(ends):
@@ -159,6 +247,47 @@ def test_altered_and_foreign_frames_are_dropped(ends):
     assert counted["unopened"] >= 150
     assert sum(counted.values()) == len(hostile)
     assert counted["strangers"] == 0
+
+
+def test_a_datagram_goes_with_the_key_of_its_epoch(ends):
+    """While both ends hold two, that of a change beside the one that goes."""
+    later = [Links(i, 7, (1 - i,), (1 - i,), {1 - i: b"k" * 32}) for i in range(2)]
+    ends.deliver(0, b"of the first epoch alone")
+    for i in range(2):
+        ends.ends[i].reach((ends.addresses[i], PAIR[i]), (ends.addresses[i], later[i]))
+    first, second = ends.ends[0]._peers.values()
+    for peer in (first, second, first):
+        datagram = bytes(16) + peer.epoch.to_bytes(8, "little") + b"content"
+        ends.deliver(0, datagram)
+        assert SEALED.unpack_from(sealed(ends.wires[0].sent)[-1])[4] == peer.session
+    assert first.session != second.session
+    for i in range(2):
+        ends.ends[i].reach((ends.addresses[i], later[i]))
+    ends.deliver(0, b"of the second alone, and it says so nowhere")
+    assert SEALED.unpack_from(sealed(ends.wires[0].sent)[-1])[4] == second.session
+    recorded = next(frame for frame in sealed(ends.wires[0].sent) if SEALED.unpack_from(frame)[4] == first.session)
+    assert ends.ends[1]._take(recorded) is None  # its key is gone
+
+
+def ask_as_version(version, links, to, key=None):
+    """A message for a session as another version of graphact sends it."""
+    body = SESSION.pack(b"GK", version, 1, links.node, to, links.epoch, b"b" * 16, b"c" * 16, bytes(16))
+    return body + tag_of(body, key or links.keys[to])
+
+
+def test_a_neighbor_with_another_version_is_told(ends):
+    """It is never answered, so nothing is sealed for it; one without the key cannot claim to be one."""
+    ends.start(1)
+    end, (peer,) = ends.ends[1], ends.ends[1]._peers.values()
+    assert [end._take(ask_as_version(version, PAIR[0], 1)) for version in (1, VERSION + 1)] == [None, None]
+    assert take_refusals(end) == {0: OTHER_VERSION}
+    assert take_refusals(end) == {}
+    assert end._take(ask_as_version(1, PAIR[0], 1, key=bytes(32))) is None
+    assert take_refusals(end) == {}
+    assert (end.dropped["other_version"], end.dropped["forged"]) == (2, 1)
+    assert (ends.wires[1].sent, peer.seal, peer.boot) == ([], None, b"")
+    ends.deliver(0, b"of this version")
+    assert take_refusals(end) == take_refusals(ends.wires[1]) == {}
 
 
 @pytest.mark.parametrize("encrypt", [True, False])
@@ -275,6 +404,28 @@ def test_a_captured_neighbor_cannot_end_an_agent_by_pieces(tmp_path):
         assert result["complete"]  # what is whole and authentic is used
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.next_event("end")["counters"]["malformed"] > 100
+
+
+def test_a_running_agent_tells_of_a_neighbor_with_another_version(tmp_path):
+    """An event and the status, until that neighbour was brought to this version and is heard."""
+    folders = make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double(), tls=False)
+
+    def refused(address):
+        with urllib.request.urlopen(f"http://{address}/status", timeout=20) as answer:
+            status = json.load(answer)
+        assert (f"1: {OTHER_VERSION}" in status["trouble"]) == bool(status["peers"]["1"]["refused"])
+        return status["peers"]["1"]["refused"]
+
+    with Daemon(folders[0], *OPTIONS, "--status", "0") as daemon:
+        address = daemon.next_event("ready")["status"]
+        with Captured(folders[1]) as older:
+            older.send(0, ask_as_version(1, older.links, 0))
+            event = daemon.next_event("refused")
+        assert (event["neighbor"], event["reason"], refused(address)) == (1, OTHER_VERSION, OTHER_VERSION)
+        with Daemon(folders[1], *OPTIONS) as other:
+            other.next_event("result", where=lambda event: event["complete"])
+            daemon.next_event("result", where=lambda event: event["complete"])
+            assert refused(address) == ""
 
 
 @pytest.mark.slow

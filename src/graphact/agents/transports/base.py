@@ -20,6 +20,8 @@ class Transport(Protocol):
     A transport may lose, delay, repeat or reorder datagrams. It must not deliver them in pieces, and should let in
     neighbours alone, though the node survives if it does not. ``dropped`` counts the datagrams that it did not let in,
     by reason: those of :class:`~graphact.agents.runs.Counters` and of :data:`graphact.agents.status.DROPPED`.
+
+    One that has sessions of its own may have a method for :func:`take_refusals`, too.
     """
 
     @property
@@ -48,6 +50,12 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Leave the network; closing twice does no harm."""
+
+
+def take_refusals(transport: Transport) -> Mapping[int, str]:
+    """Why a transport does not understand neighbours that it has heard since the last call, by neighbour."""
+    take: Callable[[], Mapping[int, str]] = getattr(transport, "take_refusals", dict)
+    return take()
 
 
 TRANSPORTS = ("zenoh", "udp")
