@@ -40,9 +40,10 @@ def mean_spread(found: Sequence[float], digits: int = 3) -> str:
 
 
 def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """A table in Markdown, in which |x| is one cell."""
     marks = ["---", *["---:"] * (len(header) - 1)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, marks, *lines))
+    rows = ((cell.replace("|", "\\|") for cell in cells) for cells in (header, marks, *lines))
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
 
 
 def base_section(results: Results) -> list[str]:
@@ -222,11 +223,14 @@ def figures(results: Results) -> dict[str, bytes]:
 
 
 def draw_condition(results: Results, name: str) -> Any:
-    """Lines over the levels of a condition."""
+    """Lines over the levels of a condition, of each activation with its fewest hops."""
     sheet = new_sheet(3.2)
     axes = sheet.subplots()
     levels = sorted({*results.levels(name), results.usual[name]})
+    fewest = {line.method: line for line in sorted(results.base(), key=lambda line: -(line.hops or 0))}
     for line in results.base():
+        if line != fewest[line.method]:
+            continue
         style = Variant(line.method, None).style
         rows = [results.of(line, **({} if level == results.usual[name] else {name: level})) for level in levels]
         means = [(level, fmean(values(found))) for level, found in zip(levels, rows, strict=True) if found]
@@ -245,11 +249,12 @@ def draw_exchanges(results: Results) -> Any:
     for line in results.lines:
         if not line.delayed:
             groups.setdefault((line.method, line.hops), []).append(line)
+    methods = [method for method, _ in groups]
     for (method, hops), lines in groups.items():
         style = Variant(method, hops).style
         if is_drawn(method, style):
             points = sorted((line.exchanges, fmean(values(results.of(line)))) for line in lines)
-            draw_line(axes, points, style, Variant(method, hops).label)
+            draw_line(axes, points, style, Variant(method, hops).label if methods.count(method) > 1 else style.short)
     axes.set(xlabel="Exchanges for one control")
     axes.xaxis.get_major_locator().set_params(integer=True)
     finish(sheet, axes)
