@@ -44,6 +44,9 @@ def swift():
     scope = interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
     nothing, types, compute = interpreter._LangPatchScope(), {}, interpreter._get_np_dtype
 
+    def leave_language(_):
+        return nothing
+
     def look_up(dtype):
         name = dtype.scalar.name
         if name not in types:
@@ -61,7 +64,7 @@ def swift():
 
     try:
         with (
-            mock.patch.object(interpreter, "_patch_lang", lambda _: nothing),
+            mock.patch.object(interpreter, "_patch_lang", leave_language),
             mock.patch.object(interpreter, "_get_np_dtype", look_up),
             mock.patch.object(tl.block_type, "__init__", take_block),
             mock.patch.object(interpreter.ReduceOps, "generic_reduce", reduce_by_halves),
