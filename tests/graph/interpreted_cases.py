@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 import torch
 from support.building import as_python, check_coalesced, check_everything, check_gradients
+from support.interpreter import swift
 
 from graphact import Graph
 from graphact.graph import build, counting_kernels, device, device_kernels, operator_kernels
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _swift_interpreter():
+    with swift():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ import importlib
 import numpy as np
 import pytest
 import torch
+from support.interpreter import swift
 from support.kernel_cases import KernelCases, check_hop, graph_of, poisoned, shorten_lists, signal
 
 from graphact.kernels import reference
@@ -12,6 +13,12 @@ from graphact.kernels.autograd import tensors_of
 
 # NumPy, which computes in place of the GPU, warns of what torch does silently
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _swift_interpreter():
+    with swift():
+        yield
 
 
 class TestInterpreted(KernelCases):
@@ -23,7 +30,7 @@ class TestInterpreted(KernelCases):
         from triton.runtime import JITFunction
 
         from graphact.kernels import triton
-        from graphact.kernels.triton import fused, median_bisect
+        from graphact.kernels.triton import fused, median, median_bisect
 
         assert not isinstance(fused.fused_kernel, JITFunction), "set TRITON_INTERPRET=1"
         # the interpreter is slow: let short lists take the ways that are meant for long ones, and look ahead less
@@ -33,6 +40,7 @@ class TestInterpreted(KernelCases):
             monkeypatch.setattr(kernels, "UNROLL", tl.constexpr(3))
         for name in ("AHEAD", "FURTHER_AHEAD"):
             monkeypatch.setattr(median_bisect, name, tl.constexpr(2))
+        monkeypatch.setattr(median, "COUNTED", 16)  # so that the longest lists are counted in two steps
         return triton
 
     def test_more_columns_than_programs(self, module, monkeypatch):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from scaleout.processes import run_together
+from support.sharing import made_once
 
 from graphact import Graph
 from graphact.cli import main
@@ -14,9 +15,13 @@ SCRIPT = Path(__file__).with_name("four_processes.py")
 
 
 @pytest.fixture(scope="session")
-def workplace(tmp_path_factory):
+def workplace(request, tmp_path_factory):
     """A folder with a graph, its partitions for three and for two processes, and what four processes found."""
-    directory = tmp_path_factory.mktemp("scaleout")
+    return made_once(request.config, tmp_path_factory, "scaleout", let_four_work)
+
+
+def let_four_work(directory):
+    """Divide a graph, and run everything that needs several processes."""
     points = torch.rand(40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     Graph.nearest_neighbors(points, 3).normalize("spectral").save(directory / "graph.npz")
     for folder, parts in (("parts", "3"), ("two", "2")):
@@ -25,7 +30,6 @@ def workplace(tmp_path_factory):
     (directory / "undisturbed").mkdir()
     codes, printed = run_together(SCRIPT, 4, directory)
     assert codes == [0, 0, 0, 0], "\n".join(printed)
-    return directory
 
 
 @pytest.fixture(scope="session")

@@ -251,7 +251,7 @@ def test_presets_name_what_they_read():
 def test_a_run_that_is_killed_goes_on(real_data, tmp_path):
     """SIGKILL between cells and within one: finished cells stay as they are, and the rows are those of a whole run."""
     words = [sys.executable, "-m", "graphact.cli", "run", "node-classification", "--device", "cpu", "--rows-only"]
-    changes = SMALL | {"epochs": "150", "patience": "none"}
+    changes = SMALL | {"epochs": "50", "patience": "none"}
     words += [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
     words += ["--activation", "relu", "--activation", "tanh", "--activation", "max-ga"]
     environment = os.environ | {"GRAPHACT_DATA": str(real_data)}
@@ -268,6 +268,7 @@ def test_a_run_that_is_killed_goes_on(real_data, tmp_path):
             while process.poll() is None and len(list((killed / "rows").glob("*.json"))) < wanted:
                 time.sleep(0.02)
             process.send_signal(signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL  # it did not end before
         now = {file: file.stat().st_mtime_ns for file in (killed / "rows").glob("*.json")}
         assert seen.items() <= now.items()
         seen = now

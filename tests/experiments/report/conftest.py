@@ -2,6 +2,7 @@
 
 import pytest
 from experiments.report.factory import every_experiment
+from support.sharing import made_once
 
 from graphact.experiments.report import write_report
 
@@ -9,8 +10,10 @@ COMMAND = "graphact run consensus --preset quick --seed 0"
 
 
 @pytest.fixture(scope="session")
-def full_report(tmp_path_factory):
+def full_report(request, tmp_path_factory):
     """The folder of a report on all four experiments."""
-    folder = tmp_path_factory.mktemp("report")
-    write_report(every_experiment(), folder, command=COMMAND)
-    return folder
+
+    def write(folder):
+        write_report(every_experiment(), folder, command=COMMAND)
+
+    return made_once(request.config, tmp_path_factory, "report", write)
