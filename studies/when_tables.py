@@ -84,9 +84,10 @@ def by_data_set(cells, fewest=3):
             continue
         gains = [cell.gain().mean for cell in own]
         ahead = sum(gain > 0 for gain in gains)
-        words = f"{title_of(level)}: ahead in {ahead} of {len(own)}, gains from {min(gains):+.1f} to {max(gains):+.1f} points"
+        span = f"gains from {min(gains):+.1f} to {max(gains):+.1f} points"
         over = [max(map(cell.mean, cell.controls)) >= cell.mean(cell.ours) for cell in own if cell.controls]
-        lines.append(f"{words}; the highest linear control is level or higher in {sum(over)} of {len(over)}")
+        controls = f"the highest linear control is level or higher in {sum(over)} of {len(over)}"
+        lines.append(f"{title_of(level)}: ahead in {ahead} of {len(own)}, {span}; {controls}")
     return lines
 
 
