@@ -136,7 +136,9 @@ def test_ports_are_none_that_the_system_hands_out():
 @pytest.mark.slow
 def test_control_c_ends_the_demo_with_its_own_words(tmp_path):
     words = [sys.executable, "-m", "graphact.cli", "agents", "demo", "--sensors", "8", "--out", str(tmp_path)]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run in the background
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
     while "answers" not in process.stdout.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
