@@ -16,6 +16,7 @@ import tempfile
 
 import numpy as np
 import torch
+from arguments import count
 
 from graphact import Graph, agents, nn
 from graphact.agents.addresses import free_addresses
@@ -29,8 +30,8 @@ OPTIONS = {"udp-encrypted": ["--transport", "udp", "--encrypt"]}
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--transport", choices=WANTED, action="append", help="default: all")
-    parser.add_argument("--runs", type=int, default=200, help="inferences of 10 rounds (default: 200)")
-    parser.add_argument("--repeats", type=int, default=1, help="measure so many times, in turn (default: 1)")
+    parser.add_argument("--runs", type=count, default=200, help="inferences of 10 rounds (default: 200)")
+    parser.add_argument("--repeats", type=count, default=1, help="measure so many times, in turn (default: 1)")
     options = parser.parse_args()
     found = {transport: [] for transport in options.transport or WANTED}
     for _ in range(options.repeats):

@@ -1,5 +1,7 @@
 """Graphs built by the Triton kernels on the CPU, in Triton's interpreter; started by `test_building_interpreted.py`."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -20,10 +22,14 @@ def _swift_interpreter():
 def by_kernels(monkeypatch):
     """Let all graphs be built as on a GPU, and see that the kernels do it."""
     calls = []
+
+    def noted(sort, *given):
+        calls.append(given)
+        return sort(*given)
+
     monkeypatch.setattr(build, "is_on_host", lambda _: False)
     for kernels in (counting_kernels, device_kernels):
-        note = lambda *given, sort=kernels.sort_edges: calls.append(given) or sort(*given)  # noqa: E731
-        monkeypatch.setattr(kernels, "sort_edges", note)
+        monkeypatch.setattr(kernels, "sort_edges", partial(noted, kernels.sort_edges))
     yield calls
     assert calls, "set TRITON_INTERPRET=1"
 
@@ -56,8 +62,8 @@ def some_edges(nodes, edges, symmetric=False, distinct=True):
     return index, weight
 
 
-def check_as_with_torch(kernels, nodes, edges, symmetric, is_coalesced):
-    index, weight = some_edges(nodes, edges, symmetric)
+def check_as_with_torch(kernels, nodes, edges, symmetric, is_coalesced, distinct=True):
+    index, weight = some_edges(nodes, edges, symmetric, distinct)
     given = (index[1], index[0], weight, nodes, is_coalesced, True)
     found, expected = kernels.sort_edges(*given), device.sort_with_torch(*given)
     facts = found.facts
@@ -81,6 +87,15 @@ def test_by_counting_at_the_edges_of_blocks(nodes, edges):
     assert (counting_kernels.RANKED, counting_kernels.COMPARED) == (32, 128)
     for symmetric in (False, True):
         check_as_with_torch(counting_kernels, nodes, edges, symmetric, False)
+
+
+@pytest.mark.parametrize("kernels", [counting_kernels, device_kernels])
+def test_repeated_edges_are_counted(kernels):
+    """Those that repeat one before them, as torch counts them; a loop repeats nothing."""
+    check_as_with_torch(kernels, 20, 60, False, False, distinct=False)
+    pair = torch.tensor([[0, 1, 0, 2, 2], [1, 0, 1, 2, 2]])
+    facts = kernels.sort_edges(pair[1], pair[0], torch.ones(5), 3, False, True).facts
+    assert (facts.repeated, facts.kept) == (1, 3)
 
 
 @pytest.mark.parametrize("is_coalesced", [False, True])

@@ -12,7 +12,7 @@ import pytest
 
 from graphact.cli import main
 from graphact.experiments.flocking.experiment import FULL, LEVELS, NOT_FLOWN, Job, find_settings, job_of
-from graphact.experiments.flocking.report import table, write_page
+from graphact.experiments.flocking.report import draw_condition, draw_exchanges, table, write_page
 from graphact.experiments.flocking.results import Results, compared
 from graphact.experiments.flocking.runner import Airfield
 from graphact.experiments.store import Store
@@ -110,6 +110,15 @@ def test_p_in_a_table_is_holms_over_its_lines() -> None:
     for number, label in enumerate(order):
         lowest = max(lowest, min(1.0, (20 - number) * alone[label]))
         assert together[label] == pytest.approx(lowest, rel=0.05)
+
+
+@pytest.mark.usefixtures("results")
+def test_figures_name_every_line_once() -> None:
+    results = Results(Store(PUBLISHED).rows())
+    assert {line.hops for line in results.base() if line.method == "max-ga"} == {1, 2}
+    for sheet in (draw_condition(results, "loss"), draw_exchanges(results)):
+        labels = sheet.axes[0].get_legend_handles_labels()[1]
+        assert len({*labels}) == len(labels) > 10
 
 
 @pytest.mark.slow

@@ -228,9 +228,7 @@ def draw_condition(results: Results, name: str) -> Any:
     axes = sheet.subplots()
     levels = sorted({*results.levels(name), results.usual[name]})
     fewest = {line.method: line for line in sorted(results.base(), key=lambda line: -(line.hops or 0))}
-    for line in results.base():
-        if line != fewest[line.method]:
-            continue
+    for line in (line for line in results.base() if line == fewest[line.method]):
         style = Variant(line.method, None).style
         rows = [results.of(line, **({} if level == results.usual[name] else {name: level})) for level in levels]
         means = [(level, fmean(values(found))) for level, found in zip(levels, rows, strict=True) if found]
