@@ -14,8 +14,23 @@ SMALL = 2**31
 Grid = tuple[int, ...]
 
 
-def launch(kernel: Any, grid: Grid, *arguments: Any, **constants: Any) -> Any:
-    """Start a kernel on the current device; return it compiled, or None if Triton interprets."""
+def launch(kernel: Any, grid: Grid, *arguments: Any, known: Any = None, **constants: Any) -> Any:
+    """Start a kernel on the current device; return it compiled, or None if Triton interprets.
+
+    ``known`` is all that the kinds of the arguments depend on, where the caller knows: then they are not looked at.
+    """
+    if known is not None and (compiled := _known.get((id(kernel), known))) is not None:
+        values = [argument.data_ptr() if isinstance(argument, Tensor) else argument for argument in arguments]
+        start(compiled, grid, values, every_constant(kernel, arguments, constants))
+        return compiled
+    compiled = _launch(kernel, grid, arguments, constants)
+    if known is not None and compiled is not None:
+        _known[id(kernel), known] = compiled
+    return compiled
+
+
+def _launch(kernel: Any, grid: Grid, arguments: Sequence[Any], constants: dict[str, Any]) -> Any:
+    """Start the kernel that was compiled for such arguments, or compile it."""
     kinds, values = [], []
     for argument in arguments:
         kind, value = kind_of(argument)
@@ -33,6 +48,7 @@ def launch(kernel: Any, grid: Grid, *arguments: Any, **constants: Any) -> Any:
 
 
 _compiled: dict[Any, Any] = {}
+_known: dict[Any, Any] = {}
 
 
 def kind_of(argument: Any) -> tuple[Any, int]:

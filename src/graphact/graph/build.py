@@ -281,12 +281,15 @@ def build_on_device(
         found = found._replace(weight=weight, weight_t=weight.index_select(0, found.edge_t))
     if facts.repeated:
         return _merged(found.row, found.col, found.weight, num_nodes)._replace(diagonal=diagonal)
-    sides = zip(found.rowptr, (found.col, found.col_t), found.order, found.sizes, strict=True)
-    incoming, outgoing = (Neighborhoods.from_sizes(*side) for side in sides)
+    incoming = Neighborhoods.from_sizes(found.rowptr[0], found.col, found.order[0], found.sizes[0])
+    if facts.pattern_differs:
+        outgoing = Neighborhoods.from_sizes(found.rowptr[1], found.col_t, found.order[1], found.sizes[1])
+    else:
+        outgoing = incoming
     is_directed = bool(facts.pattern_differs or facts.weights_differ or known is not weight)
     return Parts(
         incoming,
-        outgoing if facts.pattern_differs else incoming,
+        outgoing,
         found.weight,
         found.weight_t if is_directed or has_derivative else found.weight,
         diagonal,

@@ -5,6 +5,8 @@ Comparing all numbers with each takes three kernels; sorting takes more, and sta
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -38,12 +40,14 @@ def sort_edges(
     size, edge_blocks, node_blocks = (num_edges, num_nodes), -(-num_edges // RANKED), num_nodes // RANKED + 1
     most = most_groups(num_nodes, num_edges)
     facts = torch.zeros(TABLE.value + 4 * most, dtype=torch.int64, device=device)
-    tile = {"block": RANKED, "chunk": COMPARED}
+    tile: dict[str, Any] = {"block": RANKED, "chunk": COMPARED}
 
     edge, col, edge_t, col_t = (torch.empty(num_edges, dtype=torch.int64, device=device) for _ in range(4))
     row, slot = (torch.empty(num_edges, dtype=torch.int32, device=device) for _ in range(2))
     moved, weight_t = torch.empty_like(weight), torch.empty_like(weight)
     flags = {"fused": not is_coalesced, "checks": checks}
+    # tensors made here are aligned and sizes small, so that kernels differ in what they are given alone
+    tile["known"] = (weight.dtype, is_coalesced, checks, device.index)
     launch(edges_kernel, (edge_blocks,), target, source, weight, edge, row, col, moved, facts, *size, **flags, **tile)
 
     rowptr, rowptr_t = (torch.empty(num_nodes + 1, dtype=torch.int64, device=device) for _ in range(2))

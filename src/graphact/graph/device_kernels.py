@@ -94,10 +94,14 @@ def sort_edges(
 
 
 def known_facts(facts: Tensor, num_nodes: int, most: int) -> tuple[Facts, tuple[Tensor, Tensor]]:
-    """What was found on the device, and the sizes of groups of equal degree, with one read-back."""
+    """What was found on the device, and the sizes of groups of equal degree, with one read-back.
+
+    Where the transpose has the same pattern, so are the sizes of both sides.
+    """
     *found, one, other = (read := read_back(facts))[: TABLE.value].tolist()
-    table = read[TABLE.value :].reshape(2, most, 2)
-    return Facts(*found), (sizes_of(table[0, :one], num_nodes), sizes_of(table[1, :other], num_nodes))
+    known, table = Facts(*found), read[TABLE.value :].reshape(2, most, 2)
+    sizes = sizes_of(table[0, :one], num_nodes)
+    return known, (sizes, sizes_of(table[1, :other], num_nodes) if known.pattern_differs else sizes)
 
 
 def read_back(facts: Tensor) -> "np.ndarray[Any, Any]":
