@@ -38,7 +38,7 @@ SETTINGS = {
 }
 TRIALS = {
     "source-localization": {"learning_rate": ("0.005", "0.02"), "per_feature": ("false", "true")},
-    "consensus": {"learning_rate": ("0.001", "0.003", "0.01"), "bias": ("false", "true"), "epochs": ("400",)},
+    "consensus": {"learning_rate": ("0.001", "0.003", "0.01", "0.03"), "bias": ("false", "true"), "epochs": ("400",)},
     "denoising": {"learning_rate": ("0.003", "0.01", "0.03", "0.1", "0.3"), "bias": ("false", "true")},
     "recommendation": {"learning_rate": ("0.0003", "0.001", "0.003")},
 }
