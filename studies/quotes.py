@@ -135,6 +135,17 @@ class Quotes:
     def share_above(self, study, where, limit):
         return self._share(study, where, lambda value: value > limit)
 
+    def no_other_above(self, study, where, limit):
+        """Whether no network of another method in the same setting ends above an error."""
+        own = self.evidence.cell(study, where)
+        return not any(
+            row["value"] > limit
+            for cell, rows in self.evidence.cells[study].items()
+            if cell.kind == own.kind and (cell.order, cell.condition) == (own.order, own.condition)
+            for row in rows
+            if cell.method != own.method
+        )
+
     def _share(self, study, where, holds):
         if not self.evidence.has(study, where):
             return NOT_RUN
@@ -169,9 +180,9 @@ class Quotes:
         """The pointwise activations beside ReLU that were run."""
         return [method for method in POINTWISE if self.ran(study, method)]
 
-    def better_in_search(self, experiment, order, **settings):
-        """How many methods validate better in a trial of the search than in the protocol ``converged``."""
-        trial, study = {}, Study(experiment, "paper", "converged")
+    def better_in_search(self, experiment, order, protocol, **settings):
+        """How many methods validate better in a trial of the search than in a protocol."""
+        trial, study = {}, Study(experiment, "paper", protocol)
         folder = self.evidence.directory / "search" / experiment
         for row in Store(folder).rows() if folder.is_dir() else ():
             same = all(row["settings"].get(key) == value for key, value in settings.items())
