@@ -73,8 +73,8 @@ FURTHER = {
 # ReLU behind further shifts, and robust convolutions with ReLU
 CONTROLS = {"relu-hops": Style("ReLU + hops", "ReLU behind further shifts", INK, "P", (0, (1, 1)))}
 RIVALS = {
-    "median-gcn": Style("MedianGCN", "MedianGCN", "#cc79a7", "1", (0, (1.2, 1.2)), 1.2),
-    "soft-median-gcn": Style("Soft Median", "Soft Median GCN", "#cc79a7", "2", (0, (3, 1)), 1.2),
+    "median-gcn": Style("MedianGCN", "MedianGCN", "#cc79a7", "s", (0, (1.2, 1.2)), 1.0),
+    "soft-median-gcn": Style("Soft Median", "Soft Median GCN", "#cc79a7", "v", (0, (3, 1)), 1.0),
 }
 
 # Beside ReLU, and less important: all of one colour, told apart by their markers
