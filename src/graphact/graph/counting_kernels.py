@@ -22,6 +22,7 @@ from graphact.graph.device_kernels import (
     TABLE,
     WEIGHTS_DIFFER,
     any_size,
+    first_from,
     known_facts,
     note_checks,
     on_its_device,
@@ -53,7 +54,8 @@ def sort_edges(
     rowptr, rowptr_t = (torch.empty(num_nodes + 1, dtype=torch.int64, device=device) for _ in range(2))
     degree = torch.empty((2, num_nodes), dtype=torch.int32, device=device)
     tensors = (row, col, moved, edge_t, col_t, weight_t, slot, rowptr, rowptr_t, degree, facts)
-    launch(lists_kernel, (edge_blocks + 2 * node_blocks,), *tensors, *size, edge_blocks, **tile)
+    sizes_of_lists = (*size, edge_blocks, num_edges.bit_length())
+    launch(lists_kernel, (edge_blocks + 2 * node_blocks,), *tensors, *sizes_of_lists, fused=not is_coalesced, **tile)
 
     order = torch.empty((2, num_nodes), dtype=torch.int64, device=device)
     launch(order_kernel, (node_blocks, 2), degree, order, facts, num_nodes, most, **tile)
@@ -80,29 +82,23 @@ def edges_kernel(
     target, source, weight, edge, row, col, moved, facts, num_edges, num_nodes, fused: tl.constexpr,
     checks: tl.constexpr, block: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Sort edges by target and source or, if not fused, by target alone; how many are repeated."""
+    """Sort edges by target and source or, if not fused, by target alone."""
     e = tl.program_id(0) * block + tl.arange(0, block)
     there = e < num_edges
     given_row, given_col, i, j, number = numbers_of(target, source, e, num_edges, num_nodes, fused)
     before = tl.zeros((block, chunk), dtype=tl.int32)
-    again = before
     for left in range(0, num_edges, chunk):
         f = left + tl.arange(0, chunk)
         _, _, _, _, other = numbers_of(target, source, f, num_edges, num_nodes, fused)
         equal = (other[None, :] == number[:, None]) & (f[None, :] < e[:, None])
         smaller = (other[None, :] < number[:, None]) & (f < num_edges)[None, :]
         before += (equal | smaller).to(tl.int32)
-        if fused:
-            again += equal.to(tl.int32)
     at = tl.sum(before, 1)
     number = tl.load(weight + e, mask=there, other=0.0)
     tl.store(edge + at, e.to(tl.int64), mask=there)
     tl.store(row + at, i, mask=there)
     tl.store(col + at, j.to(tl.int64), mask=there)
     tl.store(moved + at, number, mask=there)
-    if fused:
-        count = tl.sum((there & (tl.sum(again, 1) > 0) & (i < num_nodes)).to(tl.int64), 0)
-        tl.atomic_add(facts + REPEATED, count, mask=count > 0, sem="relaxed")
     if checks:
         note_checks(given_row, given_col, number, facts, num_nodes)
 
@@ -110,30 +106,34 @@ def edges_kernel(
 @any_size
 def lists_kernel(
     row, col, moved, edge_t, col_t, weight_t, slot, rowptr, rowptr_t, degree, facts, num_edges, num_nodes, edge_blocks,
-    block: tl.constexpr, chunk: tl.constexpr,
+    steps, fused: tl.constexpr, block: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """The edges of the transpose, whether they differ, and (by further programs) where the list of each node begins."""
+    """The edges of the transpose, whether they differ, and (by further programs) where the list of each node begins.
+
+    If fused, also how many edges repeat the one before them.
+    """
     if tl.program_id(0) < edge_blocks:
         e = tl.program_id(0) * block + tl.arange(0, block)
         there = e < num_edges
         i = tl.load(row + e, mask=there, other=0)
         j = tl.load(col + e, mask=there, other=0).to(tl.int32)
         before = tl.zeros((block, chunk), dtype=tl.int32)
-        lower = before
         for left in range(0, num_edges, chunk):
             f = left + tl.arange(0, chunk)
-            exists = (f < num_edges)[None, :]
-            end = tl.load(col + f, mask=f < num_edges, other=0).to(tl.int32)[None, :]
+            end = tl.load(col + f, mask=f < num_edges, other=2147483647).to(tl.int32)[None, :]
             smaller = (end < j[:, None]) | ((end == j[:, None]) & (f[None, :] < e[:, None]))
-            before += (smaller & exists).to(tl.int32)
-            target = tl.load(row + f, mask=f < num_edges, other=0)[None, :]
-            lower += ((target < i[:, None]) & exists).to(tl.int32)
+            before += smaller.to(tl.int32)
         at = tl.sum(before, 1)
         tl.store(edge_t + at, e.to(tl.int64), mask=there)
         there &= i < num_nodes
+        if fused:
+            again = there & (e > 0) & (tl.load(row + e - 1, mask=there & (e > 0), other=-1) == i)
+            again &= tl.load(col + e - 1, mask=again, other=-1) == j
+            count = tl.sum(again.to(tl.int64), 0)
+            tl.atomic_add(facts + REPEATED, count, mask=count > 0, sem="relaxed")
         number_t = tl.load(moved + e, mask=there, other=0.0)
         tl.store(col_t + at, i.to(tl.int64), mask=there)
-        tl.store(slot + at, e - tl.sum(lower, 1), mask=there)
+        tl.store(slot + at, e - first_from(row, i, num_edges, steps).to(tl.int32), mask=there)
         tl.store(weight_t + at, number_t, mask=there)
         differs = there & (tl.load(row + at, mask=there, other=0) != j)
         differs |= there & (tl.load(col + at, mask=there, other=0) != i)
@@ -147,8 +147,9 @@ def lists_kernel(
         blocks = num_nodes // block + 1
         tile = tl.program_id(0) - edge_blocks
         node = tile % blocks * block + tl.arange(0, block)
-        if tile < blocks:
-            begin, length = list_of(row, node, num_edges, block, chunk)
+        if tile < blocks:  # rows ascend, so that bisection finds them
+            begin = first_from(row, node, num_edges, steps).to(tl.int32)
+            length = first_from(row, node + 1, num_edges, steps).to(tl.int32) - begin
             tl.store(rowptr + node, begin.to(tl.int64), mask=node <= num_nodes)
             tl.store(degree + node, length, mask=node < num_nodes)
             tl.store(facts + KEPT + 0 * node, begin.to(tl.int64), mask=node == num_nodes)

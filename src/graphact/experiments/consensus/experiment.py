@@ -43,7 +43,9 @@ CONVERGED = replace(
     training=TrainingSettings(epochs=400, batch_size=100, learning_rate=1e-2, schedule="cosine"),
 )
 # Its settings before that search, a quarter as long: rows over the orders in results/ were made by it
-SHORT = replace(CONVERGED, called="short-converged", training=replace(CONVERGED.training, epochs=100, learning_rate=5e-3))
+SHORT = replace(
+    CONVERGED, called="short-converged", training=replace(CONVERGED.training, epochs=100, learning_rate=5e-3)
+)
 # What a search on the validation samples of seed 0 found; to be judged on other seeds
 BEST = replace(
     FIRST_PAPER,
