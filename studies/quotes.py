@@ -7,6 +7,7 @@ from evidence import Contrast, NotRunError, Study, at, minus
 from exhibits import NETWORKS, localizing, rating
 
 from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
+from graphact.experiments.registry import EXPERIMENTS
 from graphact.experiments.source_localization.experiment import TABLE_1
 from graphact.experiments.statistics import ALPHA, holm, published
 from graphact.experiments.store import Store
@@ -43,9 +44,18 @@ class Quotes:
     sure = staticmethod(sure)
 
     def study(self, experiment, protocol, preset="paper"):
-        """The study of a protocol; where it was not run, that of the first round."""
+        """The study of a protocol; where it was not run, that of the first round.
+
+        Of the text to the letter, ``paper``, all experiments have rows or none is asked, since pages quote them as one.
+        """
+        run = self.evidence.studies()
         wanted, first = (Study(experiment, preset, words) for words in (protocol, f"first-round-{protocol}"))
-        return first if first in self.evidence.studies() and wanted not in self.evidence.studies() else wanted
+        is_run = wanted in run and (protocol != "paper" or all(self.letter(each) in run for each in EXPERIMENTS))
+        return first if first in run and not is_run else wanted
+
+    def letter(self, experiment):
+        """The study of the text to the letter."""
+        return Study(experiment, "paper", "paper")
 
     def ran(self, study, *methods):
         """Whether every one of the methods was run in a study, in whatever setting."""
@@ -168,6 +178,12 @@ class Quotes:
             if self.evidence.has(study, make(method, column))
         ]
         return f"{sum(found)} of {len(found)}"
+
+    def lowest_of_table_2(self, study):
+        """The network with the lowest mean error on every film; None where that is not the same one."""
+        methods = [method for method, _ in TABLE_2]
+        lowest = {min(methods, key=lambda one: self.evidence.mean(study, rating(one, film))) for film in FILMS}
+        return lowest.pop() if len(lowest) == 1 else None
 
     def shift_from_paper(self, study, features):
         """By how much the mean of the six networks differs from the paper's at one width."""
