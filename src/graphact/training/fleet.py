@@ -38,6 +38,13 @@ class FleetResult:
     best_epoch: list[int]
     seconds_before: float = field(default=0.0, compare=False)
 
+    @classmethod
+    def joined(cls, results: "Sequence[FleetResult]") -> "FleetResult":
+        """The results of several fleets as those of one."""
+        columns = zip(*((result.test, result.validation, result.best_epoch) for result in results), strict=True)
+        test, validation, best_epoch = ([value for part in column for value in part] for column in columns)
+        return cls(test, validation, best_epoch)
+
 
 class Fleet:
     """R models of one shape, each with a task, a graph and a seed of its own, trained and evaluated together.

@@ -1,7 +1,13 @@
-"""Keeping memory between training steps."""
+"""Memory of training: kept between steps, and fewer models at a time where there is too little of it."""
 
 import ctypes
 import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of the GNU C library
 LARGEST = 2**31 - 1
@@ -21,3 +27,23 @@ def keep_freed_memory() -> bool:
     if not hasattr(library, "gnu_get_libc_version"):
         return False
     return bool(library.mallopt(M_TRIM_THRESHOLD, LARGEST)) and bool(library.mallopt(M_MMAP_THRESHOLD, MOST_MAPPED))
+
+
+def in_parts(count: int, size: int, train: Callable[[slice], T]) -> list[T]:
+    """What ``train`` makes of consecutive slices of ``count`` models, as large as memory allows.
+
+    A slice has at most ``size`` models, and half as many from then on whenever a device runs out of memory.
+    """
+    made, start = list[T](), 0
+    while start < count:
+        part = slice(start, min(start + size, count))
+        try:
+            made.append(train(part))
+            start = part.stop
+        except torch.OutOfMemoryError:
+            size = (part.stop - part.start) // 2
+            if size == 0:
+                raise
+        if start < part.stop:  # behind the error, which holds what was allocated
+            torch.cuda.empty_cache()
+    return made

@@ -188,6 +188,8 @@ class NodeFleet:
                 try:
                     with torch.cuda.graph(graph):  # recording runs nothing
                         epoch(running)
+                except torch.OutOfMemoryError:  # fewer models at a time may fit
+                    raise
                 except RuntimeError as error:  # some step waits for the device: every epoch is launched anew
                     self.way = f"not recorded: {[*str(error).splitlines(), ''][0]}"
                     torch.cuda.synchronize()

@@ -16,6 +16,7 @@ from graphact.experiments.protocol import TrainingJob, run_seed
 from graphact.experiments.selection import Point, Trial, grid, nested
 from graphact.training.fleet import FleetResult
 from graphact.training.graphs import GraphFleet
+from graphact.training.memory import in_parts
 
 PARTITIONS = 2  # ways to deal the graphs into batches, which take turns
 LIVE_TENSORS = 24  # signals of a layer that are held at once, about
@@ -67,25 +68,25 @@ def train_trials(
     nodes = max(len(batch.x) for batches in partitions for batch in batches)
     bytes_each = 4 * nodes * job.features * LIVE_TENSORS * job.protocol.layers
     size = max(1, MEMORY[torch.device(device).type] // bytes_each)
-    results, curves = [], []
-    for start in range(0, len(trials), size):
-        part = trials[start : start + size]
+
+    def train(part: slice) -> tuple[FleetResult, torch.Tensor]:
+        own = trials[part]
         fleet = GraphFleet(
-            [networks[trial.replica] for trial in part],
+            [networks[trial.replica] for trial in own],
             partitions,
             data.y,
-            splits[start : start + size],
-            seeds=[run_seed("dropout", job.seed, trial.replica) for trial in part],
-            rates=[trial.point.rate for trial in part],
-            decays=[trial.point.decay for trial in part],
-            dropouts=[trial.point.dropout for trial in part],
+            splits[part],
+            seeds=[run_seed("dropout", job.seed, trial.replica) for trial in own],
+            rates=[trial.point.rate for trial in own],
+            decays=[trial.point.decay for trial in own],
+            dropouts=[trial.point.dropout for trial in own],
             device=device,
         )
-        results.append(fleet.train(job.protocol.training.epochs, job.protocol.training.patience, keep=False))
-        curves.append(fleet.curves.cpu())
-    columns = zip(*((result.test, result.validation, result.best_epoch) for result in results), strict=True)
-    test, validation, best_epoch = ([value for part in column for value in part] for column in columns)
-    return FleetResult(test, validation, best_epoch), torch.cat(curves)
+        result = fleet.train(job.protocol.training.epochs, job.protocol.training.patience, keep=False)
+        return result, fleet.curves.cpu()
+
+    results, curves = zip(*in_parts(len(trials), size, train), strict=True)
+    return FleetResult.joined(results), torch.cat(curves)
 
 
 def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from graphact.experiments.node_classification.networks import NodeNetwork
 from graphact.experiments.protocol import RIVALS, TrainingJob, run_seed
 from graphact.experiments.selection import Trial, grid, nested
 from graphact.training.fleet import FleetResult
+from graphact.training.memory import in_parts
 from graphact.training.nodes import NodeFleet
 
 LIVE_TENSORS = 24  # signals of a layer that are held at once, about
@@ -89,29 +90,28 @@ def train_trials(
     x, graph = on_device(data.name, directory, convolution, device)
     bytes_each = 4 * len(data.y) * job.features * LIVE_TENSORS * job.protocol.layers
     size = max(1, MEMORY[torch.device(device).type] // bytes_each)
-    results, fleets = [], []
-    for start in range(0, len(trials), size):
-        part = trials[start : start + size]
+    settings, window = job.protocol.training, job.protocol.task_options.get("window")
+
+    def train(part: slice) -> tuple[FleetResult, NodeFleet]:
+        own = trials[part]
         fleet = NodeFleet(
-            [networks[trial.replica] for trial in part],
+            [networks[trial.replica] for trial in own],
             x,
             graph,
             data.y,
-            [split_of(job, data, trial.replica) for trial in part],
-            seeds=[run_seed("dropout", job.seed, trial.replica) for trial in part],
-            rates=[trial.point.rate for trial in part],
-            decays=[trial.point.decay for trial in part],
-            dropouts=[trial.point.dropout for trial in part],
+            [split_of(job, data, trial.replica) for trial in own],
+            seeds=[run_seed("dropout", job.seed, trial.replica) for trial in own],
+            rates=[trial.point.rate for trial in own],
+            decays=[trial.point.decay for trial in own],
+            dropouts=[trial.point.dropout for trial in own],
             metric=data.metric,
             is_decayed=decayed_by(job.protocol.task_options),
             device=device,
         )
-        settings, window = job.protocol.training, job.protocol.task_options.get("window")
-        results.append(fleet.train(settings.epochs, settings.patience, keep=keep, window=window))
-        fleets.append(fleet)
-    columns = zip(*((result.test, result.validation, result.best_epoch) for result in results), strict=True)
-    test, validation, best_epoch = ([value for part in column for value in part] for column in columns)
-    return FleetResult(test, validation, best_epoch), fleets
+        return fleet.train(settings.epochs, settings.patience, keep=keep, window=window), fleet
+
+    results, fleets = zip(*in_parts(len(trials), size, train), strict=True)
+    return FleetResult.joined(results), list(fleets)
 
 
 def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
