@@ -1,5 +1,6 @@
 """The site: `make docs` builds it into out/site, without a network and with warnings as errors."""
 
+import gc
 import importlib
 import logging
 import re
@@ -10,6 +11,7 @@ import graphact
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs"))  # gallery_figures
+gc.set_threshold(50_000)  # pages are trees of many small objects, through which the collector would go again and again
 for noisy in ("onnx_ir", "onnxscript"):  # which tell every initializer that they share
     logging.getLogger(noisy).setLevel(logging.WARNING)
 

@@ -35,6 +35,15 @@ def real_start(monkeypatch):
     monkeypatch.setitem(STARTS, "zero", 0.0)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _rare_collections():
+    """Tracing and compiling make so many objects that the collector would take a tenth of their time."""
+    usual = gc.get_threshold()
+    gc.set_threshold(50_000, *usual[1:])
+    yield
+    gc.set_threshold(*usual)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _only_new_garbage():
     """The collector leaves out what other modules left behind: late in a run that takes it seconds, each time."""
@@ -47,10 +56,13 @@ def _same_numbers_every_run():
     torch.manual_seed(0)
 
 
-@pytest.fixture(autouse=True)
-def _fresh_compiler_cache(tmp_path, monkeypatch):
+@pytest.fixture(scope="session", autouse=True)
+def _fresh_compiler_cache(tmp_path_factory):
     """Compiled code is cached under the name of an operator, which outlives a change of its gradient."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
+        patch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")  # more are processes, each of which imports torch
+        yield
 
 
 def pytest_sessionfinish():

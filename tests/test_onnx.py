@@ -1,5 +1,6 @@
 """ONNX files against torch: all activations, with the graph inside and with edges as inputs."""
 
+import functools
 import re
 import subprocess
 import sys
@@ -81,6 +82,19 @@ def test_a_missing_package_is_named(missing, monkeypatch, tmp_path):
 
 
 # files
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_table_of_translations():
+    """Torch makes the table of all that it can translate anew for each file, which takes a quarter of the time."""
+    try:
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+    except ImportError:  # onnxscript is missing, or torch keeps the table elsewhere
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
+        yield
 
 
 class Session:

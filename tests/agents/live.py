@@ -32,6 +32,12 @@ def make_network(folder, edges, size, model=None, **options):
     return folders
 
 
+def make_pairs(folder, count):
+    """The folders of ``count`` nodes, and those of a neighbour of each: cases that wait can do so side by side."""
+    folders = make_network(folder, [(2 * i, 2 * i + 1) for i in range(count)], 2 * count)
+    return folders[::2], folders[1::2]
+
+
 class Daemon:
     """The process of one node, and the events it has printed."""
 

@@ -91,15 +91,15 @@ def test_a_clock_set_back_within_a_run_holds_nothing_up(tmp_path):
 def test_numbers_that_a_clock_used_too_early_are_not_used_again(tmp_path):
     """An hour later the node is silent for the runs that it was in before, and tells no second value for a tag."""
     folders = make_network(tmp_path, [(0, 1)], 2)
-    options = ["--transport", "udp", "--period", "1.5", "--slot", "0.5"]
+    options = ["--transport", "udp", "--period", "0.6", "--slot", "0.2"]  # short: its neighbour says nothing
     clock = Clock(tmp_path / "clock")
-    with Captured(folders[1], slot=0.5, period=1.5), clock.start(folders[0], *options) as daemon:
+    with Captured(folders[1], slot=0.2, period=0.6), clock.start(folders[0], *options) as daemon:
         low = daemon.next_event("result")["run"]
         clock.set(3600)
         early = [daemon.next_event("result", where=lambda event: event["run"] > low + 1000)["run"] for _ in range(3)]
         clock.set(0)
         low = daemon.next_event("result", where=lambda event: event["run"] < early[-1] - 1000)["run"]
-        clock.set(3590)
+        clock.set(3596)
         late = [daemon.next_event("result")["run"] for _ in range(12)]
         used = [*early, low, *late]
         assert late[-1] > early[-1]

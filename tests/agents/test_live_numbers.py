@@ -3,10 +3,11 @@
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from agents.live import Captured, Daemon, make_network
+from agents.live import Captured, Daemon, make_network, make_pairs
 from agents.networks import undirected
 
 import graphact
@@ -15,21 +16,27 @@ from graphact import nn
 OPTIONS = ["--transport", "udp", "--period", "2", "--slot", "0.6"]
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_neighbors_value_that_is_not_finite_is_refused_and_told(tmp_path, value):
-    folders = make_network(tmp_path, [(0, 1)], 2)
-    with Captured(folders[1], slot=0.6, period=2.0) as captured, Daemon(folders[0], *OPTIONS) as daemon:
-        run = daemon.next_event("result")["run"]
+def test_neighbors_values_that_are_not_finite_are_refused_and_told(tmp_path):
+    """Each of them to an agent of its own."""
+    values = (np.nan, np.inf, -np.inf)
+    folders, others = make_pairs(tmp_path, len(values))
+    with ExitStack() as stack:
+        neighbors = [stack.enter_context(Captured(other, slot=0.6, period=2.0)) for other in others]
+        daemons = [stack.enter_context(Daemon(folder, *OPTIONS)) for folder in folders]
+        runs = [daemon.next_event("result")["run"] for daemon in daemons]
         for number in range(1, 4):
-            for round_ in range(3):
-                captured.say(0, run + number, round_, value=[value])
-            result = daemon.next_event("result")
-            assert result["complete"] is False
-            assert np.isfinite(result["output"]).all()
-        refused = [event["reason"] for event in daemon.events if event["event"] == "refused"]
-        assert "its value is not finite" in refused
-        daemon.process.send_signal(signal.SIGTERM)
-        assert daemon.next_event("end")["counters"]["not_finite"] > 0
+            for captured, run, value in zip(neighbors, runs, values, strict=True):
+                for round_ in range(3):
+                    captured.say(captured.links.neighbors[0], run + number, round_, value=[value])
+            for daemon in daemons:
+                result = daemon.next_event("result")
+                assert result["complete"] is False
+                assert np.isfinite(result["output"]).all()
+        for daemon, value in zip(daemons, values, strict=True):
+            refused = [event["reason"] for event in daemon.events if event["event"] == "refused"]
+            assert "its value is not finite" in refused, value
+            daemon.process.send_signal(signal.SIGTERM)
+            assert daemon.next_event("end")["counters"]["not_finite"] > 0, value
 
 
 @pytest.mark.parametrize("schedule", [["--period", "0.6"], ["--period", "0"]], ids=["clock", "no clock"])

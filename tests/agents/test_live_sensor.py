@@ -3,10 +3,11 @@
 import signal
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from agents.live import PATIENCE, Daemon, make_network
+from agents.live import PATIENCE, Daemon, make_network, make_pairs
 
 from graphact import nn
 
@@ -62,31 +63,37 @@ def test_a_command_that_does_not_end_is_killed_with_its_children(folder, tmp_pat
     assert not any(map(alive, started))
 
 
-@pytest.mark.parametrize(
-    ("lines", "reason"),
-    [
-        (["exit 3"], "the sensor command failed with exit code 3"),
-        (["head -c 3000000 /dev/zero"], "the sensor command printed more than 1048576 bytes"),
-        (["echo NaN"], "the sensor command: a signal must be finite, got nan"),
-        (["kill -9 $$"], "the sensor command failed with exit code -9"),
-        (
-            ["echo '[[[[[1.0]]]]]'"],
-            "the sensor command: a signal must have at most 4 dimensions, none of them 0, got the shape "
-            "(1, 1, 1, 1, 1)",
-        ),
-        (
-            [f"exec {sys.executable} -c 'print([[1.0]] * 9000)'"],
-            "the sensor command: a signal of shape (9000, 1) makes messages of 72060 bytes, and one holds 65507: use "
-            "smaller batches",
-        ),
-    ],
-)
-def test_a_command_that_fails_is_told(folder, tmp_path, lines, reason):
-    """And the agent goes on."""
-    with Daemon(folder, *OPTIONS, "--sensor", command(tmp_path / "sensor", *lines)) as daemon:
-        first = daemon.next_event("skipped", where=lambda event: event["reason"] == reason)
-        assert daemon.next_event("skipped", where=lambda event: event["run"] == first["run"] + 1)
-        assert daemon.end(signal.SIGTERM) == 0
+FAILURES = [
+    ("exit 3", "the sensor command failed with exit code 3"),
+    ("head -c 3000000 /dev/zero", "the sensor command printed more than 1048576 bytes"),
+    ("echo NaN", "the sensor command: a signal must be finite, got nan"),
+    ("kill -9 $$", "the sensor command failed with exit code -9"),
+    (
+        "echo '[[[[[1.0]]]]]'",
+        "the sensor command: a signal must have at most 4 dimensions, none of them 0, got the shape (1, 1, 1, 1, 1)",
+    ),
+    (
+        f"exec {sys.executable} -c 'print([[1.0]] * 9000)'",
+        "the sensor command: a signal of shape (9000, 1) makes messages of 72060 bytes, and one holds 65507: use "
+        "smaller batches",
+    ),
+]
+
+
+def test_commands_that_fail_are_told(tmp_path):
+    """And the agents go on; each has a command of its own."""
+    folders, _ = make_pairs(tmp_path, len(FAILURES))
+    with ExitStack() as stack:
+        daemons = [
+            stack.enter_context(Daemon(folder, *OPTIONS, "--sensor", command(tmp_path / f"sensor-{i}", line)))
+            for i, (folder, (line, _)) in enumerate(zip(folders, FAILURES, strict=True))
+        ]
+        for daemon, (_, reason) in zip(daemons, FAILURES, strict=True):
+            first = daemon.next_event("skipped", where=lambda event, reason=reason: event["reason"] == reason)
+            assert daemon.next_event("skipped", where=lambda event, run=first["run"] + 1: event["run"] == run)
+        for daemon in daemons:
+            daemon.process.send_signal(signal.SIGTERM)
+        assert [daemon.process.wait(PATIENCE) for daemon in daemons] == [0] * len(daemons)
 
 
 def test_a_command_that_is_not_there(folder):

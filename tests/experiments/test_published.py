@@ -60,8 +60,9 @@ def test_rows_are_complete_and_of_the_noted_command(name):
     words = command.split()
     first = int(words[words.index("--seed") + 1])
     seeds = range(first, first + (int(words[words.index("--seeds") + 1]) if "--seeds" in words else 1))
-    assert {row["seed"] for row in store.rows()} == set(seeds)
-    for row in store.rows():
+    rows = store.rows()
+    assert {row["seed"] for row in rows} == set(seeds)
+    for row in rows:
         assert row["experiment"] == words[2]
         assert row["preset"] == words[words.index("--preset") + 1]
     assert not (RESULTS / name / "checkpoints").exists()

@@ -1,4 +1,7 @@
-"""Compile, export, vmap, autocast, copies: what a torch module is expected to do."""
+"""Compile, export, vmap, autocast, copies: what a torch module is expected to do.
+
+That every activation compiles in one piece is tested in `test_compile_counts.py`.
+"""
 
 import copy
 import pickle
@@ -34,18 +37,6 @@ def gradients(model, run, x):
     model.zero_grad()
     run(x).square().sum().backward()
     return [parameter.grad.clone() for parameter in model.parameters()]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", nn.ACTIVATIONS)
-def test_compile_without_graph_breaks(name, graph, x):
-    torch.compiler.reset()
-    # compiled and eager code round differently, which float32 shows where gradients cancel
-    model, graph, x = make(name).double(), graph.to(torch.float64), x.double()
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(x, graph), model(x, graph))
-    expected = gradients(model, lambda x: model(x, graph), x)
-    torch.testing.assert_close(gradients(model, lambda x: compiled(x, graph), x), expected)
 
 
 @pytest.mark.slow
