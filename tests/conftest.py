@@ -1,6 +1,7 @@
 """Settings that all tests share."""
 
 import gc
+from collections import Counter
 from pathlib import Path
 
 import hypothesis
@@ -18,6 +19,32 @@ hypothesis.settings.load_profile("graphact")
 # Modules start as the ReLU that they replace, which would hide from most tests what neighbours contribute: here those
 # that name no start draw as version 0.1 did. Tests of the start itself take the fixture below.
 STARTS["zero"] = STARTS["uniform"]
+
+
+# Functions whose cases together take more than half a second, as measured: they are marked as slow
+SLOW = Path(__file__).parent / "slow.txt"
+SECONDS = 0.5
+durations = Counter()
+
+
+def function_of(nodeid):
+    """The test of a case, without its parameters."""
+    return nodeid.partition("[")[0]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--note-slow", action="store_true", help=f"write {SLOW.name} anew; for a run of all tests")
+
+
+def pytest_collection_modifyitems(items):
+    slow = set(SLOW.read_text().splitlines())
+    for item in items:
+        if function_of(item.nodeid) in slow:
+            item.add_marker(pytest.mark.slow)
+
+
+def pytest_runtest_logreport(report):
+    durations[function_of(report.nodeid)] += report.duration
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +92,9 @@ def _fresh_compiler_cache(tmp_path_factory):
         yield
 
 
-def pytest_sessionfinish():
+def pytest_sessionfinish(session):
     """Nothing is frozen any more: libraries look for leaks when the process ends."""
     gc.unfreeze()
+    if session.config.getoption("--note-slow") and not hasattr(session.config, "workerinput"):  # workers know a part
+        slow = sorted(name for name, seconds in durations.items() if seconds > SECONDS)
+        SLOW.write_text("".join(f"{name}\n" for name in slow))
