@@ -50,8 +50,8 @@ class Clocked:
         check_positive("period", self.period)
 
     def next_run(self, node: Node, skipped: int, now: float) -> tuple[int, float]:
-        """The next run and its start, perhaps somewhat past: neighbours wait for its first values for a slot."""
-        late = now - self.origin - node.timing.slot / 2
+        """The next run and its start, perhaps past by up to a slot: so long neighbours wait for its first values."""
+        late = now - self.origin - node.timing.slot
         run = max(math.ceil(late / self.period), 0)
         run = skipped + 1 if run in (skipped, skipped - 1) else run
         run = node.log.used.next_free(run)
