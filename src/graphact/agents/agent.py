@@ -215,7 +215,8 @@ class Agent:
             run, at = self._schedule.next_run(self.node, self._skipped, clock)  # again and again: the clock may be set
             if run < self._first:
                 run, at = self._wait_for_first(at)
-            self._changeover.watch(now, run)
+            has_time = isinstance(self._schedule, BackToBack) or at - clock > self._timing.slot / 2
+            self._changeover.watch(now, run, has_time=has_time)
             start = now + at - clock
             if isinstance(self._schedule, Clocked):
                 for node in (self.node, *self._nodes.others):
