@@ -2,17 +2,23 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from agents.live import make_network
+from agents.networks import undirected
 
 from graphact import nn
-from graphact.agents import Deployment, MemoryLog, Node
+from graphact.agents import Deployment, MemoryLog, Node, Timing, deploy
+from graphact.agents.agent import Agent, BackToBack, Clocked
 from graphact.agents.changeover import WATCH_AT_LAST, Changeover, Job
 from graphact.agents.changes import NEXT, Changes
 from graphact.agents.epochs import Epochs
 from graphact.agents.renewal import renew
 from graphact.agents.rollout import Network, Rollout
+
+ROUNDING = 1e-6
+"""Of times, in seconds."""
 
 
 @pytest.fixture
@@ -223,3 +229,47 @@ def test_an_answer_does_not_wait_for_the_disk(folders, monkeypatch):
     monkeypatch.setattr("graphact.storage.os.fsync", fail)
     changes.answer(staged, digest="")
     assert json.loads((folders[0] / NEXT / "prepared.json").read_text())["change"] == staged.order_key.hex()
+
+
+class Nobody:
+    """A network without other nodes, where time goes by, and signals for it."""
+
+    dropped = {}  # noqa: RUF012
+
+    def __init__(self):
+        self.now = 0.0
+
+    def receive(self, timeout):
+        self.now += max(timeout, 1e-3)
+
+    def prepare(self, start, now, run):
+        pass
+
+    def take(self, run):
+        self.now += 1e-3
+        return np.zeros(1)
+
+
+@pytest.mark.parametrize(("period", "rest"), [(1.0, (0.2, 0.9)), (0.3, (0.1, 0.2))])
+def test_an_agent_has_time_for_changes_when_a_run_is_over_everywhere_or_the_next_one_draws_near(period, rest):
+    """A run of one round and slots of 0.2 s: this node ends it at once, others may still be in it."""
+    world, looks = Nobody(), []
+    deployment = deploy(nn.FIR([1, 1], order=1).double(), undirected([], 1))[0]
+    options = {"timing": Timing(slot=0.2), "clock": lambda: world.now}
+    agent = Agent(deployment, world, MemoryLog(), world, Clocked(0.0, period), lambda event: None, **options)
+    agent._changeover.watch = lambda now, due, has_time: looks.append((now % period, has_time))
+    agent.work(runs=5)
+    with_time = [now for now, has_time in looks if has_time]
+    without = [now for now, has_time in looks if not has_time]
+    assert len(with_time) >= 4
+    assert all(rest[0] - ROUNDING <= now < rest[1] + ROUNDING for now in with_time)
+    assert not any(rest[0] + ROUNDING <= now < rest[1] - ROUNDING for now in without)
+
+
+def test_without_a_clock_there_is_always_time_for_changes():
+    world, looks = Nobody(), []
+    deployment = deploy(nn.FIR([1, 1], order=1).double(), undirected([], 1))[0]
+    agent = Agent(deployment, world, MemoryLog(), world, BackToBack(0.0), lambda event: None, clock=lambda: world.now)
+    agent._changeover.watch = lambda now, due, has_time: looks.append(has_time)
+    agent.work(runs=5)
+    assert looks == [True] * 5
