@@ -66,14 +66,18 @@ def write_atomically(path: Path, content: bytes) -> None:
             raise
 
 
-def write_private(path: Path, content: bytes, mode: int) -> None:
-    """Write a file that nobody reads before its mode is set, and that is never there in part; its folder must be."""
+def write_private(path: Path, content: bytes, mode: int, *, lasting: bool = True) -> None:
+    """Write a file that nobody reads before its mode is set, and that is never there in part; its folder must be.
+
+    ``lasting`` waits for the disk; otherwise a power failure may leave it empty.
+    """
     temporary = path.with_name(f"{path.name}.new")
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
         stream.write(content)
         stream.flush()
-        os.fsync(stream.fileno())
+        if lasting:
+            os.fsync(stream.fileno())
     temporary.replace(path)
 
 

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 from agents.live import Daemon, make_network
-from agents.networks import GRAPHS, directed
+from agents.networks import GRAPHS, directed, pair, pass_on
 from agents.one_node import lone_node, result_of, said, talk
 
 from graphact import nn
 from graphact.agents import Faults, deploy, simulate_inference
+from graphact.agents.agent import Clocked
 from graphact.agents.messages import Kind, Message, decode
 from graphact.agents.replay import answered_links
 
@@ -82,3 +83,20 @@ def test_running_agents_far_from_a_missing_one_do_not_call_their_answers_complet
         with Daemon(folders[3], *options):
             for daemon in (first, second, third):
                 daemon.next_event("result", where=lambda event: event["complete"])
+
+
+@pytest.mark.parametrize(("late", "run"), [(0.0, 7), (0.9, 7), (1.1, 8)])
+def test_a_node_that_comes_late_to_a_run_takes_part_while_its_neighbors_wait_for_it(late, run):
+    slot, schedule = 0.2, Clocked(100.0, 0.5)
+    first, second = nodes = pair(slot=slot)
+    now = schedule.origin + 7 * schedule.period
+    first.begin(7, talk(1.0, rounds=2), now)
+    pass_on(nodes, now)
+    now += late * slot
+    first.advance(now)
+    begins, start = schedule.next_run(second, -1, now)
+    assert (begins, start) == (run, schedule.origin + run * schedule.period)
+    if begins == 7:
+        second.begin(7, talk(2.0, rounds=2), now, start=start)
+        pass_on(nodes, now)
+        assert [result_of(node).complete for node in nodes] == [True, True]

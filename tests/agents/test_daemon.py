@@ -157,6 +157,20 @@ def test_one_way_links_need_a_clock(tmp_path, capsys):
     assert "--period 0 needs links in both directions" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("period", "timely"), [("60", True), ("0", False)])
+def test_runs_by_a_clock_keep_the_processor_to_their_deadlines(period, timely, tmp_path, monkeypatch):
+    folder = split(tmp_path, GRAPHS["line"](), gcnn())[0]
+    opened = {}
+
+    def open_transport(*_, **options):
+        opened.update(options)
+        raise OSError("no network today")
+
+    monkeypatch.setattr("graphact.agents.daemon.open_transport", open_transport)
+    assert main(["agents", "run", str(folder), "--transport", "udp", "--period", period]) == 2
+    assert opened["timely"] == timely
+
+
 @pytest.mark.parametrize("transport", ["udp", "zenoh"])
 def test_a_port_in_use(transport, tmp_path, capsys):
     folders = split(tmp_path, GRAPHS["line"](), gcnn())

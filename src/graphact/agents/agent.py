@@ -50,8 +50,8 @@ class Clocked:
         check_positive("period", self.period)
 
     def next_run(self, node: Node, skipped: int, now: float) -> tuple[int, float]:
-        """The next run and its start, perhaps somewhat past: neighbours wait for its first values for a slot."""
-        late = now - self.origin - node.timing.slot / 2
+        """The next run and its start, perhaps past by up to a slot: so long neighbours wait for its first values."""
+        late = now - self.origin - node.timing.slot
         run = max(math.ceil(late / self.period), 0)
         run = skipped + 1 if run in (skipped, skipped - 1) else run
         run = node.log.used.next_free(run)
@@ -130,6 +130,7 @@ class Agent:
         self._report, self._clock = report, clock
         self._timer = timer or (time.monotonic if clock is time.time else clock)
         self._skipped = -1
+        self._over = -math.inf  # when the last run is, at all nodes
         self._announced: tuple[Node | None, int, float] = (None, -1, 0.0)  # the last: in which epoch, its run, and when
         self._refusals: dict[int, str] = {}
         self.tally, self._before, self._counted = Tally(), dict(log.totals), self._timer()
@@ -215,15 +216,18 @@ class Agent:
             run, at = self._schedule.next_run(self.node, self._skipped, clock)  # again and again: the clock may be set
             if run < self._first:
                 run, at = self._wait_for_first(at)
-            self._changeover.watch(now, run)
             start = now + at - clock
+            rest = min(self._over, start - self._timing.slot)  # a run is over everywhere, or the next one draws near
+            has_time = isinstance(self._schedule, BackToBack) or rest <= now < start - self._timing.slot / 2
+            self._changeover.watch(now, run, has_time=has_time)
             if isinstance(self._schedule, Clocked):
                 for node in (self.node, *self._nodes.others):
                     node.expect(run, start, self._schedule.period)
             self._signals.prepare(at, clock, run)
             if self.stopping or clock >= at:
                 return run, start
-            self._drive(min(self._announce(run, start, now), now + LOOK_UP))
+            wake = rest if now < rest else start
+            self._drive(min(self._announce(run, start, now), wake, now + LOOK_UP))
 
     def _wait_for_first(self, at: float) -> tuple[int, float]:
         """The first run of a new node, and when it begins; without a clock, when a neighbour has begun it."""
@@ -244,6 +248,7 @@ class Agent:
 
     def _run(self, run: int, start: float, signal: Array) -> None:
         deployment = self._changeover.deployment
+        self._over = start + deployment.model.rounds * self._timing.slot
         program = infer(deployment.model, deployment.row, signal)
         if run <= self.node.run:
             self.node.go_back(run)

@@ -3,8 +3,8 @@
 import math
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from graphact.agents.addresses import Addresses
@@ -19,6 +19,8 @@ from graphact.storage import one_line
 
 WATCH_EVERY = 0.2
 """Seconds after which an agent looks for a change of its network."""
+WATCH_AT_LAST = 1.0
+"""Seconds after which it does so although a run is due: where runs take all the time, there is none between them."""
 T = TypeVar("T")
 
 
@@ -40,6 +42,11 @@ class Job(threading.Thread, Generic[T]):
     @property
     def is_over(self) -> bool:
         return not self.is_alive()
+
+    def wait(self) -> None:
+        """Wait until the work is over."""
+        if self.is_alive():
+            self.join()
 
     def result(self) -> T:
         """What was made, or the OSError or ValueError that was met."""
@@ -119,14 +126,16 @@ class Changeover:
         self._settling: Settling | None = None
         self._staged: object = None
         self._loading: Job[Staged] | None = None
+        self._noting: Job[None] | None = None  # an order that a neighbour passed on
         self._looked = -math.inf
 
-    def watch(self, now: float, due: int) -> None:
+    def watch(self, now: float, due: int, *, has_time: bool = True) -> None:
         """Look for a change, prepare it, and learn from which run on it holds; called often between runs.
 
-        ``due`` is the run that is next, whether or not this node takes part in it.
+        ``due`` is the run that is next, whether or not this node takes part in it. Without ``has_time`` it is about to
+        begin, here and at all neighbours, and what is not urgent waits until it is over.
         """
-        if self._changes is None or now < self._looked + WATCH_EVERY:
+        if self._changes is None or now < self._looked + (WATCH_EVERY if has_time else WATCH_AT_LAST):
             return
         self._looked = now
         if self._settling is not None:
@@ -189,8 +198,7 @@ class Changeover:
             order = None  # of a change that was staged since in its place
         if order is None and node is not None and node.order is not None:
             order = node.order
-            with suppress(OSError, ValueError):  # then the next start asks again
-                changes.commit(order)
+            self._noting = self._job(partial(changes.commit, order))  # where that fails, the next start asks again
         if order is None:
             return
         upcoming.order = order
@@ -215,23 +223,29 @@ class Changeover:
         upcoming = self._upcoming
         if self._changes is None or upcoming is None:
             return True
-        if upcoming.order is None:
+        if upcoming.order is None and may_hold(self._changes, upcoming, run):
             self._learn_order(self._changes, upcoming)
         if upcoming.order is None or run < upcoming.order.run:
             return True
         staged, node, before = upcoming.staged, upcoming.node, (self._addresses, self.deployment.links)
         if staged.deployment is None or node is None:
             self.removed_from = upcoming.order.run
-            self._changes.finish()
+            self._finish(self._changes)
             return False
         if self._changes.brings_certificates:
-            self._changes.finish()  # certificates must be there when links are opened
+            self._finish(self._changes)  # certificates must be there when links are opened
         self._nodes.switch(node)
         self.deployment, self._addresses = staged.deployment, staged.addresses
         self._upcoming, self._settling = None, Settling(upcoming.order.run)
         self._reach(*([] if before[0] is None else [(before[0], before[1])]))
         self._tell("changed", run=upcoming.order.run, epoch=node.links.epoch_name)
         return True
+
+    def _finish(self, changes: ChangeStore) -> None:
+        """Write the files of an epoch that holds."""
+        if self._noting is not None:
+            self._noting.wait()
+        changes.finish()
 
     def _settle(self, changes: ChangeStore, settling: Settling, due: int) -> None:
         """After the first run of an epoch write its files, beside the next runs; later forget the epoch before.
@@ -241,7 +255,7 @@ class Changeover:
         finishing = settling.finishing
         if finishing is None:
             if due > settling.run:
-                settling.finishing = self._job(changes.finish)
+                settling.finishing = self._job(partial(self._finish, changes))
         elif finishing.is_over and finishing.error is not None:  # a full disk; next/ is still there
             settling.finishing, failure = None, one_line(finishing.error)
             if failure != settling.failure:
@@ -251,3 +265,12 @@ class Changeover:
             self._nodes.forget(self._nodes.others)
             self._reach()
             self._settling = None
+
+
+def may_hold(changes: ChangeStore, upcoming: Upcoming, run: int) -> bool:
+    """Whether there is an order for a run or one before, of the operator or not: all that is urgent when it begins.
+
+    To check an order and to pass it on takes longer, and almost all are given for a run that is still far.
+    """
+    heard = None if upcoming.node is None else upcoming.node.order
+    return changes.has_order_for(run) or (heard is not None and heard.run <= run)

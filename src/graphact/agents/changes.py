@@ -65,6 +65,9 @@ class ChangeStore(Protocol):
     def order(self) -> Order | None:
         """The order that the staged epoch holds from a run on; None before it is committed, or while it is damaged."""
 
+    def has_order_for(self, run: int) -> bool:
+        """Whether there is an order for this run or one before, of the operator or not; quick."""
+
     @property
     def own_order(self) -> Order | None:
         """The order by which the epoch of the node holds, for neighbours that missed it; None if it is not known."""
@@ -114,6 +117,12 @@ class Changes:
         except (OSError, ValueError):
             return None
 
+    def has_order_for(self, run: int) -> bool:
+        try:
+            return read_order(self._next / COMMIT).run <= run
+        except (OSError, ValueError):
+            return False
+
     @property
     def own_order(self) -> Order | None:
         try:
@@ -142,11 +151,14 @@ class Changes:
         return Staged(deployment, Addresses.load(self._next, deployment.links.neighbors), key)
 
     def answer(self, staged: Staged | None, **content: Any) -> None:
-        """Nothing is written, and no folder made, if ``next/`` was taken back meanwhile."""
+        """Nothing is written, and no folder made, if ``next/`` was taken back meanwhile.
+
+        The disk is not waited for: an agent that starts again answers again.
+        """
         change = {} if staged is None else {"change": staged.order_key.hex()}
         if self.staged is not None:
             with suppress(OSError):  # taken back in this moment
-                write_private(self._next / PREPARED, json.dumps(change | content).encode(), 0o644)
+                write_private(self._next / PREPARED, json.dumps(change | content).encode(), 0o644, lasting=False)
 
     def commit(self, order: Order) -> None:
         if not order.is_signed(order_key_of(self.folder)):
@@ -197,6 +209,9 @@ class MemoryChanges:
         return self.next
 
     is_moving = brings_certificates = False
+
+    def has_order_for(self, run: int) -> bool:
+        return self.order is not None and self.order.run <= run
 
     def stage(self, deployment: Deployment | None, key: bytes) -> None:
         """What an operator writes."""

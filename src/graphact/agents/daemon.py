@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from graphact.agents.addresses import Address, Addresses
-from graphact.agents.agent import Agent, Event, Schedule
+from graphact.agents.agent import Agent, Clocked, Event, Schedule
 from graphact.agents.bridge import Bridge
 from graphact.agents.changes import Changes, first_run
 from graphact.agents.deployment import Deployment
@@ -67,7 +67,8 @@ def serve(
                 bridge.publish(event)
 
         log = opened.enter_context(closing(FileLog(folder / LOG_NAME, durable=durable)))
-        network = open_transport(transport, links, addresses, tls, encrypt=encrypt, mtu=mtu)
+        timely = isinstance(schedule, Clocked)
+        network = open_transport(transport, links, addresses, tls, encrypt=encrypt, mtu=mtu, timely=timely)
         opened.callback(network.close)
         agent = Agent(
             deployment,

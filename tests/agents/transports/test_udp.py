@@ -27,6 +27,22 @@ def test_datagrams_of_other_addresses_are_dropped(pair):
         assert second.receive(0.05) is None
 
 
+@pytest.mark.parametrize("timely", [True, False])
+def test_one_that_is_timely_keeps_the_processor(timely, monkeypatch):
+    a, b = free_addresses(2)
+    first, second = UdpTransport(Addresses(a, {1: b})), UdpTransport(Addresses(b, {0: a}), timely=timely)
+    yielded = []
+    monkeypatch.setattr("graphact.agents.transports.udp.os.sched_yield", lambda: yielded.append(True))
+    assert second.receive(0.01) is None
+    assert second.receive(0.01) is None
+    for word in (b"one", b"two"):
+        first.send(1, word)
+        assert second.receive(1.0) == word
+    assert bool(yielded) != timely
+    first.close()
+    second.close()
+
+
 def test_what_is_too_long_is_lost(pair):
     first, second, _ = pair
     first.send(1, b"x" * 70_000)

@@ -69,10 +69,12 @@ def open_transport(
     *,
     encrypt: bool = False,
     mtu: int | None = None,
+    timely: bool = False,
 ) -> Transport:
     """The end of a real network at one node.
 
-    Zenoh encrypts by ``tls``; UDP by ``encrypt``, and sends datagrams in pieces that fit into ``mtu`` bytes.
+    Zenoh encrypts by ``tls``; UDP by ``encrypt``, and sends datagrams in pieces that fit into ``mtu`` bytes. Over UDP
+    runs by a clock, which have deadlines, want a ``timely`` one.
     """
     check_choice("transport", name, TRANSPORTS)
     if name == "zenoh":
@@ -83,11 +85,12 @@ def open_transport(
         raise ValueError("TLS needs the transport zenoh, got udp")
     from graphact.agents.transports.udp import UdpTransport  # uses poll, which some systems lack
 
+    network = UdpTransport(addresses, timely=timely)
     if not encrypt and mtu is None:
-        return UdpTransport(addresses)
+        return network
     from graphact.agents.transports.sealed import LARGEST_MTU, SealedTransport
 
-    return SealedTransport(UdpTransport(addresses), links, mtu=LARGEST_MTU if mtu is None else mtu, encrypt=encrypt)
+    return SealedTransport(network, links, mtu=LARGEST_MTU if mtu is None else mtu, encrypt=encrypt)
 
 
 BATCH, BATCH_SECONDS = 256, 0.05
