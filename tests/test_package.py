@@ -84,3 +84,12 @@ def test_readme_runs_as_it_stands(block, tmp_path):
     script.write_text(block)
     result = run_python(str(script), cwd=tmp_path)
     assert result.returncode == 0, result.stderr
+
+
+def test_tests_that_are_noted_as_slow_are_there():
+    """A name that no test has any more would hide nothing, and tell nobody."""
+    tests = Path(__file__).parent
+    for line in (tests / "slow.txt").read_text().splitlines():
+        file, *inner = line.split("::")
+        first = inner[0].rpartition(".")[2]  # a class, which may inherit its tests, a function, or an object with examples
+        assert re.search(rf"\b(def|class) {first}\b", (tests.parent / file).read_text()), line
