@@ -91,5 +91,5 @@ def test_tests_that_are_noted_as_slow_are_there():
     tests = Path(__file__).parent
     for line in (tests / "slow.txt").read_text().splitlines():
         file, *inner = line.split("::")
-        first = inner[0].rpartition(".")[2]  # a class, which may inherit its tests, a function, or an object with examples
+        first = inner[0].rpartition(".")[2]  # of a class, of functions, of objects with examples
         assert re.search(rf"\b(def|class) {first}\b", (tests.parent / file).read_text()), line
