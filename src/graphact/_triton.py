@@ -19,13 +19,14 @@ def launch(kernel: Any, grid: Grid, *arguments: Any, known: Any = None, **consta
 
     ``known`` is all that the kinds of the arguments depend on, where the caller knows: then they are not looked at.
     """
-    if known is not None and (compiled := _known.get((id(kernel), known))) is not None:
+    key = (id(kernel), known, *constants.values())
+    if known is not None and (compiled := _known.get(key)) is not None:
         values = [argument.data_ptr() if isinstance(argument, Tensor) else argument for argument in arguments]
         start(compiled, grid, values, every_constant(kernel, arguments, constants))
         return compiled
     compiled = _launch(kernel, grid, arguments, constants)
     if known is not None and compiled is not None:
-        _known[id(kernel), known] = compiled
+        _known[key] = compiled
     return compiled
 
 

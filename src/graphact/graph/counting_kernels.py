@@ -47,8 +47,7 @@ def sort_edges(
     row, slot = (torch.empty(num_edges, dtype=torch.int32, device=device) for _ in range(2))
     moved, weight_t = torch.empty_like(weight), torch.empty_like(weight)
     flags = {"fused": not is_coalesced, "checks": checks}
-    # tensors made here are aligned and sizes small, so that kernels differ in what they are given alone
-    tile["known"] = (weight.dtype, is_coalesced, checks, device.index)
+    tile["known"] = (weight.dtype, device.index)  # tensors made here are aligned, and sizes small
     launch(edges_kernel, (edge_blocks,), target, source, weight, edge, row, col, moved, facts, *size, **flags, **tile)
 
     rowptr, rowptr_t = (torch.empty(num_nodes + 1, dtype=torch.int64, device=device) for _ in range(2))
