@@ -37,10 +37,10 @@ SETTINGS = {
     "recommendation": {"splits": "5", "validation_fraction": "0.1", "graph_from": "training users"},
 }
 TRIALS = {
-    "source-localization": {"learning_rate": ("0.005", "0.02"), "per_feature": ("false", "true")},
+    "source-localization": {"learning_rate": ("0.005", "0.02", "0.05"), "per_feature": ("false", "true")},
     "consensus": {"learning_rate": ("0.001", "0.003", "0.01", "0.03"), "bias": ("false", "true"), "epochs": ("400",)},
     "denoising": {"learning_rate": ("0.003", "0.01", "0.03", "0.1", "0.3"), "bias": ("false", "true")},
-    "recommendation": {"learning_rate": ("0.0003", "0.001", "0.003")},
+    "recommendation": {"learning_rate": ("0.0003", "0.001", "0.003", "0.01", "0.03", "0.1")},
 }
 
 

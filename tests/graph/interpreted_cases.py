@@ -40,8 +40,8 @@ def small_blocks(monkeypatch):
     small = {"BLOCK": 128, "NODES": 32, "RANKED": 64, "COMPARED": 128}
     for name, size in small.items():
         monkeypatch.setattr(device_kernels, name, size)
-    for name in ("RANKED", "COMPARED"):
-        monkeypatch.setattr(counting_kernels, name, small[name])
+    for name, size in {"LISTED": 4, "COMPARED": 32, "ADDED": 16}.items():
+        monkeypatch.setattr(counting_kernels, name, size)
     monkeypatch.setattr(operator_kernels, "BLOCK", 64)
     return small
 
@@ -84,9 +84,15 @@ def test_as_with_torch(kernels, nodes, edges, symmetric, is_coalesced, small_blo
 
 @pytest.mark.parametrize(("nodes", "edges"), [(31, 128), (32, 127), (64, 129), (65, 30)])
 def test_by_counting_at_the_edges_of_blocks(nodes, edges):
-    assert (counting_kernels.RANKED, counting_kernels.COMPARED) == (32, 128)
+    assert (counting_kernels.EDGES, counting_kernels.LISTED, counting_kernels.NODES) == (32, 32, 16)
     for symmetric in (False, True):
         check_as_with_torch(counting_kernels, nodes, edges, symmetric, False)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_lists_of_several_steps(symmetric):
+    """Those of few nodes with many edges, and of loops, which have a list of their own."""
+    check_as_with_torch(counting_kernels, 4, 12 * counting_kernels.LISTED, symmetric, False, distinct=False)
 
 
 @pytest.mark.parametrize("kernels", [counting_kernels, device_kernels])

@@ -12,13 +12,16 @@ from graphact.graph import device
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 
 POINTERS = {"weight": "*fp32", "weight_t": "*fp32", "moved": "*fp32", "row": "*i32", "slot": "*i32", "degree": "*i32"}
+POINTERS |= dict.fromkeys(("turn", "turn_t", "dealt_t"), "*i32")
 POINTERS |= {"row_t": "*i32", "key": "*i32", "key_t": "*i32", "ascending": "*i32"}
 SIZES = {"num_edges", "num_nodes", "edge_blocks", "steps", "most", "count"}
-TILE = {"block": 32, "chunk": 128}
+LISTS, NODES = {"block": 32, "chunk": 32}, {"nodes": 16, "compared": 256}
 CASES = [
-    *(("counting_kernels", "edges_kernel", {"fused": fused, "checks": fused, **TILE}) for fused in (True, False)),
-    *(("counting_kernels", "lists_kernel", {"fused": fused, **TILE}) for fused in (True, False)),
-    ("counting_kernels", "order_kernel", TILE),
+    *(("counting_kernels", "count_kernel", {"checks": checks, "block": 32}) for checks in (True, False)),
+    ("counting_kernels", "begin_kernel", {"chunk": 2048}),
+    ("counting_kernels", "deal_kernel", {"block": 32}),
+    ("counting_kernels", "list_kernel", LISTS),
+    *(("counting_kernels", "transpose_kernel", {"fused": fused, **LISTS, **NODES}) for fused in (True, False)),
     *(("device_kernels", "key_kernel", {"fused": fused, "checks": fused, "block": 1024}) for fused in (True, False)),
     *(("device_kernels", "edge_kernel", {"fused": fused, "block": 1024}) for fused in (True, False)),
     ("device_kernels", "node_kernel", {"block": 256}),

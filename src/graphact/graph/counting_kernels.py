@@ -1,6 +1,7 @@
-"""Building small graphs on a GPU by counting: a number belongs where as many stand before it as are smaller.
+"""Building small graphs on a GPU by counting: edges are dealt into the lists of their nodes, and ordered inside them.
 
-Comparing all numbers with each takes three kernels; sorting takes more, and starting one costs more than it does here.
+No number is sorted: an edge belongs where as many of its list stand before it as are smaller. Sorting takes more
+kernels, and starting one costs more than it does here.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -22,13 +23,15 @@ from graphact.graph.device_kernels import (
     TABLE,
     WEIGHTS_DIFFER,
     any_size,
-    first_from,
     known_facts,
     note_checks,
     on_its_device,
 )
 
-RANKED, COMPARED = 32, 128  # numbers that a program places, and that it compares them with at a time
+EDGES, LISTED = 32, 32  # edges that a program places, and how many of the list of each it compares it with at a time
+NODES, COMPARED = 16, 256  # nodes that a program places by degree, and how many it compares them with at a time
+ADDED = 2048  # lengths of lists that are added at a time
+LAST = tl.constexpr(2**31 - 1)  # beyond every number
 
 
 @on_its_device
@@ -38,144 +41,171 @@ def sort_edges(
     """See :func:`graphact.graph.device.sort_edges`."""
     target, source, weight = target.contiguous(), source.contiguous(), weight.detach().contiguous()
     device, num_edges = target.device, target.numel()
-    size, edge_blocks, node_blocks = (num_edges, num_nodes), -(-num_edges // RANKED), num_nodes // RANKED + 1
-    most = most_groups(num_nodes, num_edges)
-    facts = torch.zeros(TABLE.value + 4 * most, dtype=torch.int64, device=device)
-    tile: dict[str, Any] = {"block": RANKED, "chunk": COMPARED}
+    size, edge_blocks, node_blocks = (num_edges, num_nodes), -(-num_edges // EDGES), -(-num_nodes // NODES)
+    most, counters = most_groups(num_nodes, num_edges), 2 * (num_nodes + 1)
+    zeros = torch.zeros(counters + TABLE.value + 4 * most, dtype=torch.int64, device=device)
+    counts, facts = zeros[:counters], zeros[counters:]  # an even number of counts: facts are aligned, too
+    known: dict[str, Any] = {"known": (weight.dtype, device.index)}  # tensors made here are aligned, and sizes small
 
-    edge, col, edge_t, col_t = (torch.empty(num_edges, dtype=torch.int64, device=device) for _ in range(4))
-    row, slot = (torch.empty(num_edges, dtype=torch.int32, device=device) for _ in range(2))
+    edge, col, edge_t, col_t, dealt = (torch.empty(num_edges, dtype=torch.int64, device=device) for _ in range(5))
+    row, slot, dealt_t, turn, turn_t = (torch.empty(num_edges, dtype=torch.int32, device=device) for _ in range(5))
     moved, weight_t = torch.empty_like(weight), torch.empty_like(weight)
-    flags = {"fused": not is_coalesced, "checks": checks}
-    tile["known"] = (weight.dtype, device.index)  # tensors made here are aligned, and sizes small
-    launch(edges_kernel, (edge_blocks,), target, source, weight, edge, row, col, moved, facts, *size, **flags, **tile)
-
     rowptr, rowptr_t = (torch.empty(num_nodes + 1, dtype=torch.int64, device=device) for _ in range(2))
     degree = torch.empty((2, num_nodes), dtype=torch.int32, device=device)
-    tensors = (row, col, moved, edge_t, col_t, weight_t, slot, rowptr, rowptr_t, degree, facts)
-    sizes_of_lists = (*size, edge_blocks, num_edges.bit_length())
-    launch(lists_kernel, (edge_blocks + 2 * node_blocks,), *tensors, *sizes_of_lists, fused=not is_coalesced, **tile)
-
     order = torch.empty((2, num_nodes), dtype=torch.int64, device=device)
-    launch(order_kernel, (node_blocks, 2), degree, order, facts, num_nodes, most, **tile)
 
-    known, sizes = known_facts(facts, num_nodes, most)
+    given, pointers, lists = (target, source, weight), (rowptr, rowptr_t), {"block": EDGES, "chunk": LISTED}
+    counted = (counts, turn, turn_t, facts)
+    launch(count_kernel, (edge_blocks,), *given, *counted, *size, checks=checks, block=EDGES, **known)
+    launch(begin_kernel, (2,), counts, rowptr, rowptr_t, degree, facts, num_nodes, chunk=ADDED, **known)
+    launch(deal_kernel, (edge_blocks,), target, source, turn, rowptr, dealt, *size, block=EDGES, **known)
+    listed = (edge, row, col, moved, dealt_t)
+    launch(list_kernel, (edge_blocks,), *given, dealt, turn_t, *pointers, *listed, *size, **lists, **known)
+    transposed = (row, col, moved, edge_t, col_t, weight_t, slot, dealt_t, *pointers, degree, order, facts)
+    tiles = {"fused": not is_coalesced, **lists, "nodes": NODES, "compared": COMPARED}
+    launch(transpose_kernel, (edge_blocks + 2 * node_blocks,), *transposed, *size, edge_blocks, most, **tiles, **known)
+
+    found, sizes = known_facts(facts, num_nodes, most)
     sides = (rowptr, rowptr_t), (order[0], order[1])
-    return Sorted(edge, row, col, moved, edge_t, col_t, weight_t, slot, *sides, sizes, known)
+    return Sorted(edge, row, col, moved, edge_t, col_t, weight_t, slot, *sides, sizes, found)
 
 
 @triton.jit
-def numbers_of(target, source, at, num_edges, num_nodes, fused: tl.constexpr):
-    """Both ends of edges, in 32 bits those set aside as ``num_nodes``, and the number to sort each of them by."""
-    row = tl.load(target + at, mask=at < num_edges, other=0)
-    col = tl.load(source + at, mask=at < num_edges, other=0)
+def ends_of(target, source, e, there, num_nodes):
+    """Both ends of edges, as they are and in 32 bits, those set aside as ``num_nodes``."""
+    row = tl.load(target + e, mask=there, other=0)
+    col = tl.load(source + e, mask=there, other=0)
     aside = (row == col) | (tl.minimum(row, col) < 0) | (tl.maximum(row, col) >= num_nodes)
-    i = tl.where(aside, num_nodes, row).to(tl.int32)
-    j = tl.where(aside, num_nodes, col).to(tl.int32)
-    number = tl.where(aside, num_nodes * num_nodes, i * num_nodes + j) if fused else i
-    return row, col, i, j, number
+    return row, col, tl.where(aside, num_nodes, row).to(tl.int32), tl.where(aside, num_nodes, col).to(tl.int32)
 
 
 @any_size
-def edges_kernel(
-    target, source, weight, edge, row, col, moved, facts, num_edges, num_nodes, fused: tl.constexpr,
-    checks: tl.constexpr, block: tl.constexpr, chunk: tl.constexpr,
+def count_kernel(
+    target, source, weight, counts, turn, turn_t, facts, num_edges, num_nodes, checks: tl.constexpr,
+    block: tl.constexpr,
 ):  # fmt: skip
-    """Sort edges by target and source or, if not fused, by target alone."""
+    """How long the list of each node is, incoming and outgoing, and in which turn each edge came into it."""
     e = tl.program_id(0) * block + tl.arange(0, block)
     there = e < num_edges
-    given_row, given_col, i, j, number = numbers_of(target, source, e, num_edges, num_nodes, fused)
-    before = tl.zeros((block, chunk), dtype=tl.int32)
-    for left in range(0, num_edges, chunk):
-        f = left + tl.arange(0, chunk)
-        _, _, _, _, other = numbers_of(target, source, f, num_edges, num_nodes, fused)
-        equal = (other[None, :] == number[:, None]) & (f[None, :] < e[:, None])
-        smaller = (other[None, :] < number[:, None]) & (f < num_edges)[None, :]
-        before += (equal | smaller).to(tl.int32)
-    at = tl.sum(before, 1)
-    number = tl.load(weight + e, mask=there, other=0.0)
-    tl.store(edge + at, e.to(tl.int64), mask=there)
-    tl.store(row + at, i, mask=there)
-    tl.store(col + at, j.to(tl.int64), mask=there)
-    tl.store(moved + at, number, mask=there)
+    row, col, i, j = ends_of(target, source, e, there, num_nodes)
+    one = tl.full((block,), 1, tl.int64)
+    came = tl.atomic_add(counts + i, one, mask=there, sem="relaxed")
+    came_t = tl.atomic_add(counts + num_nodes + 1 + j, one, mask=there, sem="relaxed")
+    tl.store(turn + e, came.to(tl.int32), mask=there)
+    tl.store(turn_t + e, came_t.to(tl.int32), mask=there)
     if checks:
-        note_checks(given_row, given_col, number, facts, num_nodes)
+        note_checks(row, col, tl.load(weight + e, mask=there, other=0.0), facts, num_nodes)
 
 
 @any_size
-def lists_kernel(
-    row, col, moved, edge_t, col_t, weight_t, slot, rowptr, rowptr_t, degree, facts, num_edges, num_nodes, edge_blocks,
-    steps, fused: tl.constexpr, block: tl.constexpr, chunk: tl.constexpr,
+def begin_kernel(counts, rowptr, rowptr_t, degree, facts, num_nodes, chunk: tl.constexpr):
+    """Where the list of each node begins; a program for incoming lists, and one for outgoing ones."""
+    side = tl.program_id(0)
+    counts += side * (num_nodes + 1)
+    pointers = rowptr if side == 0 else rowptr_t
+    total = tl.program_id(1)  # zero
+    for left in range(0, num_nodes + 1, chunk):
+        node = left + tl.arange(0, chunk)
+        length = tl.load(counts + node, mask=node <= num_nodes, other=0).to(tl.int32)
+        begin = (total + tl.cumsum(length, 0) - length).to(tl.int64)
+        total += tl.sum(length, 0)
+        tl.store(pointers + node, begin, mask=node <= num_nodes)
+        tl.store(degree + side * num_nodes + node, length, mask=node < num_nodes)
+        if side == 0:
+            tl.store(facts + KEPT + 0 * node, begin, mask=node == num_nodes)
+
+
+@any_size
+def deal_kernel(target, source, turn, rowptr, dealt, num_edges, num_nodes, block: tl.constexpr):
+    """Put each edge into the list of its target, as it came: the number that it is ordered by, which is its own."""
+    e = tl.program_id(0) * block + tl.arange(0, block)
+    there = e < num_edges
+    _, _, i, j = ends_of(target, source, e, there, num_nodes)
+    at = tl.load(rowptr + i, mask=there, other=0) + tl.load(turn + e, mask=there, other=0)
+    tl.store(dealt + at, j.to(tl.int64) << 32 | e.to(tl.int64), mask=there)
+
+
+@triton.jit
+def place_in_list(dealt, number, node, pointers, there, num_edges, num_nodes, chunk: tl.constexpr):
+    """Where each number belongs: as many stand before it as its list has smaller ones. Those set aside have a list."""
+    begin = tl.load(pointers + node, mask=there, other=0).to(tl.int32)
+    end = tl.load(pointers + node + 1, mask=there & (node < num_nodes), other=0).to(tl.int32)
+    end = tl.where(there, tl.where(node < num_nodes, end, num_edges), begin)
+    smaller = tl.zeros((begin.shape[0], chunk), dtype=tl.int32)
+    for left in range(0, tl.max(end - begin, 0), chunk):
+        at = begin[:, None] + (left + tl.arange(0, chunk))[None, :]
+        inside = at < end[:, None]
+        other = tl.load(dealt + at, mask=inside, other=0)
+        smaller += (inside & (other < number[:, None])).to(tl.int32)
+    return begin + tl.sum(smaller, 1)
+
+
+@any_size
+def list_kernel(
+    target, source, weight, dealt, turn_t, rowptr, rowptr_t, edge, row, col, moved, dealt_t, num_edges, num_nodes,
+    block: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """The edges of the transpose, whether they differ, and (by further programs) where the list of each node begins.
+    """Order the edges of each target by source, then as they came, and deal them into the lists of their sources."""
+    at = tl.program_id(0) * block + tl.arange(0, block)
+    there = at < num_edges
+    number = tl.load(dealt + at, mask=there, other=0)
+    e = number & LAST
+    _, _, i, j = ends_of(target, source, e, there, num_nodes)
+    at = place_in_list(dealt, number, i, rowptr, there, num_edges, num_nodes, chunk)
+    tl.store(edge + at, e, mask=there)
+    tl.store(row + at, i, mask=there)
+    tl.store(col + at, j.to(tl.int64), mask=there)
+    tl.store(moved + at, tl.load(weight + e, mask=there, other=0.0), mask=there)
+    at_t = tl.load(rowptr_t + j, mask=there, other=0) + tl.load(turn_t + e, mask=there, other=0)
+    tl.store(dealt_t + at_t, at, mask=there)
+
+
+@any_size
+def transpose_kernel(
+    row, col, moved, edge_t, col_t, weight_t, slot, dealt_t, rowptr, rowptr_t, degree, order, facts,
+    num_edges, num_nodes, edge_blocks, most, fused: tl.constexpr, block: tl.constexpr, chunk: tl.constexpr,
+    nodes: tl.constexpr, compared: tl.constexpr,
+):  # fmt: skip
+    """The edges of the transpose, whether they differ, and (by further programs) the nodes by degree.
 
     If fused, also how many edges repeat the one before them.
     """
     if tl.program_id(0) < edge_blocks:
-        e = tl.program_id(0) * block + tl.arange(0, block)
-        there = e < num_edges
-        i = tl.load(row + e, mask=there, other=0)
-        j = tl.load(col + e, mask=there, other=0).to(tl.int32)
-        before = tl.zeros((block, chunk), dtype=tl.int32)
-        for left in range(0, num_edges, chunk):
-            f = left + tl.arange(0, chunk)
-            end = tl.load(col + f, mask=f < num_edges, other=2147483647).to(tl.int32)[None, :]
-            smaller = (end < j[:, None]) | ((end == j[:, None]) & (f[None, :] < e[:, None]))
-            before += smaller.to(tl.int32)
-        at = tl.sum(before, 1)
-        tl.store(edge_t + at, e.to(tl.int64), mask=there)
+        at_t = tl.program_id(0) * block + tl.arange(0, block)
+        there = at_t < num_edges
+        at = tl.load(dealt_t + at_t, mask=there, other=0)
+        i = tl.load(row + at, mask=there, other=0)
+        j = tl.load(col + at, mask=there, other=0).to(tl.int32)
+        at_t = place_in_list(dealt_t, at, j, rowptr_t, there, num_edges, num_nodes, chunk)
+        tl.store(edge_t + at_t, at.to(tl.int64), mask=there)
         there &= i < num_nodes
         if fused:
-            again = there & (e > 0) & (tl.load(row + e - 1, mask=there & (e > 0), other=-1) == i)
-            again &= tl.load(col + e - 1, mask=again, other=-1) == j
+            again = there & (at > 0) & (tl.load(row + at - 1, mask=there & (at > 0), other=-1) == i)
+            again &= tl.load(col + at - 1, mask=again, other=-1) == j
             count = tl.sum(again.to(tl.int64), 0)
             tl.atomic_add(facts + REPEATED, count, mask=count > 0, sem="relaxed")
-        number_t = tl.load(moved + e, mask=there, other=0.0)
-        tl.store(col_t + at, i.to(tl.int64), mask=there)
-        tl.store(slot + at, e - first_from(row, i, num_edges, steps).to(tl.int32), mask=there)
-        tl.store(weight_t + at, number_t, mask=there)
-        differs = there & (tl.load(row + at, mask=there, other=0) != j)
-        differs |= there & (tl.load(col + at, mask=there, other=0) != i)
-        number = tl.load(moved + at, mask=there, other=0.0)
+        number_t = tl.load(moved + at, mask=there, other=0.0)
+        tl.store(col_t + at_t, i.to(tl.int64), mask=there)
+        tl.store(slot + at_t, at - tl.load(rowptr + i, mask=there, other=0).to(tl.int32), mask=there)
+        tl.store(weight_t + at_t, number_t, mask=there)
+        differs = there & (tl.load(row + at_t, mask=there, other=0) != j)
+        differs |= there & (tl.load(col + at_t, mask=there, other=0) != i)
+        number = tl.load(moved + at_t, mask=there, other=0.0)
         unequal = number.to(tl.float64) != number_t.to(tl.float64)
         any_differs = tl.max(differs.to(tl.int64), 0)
         any_unequal = tl.max(unequal.to(tl.int64), 0)
         tl.atomic_max(facts + PATTERN_DIFFERS, any_differs, mask=any_differs > 0, sem="relaxed")
         tl.atomic_max(facts + WEIGHTS_DIFFER, any_unequal, mask=any_unequal > 0, sem="relaxed")
     else:
-        blocks = num_nodes // block + 1
-        tile = tl.program_id(0) - edge_blocks
-        node = tile % blocks * block + tl.arange(0, block)
-        if tile < blocks:  # rows ascend, so that bisection finds them
-            begin = first_from(row, node, num_edges, steps).to(tl.int32)
-            length = first_from(row, node + 1, num_edges, steps).to(tl.int32) - begin
-            tl.store(rowptr + node, begin.to(tl.int64), mask=node <= num_nodes)
-            tl.store(degree + node, length, mask=node < num_nodes)
-            tl.store(facts + KEPT + 0 * node, begin.to(tl.int64), mask=node == num_nodes)
-        else:
-            begin, length = list_of(col, node, num_edges, block, chunk)
-            tl.store(rowptr_t + node, begin.to(tl.int64), mask=node <= num_nodes)
-            tl.store(degree + num_nodes + node, length, mask=node < num_nodes)
+        tile, tiles = tl.program_id(0) - edge_blocks, (num_nodes + nodes - 1) // nodes
+        side = (tile // tiles).to(tl.int64)
+        order_by_degree(degree, order, facts, tile % tiles, side, num_nodes, most, nodes, compared)
 
 
 @triton.jit
-def list_of(ends, node, num_edges, block: tl.constexpr, chunk: tl.constexpr):
-    """How many edges end at nodes before each node, and how many at it."""
-    before = tl.zeros((block, chunk), dtype=tl.int32)
-    equal = before
-    for left in range(0, num_edges, chunk):
-        f = left + tl.arange(0, chunk)
-        end = tl.load(ends + f, mask=f < num_edges, other=2147483647).to(tl.int32)[None, :]
-        before += (end < node[:, None]).to(tl.int32)
-        equal += (end == node[:, None]).to(tl.int32)
-    return tl.sum(before, 1), tl.sum(equal, 1)
-
-
-@any_size
-def order_kernel(degree, order, facts, num_nodes, most, block: tl.constexpr, chunk: tl.constexpr):
-    """The nodes by degree, incoming and outgoing, and where groups of equal degree begin in them."""
-    side = tl.program_id(1).to(tl.int64)
-    node = tl.program_id(0) * block + tl.arange(0, block)
+def order_by_degree(degree, order, facts, tile, side, num_nodes, most, block: tl.constexpr, chunk: tl.constexpr):
+    """Some nodes by the length of their incoming or outgoing lists, and where groups of equal length begin."""
+    node = tile * block + tl.arange(0, block)
     there = node < num_nodes
     degrees = degree + side * num_nodes
     length = tl.load(degrees + node, mask=there, other=0)
@@ -183,7 +213,7 @@ def order_kernel(degree, order, facts, num_nodes, most, block: tl.constexpr, chu
     again = before
     for left in range(0, num_nodes, chunk):
         f = left + tl.arange(0, chunk)
-        other = tl.load(degrees + f, mask=f < num_nodes, other=2147483647)[None, :]
+        other = tl.load(degrees + f, mask=f < num_nodes, other=LAST)[None, :]
         before += (other < length[:, None]).to(tl.int32)
         again += ((other == length[:, None]) & (f[None, :] < node[:, None])).to(tl.int32)
     smaller, equal = tl.sum(before, 1), tl.sum(again, 1)
