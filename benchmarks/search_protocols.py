@@ -34,7 +34,7 @@ SETTINGS = {
     "source-localization": {"features": "8", "hops": "2", "localized_hops": "1", "graphs": "5", "splits": "1"},
     "consensus": {"orders": "5", "graphs": "5", "splits": "1", "loss_probabilities": "", "loss_realizations": "0"},
     "denoising": {"features": "4", "orders": "1", "sweep": "", "splits": "5"},
-    "recommendation": {"splits": "5", "validation_fraction": "0.1", "graph_from": "training users"},
+    "recommendation": {"splits": "5"},
 }
 TRIALS = {
     "source-localization": {"learning_rate": ("0.005", "0.02", "0.05"), "per_feature": ("false", "true")},

@@ -39,7 +39,16 @@ FIRST_CONVERGED = replace(
 )
 # 90 % of the users to train and 10 % to test, as the text says: no validation users, and the last epoch counts
 PAPER = replace(FIRST_PAPER, called=None, readout_bias=False, task_options={"validation_fraction": 0.0})
-CONVERGED = replace(FIRST_CONVERGED, called=None, methods=EVERY_METHOD)
+# The rate of benchmarks/search_protocols.py (results/search/recommendation), as there with validation users, of whose
+# epochs the best is kept, and whom the film graph does not know
+CONVERGED = replace(
+    FIRST_CONVERGED,
+    called=None,
+    methods=EVERY_METHOD,
+    splits=5,
+    task_options={"similarity": "co-rated-variance", "validation_fraction": 0.1, "graph_from": "training users"},
+    training=replace(FIRST_CONVERGED.training, learning_rate=1e-2),
+)
 # What a search on the validation samples of seed 0 found; to be judged on other seeds
 BEST = replace(
     FIRST_PAPER,
