@@ -106,10 +106,14 @@ class Evidence:
             for row in Store(folder).rows():
                 condition = tuple(sorted((row.get("condition") or {}).items()))
                 cell = Cell(*(row.get(key) for key in KEYS[:-1]), condition)
-                job = (row["experiment"], row["preset"], row["protocol"], *cell[:-1], row.get("seed"))
-                if job not in studies and row["kind"] == "model":
-                    studies[job] = Study(row["experiment"], row["preset"], protocol_of(row))
-                own[studies.get(job), cell, row.get("seed")].append(row)
+                study = None
+                if row["kind"] == "model":
+                    decisive = {key: value for key, value in row["settings"].items() if key not in WITHIN}
+                    kind = (row["experiment"], row["preset"], row["protocol"], json.dumps(decisive, sort_keys=True))
+                    if kind not in studies:
+                        studies[kind] = Study(*kind[:2], protocol_of(row))
+                    study = studies[kind]
+                own[study, cell, row.get("seed")].append(row)
             for (study, cell, seed), rows in own.items():
                 # Baselines stand beside all that were run there
                 for each in {study} if study else set(studies.values()):

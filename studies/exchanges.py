@@ -36,7 +36,10 @@ TITLES = {
     "denoising": "Denoising, RMSE (K)",
 }
 USUAL = {"denoising": (("snr_db", 3.0),)}
-PROTOCOLS = {"consensus": "short-converged"}  # that was run over the orders, where it is not converged
+
+
+def in_layers(count):
+    return "1 layer" if count == 1 else f"{count} layers"
 
 
 def family_of(method):
@@ -71,7 +74,7 @@ class Network:
 
     @property
     def words(self):
-        depth = f", {self.layers} layers" if "layers" in self.study.protocol else ""
+        depth = f", {in_layers(self.layers)}" if "layers" in self.study.protocol else ""
         return f"{self.label}, K = {self.cell.order}{depth}"
 
 
@@ -80,7 +83,7 @@ def networks(evidence, experiment):
 
     Each has the rows of the graphs, splits and nodes that all were run on.
     """
-    found, protocol = [], PROTOCOLS.get(experiment, "converged")
+    found, protocol = [], "converged"
     for study in evidence.studies():
         usual, *changes = study.protocol.split(", ")
         if study.experiment != experiment or usual != protocol or study.preset != "paper":
@@ -164,14 +167,14 @@ def champions_of(evidence, experiment, budgets):
         if line.gain:
             size = f"{line.gain.mean:+.{digits}f} ± {line.gain.margin:.{digits}f}"
             text = f"{line.chosen.words}: {f'**{size}**' if next(sure) else size}"
-        yield [str(line.budget), *cells, text, listed(line.candidates["pointwise"])]
+        yield [str(line.budget), *cells, text]
 
 
 def listed(some):
     """Networks in words: activations, and the orders of each."""
     orders, grouped = {}, {}
     for one in some:
-        depth = f" in {one.layers} layers" if "layers" in one.study.protocol else ""
+        depth = f" in {in_layers(one.layers)}" if "layers" in one.study.protocol else ""
         orders.setdefault(one.label + depth, set()).add(one.cell.order)
     for words, own in orders.items():
         grouped.setdefault(tuple(sorted(own)), []).append(words)
@@ -210,7 +213,7 @@ def best_not_tried(evidence, experiment):
 # Budgets of exchanges that tables show; what is said of all of them is checked for those with both families
 BUDGETS = {
     "source-localization": (4, 6, 8, 10, 12, 14),
-    "consensus": (6, 8, 10, 14, 20, 44),
+    "consensus": (6, 8, 10, 14, 40, 44),
     "denoising": (3, 4, 6, 8, 10),
 }
 
@@ -227,7 +230,7 @@ def pays(evidence, budgets=BUDGETS):
 
 def heads():
     own = (label.lower() for label, *_ in FAMILIES.values())
-    return ["exchanges", *own, "neighbourhood minus pointwise", "pointwise networks that were run"]
+    return ["exchanges", *own, "neighbourhood minus pointwise"]
 
 
 def draw(evidence, experiments):
@@ -274,7 +277,7 @@ def main():
         evidence = Evidence(options.directory)
         for experiment in WIDTHS:
             budgets = sorted({one.exchanges for one in networks(evidence, experiment)})
-            sys.stdout.write(f"\n{TITLES[experiment]}\n\n| {' | '.join(heads())} |\n{'|---' * 6}|\n")
+            sys.stdout.write(f"\n{TITLES[experiment]}\n\n| {' | '.join(heads())} |\n{'|---' * len(heads())}|\n")
             for line in champions_of(evidence, experiment, budgets):
                 sys.stdout.write(f"| {' | '.join(line)} |\n")
         if options.figure:

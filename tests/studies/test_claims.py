@@ -116,9 +116,10 @@ def test_cells_come_from_whatever_folder_and_the_newest_counts(store):
 def test_other_settings_are_another_study(store):
     deep = [{**row, "settings": {**row["settings"], "layers": 3}} for row in rows("tanh", [90.0, 91.0])]
     store("a", rows("relu", [50.0, 51.0]), rows("tanh", [60.0, 62.0]))
-    evidence = store("b", deep)
+    evidence = store("b", deep, rows("tanh", [70.0, 72.0], finished="2026-02-02T00:00:00Z"))
     assert sorted(study.protocol for study in evidence.studies()) == ["converged", "converged, layers 3"]
-    assert evidence.mean(STUDY, at("tanh")) == pytest.approx(61.0)
+    assert evidence.mean(STUDY, at("tanh")) == 71.0  # beside the other in one folder
+    assert evidence.mean(STUDY._replace(protocol="converged, layers 3"), at("tanh")) == 90.5
 
 
 def test_seeds_add_graphs_unless_they_draw_parameters_alone(store):

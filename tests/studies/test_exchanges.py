@@ -104,9 +104,12 @@ def test_lines_name_the_winner_and_the_networks_that_were_run(evidence):
         "Max L. (1), K = 1: 70.8 (of 1)",
         "Max G.A. (1), K = 1: 71.8 (of 1)",
         "Max L. (1), K = 1: **+19.2 ± 0.8**",
-        "ReLU, tanh (K = 4)",
     ]
-    assert list(candidates_of(evidence, "source-localization", ("localized",))) == ["Localized: Max L. (1) (K = 1)."]
+    assert list(candidates_of(evidence, "source-localization")) == [
+        "Pointwise: ReLU, tanh (K = 4).",
+        "Localized: Max L. (1) (K = 1).",
+        "Graph-adaptive: Max G.A. (1), Max G.A. (1) in 3 layers (K = 1).",
+    ]
     cells = evidence.cells[USUAL]
     cells[Cell("model", "tanh", None, 8, 1, ())] = rows_of(2, [40] * 4, 40)
     missing = not_tried(evidence, "source-localization")

@@ -42,10 +42,6 @@ CONVERGED = replace(
     bias=True,
     training=TrainingSettings(epochs=400, batch_size=100, learning_rate=1e-2, schedule="cosine"),
 )
-# Its settings before that search, a quarter as long: rows over the orders in results/ were made by it
-SHORT = replace(
-    CONVERGED, called="short-converged", training=replace(CONVERGED.training, epochs=100, learning_rate=5e-3)
-)
 # What a search on the validation samples of seed 0 found; to be judged on other seeds
 BEST = replace(
     FIRST_PAPER,
@@ -121,7 +117,7 @@ EXPERIMENT = Experiment(
         "localized. G.A.: graph-adaptive.",
     ),
     measure=Measure("rmse", "Test RMSE", 4),
-    protocols=(PAPER, CONVERGED, SHORT, BEST, QUICK, FIRST_PAPER),
+    protocols=(PAPER, CONVERGED, BEST, QUICK, FIRST_PAPER),
     make_tasks=lambda protocol, _condition, seed, _data: MAKE_TASKS(
         protocol.graphs, protocol.splits, seed, **protocol.task_options
     ),
