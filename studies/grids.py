@@ -125,7 +125,8 @@ class Grids(Quotes):
     def other_settings(self):
         """Source localization at other depths, widths, shift operators and block models, K = 4.
 
-        A line has means and, paired, what is gained over the pointwise activation that validates best among those run.
+        A line has means and, paired, what is gained over the pointwise activation that validates best among those run,
+        if the strongest of Table 1's, PReLU, is among them.
         """
         lines = []
         for label, protocol, features in OTHER_SETTINGS:
@@ -133,14 +134,12 @@ class Grids(Quotes):
             run = {where: column for column, where in settings_of_columns(features).items() if self.has(study, where)}
             if not run:
                 continue
-            pointwise = [where for where in run if where.method in POINTWISE_RUN]
-            strongest = max(pointwise, key=lambda where: self._validation(study, where))
-            means = [self.mean(study, where) for where in settings_of_columns(features).values()]
-            gains = [
-                self.gap(study, where, strongest)
-                for where in (localizing("max-ga", features), localizing("median-l", features, 2))
-            ]
-            lines.append([label, *means, f"{name(strongest.method)} {gains[0]}", gains[1]])
+            means, gains = [self.mean(study, where) for where in settings_of_columns(features).values()], ["", ""]
+            if strongest := self._strongest(study, run):
+                rivals = (localizing("max-ga", features), localizing("median-l", features, 2))
+                gains = [self.gap(study, where, strongest) for where in rivals]
+                gains[0] = f"{name(strongest.method)} {gains[0]}"
+            lines.append([label, *means, *gains])
         heads = ["", *settings_of_columns(8), "Max G.A. (2) minus the best of the first four", "Median L. (2) minus it"]
         return Grid(heads, lines)
 
@@ -165,7 +164,14 @@ class Grids(Quotes):
 
     def max_ga_leads_not(self):
         """The settings in which Max G.A. (2) has no certain gain over the best pointwise activation."""
-        return [line[0] for line in self.other_settings().lines if "**" not in line[-2]]
+        return [line[0] for line in self.other_settings().lines if line[-2] and "**" not in line[-2]]
+
+    def _strongest(self, study, run):
+        """The pointwise network that validates best; None where PReLU was not run."""
+        pointwise = [where for where in run if where.method in POINTWISE_RUN]
+        if "prelu" in {where.method for where in pointwise}:
+            return max(pointwise, key=lambda where: self._validation(study, where))
+        return None
 
     def _validation(self, study, where):
         return fmean(row["validation"] for row in self.evidence.rows(study, where))

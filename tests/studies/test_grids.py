@@ -5,6 +5,7 @@ import pytest
 from evidence import Cell, Evidence, Study
 from grids import Grids
 
+PRELU = Cell("model", "prelu", None, 8, 4, ())
 NOISE = np.random.default_rng(0).normal(0, 1, 10)
 
 
@@ -22,7 +23,7 @@ def grids():
     def cells(gain):
         return {
             Cell("model", "fir", None, 8, 4, ()): rows_of(60 + NOISE, 50),
-            Cell("model", "prelu", None, 8, 4, ()): rows_of(55 + NOISE[::-1], 55),
+            PRELU: rows_of(55 + NOISE[::-1], 55),
             Cell("model", "max-ga", 2, 8, 4, ()): rows_of(55 + gain + NOISE, 60),
             Cell("model", "median-l", 2, 8, 4, ()): rows_of(70 + NOISE, 65),
         }
@@ -44,6 +45,10 @@ def test_gains_are_over_what_validates_best(grids):
     assert "**" not in other[-2]
     assert one[1:5] == [f"{60 + NOISE.mean():.1f}", "not run", "not run", f"{55 + NOISE.mean():.1f}"]
     assert grids.max_ga_leads_not() == ["three layers"]
+    del grids.evidence.cells[Study("source-localization", "paper", "converged, layers 3")][PRELU]
+    assert grids.other_settings().lines[1][-2:] == ["", ""]  # the strongest is missing
+    assert grids.max_ga_leads_not() == []
+    assert len(grids.leads()) == 1
 
 
 def test_the_lead_is_that_of_the_best_of_both_families_everywhere(grids):
