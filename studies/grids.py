@@ -149,12 +149,10 @@ class Grids(Quotes):
         for label, protocol, features in OTHER_SETTINGS:
             study, own = self.study("source-localization", protocol), settings_of_columns(features).values()
             run = [where for where in own if self.has(study, where)]
-            families = {
-                family: [one for one in run if (one.method in POINTWISE_RUN) == family] for family in (True, False)
-            }
-            if all(families.values()):
-                best = [max(some, key=lambda where: self._validation(study, where)) for some in families.values()]
-                found[label] = self.estimate(study, minus("", best[1], best[0]))
+            seeing = [one for one in run if one.method not in POINTWISE_RUN]
+            if seeing and (strongest := self._strongest(study, run)):
+                best = max(seeing, key=lambda where: self._validation(study, where))
+                found[label] = self.estimate(study, minus("", best, strongest))
         return found
 
     def seeing_lead_everywhere(self):
