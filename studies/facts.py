@@ -9,7 +9,8 @@ from authors import measure
 from claims import CLAIMS
 from evidence import Study, at, minus
 from exhibits import LINEAR, NETWORKS, RIDGE, WIENER, agreeing, denoising, localizing, name, rating
-from grids import Grid, Grids
+from grid import Grid
+from grids import Grids
 from quotes import NOT_RUN
 from verdicts import judge, shown_interval, shown_p, units_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from evidence import Evidence
 from facts import Facts
-from grids import Grid
+from grid import Grid
 from page import TEMPLATES
 from paper import draw_figures, render_paper, tabular, to_tex
 from quotes import STALE
