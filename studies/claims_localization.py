@@ -6,11 +6,10 @@ Each function takes the ``margin`` that counts as no difference; figures of tabl
 import math
 
 from evidence import Contrast, at, minus
-from exhibits import LOCALIZED, NETWORKS, OTHERS, at_widths, less, localizing, name, of_each
+from exhibits import LOCALIZED, NETWORKS, OTHERS, POINTWISE, at_widths, less, localizing, name, of_each
 from verdicts import claims_of
 
 from graphact.experiments.source_localization.experiment import TABLE_1
-from graphact.registry import POINTWISE
 
 
 def source_localization_claims(margin, of_table):

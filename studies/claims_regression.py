@@ -11,6 +11,7 @@ from exhibits import (
     LOCALIZED,
     NETWORKS,
     OTHERS,
+    POINTWISE,
     added,
     agreeing,
     denoising,
@@ -23,7 +24,6 @@ from exhibits import (
 from verdicts import claims_of
 
 from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
-from graphact.registry import POINTWISE
 
 
 def consensus_claims(margin):

@@ -17,11 +17,10 @@ from pathlib import Path
 from statistics import fmean
 
 from evidence import PROBLEMS, RESULTS, Cell, Evidence, NotRunError, Study
-from exhibits import name
+from exhibits import POINTWISE, name
 
 from graphact.experiments.pairing import difference, place_of
 from graphact.experiments.statistics import ALPHA, holm
-from graphact.registry import POINTWISE
 
 FAMILIES = {
     "pointwise": ("Pointwise", "#6e7781", "o"),
@@ -199,7 +198,7 @@ def not_tried(evidence, experiment):
     ran = {}
     for one in own:
         ran.setdefault(one.cell.method, set()).add(one.cell.order)
-    every = ("relu", *(method for method in POINTWISE if method != "identity"))
+    every = ("relu", *POINTWISE)
     return {method: sorted(orders - ran.get(method, set())) for method in every if orders - ran.get(method, set())}
 
 

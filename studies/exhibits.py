@@ -4,9 +4,11 @@ from evidence import Contrast, at, minus
 
 from graphact.experiments.recommendation.experiment import FILMS
 from graphact.experiments.style import Variant
+from graphact.registry import POINTWISE as EVERY_POINTWISE
 
 OTHERS = ("max-l", "max-ga", "median-l", "median-ga", "kernel-ga")
 NETWORKS = ("relu", *OTHERS)
+POINTWISE = tuple(method for method in EVERY_POINTWISE if method != "identity")  # the identity is FIR
 LOCALIZED = {"max-ga": "max-l", "median-ga": "median-l"}
 # Baselines, as rows name them
 CONSTANT, RIDGE = "mean of the training ratings", "ridge regression on the user's centred ratings"

@@ -123,7 +123,11 @@ class Grids(Elsewhere, Inputs):
             texts.setdefault(", ".join(map(str, orders)), []).append(name(method))
         words = "; ".join(f"{', '.join(names)} at K = {orders}" for orders, names in texts.items())
         best, orders = best_not_tried(self.evidence, experiment)
-        among = f" Among them is the pointwise activation that validates best, {best.words}." if orders else ""
+        among = (
+            f" The activation of the pointwise network that validates best ({best.words}) is among them."
+            if orders
+            else ""
+        )
         return f"Not run: {words}.{among}" if words else ""
 
     def exchanges_pay(self):

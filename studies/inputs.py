@@ -3,14 +3,13 @@
 from statistics import median
 
 from evidence import Contrast, NotRunError, at
-from exhibits import NETWORKS, agreeing, denoising, localizing, name, rating
+from exhibits import NETWORKS, POINTWISE, agreeing, denoising, localizing, name, rating
 from grid import Grid
 from quotes import NOT_RUN, Quotes
 
 from graphact.experiments.recommendation.experiment import FILMS
-from graphact.registry import POINTWISE
 
-METHODS = ("fir", *NETWORKS, *(method for method in POINTWISE if method != "identity"))
+METHODS = ("fir", *NETWORKS, *POINTWISE)
 # Where every method is compared: its experiment, and what to average there with raw and with prepared inputs
 PLACES = {
     "source localization (%)": (
