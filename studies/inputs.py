@@ -1,12 +1,13 @@
 """What the activation itself gives: every method on raw and on prepared inputs, and what it costs."""
 
-from statistics import median
+from statistics import fmean, median
 
 from evidence import Contrast, NotRunError, at
 from exhibits import NETWORKS, POINTWISE, agreeing, denoising, localizing, name, rating
 from grid import Grid
 from quotes import NOT_RUN, Quotes
 
+from graphact.experiments.pairing import place_of
 from graphact.experiments.recommendation.experiment import FILMS
 
 METHODS = ("fir", *NETWORKS, *POINTWISE)
@@ -63,6 +64,24 @@ class Inputs(Quotes):
                 yield f"{mean:.{digits}f}" + ("" if method == "relu" else f" ({gap})")
             except NotRunError:
                 yield NOT_RUN
+
+    def over_pointwise(self, experiment):
+        """What Max G.A. gains on prepared inputs over the pointwise network that validates best there, in words.
+
+        It is chosen on the graphs and splits that all pointwise networks were run on.
+        """
+        study = self.study(experiment, "best", "best")
+        make = next(prepared for name_, _, prepared in PLACES.values() if name_ == experiment)
+        wheres = [make(method)[0][1] for method in ("fir", "relu", *POINTWISE)]
+        run = {
+            where: {place_of(row): row for row in self.evidence.rows(study, where)}
+            for where in wheres
+            if self.has(study, where)
+        }
+        common = set.intersection(*map(set, run.values()))
+        sign = 1 if study.measure.higher_is_better else -1
+        best = max(run, key=lambda where: sign * fmean(run[where][place]["validation"] for place in common))
+        return f"{name(best.method)}: {self.gap(study, make('max-ga')[0][1], best)}"
 
     def costs(self):
         """Parameters, exchanges for one answer, and seconds of training of every method on raw inputs."""

@@ -24,7 +24,8 @@ def grids():
         Study("recommendation", "paper", "converged"): films,
         Study("consensus", "best", "best"): {
             Cell("model", "relu", None, 32, 10, ()): rows_of([0.5, 0.6], graph=0),
-            Cell("model", "tanh", None, 32, 10, ()): rows_of([0.4], graph=0),
+            Cell("model", "tanh", None, 32, 10, ()): rows_of([0.4], graph=0, validation=0.5),
+            Cell("model", "max-ga", 1, 32, 10, ()): rows_of([0.1, 0.2], graph=0),
         },
     }
     return Grids(made)
@@ -50,3 +51,12 @@ def test_what_was_not_run_is_said(grids):
 def test_costs_are_those_of_the_rows(grids):
     assert line(grids.costs(), "Max G.A.")["recommendation, three films"] == "1,234 / 5 / 0.25 s"
     assert line(grids.costs(), "Max G.A.")["consensus"] == "not run"
+
+
+def test_max_ga_is_compared_with_the_pointwise_network_that_validates_best(grids):
+    assert grids.over_pointwise("consensus").startswith("tanh: -0.3000")
+    relu = grids.evidence.cells[Study("consensus", "best", "best")][Cell("model", "relu", None, 32, 10, ())]
+    relu[1]["validation"] = 0.0  # on a split that tanh was not run on
+    assert grids.over_pointwise("consensus").startswith("tanh")
+    relu[0]["validation"] = 0.4
+    assert grids.over_pointwise("consensus").startswith("ReLU: -0.4000")
