@@ -86,7 +86,7 @@ def test_as_with_torch(kernels, nodes, edges, symmetric, is_coalesced, small_blo
 def test_by_counting_at_the_edges_of_blocks(nodes, edges):
     assert (counting_kernels.EDGES, counting_kernels.LISTED, counting_kernels.NODES) == (32, 32, 16)
     for symmetric in (False, True):
-        check_as_with_torch(counting_kernels, nodes, edges, symmetric, False)
+        check_as_with_torch(counting_kernels, nodes, edges, symmetric, False, distinct=False)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
@@ -223,3 +223,107 @@ def test_few_numbers_are_sorted_by_counting(shape, dtype, by_kernels, monkeypatc
     for one, right in zip(found, device_kernels.stable_sort(key), strict=True):
         assert one.dtype == right.dtype
         assert torch.equal(one, right)
+
+
+@pytest.fixture
+def strict(monkeypatch):
+    """Programs and atomics in reverse order, as a GPU may take them; all accesses must lie inside the given tensors."""
+    from triton.runtime import interpreter
+
+    plain, builder, given = interpreter._interpreter, interpreter.interpreter_builder, []
+    set_index, launch = builder.set_grid_idx, counting_kernels.launch
+
+    def see(at, mask):
+        assert all(any(a <= p < b for a, b in given) for p in at[mask.astype(bool)].tolist())
+
+    class Strict:
+        def __getattr__(self, name):
+            return getattr(plain, name)
+
+        def load(self, at, mask, *rest):
+            see(at, mask)
+            return plain.load(at, mask, *rest)
+
+        def store(self, at, value, mask):
+            see(at, mask)
+            plain.store(at, value, mask)
+
+        def atomic_rmw(self, op, at, value, mask, sem):
+            see(at, mask)
+            at, value, mask = (np.flip(np.atleast_1d(part)).copy() for part in (at, value, mask))
+            return np.flip(plain.atomic_rmw(op, at, value, mask, sem)).copy()
+
+    def noted(kernel, grid, *arguments, **rest):
+        tensors = [part for part in arguments if torch.is_tensor(part)]
+        given[:] = [(part.data_ptr(), part.data_ptr() + part.nbytes) for part in tensors]
+        return launch(kernel, grid, *arguments, **rest)
+
+    monkeypatch.setattr(interpreter, "_interpreter", Strict())
+    monkeypatch.setattr(builder, "set_grid_idx", lambda x, y, z: set_index(builder.grid_dim[0] - 1 - x, y, z))
+    monkeypatch.setattr(counting_kernels, "launch", noted)
+
+
+def check_by_hand(index, nodes, weight):
+    found = counting_kernels.sort_edges(*index.flip(0), weight, nodes, False, True)
+    source, target = index.tolist()
+    outside = [s == t or min(s, t) < 0 or max(s, t) >= nodes for s, t in zip(source, target, strict=True)]
+    ends = [(nodes, nodes) if o else (t, s) for o, t, s in zip(outside, target, source, strict=True)]
+    edge = sorted(range(len(ends)), key=lambda e: (*ends[e], e))
+    edge_t = sorted(range(len(ends)), key=lambda e: (ends[edge[e]][1], e))
+    assert found.facts.kept == len(ends) - sum(outside)
+    assert (found.edge.tolist(), found.edge_t.tolist()) == (edge, edge_t)
+    assert list(zip(found.row.tolist(), found.col.tolist(), strict=True)) == [ends[e] for e in edge]
+    degrees = ([end[side] for end in ends].count(node) for side in (0, 1) for node in range(nodes))
+    assert torch.cat([pointers.diff() for pointers in found.rowptr]).tolist() == list(degrees)
+    assert torch.equal(found.weight, weight[edge])
+    return found
+
+
+@pytest.mark.parametrize("bad", [-1, 20, 21, 25, 2**31, 2**32 + 1, 2**62, -(2**31), 1 - 2**32, -(2**63)])
+@pytest.mark.parametrize("end", [0, 1])
+def test_any_order_of_programs_and_indices(bad, end, strict):
+    index = torch.randint(20, (2, 75), generator=torch.Generator().manual_seed(0))
+    index[1, ::9] = index[0, ::9]  # loops
+    check_by_hand(index, 20, torch.rand(75))
+    index[end, ::7] = bad
+    check_by_hand(index, 20, torch.rand(75))
+
+
+def test_one_cycle_is_directed():
+    assert Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], None, 3).is_directed
+    assert counting_kernels.sort_edges(*torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.ones(3), 3, False, True).facts[5]
+
+
+def test_weights_that_float32_does_not_tell_apart():
+    weight = torch.tensor([1, 1 + 1e-12], dtype=torch.float64)
+    assert Graph.from_edge_index([[0, 1], [1, 0]], weight, 2).is_directed
+
+
+def test_weights_with_gaps():
+    weight = torch.arange(6.0)[::2]
+    assert Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], weight, 3).weight.tolist() == [4, 0, 2]
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4])
+def test_what_is_known_is_aligned(nodes, monkeypatch):
+    def look(kernel, _, *arguments, **__):
+        for name, part in zip(kernel.arg_names, arguments, strict=False):
+            free = name in ("target", "source", "weight", "weight_t")  # not specialised
+            assert free or not torch.is_tensor(part) or part.data_ptr() % 16 == 0, name
+
+    monkeypatch.setattr(counting_kernels, "launch", look)
+    counting_kernels.sort_edges(*torch.zeros(2, 1, dtype=torch.int64), torch.ones(1), nodes, False, True)
+
+
+@pytest.mark.parametrize("way", ["counting", "sorting", "torch"])
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(torch.float64, 1e308), (torch.float32, 3e38), (torch.bfloat16, 3e38), (torch.float16, 6e4)]
+)
+def test_loops_that_sum_to_infinity(dtype, size, way, by_kernels, monkeypatch):
+    monkeypatch.setattr(device, "COUNTED", 0 if way == "sorting" else device.COUNTED)
+    if way == "torch":
+        by_kernels.append(way)
+        monkeypatch.setattr(device, "has_kernels_for", lambda *_: False)
+    Graph.from_edge_index([[0, 0, 0], [0, 0, 1]], torch.tensor([size / 3, size / 3, 1], dtype=dtype), 2)
+    with pytest.raises(ValueError, match="summed over repeated edges must be finite"):
+        Graph.from_edge_index([[0, 0, 0], [0, 0, 1]], torch.tensor([size, size, 1], dtype=dtype), 2)

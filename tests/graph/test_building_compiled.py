@@ -30,14 +30,22 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("module", "name", "constants"), CASES)
-def test_kernels_compile_for_a_gpu(module, name, constants):
+NOTES = [("counting_kernels", "count_kernel", {"checks": True, "block": 32})]
+NOTES += [("device_kernels", "key_kernel", {"fused": True, "checks": True, "block": 1024})]  # they look at weights
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "constants", "weight"),
+    [*((*case, "*fp32") for case in CASES), *((*case, kind) for case in NOTES for kind in ("*fp64", "*fp16", "*bf16"))],
+)
+def test_kernels_compile_for_a_gpu(module, name, constants, weight):
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     kernel = getattr(importlib.import_module(f"{device.__package__}.{module}"), name)
-    kinds = {argument: "i32" if argument in SIZES else POINTERS.get(argument, "*i64") for argument in kernel.arg_names}
+    pointers = POINTERS | {"weight": weight}
+    kinds = {argument: "i32" if argument in SIZES else pointers.get(argument, "*i64") for argument in kernel.arg_names}
     signature = {argument: "constexpr" if argument in constants else kind for argument, kind in kinds.items()}
     places = {(kernel.arg_names.index(constant),): value for constant, value in constants.items()}
     source = ASTSource(fn=kernel, signature=signature, constexprs=places)

@@ -8,7 +8,15 @@ FILMS = ("toy-story", "contact", "return-of-the-jedi")
 
 
 def rows_of(values, **row):
-    usual = {"graph": None, "node": 0, "seed": 0, "validation": 1.0, "parameters": 1234, "exchanges": 5, "seconds": 0.25}
+    usual = {
+        "graph": None,
+        "node": 0,
+        "seed": 0,
+        "validation": 1.0,
+        "parameters": 1234,
+        "exchanges": 5,
+        "seconds": 0.25,
+    }
     return [{**usual, "split": split, "value": value, **row} for split, value in enumerate(values)]
 
 

@@ -94,7 +94,7 @@ def count_kernel(
     tl.store(turn + e, came.to(tl.int32), mask=there)
     tl.store(turn_t + e, came_t.to(tl.int32), mask=there)
     if checks:
-        note_checks(row, col, tl.load(weight + e, mask=there, other=0.0), facts, num_nodes)
+        note_checks(row, col, tl.load(weight + e, mask=there, other=0.0), facts, num_edges, num_nodes)
 
 
 @any_size

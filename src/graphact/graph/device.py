@@ -136,7 +136,7 @@ def sort_with_torch(
     facts = (
         lowest,
         highest,
-        ~sum_of(weight).isfinite() if checks else zero,
+        _may_not_be_finite(weight, loop) if checks else zero,
         repeated,
         rowptr[0, -1],
         ((row != row_t) | (col != col_t)).any(),
@@ -147,6 +147,12 @@ def sort_with_torch(
     sides = (rowptr[0], rowptr[1]), (order[0], order[1])
     known = Facts(*read[: len(facts)].tolist())
     return Sorted(edge, row, col.long(), moved, edge_t, col_t.long(), moved_t, slot, *sides, sizes, known)
+
+
+def _may_not_be_finite(weight: Tensor, loop: Tensor) -> Tensor:
+    """Whether a weight is not finite, or a sum of loops might not be."""
+    of_loops = torch.where(loop, weight.detach().abs(), 0).sum(dtype=torch.float64)
+    return ~sum_of(weight).isfinite() | (of_loops > torch.finfo(weight.dtype).max)
 
 
 def _search(ascending: Tensor, count: int) -> Tensor:

@@ -172,20 +172,28 @@ def key_kernel(
     number = tl.where(aside, nodes * nodes if fused else nodes, number)
     tl.store(key + at, number.to(key.dtype.element_ty), mask=there)
     if checks:
-        note_checks(row, col, tl.load(weight + at, mask=there, other=0.0), facts, num_nodes)
+        note_checks(row, col, tl.load(weight + at, mask=there, other=0.0), facts, num_edges, num_nodes)
 
 
 @triton.jit
-def note_checks(row, col, weight, facts, num_nodes):
-    """Note indices that are out of bounds and weights that are not finite."""
+def note_checks(row, col, weight, facts, num_edges, num_nodes):
+    """Note indices that are out of bounds, and weights that are not finite or, of loops, whose sum might not be."""
     lowest = tl.min(tl.minimum(row, col), 0)
     tl.atomic_min(facts + LOWEST, lowest, mask=lowest < 0, sem="relaxed")
     highest = tl.max(tl.maximum(row, col), 0)
     tl.atomic_max(facts + HIGHEST, highest, mask=highest >= num_nodes, sem="relaxed")
     number = weight.to(tl.float64)
     bad = (number != number) | (tl.abs(number) == float("inf"))
+    bad |= (row == col) & (tl.abs(number) > most_of(weight.dtype) / num_edges)
     count = tl.sum(bad.to(tl.int64), 0)
     tl.atomic_add(facts + NOT_FINITE, count, mask=count > 0, sem="relaxed")
+
+
+@triton.jit
+def most_of(dtype: tl.constexpr):
+    """What sums of a type can reach, or a little less."""
+    most: tl.constexpr = 1.7e308 if dtype == tl.float64 else 6.5e4 if dtype == tl.float16 else 3.3e38
+    return tl.full((), most, tl.float64)
 
 
 @any_size
