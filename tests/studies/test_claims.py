@@ -1,6 +1,7 @@
 """Claims judged from rows that are made to hold or not, and from the published ones against plain pandas and scipy."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -250,7 +251,7 @@ def test_every_claim_has_a_line_with_verdict_interval_p_and_units(published):
     lines = list(table(found))[2:]
     assert len(lines) == len(found) >= 2 * 30
     for verdict, line in zip(found, lines, strict=True):
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
         assert len(cells) == 9
         if isinstance(verdict, Verdict) and verdict.estimates:
             assert "[" in cells[4]
