@@ -59,7 +59,8 @@ def table(verdicts):
         count = f" ({verdict.count})" if len(verdict.estimates) > 1 else ""
         effect = f"{estimate.effect:+.1f}" if estimate.effect == estimate.effect else ""
         lacking = f", {len(verdict.missing)} not run" if verdict.missing else ""
-        cells = (contrast.label.replace("|", r"\|"), shown_interval(estimate, digits), shown_p(verdict.adjusted), effect)
+        label = contrast.label.replace("|", r"\|")
+        cells = (label, shown_interval(estimate, digits), shown_p(verdict.adjusted), effect)
         cells += (f"{estimate.detectable():.{digits}f}", units_of(study, estimate))
         yield f"{head}{count}{lacking} | {' | '.join(cells)} |"
 
