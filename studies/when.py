@@ -116,17 +116,20 @@ def leads_in_flocking(method, folder=ROOT / "results" / "flocking" / "full"):
 def draw_gains(cells, file):
     """The gain in every setting with its interval, one dot each."""
     with house_style():
-        sheet = new_sheet(0.6 + 0.19 * len(cells))
+        sheet = new_sheet(1.1 + 0.19 * len(cells))
         axes = sheet.subplots()
         for row, cell in enumerate(cells):
             gap, style = cell.gain(), Variant(*cell.ours).style
             look = {"color": style.color, "marker": style.marker, "markersize": 4.5 * style.size}
-            axes.errorbar(gap.mean, row, xerr=min(gap.margin, 1e3), elinewidth=0.8, **look)
+            look["label"] = None if style.short in axes.get_legend_handles_labels()[1] else style.short
+            axes.errorbar(gap.mean, row, xerr=min(gap.margin, 1e3), elinewidth=0.8, linestyle="none", **look)
         axes.axvline(0, color=INK, linewidth=0.7)
+        axes.locator_params(axis="x", nbins=8)
         axes.set_yticks(range(len(cells)), [str(cell.setting) for cell in cells])
         axes.set_ylim(len(cells) - 0.4, -0.6)
         sheet.supxlabel("Gain over the best pointwise activation (points)", fontsize=8.5)
         axes.grid(axis="x")
+        sheet.legend(*axes.get_legend_handles_labels(), frameon=False, fontsize=7, loc="outside upper center", ncols=3)
         finish(sheet, file)
 
 
