@@ -40,7 +40,7 @@ def small_blocks(monkeypatch):
     small = {"BLOCK": 128, "NODES": 32, "RANKED": 64, "COMPARED": 128}
     for name, size in small.items():
         monkeypatch.setattr(device_kernels, name, size)
-    for name, size in {"LISTED": 4, "COMPARED": 32, "ADDED": 16}.items():
+    for name, size in {"ROW_CHUNK": 4, "NODE_CHUNK": 32, "SCAN_CHUNK": 16}.items():
         monkeypatch.setattr(counting_kernels, name, size)
     monkeypatch.setattr(operator_kernels, "BLOCK", 64)
     return small
@@ -84,7 +84,7 @@ def test_as_with_torch(kernels, nodes, edges, symmetric, is_coalesced, small_blo
 
 @pytest.mark.parametrize(("nodes", "edges"), [(31, 128), (32, 127), (64, 129), (65, 30)])
 def test_by_counting_at_the_edges_of_blocks(nodes, edges):
-    assert (counting_kernels.EDGES, counting_kernels.LISTED, counting_kernels.NODES) == (32, 32, 16)
+    assert (counting_kernels.EDGE_BLOCK, counting_kernels.ROW_CHUNK, counting_kernels.NODE_BLOCK) == (32, 32, 16)
     for symmetric in (False, True):
         check_as_with_torch(counting_kernels, nodes, edges, symmetric, False, distinct=False)
 
@@ -92,7 +92,7 @@ def test_by_counting_at_the_edges_of_blocks(nodes, edges):
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_lists_of_several_steps(symmetric):
     """Those of few nodes with many edges, and of loops, which have a list of their own."""
-    check_as_with_torch(counting_kernels, 4, 12 * counting_kernels.LISTED, symmetric, False, distinct=False)
+    check_as_with_torch(counting_kernels, 4, 12 * counting_kernels.ROW_CHUNK, symmetric, False, distinct=False)
 
 
 @pytest.mark.parametrize("kernels", [counting_kernels, device_kernels])

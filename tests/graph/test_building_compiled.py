@@ -12,15 +12,15 @@ from graphact.graph import device
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 
 POINTERS = {"weight": "*fp32", "weight_t": "*fp32", "moved": "*fp32", "row": "*i32", "slot": "*i32", "degree": "*i32"}
-POINTERS |= dict.fromkeys(("turn", "turn_t", "dealt_t"), "*i32")
+POINTERS |= dict.fromkeys(("offset", "offset_t", "bucketed_t"), "*i32")
 POINTERS |= {"row_t": "*i32", "key": "*i32", "key_t": "*i32", "ascending": "*i32"}
 SIZES = {"num_edges", "num_nodes", "edge_blocks", "steps", "most", "count"}
 LISTS, NODES = {"block": 32, "chunk": 32}, {"nodes": 16, "compared": 256}
 CASES = [
-    *(("counting_kernels", "count_kernel", {"checks": checks, "block": 32}) for checks in (True, False)),
-    ("counting_kernels", "begin_kernel", {"chunk": 2048}),
-    ("counting_kernels", "deal_kernel", {"block": 32}),
-    ("counting_kernels", "list_kernel", LISTS),
+    *(("counting_kernels", "histogram_kernel", {"checks": checks, "block": 32}) for checks in (True, False)),
+    ("counting_kernels", "scan_kernel", {"chunk": 2048}),
+    ("counting_kernels", "scatter_kernel", {"block": 32}),
+    ("counting_kernels", "sort_rows_kernel", LISTS),
     *(("counting_kernels", "transpose_kernel", {"fused": fused, **LISTS, **NODES}) for fused in (True, False)),
     *(("device_kernels", "key_kernel", {"fused": fused, "checks": fused, "block": 1024}) for fused in (True, False)),
     *(("device_kernels", "edge_kernel", {"fused": fused, "block": 1024}) for fused in (True, False)),
@@ -30,7 +30,7 @@ CASES = [
 ]
 
 
-NOTES = [("counting_kernels", "count_kernel", {"checks": True, "block": 32})]
+NOTES = [("counting_kernels", "histogram_kernel", {"checks": True, "block": 32})]
 NOTES += [("device_kernels", "key_kernel", {"fused": True, "checks": True, "block": 1024})]  # they look at weights
 
 

@@ -1,7 +1,7 @@
 """From a list of edges to the sorted, merged and transposed lists of a graph, in linear time.
 
 On the CPU edges are sorted by counting, with the C code of SciPy. On a device they are sorted by one key or, if few, on
-a GPU dealt into the lists of their nodes; all that must be known about them on the host (whether they are valid, how
+a GPU by a histogram, a scan and a scatter; all that must be known about them on the host (whether they are valid, how
 many are loops or repeated, the degrees, whether the graph is undirected) is read back in one vector.
 """
 

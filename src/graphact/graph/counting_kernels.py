@@ -1,11 +1,12 @@
-"""Building small graphs on a GPU by counting: edges are dealt into the lists of their nodes, and ordered inside them.
+"""CSR and CSC of small graphs on a GPU in five kernels: histogram, scan, scatter into rows, a sort inside each row.
 
-No number is sorted: an edge belongs where as many of its list stand before it as are smaller. Sorting takes more
-kernels, and starting one costs more than it does here.
+Inside a row an edge's rank is the number of smaller keys, counted directly. A general sort takes more kernels, and
+launching one costs more than all of the work here.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,9 +29,9 @@ from graphact.graph.device_kernels import (
     on_its_device,
 )
 
-EDGES, LISTED = 32, 32  # edges that a program places, and how many of the list of each it compares it with at a time
-NODES, COMPARED = 16, 256  # nodes that a program places by degree, and how many it compares them with at a time
-ADDED = 2048  # lengths of lists that are added at a time
+EDGE_BLOCK, ROW_CHUNK = 32, 32  # edges a program, and keys of its row that each is compared with at a time
+NODE_BLOCK, NODE_CHUNK = 16, 256  # nodes a program when ordered by degree, and nodes they are compared with at a time
+SCAN_CHUNK = 2048  # row lengths a step of the scan
 LAST = tl.constexpr(2**31 - 1)  # beyond every number
 
 
@@ -41,28 +42,29 @@ def sort_edges(
     """See :func:`graphact.graph.device.sort_edges`."""
     target, source, weight = target.contiguous(), source.contiguous(), weight.detach().contiguous()
     device, num_edges = target.device, target.numel()
-    size, edge_blocks, node_blocks = (num_edges, num_nodes), -(-num_edges // EDGES), -(-num_nodes // NODES)
+    size, edge_blocks, node_blocks = (num_edges, num_nodes), -(-num_edges // EDGE_BLOCK), -(-num_nodes // NODE_BLOCK)
     most, counters = most_groups(num_nodes, num_edges), 2 * (num_nodes + 1)
     zeros = torch.zeros(counters + TABLE.value + 4 * most, dtype=torch.int64, device=device)
     counts, facts = zeros[:counters], zeros[counters:]  # an even number of counts: facts are aligned, too
     known: dict[str, Any] = {"known": (weight.dtype, device.index)}  # tensors made here are aligned, and sizes small
 
-    edge, col, edge_t, col_t, dealt = (torch.empty(num_edges, dtype=torch.int64, device=device) for _ in range(5))
-    row, slot, dealt_t, turn, turn_t = (torch.empty(num_edges, dtype=torch.int32, device=device) for _ in range(5))
+    empty = partial(torch.empty, num_edges, device=device)
+    edge, col, edge_t, col_t, bucketed = (empty(dtype=torch.int64) for _ in range(5))
+    row, slot, bucketed_t, offset, offset_t = (empty(dtype=torch.int32) for _ in range(5))
     moved, weight_t = torch.empty_like(weight), torch.empty_like(weight)
     rowptr, rowptr_t = (torch.empty(num_nodes + 1, dtype=torch.int64, device=device) for _ in range(2))
     degree = torch.empty((2, num_nodes), dtype=torch.int32, device=device)
     order = torch.empty((2, num_nodes), dtype=torch.int64, device=device)
 
-    given, pointers, lists = (target, source, weight), (rowptr, rowptr_t), {"block": EDGES, "chunk": LISTED}
-    counted = (counts, turn, turn_t, facts)
-    launch(count_kernel, (edge_blocks,), *given, *counted, *size, checks=checks, block=EDGES, **known)
-    launch(begin_kernel, (2,), counts, rowptr, rowptr_t, degree, facts, num_nodes, chunk=ADDED, **known)
-    launch(deal_kernel, (edge_blocks,), target, source, turn, rowptr, dealt, *size, block=EDGES, **known)
-    listed = (edge, row, col, moved, dealt_t)
-    launch(list_kernel, (edge_blocks,), *given, dealt, turn_t, *pointers, *listed, *size, **lists, **known)
-    transposed = (row, col, moved, edge_t, col_t, weight_t, slot, dealt_t, *pointers, degree, order, facts)
-    tiles = {"fused": not is_coalesced, **lists, "nodes": NODES, "compared": COMPARED}
+    given, pointers, lists = (target, source, weight), (rowptr, rowptr_t), {"block": EDGE_BLOCK, "chunk": ROW_CHUNK}
+    counted = (counts, offset, offset_t, facts)
+    launch(histogram_kernel, (edge_blocks,), *given, *counted, *size, checks=checks, block=EDGE_BLOCK, **known)
+    launch(scan_kernel, (2,), counts, rowptr, rowptr_t, degree, facts, num_nodes, chunk=SCAN_CHUNK, **known)
+    launch(scatter_kernel, (edge_blocks,), target, source, offset, rowptr, bucketed, *size, block=EDGE_BLOCK, **known)
+    listed = (edge, row, col, moved, bucketed_t)
+    launch(sort_rows_kernel, (edge_blocks,), *given, bucketed, offset_t, *pointers, *listed, *size, **lists, **known)
+    transposed = (row, col, moved, edge_t, col_t, weight_t, slot, bucketed_t, *pointers, degree, order, facts)
+    tiles = {"fused": not is_coalesced, **lists, "nodes": NODE_BLOCK, "compared": NODE_CHUNK}
     launch(transpose_kernel, (edge_blocks + 2 * node_blocks,), *transposed, *size, edge_blocks, most, **tiles, **known)
 
     found, sizes = known_facts(facts, num_nodes, most)
@@ -72,7 +74,7 @@ def sort_edges(
 
 @triton.jit
 def ends_of(target, source, e, there, num_nodes):
-    """Both ends of edges, as they are and in 32 bits, those set aside as ``num_nodes``."""
+    """Row and column of edges, as given and in 32 bits; loops and invalid edges belong to row ``num_nodes``."""
     row = tl.load(target + e, mask=there, other=0)
     col = tl.load(source + e, mask=there, other=0)
     aside = (row == col) | (tl.minimum(row, col) < 0) | (tl.maximum(row, col) >= num_nodes)
@@ -80,26 +82,26 @@ def ends_of(target, source, e, there, num_nodes):
 
 
 @any_size
-def count_kernel(
-    target, source, weight, counts, turn, turn_t, facts, num_edges, num_nodes, checks: tl.constexpr,
+def histogram_kernel(
+    target, source, weight, counts, offset, offset_t, facts, num_edges, num_nodes, checks: tl.constexpr,
     block: tl.constexpr,
 ):  # fmt: skip
-    """How long the list of each node is, incoming and outgoing, and in which turn each edge came into it."""
+    """The length of each row of CSR and CSC, and the offset of each edge in its row, in order of arrival."""
     e = tl.program_id(0) * block + tl.arange(0, block)
     there = e < num_edges
     row, col, i, j = ends_of(target, source, e, there, num_nodes)
     one = tl.full((block,), 1, tl.int64)
     came = tl.atomic_add(counts + i, one, mask=there, sem="relaxed")
     came_t = tl.atomic_add(counts + num_nodes + 1 + j, one, mask=there, sem="relaxed")
-    tl.store(turn + e, came.to(tl.int32), mask=there)
-    tl.store(turn_t + e, came_t.to(tl.int32), mask=there)
+    tl.store(offset + e, came.to(tl.int32), mask=there)
+    tl.store(offset_t + e, came_t.to(tl.int32), mask=there)
     if checks:
         note_checks(row, col, tl.load(weight + e, mask=there, other=0.0), facts, num_edges, num_nodes)
 
 
 @any_size
-def begin_kernel(counts, rowptr, rowptr_t, degree, facts, num_nodes, chunk: tl.constexpr):
-    """Where the list of each node begins; a program for incoming lists, and one for outgoing ones."""
+def scan_kernel(counts, rowptr, rowptr_t, degree, facts, num_nodes, chunk: tl.constexpr):
+    """Row pointers: an exclusive prefix sum of the lengths, one program for CSR and one for CSC."""
     side = tl.program_id(0)
     counts += side * (num_nodes + 1)
     pointers = rowptr if side == 0 else rowptr_t
@@ -116,18 +118,18 @@ def begin_kernel(counts, rowptr, rowptr_t, degree, facts, num_nodes, chunk: tl.c
 
 
 @any_size
-def deal_kernel(target, source, turn, rowptr, dealt, num_edges, num_nodes, block: tl.constexpr):
-    """Put each edge into the list of its target, as it came: the number that it is ordered by, which is its own."""
+def scatter_kernel(target, source, offset, rowptr, bucketed, num_edges, num_nodes, block: tl.constexpr):
+    """Write the key of each edge, its source and its number, into the row of its target, in order of arrival."""
     e = tl.program_id(0) * block + tl.arange(0, block)
     there = e < num_edges
     _, _, i, j = ends_of(target, source, e, there, num_nodes)
-    at = tl.load(rowptr + i, mask=there, other=0) + tl.load(turn + e, mask=there, other=0)
-    tl.store(dealt + at, j.to(tl.int64) << 32 | e.to(tl.int64), mask=there)
+    at = tl.load(rowptr + i, mask=there, other=0) + tl.load(offset + e, mask=there, other=0)
+    tl.store(bucketed + at, j.to(tl.int64) << 32 | e.to(tl.int64), mask=there)
 
 
 @triton.jit
-def place_in_list(dealt, number, node, pointers, there, num_edges, num_nodes, chunk: tl.constexpr):
-    """Where each number belongs: as many stand before it as its list has smaller ones. Those set aside have a list."""
+def rank_in_row(bucketed, number, node, pointers, there, num_edges, num_nodes, chunk: tl.constexpr):
+    """The sorted place of each key: the start of its row plus the number of smaller keys there."""
     begin = tl.load(pointers + node, mask=there, other=0).to(tl.int32)
     end = tl.load(pointers + node + 1, mask=there & (node < num_nodes), other=0).to(tl.int32)
     end = tl.where(there, tl.where(node < num_nodes, end, num_edges), begin)
@@ -135,48 +137,48 @@ def place_in_list(dealt, number, node, pointers, there, num_edges, num_nodes, ch
     for left in range(0, tl.max(end - begin, 0), chunk):
         at = begin[:, None] + (left + tl.arange(0, chunk))[None, :]
         inside = at < end[:, None]
-        other = tl.load(dealt + at, mask=inside, other=0)
+        other = tl.load(bucketed + at, mask=inside, other=0)
         smaller += (inside & (other < number[:, None])).to(tl.int32)
     return begin + tl.sum(smaller, 1)
 
 
 @any_size
-def list_kernel(
-    target, source, weight, dealt, turn_t, rowptr, rowptr_t, edge, row, col, moved, dealt_t, num_edges, num_nodes,
-    block: tl.constexpr, chunk: tl.constexpr,
+def sort_rows_kernel(
+    target, source, weight, bucketed, offset_t, rowptr, rowptr_t, edge, row, col, moved, bucketed_t,
+    num_edges, num_nodes, block: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Order the edges of each target by source, then as they came, and deal them into the lists of their sources."""
+    """Sort each row of CSR by source, repeated edges as given, and scatter the sorted edges into the rows of CSC."""
     at = tl.program_id(0) * block + tl.arange(0, block)
     there = at < num_edges
-    number = tl.load(dealt + at, mask=there, other=0)
+    number = tl.load(bucketed + at, mask=there, other=0)
     e = number & LAST
     _, _, i, j = ends_of(target, source, e, there, num_nodes)
-    at = place_in_list(dealt, number, i, rowptr, there, num_edges, num_nodes, chunk)
+    at = rank_in_row(bucketed, number, i, rowptr, there, num_edges, num_nodes, chunk)
     tl.store(edge + at, e, mask=there)
     tl.store(row + at, i, mask=there)
     tl.store(col + at, j.to(tl.int64), mask=there)
     tl.store(moved + at, tl.load(weight + e, mask=there, other=0.0), mask=there)
-    at_t = tl.load(rowptr_t + j, mask=there, other=0) + tl.load(turn_t + e, mask=there, other=0)
-    tl.store(dealt_t + at_t, at, mask=there)
+    at_t = tl.load(rowptr_t + j, mask=there, other=0) + tl.load(offset_t + e, mask=there, other=0)
+    tl.store(bucketed_t + at_t, at, mask=there)
 
 
 @any_size
 def transpose_kernel(
-    row, col, moved, edge_t, col_t, weight_t, slot, dealt_t, rowptr, rowptr_t, degree, order, facts,
+    row, col, moved, edge_t, col_t, weight_t, slot, bucketed_t, rowptr, rowptr_t, degree, order, facts,
     num_edges, num_nodes, edge_blocks, most, fused: tl.constexpr, block: tl.constexpr, chunk: tl.constexpr,
     nodes: tl.constexpr, compared: tl.constexpr,
 ):  # fmt: skip
-    """The edges of the transpose, whether they differ, and (by further programs) the nodes by degree.
+    """Sort the rows of CSC, and note whether it differs from CSR; further programs order the nodes by degree.
 
-    If fused, also how many edges repeat the one before them.
+    If fused, also count the edges that repeat the one before them.
     """
     if tl.program_id(0) < edge_blocks:
         at_t = tl.program_id(0) * block + tl.arange(0, block)
         there = at_t < num_edges
-        at = tl.load(dealt_t + at_t, mask=there, other=0)
+        at = tl.load(bucketed_t + at_t, mask=there, other=0)
         i = tl.load(row + at, mask=there, other=0)
         j = tl.load(col + at, mask=there, other=0).to(tl.int32)
-        at_t = place_in_list(dealt_t, at, j, rowptr_t, there, num_edges, num_nodes, chunk)
+        at_t = rank_in_row(bucketed_t, at, j, rowptr_t, there, num_edges, num_nodes, chunk)
         tl.store(edge_t + at_t, at.to(tl.int64), mask=there)
         there &= i < num_nodes
         if fused:
@@ -204,7 +206,7 @@ def transpose_kernel(
 
 @triton.jit
 def order_by_degree(degree, order, facts, tile, side, num_nodes, most, block: tl.constexpr, chunk: tl.constexpr):
-    """Some nodes by the length of their incoming or outgoing lists, and where groups of equal length begin."""
+    """Order nodes by in- or out-degree, and note where each group of equal degree begins."""
     node = tile * block + tl.arange(0, block)
     there = node < num_nodes
     degrees = degree + side * num_nodes
