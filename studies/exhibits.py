@@ -29,6 +29,12 @@ def agreeing(method, order=None, loss=None):
     return at(method, best=("order",), **where) if order is None else at(method, order=order, **where)
 
 
+def averaging(order, loss=None):
+    """The linear filter with Metropolis weights of the links that are left."""
+    condition = {} if loss is None else {"loss_probability": loss}
+    return at(f"least-squares filter of order {order} with Metropolis weights", kind="baseline", condition=condition)
+
+
 def denoising(method, order=1, features=4, snr=3.0):
     hops = 1 if method in OTHERS else None
     return at(method, hops=hops, features=features, order=order, condition={"snr_db": snr})

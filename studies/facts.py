@@ -8,7 +8,7 @@ import torch
 from authors import measure
 from claims import CLAIMS
 from evidence import Study, at, minus
-from exhibits import LINEAR, NETWORKS, RIDGE, WIENER, agreeing, denoising, localizing, name, rating
+from exhibits import LINEAR, NETWORKS, RIDGE, WIENER, agreeing, averaging, denoising, localizing, name, rating
 from grid import Grid
 from grids import Grids
 from quotes import NOT_RUN
@@ -43,7 +43,8 @@ class Facts(Grids):
     def names(self):
         """What templates know by name."""
         functions = {
-            **{"at": at, "localizing": localizing, "agreeing": agreeing, "denoising": denoising, "rating": rating},
+            **{"at": at, "localizing": localizing, "agreeing": agreeing, "averaging": averaging},
+            **{"denoising": denoising, "rating": rating},
             **{"minus": minus, "name": name, "films": FILMS, "networks": NETWORKS, "pointwise": tuple(POINTWISE)},
             **{"localizing_at_8": lambda method: localizing(method, 8)},
             **{"WIENER": WIENER, "RIDGE": RIDGE, "LINEAR": LINEAR},

@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 from elsewhere import Elsewhere
 from evidence import at
 from exchanges import best_not_tried, candidates_of, champions_of, heads, not_tried, pays
-from exhibits import CONSTANT, NETWORKS, RIDGE, agreeing, localizing, name, rating
+from exhibits import CONSTANT, NETWORKS, POINTWISE, RIDGE, agreeing, averaging, localizing, name, rating
 from grid import Grid
 from inputs import Inputs
 from learned import lines_of
@@ -95,7 +95,10 @@ class Grids(Elsewhere, Inputs):
         return Grid(["", "mean ± std", "minus ReLU", "minus Max G.A."], lines)
 
     def losses(self, study, orders=None, probabilities=(0.0, 0.05, 0.1, 0.15)):
-        """Errors with lost links, each method at its best order, or all at one."""
+        """Errors with lost links, each method at its best order, or all at one, and those of averaging filters.
+
+        Pointwise activations beside ReLU have a line where they were run with lost links.
+        """
 
         def where(method, probability):
             loss = probability or None
@@ -105,7 +108,13 @@ class Grids(Elsewhere, Inputs):
                 else at(method, order=orders, condition={"loss_probability": loss} if loss else {})
             )
 
-        lines = [[name(m), *(self.mean(study, where(m, p)) for p in probabilities)] for m in ("fir", *NETWORKS)]
+        tested = [method for method in POINTWISE if self.has(study, where(method, probabilities[-1]))]
+        methods = ("fir", *NETWORKS, *tested)
+        lines = [[name(method), *(self.mean(study, where(method, p)) for p in probabilities)] for method in methods]
+        for order, digits in ((5, None), (10, 6)):
+            if self.has(study, averaging(order, probabilities[-1])):
+                means = [self.mean(study, averaging(order, p or None), digits) for p in probabilities]
+                lines.append([f"linear filter of order {order}, Metropolis weights", *means])
         return Grid(["", *(f"{100 * p:g} % lost" for p in probabilities)], lines)
 
     def exchanges(self, experiment, budgets):

@@ -1,4 +1,4 @@
-"""The pages on the reproduction (docs/reproduction.md and its kin), written from templates and rows.
+"""The pages on the reproduction (docs/reproduction.md and its kin), and what the README says of it, from the rows.
 
     python studies/page.py            write them again
     python studies/page.py --check    compare what is there with the rows; exit status 1 where they differ
@@ -26,7 +26,9 @@ PAGES = {
     "reproduction.md.j2": "docs/reproduction.md",
     "reproduction-details.md.j2": "docs/reproduction-details.md",
     "authors-code.md.j2": "docs/authors-code.md",
+    "readme-results.md.j2": "README.md",  # the lines between its marks
 }
+BEGIN, END = "<!-- results: written by python studies/page.py -->\n", "<!-- end of results -->\n"
 COMPUTED = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}|```.*?```|`[^`]*`|\]\([^)]*\)", re.DOTALL)
 SETTINGS = re.compile(
     r"""\b[FK]\s=\s\d+(?:,\s\d+)*(?:\s(?:and|to|or|against)\s\d+)?  # settings of networks
@@ -57,7 +59,16 @@ def literal_numbers(template):
 def render_pages(evidence):
     """The text of every page by its path."""
     environment = make_environment(Facts(evidence).names())
-    return {path: environment.get_template(name).render() for name, path in PAGES.items()}
+    return {path: within_marks(path, environment.get_template(name).render()) for name, path in PAGES.items()}
+
+
+def within_marks(path, text):
+    """A page is its template; of one with marks, the lines between them are."""
+    page = (ROOT / path).read_text() if (ROOT / path).exists() else ""
+    if BEGIN not in page:
+        return text
+    before, rest = page.split(BEGIN)
+    return f"{before}{BEGIN}{text}{END}{rest.split(END)[1]}"
 
 
 def main():

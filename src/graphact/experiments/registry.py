@@ -94,6 +94,8 @@ class Experiment:
     # Further conditions, such as lost links, each with the test metric of every model of a trained fleet; from tasks
     # with signals as they come
     evaluate_conditions: "Callable[[TrainingJob, Fleet, Tasks], list[tuple[Condition, list[float]]]]" = lambda *_: []
+    # Baselines under those conditions: of the protocol, these tasks and the seed, the figures of each task
+    evaluate_baselines: "Callable[[Protocol, Tasks, int], list[tuple[Condition, list[Figures]]]]" = lambda *_: []
 
     def prepare_tasks(
         self, protocol: Protocol, condition: Condition, plain: Tasks, seed: int, data: Path | None

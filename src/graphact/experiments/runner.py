@@ -183,14 +183,22 @@ def run_baselines(
         baselines(task, order=FITTED_ORDER) | prepared_baselines(prepared, protocol.preparation, FITTED_ORDER)
         for task, prepared in zip(plain, tasks, strict=True)
     ]
+    further = find_experiment(protocol.experiment).evaluate_baselines(protocol, plain, seed)
     labels = {name: name.replace("FIR", f"FIR of order {FITTED_ORDER}") for name in figures[0]}
     common = {**stamp(protocol, "cpu"), "kind": "baseline", "hops": None, "features": None, "order": None, "seed": seed}
     untrained = dict.fromkeys(("validation", "best_epoch", "epochs", "beta", "weights"))
     seconds = (time.perf_counter() - begun) / len(plain)
     return [
-        {**common, **replica_of(task), "condition": dict(condition), "method": labels[name], "metric": task.metric}
+        {
+            **common,
+            **replica_of(task),
+            "condition": {**condition, **more},
+            "method": labels[name],
+            "metric": task.metric,
+        }
         | {"value": value, **untrained, "seconds": seconds}
-        for task, figure in zip(plain, figures, strict=True)
+        for more, figures_there in [({}, figures), *further]
+        for task, figure in zip(plain, figures_there, strict=True)
         for name, value in figure.items()
     ]
 

@@ -183,10 +183,16 @@ def format_number(value: float, digits: int, *, small: bool = False) -> str:
 
 
 def spread(mean: float, std: float, digits: int, *, small: bool = False) -> str:
-    """A mean with its standard deviation as tables show it; with ``small`` as :func:`format_number` does."""
+    """A mean with its standard deviation as tables show it; with ``small``, both in scientific notation if both are 0.
+
+    Example:
+        >>> spread(73.14, 2.0, 1), spread(2e-6, 1e-6, 4, small=True), spread(0.02, 3.0, 1, small=True)
+        ('73.1 ± 2.0', '2.0e-06 ± 1.0e-06', '0.0 ± 3.0')
+    """
     if math.isnan(mean):
         return "diverged"
-    small = small and abs(mean) < 0.5 * 10.0**-digits  # a small deviation of a larger mean stays 0.0
+    least = 0.5 * 10.0**-digits
+    small = small and abs(mean) < least and not std >= least  # beside a number with these decimals, 0.0 stays 0.0
     first = format_number(mean, digits, small=small)
     return first if math.isnan(std) else f"{first} ± {format_number(std, digits, small=small)}"
 

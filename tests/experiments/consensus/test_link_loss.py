@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from graphact.data import metric_of
 from graphact.experiments.consensus.experiment import EXPERIMENT
-from graphact.experiments.consensus.task import by_centrality, lossy_metric
+from graphact.experiments.consensus.task import AVERAGING, by_centrality, lossy_metric, metropolis_weights
 from graphact.experiments.protocol import jobs_of, run_seed
 from graphact.experiments.registry import find_protocol
 from graphact.experiments.runner import make_models
@@ -65,3 +66,36 @@ def test_loss_is_drawn_anew_for_every_graph_and_realization_and_averaged():
             errors.append(metric_of(task.metric, task.read(answers), task.targets[task.test]).item())
         assert len(set(errors)) == 3
         assert value == pytest.approx(sum(errors) / 3, rel=1e-4)
+
+
+def test_averaging_filters_take_the_weights_of_the_links_that_are_left():
+    protocol = replace(find_protocol("consensus", "smoke", "paper"), graphs=2, splits=2, loss_realizations=2)
+    protocol = replace(protocol, loss_probabilities=(0.1, 0.3))
+    plain = EXPERIMENT.make_tasks(protocol, {}, 5, None)
+    found = EXPERIMENT.evaluate_baselines(protocol, plain, 5)
+    assert [condition for condition, _ in found] == [{"loss_probability": 0.1}, {"loss_probability": 0.3}]
+    names = [f"least-squares filter of order {k} with {w} weights" for w in AVERAGING for k in (5, 10)]
+    for condition, figures in found:
+        probability = condition["loss_probability"]
+        assert [list(figure) for figure in figures] == [names] * 4
+        for place, (task, figure) in enumerate(zip(plain, figures, strict=True)):
+            expected = []
+            for realization in range(2):
+                seed = run_seed("loss", 5, place // 2, realization, probability)
+                thin = task.graph.drop_edges(probability, generator=torch.Generator().manual_seed(seed))
+                expected.append(error_of_powers(task, metropolis_weights(thin), order=5))
+            assert figure[names[0]] == pytest.approx(np.mean(expected), rel=1e-6)
+            assert figure[names[1]] < figure[names[0]]  # more exchanges, less error
+    assert all(few[names[1]] < many[names[1]] for few, many in zip(found[0][1], found[1][1], strict=True))
+
+
+def error_of_powers(task, matrix, order):
+    """The test RMSE of the filter of powers of ``matrix`` whose taps are fitted on the whole graph, in NumPy."""
+    x, y = task.inputs.double().squeeze(-1).numpy(), task.targets.double().squeeze(-1).numpy()
+
+    def powers(samples, own):
+        return np.stack([x[samples] @ np.linalg.matrix_power(own, k).T for k in range(order + 1)], -1)
+
+    whole = metropolis_weights(task.graph).numpy()
+    taps = np.linalg.lstsq(powers(task.train, whole).reshape(-1, order + 1), y[task.train].ravel(), rcond=None)[0]
+    return np.sqrt(np.mean((powers(task.test, matrix.numpy()) @ taps - y[task.test]) ** 2))

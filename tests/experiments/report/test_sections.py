@@ -287,9 +287,14 @@ def test_best_setting_of_lossy_results_alone_is_by_their_mean():
 def test_baselines_of_link_loss_say_where_they_were_measured():
     rows = [consensus(), consensus(loss=0.1), baseline("consensus", "answer zero", 0.1)]
     rows += [baseline("consensus", "FIR", 0.05, condition={"loss_probability": 0.1})]
+    rows += [
+        baseline("consensus", "averaging", 0.01),
+        baseline("consensus", "averaging", 0.02, condition=rows[-1]["condition"]),
+    ]
     losses = content(rows).tables[1]
     assert means(losses, "answer zero, no link lost") == [0.1, 0.1]
     assert means(losses, "FIR") == [None, 0.05]
+    assert means(losses, "averaging") == [0.01, 0.02]
 
 
 def test_learned_weights_over_replicas_and_features():
@@ -304,7 +309,7 @@ def test_learned_weights_over_replicas_and_features():
     assert weights.title == "Learned activation weights, F = 8"
     assert weights.columns == ["β", "|h1| / |β|", "|h2| / |β|"]
     assert [line.label for line in weights.lines] == ["Max G.A. (2), layer 1", "Max G.A. (2), layer 2"]
-    assert weights.ours(weights.lines[0].entries[0]) == "2.00 ± 1.41"
+    assert weights.shown(weights.lines[0].entries[0]) == "2.00 ± 1.41"
     shares = [0.1, 0.3, 0.5 / 3, 0.7 / 3]
     assert means(weights, "Max G.A. (2), layer 1") == pytest.approx([2.0, sum(shares) / 4, (1 + 1 + 1 / 3 + 1 / 3) / 4])
     assert means(weights, "Max G.A. (2), layer 2") == pytest.approx([2.0, 0.0, (1 + 1 + 1 + 2) / 4])

@@ -107,7 +107,7 @@ def test_one_run_has_no_deviation_and_a_lost_run_is_counted():
     rows = [row(value=50.0), row(method="max-ga", hops=2, value=NAN)]
     rows += [row(method="median-ga", hops=2, value=value, split=split) for split, value in enumerate((60.0, 62.0, INF))]
     table = main_table(rows)
-    texts = {line.label: (table.ours(line.entries[0]), table.runs(line.entries[0])) for line in table.lines}
+    texts = {line.label: (table.shown(line.entries[0]), table.runs(line.entries[0])) for line in table.lines}
     assert texts["ReLU"] == ("50.0", "1 run")
     assert texts["Max G.A. (2)"] == ("diverged", "1 run, 1 not finite")
     assert texts["Median G.A. (2)"] == ("61.0 ± 1.4", "3 runs, 1 not finite")

@@ -74,8 +74,8 @@ def shown_under_losses(at_levels: "pd.DataFrame", cells: "pd.DataFrame") -> "lis
     Of the orders at which every method was run with lost links, it is the one with the lowest mean error; where there
     is no such order, each method has its own. Other settings (hops, features) are the best of the method. Errors are
     those on validation samples without loss; where they are not known for all, on test samples there; where those are
-    not known either, the mean test error over the levels. Baselines stand at their level; the best of each kind on the
-    whole graph at every other one.
+    not known either, the mean test error over the levels. Baselines that were tested with lost links stand at their
+    levels; the best of each other kind, on the whole graph, at all of them.
     """
     methods: list[dict[int, tuple[float, list[int]]]] = []  # by order, the error and the cells of the best setting
     for _, method in at_levels[at_levels.kind == "model"].groupby("method", sort=False):
@@ -100,10 +100,12 @@ def shown_under_losses(at_levels: "pd.DataFrame", cells: "pd.DataFrame") -> "lis
         methods = [{chosen: best[chosen]} for best in methods]
     shown = [index for best in methods for index in min(best.values(), key=lambda pair: pair[0])[1]]
     simple = cells[cells.kind == "baseline"]
-    lossy = simple[simple.level.notna()]
-    whole = simple[simple.level.isna()].sort_values("mean", kind="stable").drop_duplicates("method")
+    is_tested = simple.method.isin(simple[simple.level.notna()].method)
+    tested, others = simple[is_tested], simple[~is_tested]
+    whole = others.sort_values("mean", kind="stable").drop_duplicates("method")
     whole = whole.assign(column=None, line=whole.line + ", no link lost")
-    return [at_levels.loc[shown].astype({"column": object}), whole, lossy.assign(column=lossy.level)]
+    at_level = tested.assign(column=tested.level.fillna(NO_LOSS))
+    return [at_levels.loc[shown].astype({"column": object}), whole, at_level]
 
 
 EXPERIMENT = Experiment(
@@ -124,6 +126,7 @@ EXPERIMENT = Experiment(
     baselines=Imported("graphact.experiments.consensus.task:baselines"),
     prepared_baselines=Imported("graphact.experiments.consensus.task:prepared_baselines"),
     evaluate_conditions=Imported("graphact.experiments.consensus.task:under_link_loss"),
+    evaluate_baselines=Imported("graphact.experiments.consensus.task:baselines_under_link_loss"),
     content=partial(
         Imported("graphact.experiments.report.content:sweeps"),
         usual_level=NO_LOSS,

@@ -1,6 +1,6 @@
 """Every node should answer the mean of all: the task, better inputs, what a linear filter achieves, and lost links."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +9,12 @@ from torch import Tensor
 
 from graphact import functional
 from graphact._checks import check_integer
-from graphact.data import Task
+from graphact.data import Task, metric_of
 from graphact.data.communities import BlockModel
 from graphact.data.splits import data_generator, eighty_ten_ten
 from graphact.experiments.baselines import least_squares, score_on_test
 from graphact.experiments.preparation import OF_SIGNALS
-from graphact.experiments.protocol import Condition, TrainingJob, run_seed
+from graphact.experiments.protocol import Condition, Protocol, TrainingJob, run_seed
 from graphact.graph import Graph
 from graphact.training import Fleet, StackedGraphs
 
@@ -114,8 +114,7 @@ def baselines(task: Task, order: int) -> dict[str, float]:
     for words, weights in AVERAGING.items():
         matrix = weights(task.graph)
         for low in AVERAGING_ORDERS:
-            answers = least_squares_fir(task, low, matrix)
-            figures[f"least-squares filter of order {low} with {words} weights"] = score_on_test(task, answers)
+            figures[averaging_name(low, words)] = score_on_test(task, least_squares_fir(task, low, matrix))
     return figures
 
 
@@ -154,6 +153,11 @@ AVERAGING = {"Metropolis": metropolis_weights, "doubly stochastic": doubly_stoch
 AVERAGING_ORDERS = (5, 10)
 
 
+def averaging_name(order: int, words: str) -> str:
+    """What rows and reports call such a filter."""
+    return f"least-squares filter of order {order} with {words} weights"
+
+
 def prepared_baselines(task: Task, preparation: str, order: int) -> dict[str, float]:
     """The best filter of signals that were divided by centrality."""
     if preparation != "by-centrality":
@@ -170,12 +174,74 @@ def least_squares_fir(task: Task, order: int, matrix: Tensor | None = None) -> T
     double precision at orders where powers of S no longer differ by more than rounding. The filter is one filter of
     S of order K all the same.
     """
-    signals, transposed = task.inputs.squeeze(-1), (task.graph.to_dense() if matrix is None else matrix).T
+    basis = chebyshev_terms(task.inputs, task.graph.to_dense() if matrix is None else matrix, order)
+    return basis @ fitted_coefficients(task, basis[task.train])
+
+
+def chebyshev_terms(inputs: Tensor, matrix: Tensor, order: int) -> Tensor:
+    """The terms ``T_k(matrix) x`` of signals ``(B, N, 1)`` for k = 0..order, as ``(B, N, order + 1)``."""
+    signals, transposed = inputs.squeeze(-1), matrix.T
     terms = [signals, signals @ transposed][: order + 1]
     while len(terms) <= order:
         terms.append(2 * terms[-1] @ transposed - terms[-2])
-    basis = torch.stack(terms, dim=-1)
-    return basis @ least_squares(basis[task.train].flatten(0, 1), task.targets[task.train].flatten(0, 1))
+    return torch.stack(terms, dim=-1)
+
+
+def fitted_coefficients(task: Task, basis: Tensor) -> Tensor:
+    """The coefficients with the least squared error on training samples, of whose signals these are the terms."""
+    return least_squares(basis.flatten(0, 1), task.targets[task.train].flatten(0, 1))
+
+
+def baselines_under_link_loss(
+    protocol: Protocol, plain: list[Task], seed: int
+) -> list[tuple[Condition, list[dict[str, float]]]]:
+    """The filters with averaging weights where links are lost: see :attr:`Experiment.evaluate_baselines`.
+
+    Coefficients stay those of the whole graph. Weights are those of the links that are left: a node knows its degree
+    and hears those of its neighbours, and keeps for itself what a lost neighbour had.
+    """
+    if not protocol.loss_probabilities:
+        return []
+    exact = [task.to("cpu", torch.float64) for task in plain]
+    fitted = [averaging_filters(task) for task in exact]
+    found: list[tuple[Condition, list[dict[str, float]]]] = []
+    for probability in protocol.loss_probabilities:
+        names = [averaging_name(low, words) for words in AVERAGING for low in AVERAGING_ORDERS]
+        totals = [dict.fromkeys(names, 0.0) for _ in exact]
+        for thinned in lossy_graphs(plain, probability, protocol.loss_realizations, seed):
+            matrices = {key: {w: weights(graph) for w, weights in AVERAGING.items()} for key, graph in thinned.items()}
+            for task, given, own, total in zip(exact, plain, fitted, totals, strict=True):
+                for words, matrix in matrices[id(given.graph)].items():
+                    terms = chebyshev_terms(task.inputs[task.test], matrix, max(AVERAGING_ORDERS))
+                    for low in AVERAGING_ORDERS:
+                        answers = terms[..., : low + 1] @ own[words, low]
+                        error = metric_of(task.metric, answers, task.targets[task.test]).item()
+                        total[averaging_name(low, words)] += error / protocol.loss_realizations
+        found.append(({"loss_probability": probability}, totals))
+    return found
+
+
+def averaging_filters(task: Task) -> dict[tuple[str, int], Tensor]:
+    """The coefficients of the best filter with each kind of averaging weights and of each order, by both."""
+    found = dict[tuple[str, int], Tensor]()
+    for words, weights in AVERAGING.items():
+        terms = chebyshev_terms(task.inputs[task.train], weights(task.graph), max(AVERAGING_ORDERS))
+        found |= {(words, low): fitted_coefficients(task, terms[..., : low + 1]) for low in AVERAGING_ORDERS}
+    return found
+
+
+def lossy_graphs(plain: list[Task], probability: float, realizations: int, seed: int) -> Iterator[dict[int, Graph]]:
+    """The graphs of tasks after they lost links, by the identity of the whole one: a dictionary for each realization.
+
+    They depend on seed, probability, realization and the number of the graph, so that all methods lose the same links.
+    """
+    graphs = {id(task.graph): task.graph for task in plain}
+    for realization in range(realizations):
+        seeds = [run_seed("loss", seed, number, realization, probability) for number in range(len(graphs))]
+        yield {
+            key: graph.drop_edges(probability, generator=torch.Generator().manual_seed(own))
+            for (key, graph), own in zip(graphs.items(), seeds, strict=True)
+        }
 
 
 def under_link_loss(job: TrainingJob, fleet: Fleet, plain: list[Task]) -> list[tuple[Condition, list[float]]]:
@@ -189,19 +255,14 @@ def lossy_metric(fleet: Fleet, plain: list[Task], probability: float, job: Train
 
     What nodes make of their signals, they then make with the links that are left.
     """
-    total = torch.zeros(len(fleet), dtype=torch.float64)
-    graphs = {id(task.graph): task.graph for task in plain}
+    total, realizations = torch.zeros(len(fleet), dtype=torch.float64), job.protocol.loss_realizations
     prepare = OF_SIGNALS.get(job.protocol.preparation)
-    for realization in range(job.protocol.loss_realizations):
-        thinned = {}
-        for number, (key, graph) in enumerate(graphs.items()):
-            generator = torch.Generator().manual_seed(run_seed("loss", job.seed, number, realization, probability))
-            thin = graph.drop_edges(probability, generator=generator)
-            thinned[key] = thin.to(fleet.seeds.device, fleet.inputs.dtype)
+    for graphs in lossy_graphs(plain, probability, realizations, job.seed):
+        thinned = {key: graph.to(fleet.seeds.device, fleet.inputs.dtype) for key, graph in graphs.items()}
         stacked = StackedGraphs([thinned[id(task.graph)] for task in plain])
         inputs = None
         if prepare is not None:
             owners = [plain[number] for number in fleet.first_owners()]
             inputs = torch.stack([prepare(task.inputs.to(fleet.inputs), thinned[id(task.graph)]) for task in owners])
         total += fleet.metric("test", stacked, inputs).double().cpu()
-    return (total / job.protocol.loss_realizations).tolist()
+    return (total / realizations).tolist()

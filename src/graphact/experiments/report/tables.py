@@ -79,11 +79,8 @@ class Table:
         column = self.entries[self.entries.column_index == entry.column_index] if entry.best else self.entries[:0]
         return int(((column.kind == "model") & (column.runs > column.not_finite)).sum()) > 1
 
-    def ours(self, entry: Any) -> str:
-        return spread(entry.mean, entry.std, self.measure.digits) if entry.runs else MISSING
-
     def shown(self, entry: Any) -> str:
-        """As :meth:`ours`, with small numbers in scientific notation instead of as 0; for pages and terminals."""
+        """Mean and standard deviation, small numbers in scientific notation instead of as 0."""
         return spread(entry.mean, entry.std, self.measure.digits, small=True) if entry.runs else MISSING
 
     def shown_runs(self, entry: Any, noun: str = " run") -> str:
