@@ -1,5 +1,6 @@
 """Rows of benchmarks by setting, and who stands for which kind of activation there."""
 
+import json
 import math
 from collections import defaultdict
 from dataclasses import dataclass
@@ -134,11 +135,14 @@ class Benchmarks:
 
     Rows of other settings than those of a protocol belong to a setting of their own; where two folders hold a cell with
     the same seed, the more, then the newer rows count, as in :class:`evidence.Evidence`. ``optimistic`` has, by data
-    set and activation, the scores of the field's usual protocol of graph classification.
+    set and activation, the scores of the field's usual protocol of graph classification, and ``graphs`` what
+    `benchmarks/graph_statistics.py` found of each data set.
     """
 
     def __init__(self, directory):
         found, self.optimistic = defaultdict(lambda: defaultdict(dict)), defaultdict(dict)
+        graphs = Path(directory) / "graphs.json"
+        self.graphs = json.loads(graphs.read_text()) if graphs.exists() else {}
         for folder in sorted(path.parent for path in Path(directory).glob("**/rows") if path.is_dir()):
             own, protocols = defaultdict(list), {}
             for row in Store(folder).rows():

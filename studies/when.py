@@ -13,12 +13,14 @@ corrected for the test samples that splits share.
 import argparse
 import sys
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
 from benchmark_rows import Benchmarks, common_to, is_ours
 from evidence import PROBLEMS, Evidence
 from exchanges import pays
+from moderators import association, draw_moderators, moderators_table, noise_table
 from page import ROOT, make_environment
 from quotes import sure
 from ranking import draw_ranking, finish, ranking_of
@@ -171,6 +173,10 @@ def render(benchmarks, evidence=None):
         "by_data_set": by_data_set,
         "gains_table": gains_table,
         "controls_table": controls_table,
+        "graphs": benchmarks.graphs,
+        "correlation": lambda cells, factor: association(cells, benchmarks.graphs, factor)[0],
+        "moderators_table": lambda cells: moderators_table(cells, benchmarks.graphs),
+        "noise_table": lambda: noise_table(benchmarks),
         "verdicts": verdicts,
         "scores_table": scores_table,
         "ranking_of": ranking_of,
@@ -219,6 +225,8 @@ def main():
     figures.mkdir(parents=True, exist_ok=True)
     if cells := benchmarks.comparable("node-classification"):
         draw_gains(cells, figures / "when-gains.png")
+        if benchmarks.graphs:
+            draw_moderators(cells, benchmarks.graphs, partial(finish, file=figures / "when-factors.png"))
     if ranking := ranking_of(benchmarks.of("node-classification", "gcn")):
         draw_ranking(ranking, figures / "when-ranks.png")
         cells = [cell for cell in benchmarks.of("node-classification", "gcn") if cell.setting.level in ranking.levels]

@@ -11,7 +11,7 @@ With n nodes held, B nodes that boundary rows refer to, E edges, s values sent a
 - a layer keeps for its gradient K + 1 shifts of its input (where it is the narrower side), the ReLU, and for each hop
   the function's value and which neighbour attained it (the kernel: the values it came from; a function of your own:
   those that it read);
-- on top comes what a hop has in hand at once on its way back: about six signals on the nodes held, four on those near
+- on top come the temporaries of the backward pass of a hop: about six signals on the nodes held, four on those near
   the boundary, what is sent and received, and the gradient of the K + 1 shifts.
 """
 
