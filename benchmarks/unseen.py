@@ -33,6 +33,7 @@ from graphact.tasks import DataError, baselines, locate, prepared, prepared_base
 from graphact.training import Fleet
 
 NETWORKS = ("max-ga", "relu")
+RAW = ("max-ga", "relu", "prelu")  # with the signals as they come
 BEST = "preset `best`, max-ga"
 HELD_OUT = 2  # sources of each community
 SEEN_VALIDATION = 96  # of 960 signals of sources that are not held out
@@ -122,7 +123,8 @@ def source_localization(options):
                 raw,
                 trained(protocol, method, contrasts, options.seed, options.device),
             )
-        yield kind, "max-ga, raw signals", raw, trained(protocol, "max-ga", raw, options.seed, options.device)
+        for method in RAW:
+            yield kind, f"{method}, raw signals", raw, trained(protocol, method, raw, options.seed, options.device)
         yield kind, "centralised 1-NN, raw signals", raw, [nearest_neighbor(task) for task in raw]
         yield kind, "centralised 1-NN, local contrast", raw, [nearest_neighbor(task) for task in contrasts]
 

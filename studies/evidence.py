@@ -60,19 +60,25 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class At:
-    """A method in a setting: of what is not given, the only one that was run; of ``best``, what validates best."""
+    """A method in a setting: of what is not given, the only one that was run; of ``best``, what validates best.
+
+    ``among`` are the values of ``best`` that may be chosen; of ``peers`` every one must have been run there, under a
+    condition such as lost links, so that methods are not compared at settings which others never had.
+    """
 
     method: str
     setting: tuple = ()
     best: tuple = ()
     kind: str = "model"
+    among: tuple = ()
+    peers: tuple = ()
 
 
-def at(method, *, best=(), kind="model", **setting):
+def at(method, *, best=(), kind="model", among=(), peers=(), **setting):
     """A method in a setting, such as ``at("max-ga", hops=2, features=8)``; a condition is a dictionary."""
     if "condition" in setting:
         setting["condition"] = tuple(sorted(setting["condition"].items()))
-    return At(method, tuple(setting.items()), best, kind)
+    return At(method, tuple(setting.items()), best, kind, among, peers)
 
 
 @dataclass(frozen=True)
@@ -173,19 +179,33 @@ class Evidence:
         """The one cell of a method in a setting."""
         found = self.candidates(study, where)
         if where.best and found:
-            run = {tuple(getattr(cell, key) for key in where.best) for cell in found}
+
+            def varied(cell):
+                return tuple(getattr(cell, key) for key in where.best)
+
+            run = self._allowed(study, where, varied) & {varied(cell) for cell in found}
             usual = [
                 cell
                 for cell in self.candidates(study, where, without=("condition",))
-                if not cell.condition and tuple(getattr(cell, key) for key in where.best) in run
+                if not cell.condition and varied(cell) in run
             ]
-            chosen = min(usual or found, key=lambda cell: self.cost_on_validation(study, cell))
-            found = [cell for cell in found if all(getattr(cell, k) == getattr(chosen, k) for k in where.best)]
+            found = [cell for cell in found if varied(cell) in run]
+            if usual or found:
+                chosen = min(usual or found, key=lambda cell: self.cost_on_validation(study, cell))
+                found = [cell for cell in found if varied(cell) == varied(chosen)]
         if not found:
             raise NotRunError(f"{where.method} of {study.experiment}, protocol {study.protocol}, was not run")
         if len(found) > 1:
             raise NotRunError(f"{where.method} of {study.experiment} was run in {len(found)} settings: name one")
         return found[0]
+
+    def _allowed(self, study, where, varied):
+        """The values of what is chosen by validation that may be chosen."""
+        cells = [cell for cell in self.cells.get(study, {}) if cell.kind == where.kind]
+        values = {varied(cell) for cell in cells}
+        for peer in where.peers:
+            values &= {varied(cell) for cell in cells if cell.method == peer and cell.condition}
+        return values & set(where.among) if where.among else values
 
     def cost_on_validation(self, study, cell):
         mean = fmean(row["validation"] for row in self.cells[study][cell])

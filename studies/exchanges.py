@@ -11,6 +11,7 @@ chosen, averaged or compared.
 """
 
 import argparse
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,17 @@ class Network:
         return family_of(self.cell.method)
 
     @property
+    def values(self):
+        """How many values a link carries for one answer; infinity where that depends on the degrees.
+
+        An exchange of the first filter carries one, as signals have one feature, any other as many as there are
+        features. A localized median over several hops needs all values of the nodes there.
+        """
+        if self.cell.method == "median-l" and self.cell.hops > 1:
+            return math.inf
+        return self.cell.order + (self.exchanges - self.cell.order) * self.cell.features
+
+    @property
     def label(self):
         return name(self.cell.method) + (f" ({self.cell.hops})" if self.cell.hops else "")
 
@@ -107,9 +119,9 @@ def networks(evidence, experiment):
     return made
 
 
-def champion(candidates, budget, higher):
-    """What validates best among the networks that a budget allows; None where there is none."""
-    allowed = [one for one in candidates if one.exchanges <= budget]
+def champion(candidates, budget, higher, cost="exchanges"):
+    """What validates best among the networks that a budget of a cost allows; None where there is none."""
+    allowed = [one for one in candidates if getattr(one, cost) <= budget]
     return (max if higher else min)(allowed, key=lambda one: one.validation, default=None)
 
 
@@ -132,19 +144,23 @@ class Line:
     best: dict  # by family, the network that it sends; None where the budget allows none
     chosen: Network | None  # of the better of the families that see the graph
     gain: object  # of that one over the pointwise network
+    adaptive_gain: object  # of the graph-adaptive one
     candidates: dict  # by family, the networks that the budget allows
 
 
-def gains(evidence, experiment, budgets):
+def gains(evidence, experiment, budgets, cost="exchanges"):
     """For each budget the champion of every family, and what the better of the last two gains over the first."""
     own = networks(evidence, experiment)
     higher = own[0].study.measure.higher_is_better
     for budget in budgets:
-        allowed = {key: [one for one in own if one.family == key and one.exchanges <= budget] for key in FAMILIES}
-        best = {key: champion(some, budget, higher) for key, some in allowed.items()}
+        allowed = {key: [one for one in own if one.family == key and getattr(one, cost) <= budget] for key in FAMILIES}
+        best = {key: champion(some, budget, higher, cost) for key, some in allowed.items()}
         rivals = [one for key, one in best.items() if one and key != "pointwise"]
-        chosen = champion(rivals, budget, higher) if best["pointwise"] else None
-        yield Line(budget, best, chosen, compare(chosen, best["pointwise"]) if chosen else None, allowed)
+        chosen = champion(rivals, budget, higher, cost) if best["pointwise"] else None
+        gain, adaptive = (
+            compare(one, best["pointwise"]) if one and best["pointwise"] else None for one in (chosen, best["adaptive"])
+        )
+        yield Line(budget, best, chosen, gain, adaptive, allowed)
 
 
 def certain(found):
@@ -152,21 +168,24 @@ def certain(found):
     return [p < ALPHA for p in holm([one.p_unlike() for one in found])]
 
 
-def champions_of(evidence, experiment, budgets):
+def champions_of(evidence, experiment, budgets, cost="exchanges"):
     """The gains as lines of text, bold where certain, with how many networks each was chosen from."""
     digits = Study(experiment, "paper", "converged").measure.digits
-    lines = list(gains(evidence, experiment, budgets))
+    lines = list(gains(evidence, experiment, budgets, cost))
     sure = iter(certain([line.gain for line in lines if line.gain]))
+    also = iter(certain([line.adaptive_gain for line in lines if line.adaptive_gain]))
+
+    def shown(gain, sure):
+        size = f"{gain.mean:+.{digits}f} ± {gain.margin:.{digits}f}"
+        return f"**{size}**" if next(sure) else size
+
     for line in lines:
         cells = [
             f"{one.words}: {one.value:.{digits}f} (of {len(line.candidates[key])})" if one else ""
             for key, one in line.best.items()
         ]
-        text = ""
-        if line.gain:
-            size = f"{line.gain.mean:+.{digits}f} ± {line.gain.margin:.{digits}f}"
-            text = f"{line.chosen.words}: {f'**{size}**' if next(sure) else size}"
-        yield [str(line.budget), *cells, text]
+        gain = f"{line.chosen.words}: {shown(line.gain, sure)}" if line.gain else ""
+        yield [str(line.budget), *cells, gain, shown(line.adaptive_gain, also) if line.adaptive_gain else ""]
 
 
 def listed(some):
@@ -217,19 +236,30 @@ BUDGETS = {
 }
 
 
-def pays(evidence, budgets=BUDGETS):
+def pays(evidence, budgets=BUDGETS, cost="exchanges"):
     """Whether neighbourhood activations gain, with certainty, at all budgets of all experiments."""
     found = []
     for experiment, own in budgets.items():
         sign = 1 if Study(experiment, "paper", "converged").measure.higher_is_better else -1
-        estimates = [line.gain for line in gains(evidence, experiment, own)]
+        estimates = [line.gain for line in gains(evidence, experiment, own, cost)]
         found += certain(estimates) + [gain.mean * sign > 0 for gain in estimates]
     return all(found)
 
 
+def pays_from(evidence, experiment, cost="values"):
+    """The least budget from which on neighbourhood activations gain with certainty at every budget; None if at none.
+
+    Budgets are the costs of the networks that were run, as far as both kinds have some.
+    """
+    own = networks(evidence, experiment)
+    costs = sorted({getattr(one, cost) for one in own if getattr(one, cost) < math.inf})
+    known = [line.budget for line in gains(evidence, experiment, costs, cost) if line.gain]
+    return next((least for least in known if pays(evidence, {experiment: known[known.index(least) :]}, cost)), None)
+
+
 def heads():
     own = (label.lower() for label, *_ in FAMILIES.values())
-    return ["exchanges", *own, "neighbourhood minus pointwise"]
+    return ["exchanges", *own, "better of both minus pointwise", "graph-adaptive minus pointwise"]
 
 
 def draw(evidence, experiments):
@@ -271,13 +301,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", nargs="?", type=Path, default=RESULTS)
     parser.add_argument("--figure", type=Path)
+    parser.add_argument("--cost", choices=("exchanges", "values"), default="exchanges", help="what budgets count")
     options = parser.parse_args()
     try:
         evidence = Evidence(options.directory)
         for experiment in WIDTHS:
-            budgets = sorted({one.exchanges for one in networks(evidence, experiment)})
-            sys.stdout.write(f"\n{TITLES[experiment]}\n\n| {' | '.join(heads())} |\n{'|---' * len(heads())}|\n")
-            for line in champions_of(evidence, experiment, budgets):
+            costs = {getattr(one, options.cost) for one in networks(evidence, experiment)}
+            titles = [options.cost, *heads()[1:]]
+            sys.stdout.write(f"\n{TITLES[experiment]}\n\n| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n")
+            for line in champions_of(evidence, experiment, sorted(costs - {math.inf}), options.cost):
                 sys.stdout.write(f"| {' | '.join(line)} |\n")
         if options.figure:
             draw(evidence, WIDTHS).savefig(options.figure, dpi=200, metadata={"Software": None})

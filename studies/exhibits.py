@@ -25,8 +25,11 @@ def localizing(method, features, hops=None, order=4):
 
 
 def agreeing(method, order=None, loss=None):
+    """Consensus at an order or, where none is given, at the best of those at which all were run with lost links."""
     where = {"hops": 1 if method in OTHERS else None, "condition": {} if loss is None else {"loss_probability": loss}}
-    return at(method, best=("order",), **where) if order is None else at(method, order=order, **where)
+    if order is None:
+        return at(method, best=("order",), peers=("fir", *NETWORKS), **where)
+    return at(method, order=order, **where)
 
 
 def averaging(order, loss=None):
@@ -45,7 +48,7 @@ def rating(method, film):
 
 
 def added(loss, method):
-    """The terms of what lost links add to the error, each method at its best order."""
+    """The terms of what lost links add to the error, each method at its best order, the same with and without."""
     return ((1.0, agreeing(method, loss=loss)), (-1.0, agreeing(method)))
 
 

@@ -72,6 +72,7 @@ class Facts(Grids):
             "supported so far",
             "not after Holm",
             "in part",
+            "mixed",
             "no difference",
             "undecided",
             "contradicted",

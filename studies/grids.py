@@ -5,19 +5,20 @@ from statistics import fmean, stdev
 
 from elsewhere import Elsewhere
 from evidence import at
-from exchanges import best_not_tried, candidates_of, champions_of, heads, not_tried, pays
+from exchanges import best_not_tried, candidates_of, champions_of, heads, not_tried, pays, pays_from
 from exhibits import CONSTANT, NETWORKS, POINTWISE, RIDGE, agreeing, averaging, localizing, name, rating
 from grid import Grid
 from inputs import Inputs
 from learned import lines_of
 from quotes import NOT_RUN, bold
+from rivals import Rivals
 
 from graphact.experiments.pairing import difference
 from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
 from graphact.experiments.source_localization.experiment import TABLE_1
 
 
-class Grids(Elsewhere, Inputs):
+class Grids(Elsewhere, Inputs, Rivals):
     """Tables of one evidence."""
 
     def table_1(self, study, with_paper=True):
@@ -142,6 +143,10 @@ class Grids(Elsewhere, Inputs):
     def exchanges_pay(self):
         """Whether neighbourhood activations gain, with certainty, at all budgets of all experiments."""
         return pays(self.evidence)
+
+    def pays_from(self, experiment, cost="exchanges"):
+        """The least budget from which on they do, of exchanges or of values on a link."""
+        return str(pays_from(self.evidence, experiment, cost))
 
     def learned(self, study, wheres):
         """Median and quartiles of beta and |h| / |beta| by layer and hop, and the share of positive h."""

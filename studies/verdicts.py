@@ -82,7 +82,7 @@ class Verdict:
         if self.p < ALPHA:
             return "not after Holm"
         if self.holding:
-            return "in part"
+            return "mixed" if self.contrary else "in part"
         if self.contrary:
             return "contradicted"
         alike = all(one.p_within(self.claim.margin) < ALPHA for one in self.estimates.values())

@@ -5,7 +5,7 @@
     python studies/when.py FOLDER --out DIR   from other rows, to another folder
 
 A setting is an experiment, a protocol (backbone), a width and a data set. In each, one pointwise activation and one
-activation of neighbourhoods stand for their kind: those with the best mean validation score, on splits that are not
+neighbourhood activation stand for their kind: those with the best mean validation score, on splits that are not
 reported where the protocol has some. The gain is the paired difference of their test scores, with an interval that is
 corrected for the test samples that splits share.
 """
@@ -26,6 +26,7 @@ from quotes import sure
 from ranking import draw_ranking, finish, ranking_of
 from when_tables import (
     by_data_set,
+    certain_pairs,
     controls_table,
     gains_table,
     label,
@@ -74,7 +75,7 @@ def highest(cell):
 
 
 def more_parameters(cells):
-    """By how many percent activations of neighbourhoods enlarge a network at most."""
+    """By how many percent neighbourhood activations enlarge a network at most."""
     shares = [0.0]
     for cell in cells:
         if ("relu", None) in cell.rows:
@@ -90,11 +91,17 @@ def explained_by_a_hop(cell):
 
 
 def no_protection(cells):
-    """Whether under no attack an activation of neighbourhoods is certainly better than the best pointwise one."""
+    """Whether under no attack a neighbourhood activation is certainly better than the best pointwise one."""
     attacked = [cell for cell in cells if cell.setting.level.startswith("attack")]
     pairs = [(cell, one) for cell in attacked for one in cell.rows if is_ours(one)]
     adjusted = holm([cell.gain(one).p_unlike() for cell, one in pairs])
     return all(p >= ALPHA or cell.gain(one).mean <= 0 for (cell, one), p in zip(pairs, adjusted, strict=True))
+
+
+def transferred(benchmarks, protocol, level, variant):
+    """The mean accuracy under attacks that were made for another network, a further one with ReLU."""
+    [cell] = [one for one in benchmarks.of("robustness", protocol) if one.setting.level == level]
+    return cell.mean(variant, "transferred_attack")
 
 
 def leads_in_flocking(method, folder=ROOT / "results" / "flocking" / "full"):
@@ -171,6 +178,7 @@ def render(benchmarks, evidence=None):
         "optimistic_table": lambda: optimistic_table(benchmarks),
         "optimistic_gap": lambda method: optimistic_gap(benchmarks, method),
         "by_data_set": by_data_set,
+        "certain_pairs": certain_pairs,
         "gains_table": gains_table,
         "controls_table": controls_table,
         "graphs": benchmarks.graphs,
@@ -185,6 +193,7 @@ def render(benchmarks, evidence=None):
         "highest": highest,
         "under": {cell.setting.level: cell for cell in benchmarks.of("robustness", "cora")},
         "no_protection": no_protection,
+        "transferred": partial(transferred, benchmarks),
         "explained_by_a_hop": explained_by_a_hop,
         "exchanges_pay": evidence is None or pays(evidence),
         "tanh_leads_in_flocking": evidence is None or leads_in_flocking("tanh"),

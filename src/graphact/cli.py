@@ -12,7 +12,7 @@ from graphact.commands.parser import CommandParser
 DESCRIPTION = """\
 Activation functions that see the graph: the experiments of the paper, by one command each.
 
-  graphact run source-localization          about a minute on a laptop: table, figure and HTML report
+  graphact run source-localization          a minute or two on a laptop: table, figure and HTML report
   graphact run consensus --preset paper     all of it, resumable: run the same command again after a stop
   graphact report out/consensus-paper       the report again, from the stored results
   graphact list                             activations, convolutions, data sets and experiments

@@ -1,5 +1,6 @@
 """Quality for each exchange: choices by validation alone, comparisons run by run, against plain arithmetic."""
 
+import math
 from statistics import fmean
 
 import pytest
@@ -14,6 +15,7 @@ from exchanges import (
     gains,
     networks,
     not_tried,
+    pays_from,
 )
 
 USUAL = Study("source-localization", "paper", "converged")
@@ -104,6 +106,7 @@ def test_lines_name_the_winner_and_the_networks_that_were_run(evidence):
         "Max L. (1), K = 1: 70.8 (of 1)",
         "Max G.A. (1), K = 1: 71.8 (of 1)",
         "Max L. (1), K = 1: **+19.2 ± 0.8**",
+        "**+20.2 ± 2.4**",
     ]
     assert list(candidates_of(evidence, "source-localization")) == [
         "Pointwise: ReLU, tanh (K = 4).",
@@ -116,6 +119,29 @@ def test_lines_name_the_winner_and_the_networks_that_were_run(evidence):
     assert missing["relu"] == [1]
     assert missing["prelu"] == [1, 4]
     assert "tanh" not in missing
+
+
+def test_values_on_a_link_are_features_but_in_the_first_filter(evidence):
+    found = {(one.cell.method, one.layers): one.values for one in networks(evidence, "source-localization")}
+    assert found["relu", 2] == 4 + 4 * 8  # one value in each exchange of the first filter, eight in the second
+    assert found["max-l", 2] == 1 + 3 * 8  # two activations and the second filter
+    assert found["max-ga", 3] == 1 + 8 * 8
+    cells = evidence.cells[USUAL]
+    cells[Cell("model", "median-l", 2, 8, 1, ())] = rows_of(6, [90] * 4, 90)
+    (median,) = [one for one in networks(evidence, "source-localization") if one.cell.method == "median-l"]
+    assert median.values == math.inf  # that of a median over two hops depends on the degrees
+    (line,) = gains(evidence, "source-localization", (40,), "values")
+    assert line.best["localized"].cell.method == "max-l"
+
+
+def test_gains_begin_where_all_larger_budgets_have_them(evidence):
+    assert pays_from(evidence, "source-localization", "exchanges") == 8
+    assert pays_from(evidence, "source-localization", "values") == 36
+    cells = evidence.cells[USUAL]
+    cells[Cell("model", "elu", None, 8, 1, ())] = rows_of(7, [70, 71, 70, 71], 71)  # as good, for one exchange less
+    assert pays_from(evidence, "source-localization", "exchanges") == 9
+    cells[Cell("model", "elu", None, 8, 8, ())] = rows_of(16, [90, 91, 92, 93], 92)
+    assert pays_from(evidence, "source-localization", "exchanges") is None
 
 
 def test_lower_is_better_for_errors(evidence):

@@ -39,7 +39,7 @@ PRESET_NAMES.hidden = (SMOKE,)
     option("experiment", ", ".join(EVERY), choices=EVERY, metavar="EXPERIMENT"),
     option(
         "--preset",
-        "quick: about a minute on a CPU (default); paper, or full where the paper has no such experiment: all of it; "
+        "quick: a minute or two on a CPU (default); paper, or full where the paper has no such experiment: all of it; "
         "best: better settings, found on seed 0; medium, for flocking: ten minutes",
         choices=PRESET_NAMES,
         default="quick",
