@@ -7,7 +7,7 @@
 Source localization: 8 of the 40 sources, two of each community, are drawn for each graph and split. All their signals
 are for testing, signals of the other 32 for training and validation. Denoising: six days of the month, no two of them
 adjacent, are drawn for each split: three for testing, three for validation. The 12 hours before and after each are left
-out of training. Beside each stand as many samples dealt at random, as the experiments deal them. Seed 1, since the
+out of training. Beside each stand as many samples at random, as the experiments split them. Seed 1, since the
 presets were chosen on seed 0. Differences are paired, with 95 % intervals: over the graphs, or over the splits of the
 month, corrected for their overlap.
 """
@@ -77,8 +77,8 @@ def nonadjacent_days(count, generator):
             return days
 
 
-def dealt_at_random(task, like):
-    """The task with as many samples in each part as another one has, dealt at random."""
+def split_at_random(task, like):
+    """The task with as many samples in each part as another one has, at random."""
     place = [task.details[name] for name in ("seed", "graph", "split") if name in task.details]
     count, used = len(task.inputs), len(like.train) + len(like.validation) + len(like.test)
     generator = data_generator("as many at random", *place)
@@ -112,7 +112,7 @@ def source_localization(options):
     protocol = with_epochs(protocol, options.epochs)
     ordinary = find_experiment(protocol.experiment).make_tasks(protocol, {}, options.seed, None)
     unseen = [with_unseen_sources(task) for task in ordinary]
-    random = [dealt_at_random(task, like) for task, like in zip(ordinary, unseen, strict=True)]
+    random = [split_at_random(task, like) for task, like in zip(ordinary, unseen, strict=True)]
     say(f"source localization: {len(ordinary)} networks a line, {protocol.training.epochs} epochs")
     for kind, raw in (("unseen", unseen), ("random", random)):
         contrasts = prepared(raw, protocol.preparation)
@@ -135,7 +135,7 @@ def denoising(options):
     protocol = with_epochs(protocol, options.denoising_epochs)
     ordinary = find_experiment(protocol.experiment).make_tasks(protocol, {"snr_db": 3.0}, options.seed, options.data)
     unseen = [with_unseen_days(task) for task in ordinary]
-    random = [dealt_at_random(task, like) for task, like in zip(ordinary, unseen, strict=True)]
+    random = [split_at_random(task, like) for task, like in zip(ordinary, unseen, strict=True)]
     say(f"denoising, 3 dB: {len(ordinary)} networks a line, {protocol.training.epochs} epochs")
     for kind, plain in (("unseen", unseen), ("random", random)):
         estimates = prepared(plain, protocol.preparation)
@@ -165,7 +165,7 @@ def rows_of(kind, method, tasks, values):
 def table(rows, what, digits):
     """Means, spreads and paired differences as Markdown."""
     lines = [
-        f"| | unseen {what} | `best` minus it | dealt at random | `best` minus it | unseen minus random |",
+        f"| | unseen {what} | `best` minus it | at random | `best` minus it | unseen minus random |",
         "|---|---|---|---|---|---|",
     ]
     for method in dict.fromkeys(row["method"] for row in rows):

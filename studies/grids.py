@@ -5,7 +5,7 @@ from statistics import fmean, stdev
 
 from elsewhere import Elsewhere
 from evidence import at
-from exchanges import best_not_tried, candidates_of, champions_of, heads, not_tried, pays, pays_from
+from exchanges import BUDGETS, best_not_tried, candidates_of, champions_of, heads, not_tried, pays_from
 from exhibits import CONSTANT, NETWORKS, POINTWISE, RIDGE, agreeing, averaging, localizing, name, rating
 from grid import Grid
 from inputs import Inputs
@@ -140,13 +140,14 @@ class Grids(Elsewhere, Inputs, Rivals):
         )
         return f"Not run: {words}.{among}" if words else ""
 
-    def exchanges_pay(self):
-        """Whether neighbourhood activations gain, with certainty, at all budgets of all experiments."""
-        return pays(self.evidence)
 
-    def pays_from(self, experiment, cost="exchanges"):
-        """The least budget from which on they do, of exchanges or of values on a link."""
-        return str(pays_from(self.evidence, experiment, cost))
+    def pays_where(self, cost="exchanges"):
+        """From which budgets on they do, of exchanges or of values on a link, in words."""
+        least = {experiment: pays_from(self.evidence, experiment, cost) for experiment in BUDGETS}
+        words = [f"{budget} in {experiment.replace('-', ' ')}" for experiment, budget in least.items() if budget]
+        never = [experiment.replace("-", " ") for experiment, budget in least.items() if not budget]
+        text = f"from {' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)} on"
+        return text + (f", at no number in {' and '.join(never)}" if never else "")
 
     def learned(self, study, wheres):
         """Median and quartiles of beta and |h| / |beta| by layer and hop, and the share of positive h."""
@@ -205,5 +206,5 @@ class Grids(Elsewhere, Inputs, Rivals):
                 cells.append("" if method == best else bold(gap, digits))
             moved = difference(of("unseen", method), of("random", method), overlap=of("unseen", method)[0]["overlap"])
             lines.append([*cells, bold(moved, digits)])
-        heads = ["", f"unseen {what}", "`best` minus it", "dealt at random", "`best` minus it", "unseen minus random"]
+        heads = ["", f"unseen {what}", "`best` minus it", "at random", "`best` minus it", "unseen minus random"]
         return Grid(heads, lines)

@@ -19,7 +19,7 @@ from statistics import fmean
 
 from benchmark_rows import Benchmarks, common_to, is_ours
 from evidence import PROBLEMS, Evidence
-from exchanges import pays
+from grids import Grids
 from moderators import association, draw_moderators, moderators_table, noise_table
 from page import ROOT, make_environment
 from quotes import sure
@@ -195,7 +195,7 @@ def render(benchmarks, evidence=None):
         "no_protection": no_protection,
         "transferred": partial(transferred, benchmarks),
         "explained_by_a_hop": explained_by_a_hop,
-        "exchanges_pay": evidence is None or pays(evidence),
+        "exchanges_pay": "" if evidence is None else Grids(evidence).pays_where(),
         "tanh_leads_in_flocking": evidence is None or leads_in_flocking("tanh"),
         "sure": sure,
         "protocols": lambda experiment: find_experiment(experiment).protocols_at("full"),
