@@ -257,6 +257,21 @@ def pays_from(evidence, experiment, cost="values"):
     return next((least for least in known if pays(evidence, {experiment: known[known.index(least) :]}, cost)), None)
 
 
+def depth_first(evidence, experiments=tuple(BUDGETS)):
+    """Whether the pointwise network that validates best has more layers than usual, and not the longest filters.
+
+    The longest of those that pointwise networks of the usual depth have.
+    """
+    found = []
+    for experiment in experiments:
+        own = [one for one in networks(evidence, experiment) if one.family == "pointwise"]
+        usual = [one for one in own if "layers" not in one.study.protocol]
+        best = champion(own, math.inf, own[0].study.measure.higher_is_better)
+        longest = max(one.cell.order for one in usual)
+        found.append(best.layers > usual[0].layers and best.cell.order < longest)
+    return all(found)
+
+
 def heads():
     own = (label.lower() for label, *_ in FAMILIES.values())
     return ["exchanges", *own, "better of both minus pointwise", "graph-adaptive minus pointwise"]

@@ -1,11 +1,23 @@
 """Tables of the pages and of the paper, each computed from rows when it is asked for, in whatever markup."""
 
 import json
+import math
 from statistics import fmean, stdev
 
 from elsewhere import Elsewhere
 from evidence import at
-from exchanges import BUDGETS, best_not_tried, candidates_of, champions_of, heads, not_tried, pays_from
+from exchanges import (
+    BUDGETS,
+    best_not_tried,
+    candidates_of,
+    champion,
+    champions_of,
+    depth_first,
+    heads,
+    networks,
+    not_tried,
+    pays_from,
+)
 from exhibits import CONSTANT, NETWORKS, POINTWISE, RIDGE, agreeing, averaging, localizing, name, rating
 from grid import Grid
 from inputs import Inputs
@@ -140,11 +152,22 @@ class Grids(Elsewhere, Inputs, Rivals):
         )
         return f"Not run: {words}.{among}" if words else ""
 
+    def best_network(self, experiment):
+        """The network that validates best of all, with its test value, in words."""
+        own = networks(self.evidence, experiment)
+        measure = own[0].study.measure
+        best = champion(own, math.inf, measure.higher_is_better)
+        return f"{best.words}: {best.value:.{measure.digits}f}"
+
+    def depth_first(self):
+        """Whether more layers do better for pointwise networks than longer filters, in every experiment."""
+        return depth_first(self.evidence)
 
     def pays_where(self, cost="exchanges"):
         """From which budgets on they do, of exchanges or of values on a link, in words."""
         least = {experiment: pays_from(self.evidence, experiment, cost) for experiment in BUDGETS}
         words = [f"{budget} in {experiment.replace('-', ' ')}" for experiment, budget in least.items() if budget]
+        words[:1] = [word.replace(" in ", f" {cost} in ", 1) for word in words[:1]]
         never = [experiment.replace("-", " ") for experiment, budget in least.items() if not budget]
         text = f"from {' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)} on"
         return text + (f", at no number in {' and '.join(never)}" if never else "")

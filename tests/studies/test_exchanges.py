@@ -10,6 +10,7 @@ from exchanges import (
     champion,
     champions_of,
     compare,
+    depth_first,
     family_of,
     front,
     gains,
@@ -142,6 +143,19 @@ def test_gains_begin_where_all_larger_budgets_have_them(evidence):
     assert pays_from(evidence, "source-localization", "exchanges") == 9
     cells[Cell("model", "elu", None, 8, 8, ())] = rows_of(16, [90, 91, 92, 93], 92)
     assert pays_from(evidence, "source-localization", "exchanges") is None
+
+
+def test_depth_comes_first_where_the_best_pointwise_network_is_deeper_and_not_longer(evidence):
+    def first():
+        return depth_first(evidence, ("source-localization",))
+
+    assert not first()
+    evidence.cells[DEEP][Cell("model", "relu", None, 8, 4, ())] = rows_of(12, [70] * 4, 60, layers=3)
+    assert not first()  # as long as the longest of two layers
+    evidence.cells[DEEP][Cell("model", "relu", None, 8, 2, ())] = rows_of(6, [70] * 4, 61, layers=3)
+    assert first()
+    evidence.cells[USUAL][Cell("model", "elu", None, 8, 8, ())] = rows_of(16, [70] * 4, 62)
+    assert not first()
 
 
 def test_lower_is_better_for_errors(evidence):

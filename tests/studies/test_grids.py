@@ -59,3 +59,17 @@ def test_the_lead_is_that_of_the_best_of_both_families_everywhere(grids):
     cells = grids.evidence.cells[Study("source-localization", "paper", "converged, layers 3")]
     cells[Cell("model", "median-l", 2, 8, 4, ())] = rows_of(55 + 5 * NOISE, 65)
     assert not grids.seeing_lead_everywhere()
+
+
+@pytest.mark.parametrize(
+    ("least", "words"),
+    [
+        ((4, 9, 6), "from 4 exchanges in source localization, 9 in consensus and 6 in denoising on"),
+        ((4, None, 6), "from 4 exchanges in source localization and 6 in denoising on, at no number in consensus"),
+        ((None, 9, None), "from 9 exchanges in consensus on, at no number in source localization and denoising"),
+    ],
+)
+def test_budgets_are_said_with_their_unit(grids, monkeypatch, least, words):
+    known = dict(zip(("source-localization", "consensus", "denoising"), least, strict=True))
+    monkeypatch.setattr("grids.pays_from", lambda _evidence, experiment, _cost: known[experiment])
+    assert grids.pays_where() == words
