@@ -3,6 +3,7 @@
 import importlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -55,6 +56,22 @@ def test_correlations_are_between_data_sets_and_within_them(benchmarks):
     assert f"| Adjusted homophily of the graph | 0 | 0.6 | {expected:+.2f} | 4 data sets |" in table
     assert "| Features of a layer | 64 | 256 | -1.00 | 2 settings, within data sets |" in table
     assert "Layers" not in table  # all have two
+
+
+def test_what_networks_differ_in_is_compared_within_data_sets(monkeypatch):
+    """Gains fall with the width on both graphs, one of which has wider networks and larger gains."""
+    known = [("cora", 4, 2.0), ("cora", 16, 1.0), ("pubmed", 64, 9.0), ("pubmed", 256, 8.0), ("flickr", 512, 50.0)]
+    cells = [
+        SimpleNamespace(
+            setting=SimpleNamespace(level=level), width=width, gain=lambda mean=mean: SimpleNamespace(mean=mean)
+        )
+        for level, width, mean in known
+    ]
+    monkeypatch.setattr("moderators.factors_of", lambda cell, _: {"width": cell.width})
+    rho, count = association(cells, {}, "width")
+    assert count == 4  # Flickr has one width alone
+    assert rho == pytest.approx(stats.spearmanr([4, 16, 64, 256], [0.5, -0.5, 0.5, -0.5]).statistic)
+    assert rho < 0
 
 
 def test_the_figure_shows_every_setting(benchmarks):

@@ -285,16 +285,14 @@ def test_best_setting_of_lossy_results_alone_is_by_their_mean():
 
 
 def test_baselines_of_link_loss_say_where_they_were_measured():
-    rows = [consensus(), consensus(loss=0.1), baseline("consensus", "answer zero", 0.1)]
-    rows += [baseline("consensus", "FIR", 0.05, condition={"loss_probability": 0.1})]
-    rows += [
-        baseline("consensus", "averaging", 0.01),
-        baseline("consensus", "averaging", 0.02, condition=rows[-1]["condition"]),
-    ]
+    rows = [consensus(), consensus(loss=0.05), consensus(loss=0.1), baseline("consensus", "answer zero", 0.1)]
+    lossy = {"condition": {"loss_probability": 0.1}}
+    rows += [baseline("consensus", "FIR", 0.05, **lossy)]
+    rows += [baseline("consensus", "averaging", 0.01), baseline("consensus", "averaging", 0.02, **lossy)]
     losses = content(rows).tables[1]
-    assert means(losses, "answer zero, no link lost") == [0.1, 0.1]
-    assert means(losses, "FIR") == [None, 0.05]
-    assert means(losses, "averaging") == [0.01, 0.02]
+    assert means(losses, "answer zero, no link lost") == [0.1, 0.1, 0.1]
+    assert means(losses, "FIR") == [None, None, 0.05]
+    assert means(losses, "averaging") == [0.01, None, 0.02]
 
 
 def test_learned_weights_over_replicas_and_features():
