@@ -61,11 +61,15 @@ class Quotes:
 
         Of source localization, at the rate that won; both are how much worse than its own best trial a method is.
         """
+        worse = self.search("worse than a method's best trial, %")
+        shared, own = (worse[f"learning_rate 0.02, per_feature {each}"] for each in ("false", "true"))
+        return f"{shared - own:.1f}"
+
+    def search(self, line):
+        """A line of the table of source localization's search: its numbers by trial."""
         text = (self.evidence.directory / "search" / "source-localization" / "table.md").read_text()
         lines = {cells[0]: cells[1:] for cells in (line.strip("| ").split(" | ") for line in text.splitlines())}
-        worse = dict(zip(lines["method"], lines["worse than a method's best trial, %"], strict=True))
-        shared, own = (float(worse[f"learning_rate 0.02, per_feature {each}"]) for each in ("false", "true"))
-        return f"{shared - own:.1f}"
+        return dict(zip(lines["method"], map(float, lines[line]), strict=True))
 
     def ran(self, study, *methods):
         """Whether every one of the methods was run in a study, in whatever setting."""

@@ -40,10 +40,8 @@ class Rivals(Quotes):
 
     def best_trial(self, method, rate):
         """What a method validates at with a rate in the search of source localization, the better of its trials."""
-        text = (self.evidence.directory / "search" / "source-localization" / "table.md").read_text()
-        lines = {cells[0]: cells[1:] for cells in (line.strip("| ").split(" | ") for line in text.splitlines())}
-        trials = zip(lines["method"], lines[method], strict=True)
-        return f"{max(float(value) for trial, value in trials if trial.startswith(f'learning_rate {rate},')):.1f}"
+        found = [value for trial, value in self.search(method).items() if trial.startswith(f"learning_rate {rate},")]
+        return f"{max(found):.1f}"
 
     def unseen_gap(self, first, second, kind="unseen"):
         """The difference of two methods on sources that training never saw, or on as many at random."""
