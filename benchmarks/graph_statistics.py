@@ -9,11 +9,13 @@ edges stay inside a class.
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 import torch
 from saying import say
 
+from graphact.data import DataError
 from graphact.data.datasets.nodes import NodeData, read_nodes
 from graphact.experiments.node_classification.experiment import OVERLAP
 from graphact.storage import write_atomically
@@ -43,7 +45,10 @@ def main() -> None:
     options = parser.parse_args()
     found = {}
     for name in sorted(OVERLAP):
-        found[name] = statistics_of(read_nodes(name))
+        try:
+            found[name] = statistics_of(read_nodes(name))
+        except DataError as error:
+            sys.exit(str(error))
         say(f"{name}: {found[name]}")
     write_atomically(options.out, (json.dumps(found, indent=1) + "\n").encode())
 

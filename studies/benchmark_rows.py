@@ -17,7 +17,7 @@ from graphact.experiments.protocol import CONTROLS, is_neighborhood
 from graphact.experiments.protocol import is_pointwise as is_pointwise_method
 from graphact.experiments.registry import BENCHMARKS, find_experiment
 from graphact.experiments.selection import tuning_score
-from graphact.experiments.store import Store
+from graphact.experiments.store import Store, StoreError
 from graphact.experiments.style import title_of
 
 
@@ -130,6 +130,17 @@ class Cell:
         return 1 / (1 / runs + self.setting.overlap)
 
 
+def read_graphs(file):
+    """What `benchmarks/graph_statistics.py` found of each data set; nothing where it was not run."""
+    try:
+        found = json.loads(file.read_text()) if file.exists() else {}
+        return {
+            name: {key: one[key] + 0 for key in ("nodes", "edges", "adjusted_homophily")} for name, one in found.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise StoreError(f"{file} is damaged; python benchmarks/graph_statistics.py writes it again") from problem
+
+
 class Benchmarks:
     """Rows of all folders below one, by setting.
 
@@ -141,8 +152,7 @@ class Benchmarks:
 
     def __init__(self, directory):
         found, self.optimistic = defaultdict(lambda: defaultdict(dict)), defaultdict(dict)
-        graphs = Path(directory) / "graphs.json"
-        self.graphs = json.loads(graphs.read_text()) if graphs.exists() else {}
+        self.graphs = read_graphs(Path(directory) / "graphs.json")
         for folder in sorted(path.parent for path in Path(directory).glob("**/rows") if path.is_dir()):
             own, protocols = defaultdict(list), {}
             for row in Store(folder).rows():

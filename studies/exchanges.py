@@ -228,36 +228,23 @@ def best_not_tried(evidence, experiment):
     return best, not_tried(evidence, experiment).get(best.cell.method, [])
 
 
-# Budgets of exchanges that tables show; what is said of all of them is checked for those with both families
-BUDGETS = {
-    "source-localization": (4, 6, 8, 10, 12, 14),
-    "consensus": (6, 8, 10, 14, 40, 44),
-    "denoising": (3, 4, 6, 8, 10),
-}
-
-
-def pays(evidence, budgets=BUDGETS, cost="exchanges"):
-    """Whether neighbourhood activations gain, with certainty, at all budgets of all experiments."""
-    found = []
-    for experiment, own in budgets.items():
-        sign = 1 if Study(experiment, "paper", "converged").measure.higher_is_better else -1
-        estimates = [line.gain for line in gains(evidence, experiment, own, cost)]
-        found += certain(estimates) + [gain.mean * sign > 0 for gain in estimates]
-    return all(found)
-
-
 def pays_from(evidence, experiment, cost="values"):
     """The least budget from which on neighbourhood activations gain with certainty at every budget; None if at none.
 
     Budgets are the costs of the networks that were run, as far as both kinds have some.
     """
     own = networks(evidence, experiment)
+    sign = 1 if own[0].study.measure.higher_is_better else -1
     costs = sorted({getattr(one, cost) for one in own if getattr(one, cost) < math.inf})
-    known = [line.budget for line in gains(evidence, experiment, costs, cost) if line.gain]
-    return next((least for least in known if pays(evidence, {experiment: known[known.index(least) :]}, cost)), None)
+    known = [line for line in gains(evidence, experiment, costs, cost) if line.gain]
+    for first, line in enumerate(known):
+        found = [each.gain for each in known[first:]]
+        if all(certain(found)) and all(gain.mean * sign > 0 for gain in found):
+            return line.budget
+    return None
 
 
-def depth_first(evidence, experiments=tuple(BUDGETS)):
+def depth_first(evidence, experiments=tuple(WIDTHS)):
     """Whether the pointwise network that validates best has more layers than usual, and not the longest filters.
 
     The longest of those that pointwise networks of the usual depth have.

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from elsewhere import Elsewhere
 from evidence import at
 from exchanges import (
-    BUDGETS,
+    WIDTHS,
     best_not_tried,
     candidates_of,
     champion,
@@ -165,7 +165,7 @@ class Grids(Elsewhere, Inputs, Rivals):
 
     def pays_where(self, cost="exchanges"):
         """From which budgets on they do, of exchanges or of values on a link, in words."""
-        least = {experiment: pays_from(self.evidence, experiment, cost) for experiment in BUDGETS}
+        least = {experiment: pays_from(self.evidence, experiment, cost) for experiment in WIDTHS}
         words = [f"{budget} in {experiment.replace('-', ' ')}" for experiment, budget in least.items() if budget]
         words[:1] = [word.replace(" in ", f" {cost} in ", 1) for word in words[:1]]
         never = [experiment.replace("-", " ") for experiment, budget in least.items() if not budget]

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from statistics import fmean
 
+from evidence import NotRunError
 from scipy.stats import spearmanr
 
 from graphact.experiments.registry import find_experiment
@@ -27,6 +28,10 @@ HIGHEST = 8  # points; wider intervals leave the frame
 
 def factors_of(cell, graphs):
     """All factors of a setting."""
+    if cell.setting.level not in graphs:
+        raise NotRunError(
+            f"graphs.json lacks {cell.setting.level}: python benchmarks/graph_statistics.py writes it again"
+        )
     graph, first = graphs[cell.setting.level], cell.rows[cell.pointwise][0]
     protocol = find_experiment(cell.setting.experiment).protocols_at("full")[cell.setting.protocol]
     return {

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from benchmark_rows import Benchmarks
+from benchmark_rows import Benchmarks, read_graphs
+from evidence import PROBLEMS
 from moderators import association, draw_moderators, factors_of, moderators_table, noise_table
 from scipy import stats
 from studies.test_when import SCORES, write_rows
@@ -37,7 +38,9 @@ def benchmarks(tmp_path):
 
 def test_factors_are_those_of_graph_and_network(benchmarks):
     cells = benchmarks.comparable("node-classification")
-    assert benchmarks.graphs == GRAPHS
+    assert benchmarks.graphs == {
+        name: {key: one[key] for key in one if key != "classes"} for name, one in GRAPHS.items()
+    }
     found = {(cell.setting.level, cell.setting.width): factors_of(cell, GRAPHS) for cell in cells}
     assert found["pubmed", 64] == {
         **{"homophily": 0.4, "degree": 3.0, "width": 64, "layers": 2, "parameters": 10, "exchanges": 2}
@@ -81,6 +84,21 @@ def test_the_figure_shows_every_setting(benchmarks):
     for axes in sheet.axes:
         assert len(axes.containers) == len(cells) == 5
     assert sheet.axes[0].get_legend_handles_labels()[1] == ["BlogCatalog", "CiteSeer", "Cora", "PubMed"]
+
+
+@pytest.mark.parametrize("text", ["{broken", "[]", '{"cora": {"nodes": 3}}', '{"cora": {"nodes": "x"}}', '{"cora": 3}'])
+def test_a_damaged_file_is_said_in_a_line(tmp_path, text):
+    (tmp_path / "graphs.json").write_text(text)
+    with pytest.raises(
+        PROBLEMS, match=r"graphs\.json is damaged; python benchmarks/graph_statistics\.py writes it again"
+    ):
+        read_graphs(tmp_path / "graphs.json")
+
+
+def test_a_data_set_without_statistics_is_named(benchmarks):
+    cells = benchmarks.comparable("node-classification")
+    with pytest.raises(PROBLEMS, match=r"graphs\.json lacks blogcatalog"):
+        moderators_table(cells, {name: one for name, one in GRAPHS.items() if name != "blogcatalog"})
 
 
 def test_without_noise_there_is_no_table(benchmarks):
