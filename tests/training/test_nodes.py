@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from graphact import Graph
-from graphact.data.features import SparseFeatures
+from graphact.data.features import DroppedFeatures, SparseFeatures
 from graphact.data.splits import Split
 from graphact.experiments.node_classification.convolutions import node_graph
 from graphact.experiments.node_classification.networks import NodeNetwork
@@ -243,6 +243,25 @@ def test_sparse_features_map_many_weights_at_once(problem):
     sums = sparse.normalized().to_dense().abs().sum(1)
     torch.testing.assert_close(sums[x.any(1)], torch.ones(int(x.any(1).sum()), dtype=torch.float64))
     assert not sums[~x.any(1)].any()
+
+
+@pytest.mark.parametrize("shared", ["nothing", "mask", "weight"])
+def test_sparse_features_with_dropped_values_map_many_weights_at_once(problem, shared):
+    _, x, _, _ = problem
+    sparse = SparseFeatures.from_dense(x)
+    weight = torch.randn(*([3] if shared != "weight" else []), FEATURES, 4, dtype=torch.float64, requires_grad=True)
+    masks = 2 * (torch.rand(*([3] if shared != "mask" else []), sparse.count) < 0.5).double()
+    entries = x.nonzero(as_tuple=True)
+    dropped = x.expand(*masks.shape[:-1], *x.shape).clone()
+    dropped[..., *entries] *= masks
+    in_dims = (None if shared == "weight" else 0, None if shared == "mask" else 0)
+    seen = torch.vmap(lambda each, mask: DroppedFeatures(sparse, mask) @ each, in_dims)(weight, masks)
+    torch.testing.assert_close(seen, dropped @ weight)
+    grad = torch.randn_like(seen)
+    expected = torch.autograd.grad(dropped @ weight, weight, grad)
+    torch.testing.assert_close(torch.autograd.grad(seen, weight, grad), expected)
+    one, mask = weight.detach().view(-1, FEATURES, 4)[0].requires_grad_(), masks.view(-1, sparse.count)[0]
+    assert torch.autograd.gradcheck(lambda each: DroppedFeatures(sparse, mask) @ each, one)
 
 
 @pytest.mark.parametrize("is_sparse", [True, False])

@@ -1,5 +1,6 @@
 """Sparse features of nodes, such as the words of documents, and their product with dense maps."""
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -46,6 +47,11 @@ class SparseFeatures:
     def to(self, device: torch.device | str, dtype: torch.dtype) -> "SparseFeatures":
         return SparseFeatures(self.matrix.to(device, dtype), self.transposed.to(device, dtype))
 
+    @cached_property
+    def transposition(self) -> Tensor:
+        """Where each value of the transpose stands among those of the matrix."""
+        return self.matrix.col_indices().argsort(stable=True)
+
     @property
     def count(self) -> int:
         """How many values are not zero."""
@@ -77,6 +83,9 @@ class DroppedFeatures:
         self.features, self.mask = features, mask
 
     def __matmul__(self, weight: Tensor) -> Tensor:
+        if not weight.is_cuda:
+            product: Tensor = _DroppedProduct.apply(weight, self.mask, self.features)
+            return product
         matrix = self.features.matrix
         counts, cols = matrix.crow_indices().diff(), matrix.col_indices()
         rows = torch.arange(matrix.size(0), device=cols.device).repeat_interleave(counts, output_size=cols.numel())
@@ -114,3 +123,39 @@ class _SparseProduct(torch.autograd.Function):
         side_by_side = weight.movedim(in_dims[0] or 0, 1)  # (F, M, out)
         product = _SparseProduct.apply(side_by_side.flatten(1), matrix, transposed)
         return product.unflatten(1, side_by_side.shape[1:]), 1
+
+
+class _DroppedProduct(torch.autograd.Function):
+    """Sparse features times a mask, times a dense matrix; under vmap a product for each model, fastest on a CPU."""
+
+    @staticmethod
+    def forward(weight: Tensor, mask: Tensor, features: SparseFeatures) -> Tensor:
+        return _each_product(features.matrix, features.matrix.values() * mask, weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, SparseFeatures], _: Tensor) -> None:
+        ctx.mask, ctx.features = inputs[1:]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        values = (ctx.features.matrix.values() * ctx.mask).index_select(-1, ctx.features.transposition)
+        return _each_product(ctx.features.transposed, values, grad.contiguous()), None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], weight: Tensor, mask: Tensor, features: SparseFeatures) -> Any:
+        stacked = (
+            one.expand(info.batch_size, *one.shape) if dim is None else one.movedim(dim, 0)
+            for one, dim in ((weight, in_dims[0]), (mask, in_dims[1]))
+        )
+        return _DroppedProduct.apply(*stacked, features), 0
+
+
+def _each_product(pattern: Tensor, values: Tensor, dense: Tensor) -> Tensor:
+    """CSR matrices of one pattern times dense ones: ``(..., nnz)`` and ``(..., F, out)``, all with their own."""
+    if values.dim() == 1:
+        with quietly():
+            matrix = torch.sparse_csr_tensor(
+                pattern.crow_indices(), pattern.col_indices(), values, size=pattern.shape, check_invariants=False
+            )
+        return torch.sparse.mm(matrix, dense)
+    return torch.stack([_each_product(pattern, *pair) for pair in zip(values, dense, strict=True)])

@@ -57,6 +57,27 @@ def test_heterophilous_graphs_are_undirected_without_loops(tmp_path):
         data.split(3)
 
 
+def test_a_fifth_trains_and_the_others_validate_and_test(tmp_path):
+    write_npz(tmp_path / "actor.npz")
+    data = read_npz(tmp_path / "actor.npz", "actor")
+    split = data.fifth(0)
+    assert (len(split.train), len(split.test)) == (6, 24)
+    assert torch.equal(split.validation, split.test)
+    assert torch.cat([split.train, split.test]).sort().values.tolist() == list(range(30))
+    assert torch.equal(split.train, data.fifth(0).train)
+    assert not torch.equal(split.train, data.fifth(1).train)
+
+
+def test_scores_that_were_chosen_on_reported_nodes_have_no_validation_score(real_data):
+    """So that no table of gains takes them for evidence."""
+    changes = {"dataset": "wisconsin", "features": "3", "splits": "2", "epochs": "8"}
+    [job] = jobs_of(find_protocol("node-classification", "full", "digraf-split", ("relu",), changes), 0)
+    rows = task.run_job(job, "cpu", real_data)
+    assert [row["validation"] for row in rows] == [None, None]
+    assert not rows[0]["tuning"]
+    assert all(0 < row["value"] <= 100 for row in rows)
+
+
 def test_the_real_data_sets(real_data):
     sizes = {"cora": (2708, 1433, 7), "blogcatalog": (5196, 8189, 6), "flickr": (7575, 12047, 9)}
     sizes |= {"minesweeper": (10000, 7, 2), "squirrel_filtered": (2223, 2089, 5)}
@@ -71,6 +92,9 @@ def test_the_real_data_sets(real_data):
             assert [len(part) for part in parts] == [20 * classes, 500, 1000]
             assert data.y[parts.train].bincount().tolist() == [20] * classes
             assert not torch.equal(parts.train, data.split(1).train)
+    words = read_nodes("blogcatalog", real_data, normalize_features=False)
+    torch.testing.assert_close(words.x.normalized().to_dense(), read_nodes("blogcatalog", real_data).x.to_dense())
+    assert words.x.to_dense().sum(1).max() > 10
     ours, theirs = read_nodes("cora", real_data), read_planetoid(real_data / "planetoid", "cora", split=3)
     assert all(torch.equal(one, other) for one, other in zip(ours.split(3), theirs.split, strict=True))
     torch.testing.assert_close(

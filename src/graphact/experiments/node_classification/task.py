@@ -30,23 +30,29 @@ def dataset_of(job: TrainingJob) -> str:
 
 
 @cache
-def data_of(name: str, directory: Path | None) -> NodeData:
-    """A data set, read once."""
-    return read_nodes(name, directory)
+def read_once(name: str, directory: Path | None, raw: bool) -> NodeData:
+    """A data set, read once; ``raw``: words are counts."""
+    return read_nodes(name, directory, normalize_features=not raw)
+
+
+def data_of(job: TrainingJob, directory: Path | None) -> NodeData:
+    """The data set of a cell."""
+    return read_once(dataset_of(job), directory, bool(job.protocol.task_options.get("raw_features")))
 
 
 @lru_cache(maxsize=1)
-def on_device(
-    name: str, directory: Path | None, convolution: str, device: str
-) -> tuple[Tensor | SparseFeatures, NodeGraph]:
+def on_device(data: NodeData, convolution: str, device: str) -> tuple[Tensor | SparseFeatures, NodeGraph]:
     """Features and shift operators, moved to the device once for all activations."""
-    data, dtype = data_of(name, directory), torch.float32
+    dtype = torch.float32
     return data.x.to(device, dtype), node_graph(data.graph, convolution).to(device, dtype)
 
 
 def split_of(job: TrainingJob, data: NodeData, replica: int) -> Split:
     """The split of a replica; with the public split, replicas differ in their seeds alone."""
-    if job.protocol.task_options.get("split") != "public":
+    kind = job.protocol.task_options.get("split")
+    if kind == "fifth":
+        return data.fifth(replica)
+    if kind != "public":
         return data.split(replica)
     if data.public is None:
         raise ValueError(f"split must be 'random' or 'given' for {data.name}, which has no public split, got 'public'")
@@ -84,10 +90,10 @@ def train_trials(
     job: TrainingJob, trials: Sequence[Trial], device: str, directory: Path | None, *, keep: bool = False
 ) -> tuple[FleetResult, list[NodeFleet]]:
     """Train models of a job as few fleets, as large as memory allows; with ``keep``, fleets know their best models."""
-    data = data_of(dataset_of(job), directory)
+    data = data_of(job, directory)
     convolution = job.protocol.task_options.get("convolution", "gcn")
     networks = {replica: make_network(job, data, replica) for replica in {trial.replica for trial in trials}}
-    x, graph = on_device(data.name, directory, convolution, device)
+    x, graph = on_device(data, convolution, device)
     bytes_each = 4 * len(data.y) * job.features * LIVE_TENSORS * job.protocol.layers
     size = max(1, MEMORY[torch.device(device).type] // bytes_each)
     settings, window = job.protocol.training, job.protocol.task_options.get("window")
@@ -116,7 +122,7 @@ def train_trials(
 
 def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
     """Choose the settings of an activation on one graph and report with them: the rows of its reported splits."""
-    protocol, data = job.protocol, data_of(dataset_of(job), directory)
+    protocol, data = job.protocol, data_of(job, directory)
     points = grid(protocol.rates, protocol.decays, protocol.dropouts)
     tuning = range(protocol.tuning_splits)
     reporting = range(protocol.tuning_splits, protocol.tuning_splits + protocol.splits)
@@ -135,4 +141,6 @@ def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[
     }
     rows = [{**common, **outcome.row()} for outcome in outcomes]
     rows[0]["tuning"] = validation  # of each grid point on each split that chooses
+    if protocol.task_options.get("split") == "fifth":  # nothing validated what was chosen on the reported nodes
+        rows = [row | {"validation": None, "tuning": []} for row in rows]
     return rows

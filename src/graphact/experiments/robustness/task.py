@@ -13,7 +13,7 @@ from graphact.data.datasets.nodes import NodeData
 from graphact.data.features import SparseFeatures
 from graphact.data.splits import data_generator
 from graphact.experiments.node_classification.convolutions import NodeGraph
-from graphact.experiments.node_classification.task import data_of, dataset_of, make_network, on_device, train_trials
+from graphact.experiments.node_classification.task import data_of, make_network, on_device, train_trials
 from graphact.experiments.protocol import TrainingJob, run_seed
 from graphact.experiments.selection import Trial, grid
 from graphact.graph import Graph
@@ -160,8 +160,8 @@ def own_attack(
     job: TrainingJob, model: nn.Module, split: int, share: int, device: str, directory: Path | None
 ) -> Tensor:  # fmt: skip
     """The edges after an attack on one model."""
-    data, options = data_of(dataset_of(job), directory), job.protocol.task_options
-    x, _ = on_device(data.name, directory, "gcn", device)
+    data, options = data_of(job, directory), job.protocol.task_options
+    x, _ = on_device(data, "gcn", device)
     edge_index, nodes = edges_of(data).to(device), data.split(split).test.to(device)
     budget = edge_index.size(1) // 2 * share // 100
     limits = {"steps": int(options["steps"]), "block": int(options["block"])}
@@ -176,7 +176,7 @@ def add_row(rows: list[dict[str, Any]], row: dict[str, Any], name: str, value: f
 
 def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
     """Train one activation on all splits and perturb what it reads: a row for each split and perturbation."""
-    data = data_of(dataset_of(job), directory)
+    data = data_of(job, directory)
     if not isinstance(data.x, SparseFeatures):
         raise ValueError(f"robustness needs a data set whose features are words, got {data.name}")
     transferred = surrogate_attacks(job, device, directory)
