@@ -36,6 +36,10 @@ class Setting:
         return self.protocol.partition(", ")[0]
 
     @property
+    def data_set(self):
+        return self.level.removesuffix(OPTIMISTIC)
+
+    @property
     def is_known(self):
         return self.protocol == self.name
 
@@ -63,6 +67,11 @@ def is_ours(variant):
     return is_neighborhood(variant[0])
 
 
+def is_optimistic(row):
+    """Whether settings and epoch were chosen on the very samples that are reported, so that nothing validated them."""
+    return row["validation"] is None and row["value"] is not None
+
+
 class Cell:
     """All activations in one setting, the rows of each by (method, hops)."""
 
@@ -77,7 +86,7 @@ class Cell:
         return any(
             not math.isfinite(math.nan if row[name] is None else row[name])
             for row in self.rows[variant]
-            for name in ("value", "validation")
+            for name in (("value",) if is_optimistic(row) else ("value", "validation"))
         )
 
     @cached_property
@@ -145,13 +154,13 @@ class Benchmarks:
     """Rows of all folders below one, by setting.
 
     Rows of other settings than those of a protocol belong to a setting of their own; where two folders hold a cell with
-    the same seed, the more, then the newer rows count, as in :class:`evidence.Evidence`. ``optimistic`` has, by data
-    set and activation, the scores of the field's usual protocol of graph classification, and ``graphs`` what
+    the same seed, the more, then the newer rows count, as in :class:`evidence.Evidence`. ``optimistic`` has the cells
+    of which settings and epoch were chosen on reported samples, apart from the others, and ``graphs`` what
     `benchmarks/graph_statistics.py` found of each data set.
     """
 
     def __init__(self, directory):
-        found, self.optimistic = defaultdict(lambda: defaultdict(dict)), defaultdict(dict)
+        found, optimistic = (defaultdict(lambda: defaultdict(dict)) for _ in range(2))
         self.graphs = read_graphs(Path(directory) / "graphs.json")
         for folder in sorted(path.parent for path in Path(directory).glob("**/rows") if path.is_dir()):
             own, protocols = defaultdict(list), {}
@@ -159,30 +168,33 @@ class Benchmarks:
                 if row["experiment"] not in BENCHMARKS or row["preset"] != "full":
                     continue
                 level, variant = next(iter(row["condition"].values())), (row["method"], row["hops"])
-                if row["validation"] is None:  # nothing validated what is chosen on the very samples that are reported
-                    own_level = level.removesuffix(OPTIMISTIC)
-                    self.optimistic[own_level].setdefault(variant, {})[row.get("seed"), row["split"]] = row["value"]
-                    continue
                 job = (row["experiment"], row["protocol"], *variant, row["features"], level, row.get("seed"))
                 if job not in protocols:
                     protocols[job] = protocol_of(row)
                 setting = Setting(row["experiment"], protocols[job], row["features"], level)
                 own[setting, variant, row.get("seed")].append(row)
             for (setting, variant, seed), rows in own.items():
-                keep_better(found[setting][variant], seed, rows)
+                keep_better((optimistic if is_optimistic(rows[0]) else found)[setting][variant], seed, rows)
         if not found:
             raise NotRunError(f"no rows of benchmarks, preset full, below {directory}")
-        self.cells = {
-            setting: Cell(
-                setting, {one: [row for rows in seeds.values() for row in rows] for one, seeds in own.items()}
-            )
-            for setting, own in sorted(found.items())
-        }
+        self.cells, self.optimistic = (
+            {
+                setting: Cell(
+                    setting, {one: [row for rows in seeds.values() for row in rows] for one, seeds in own.items()}
+                )
+                for setting, own in sorted(cells.items())
+            }
+            for cells in (found, optimistic)
+        )
 
     def of(self, experiment, protocol=None):
         """The cells of an experiment, and of one of its protocols."""
         chosen = [cell for at, cell in self.cells.items() if at.experiment == experiment]
         return [cell for cell in chosen if protocol in (None, cell.setting.protocol)]
+
+    def optimistic_of(self, experiment):
+        """The optimistic cells of an experiment, in none of the others' tables."""
+        return [cell for at, cell in self.optimistic.items() if at.experiment == experiment]
 
     def comparable(self, experiment):
         """Cells of known protocols in which both kinds were run."""

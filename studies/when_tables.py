@@ -1,11 +1,9 @@
 """Tables of docs/when-it-pays.md in Markdown: what was run, gains with their verdicts, controls and scores."""
 
 from collections import defaultdict
-from statistics import fmean
 
 from benchmark_rows import Setting, is_ours, is_pointwise
 
-from graphact.experiments.graph_classification.experiment import PUBLISHED, SETS
 from graphact.experiments.protocol import POOLING, jobs_of
 from graphact.experiments.registry import BENCHMARKS, find_experiment
 from graphact.experiments.robustness.experiment import LEVELS
@@ -30,7 +28,8 @@ def missing(benchmarks):
             texts, count, every = [], 0, sum(map(len, levels.values()))
             for (level, width), variants in levels.items():
                 setting = Setting(experiment, name, width, level)
-                own = benchmarks.cells[setting].rows if setting in benchmarks.cells else {}
+                cell = benchmarks.cells.get(setting) or benchmarks.optimistic.get(setting)
+                own = cell.rows if cell else {}
                 left = [one for one in variants if one not in own]
                 count += len(variants) - len(left)
                 where = title_of(level) if experiment != "robustness" else ""
@@ -140,7 +139,7 @@ def scores_table(cells, published=None):
     cells = sorted(cells, key=lambda cell: LEVELS.index(cell.setting.level) if cell.setting.level in LEVELS else 0)
     variants = sorted({variant for cell in cells for variant in cell.rows}, key=lambda one: Variant(*one).rank)
     widths = len({cell.setting.width for cell in cells}) > 1
-    titles = [title_of(cell.setting.level) + (f", F = {cell.setting.width}" if widths else "") for cell in cells]
+    titles = [title_of(cell.setting.data_set) + (f", F = {cell.setting.width}" if widths else "") for cell in cells]
     lines = [f"| | {' | '.join(titles)} | exchanges |", "|---" * (len(cells) + 2) + "|"]
     for variant in variants:
         entries = []
@@ -148,30 +147,8 @@ def scores_table(cells, published=None):
             text = "not run"
             if variant in cell.rows:
                 text = "diverged" if cell.has_diverged(variant) else f"{cell.mean(variant):.1f}"
-            known = (published or {}).get(variant[0], {}).get(cell.setting.level)
+            known = (published or {}).get(variant[0], {}).get(cell.setting.data_set)
             entries.append(text + (f" ({known})" if known else ""))
         exchanges = next(exchanges_of(cell, variant) for cell in cells if variant in cell.rows)
         lines.append(f"| {label(variant)} | {' | '.join(entries)} | {exchanges} |")
     return "\n".join(lines)
-
-
-def optimistic_table(benchmarks):
-    """Lines of Markdown: graph classification as the field reports it, published figures in brackets; empty if none."""
-    levels = [level for level in SETS if level in benchmarks.optimistic]
-    variants = {variant for level in levels for variant in benchmarks.optimistic[level]}
-    lines = [f"| | {' | '.join(levels)} |", "|---" * (len(levels) + 1) + "|"]
-    for variant in sorted(variants, key=lambda one: Variant(*one).rank):
-        entries = []
-        for level in levels:
-            own = benchmarks.optimistic[level].get(variant)
-            known = dict(zip(SETS, PUBLISHED.get(variant[0], ()), strict=False)).get(level)
-            entries.append((f"{fmean(own.values()):.1f}" if own else "not run") + (f" ({known})" if known else ""))
-        lines.append(f"| {label(variant)} | {' | '.join(entries)} |")
-    return "\n".join(lines) if levels else ""
-
-
-def optimistic_gap(benchmarks, method):
-    """By how much a method is from its published figures at most, as the field reports graph classification."""
-    published = dict(zip(SETS, PUBLISHED[method], strict=True))
-    own = {level: scores.get((method, None)) for level, scores in benchmarks.optimistic.items()}
-    return max((abs(fmean(own[level].values()) - published[level]) for level in own if own[level]), default=0.0)

@@ -169,7 +169,9 @@ EXPERIMENT = Experiment(
         "Documents, bloggers, words and squares of a game: a network says of each node of one graph to which class it "
         "belongs. All activations have one grid of step sizes and weight decays and one budget of epochs; settings are "
         "chosen by the mean validation score on splits that are not reported, and the test score is that of the epoch "
-        "with the best validation score. Where ten splits are given, each chooses on its own validation nodes.",
+        "with the best validation score. Where ten splits are given, each chooses on its own validation nodes. With the "
+        "protocol digraf-split, settings and epoch are chosen on the very nodes that are reported, as in the comparison "
+        "whose split it has: its scores are for comparison with that one alone.",
         "Accuracy in percent; area under the ROC curve in percent for minesweeper and tolokers. Differences are paired "
         "over splits, with intervals that are corrected for the test nodes that splits have in common, and p-values "
         "adjusted (Holm) over all comparisons of a protocol. The reference is the pointwise activation with the best "
