@@ -103,6 +103,15 @@ def transferred(benchmarks, protocol, level, variant):
     return cell.mean(variant, "transferred_attack")
 
 
+def minutes_by_device(benchmarks):
+    """How long the processes of all rows took, by the device in words."""
+    spent = defaultdict(float)
+    for cell in (*benchmarks.cells.values(), *benchmarks.optimistic.values()):
+        for row in (row for rows in cell.rows.values() for row in rows):
+            spent["CPU cores" if row["device"] == "cpu" else f"an {row['device']}"] += row["seconds"] / 60
+    return dict(sorted(spent.items(), reverse=True))
+
+
 def leads_in_flocking(method, folder=ROOT / "results" / "flocking" / "full"):
     """Whether a method has the lowest mean cost of all policies as trained, with fewer exchanges than ours.
 
@@ -165,10 +174,6 @@ def draw_cost(cells, file):
 
 def render(benchmarks, evidence=None):
     """The text of the page; sentences on the four experiments are checked where their evidence is given."""
-    minutes = (
-        sum(row["seconds"] for cell in benchmarks.cells.values() for own in cell.rows.values() for row in own) / 60
-    )
-    devices = sorted({own[0]["device"] for cell in benchmarks.cells.values() for own in cell.rows.values()})
     names = {
         "of": benchmarks.of,
         "comparable": benchmarks.comparable,
@@ -204,8 +209,7 @@ def render(benchmarks, evidence=None):
         "digraf_graphs": {method: dict(zip(SETS, means, strict=True)) for method, means in PUBLISHED.items()},
         "tuned": TUNED,
         "gamma": GAMMA,
-        "minutes": minutes,
-        "devices": devices,
+        "minutes": minutes_by_device(benchmarks),
     }
     environment = make_environment(names)
     environment.filters |= {
