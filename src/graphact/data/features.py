@@ -13,7 +13,7 @@ class SparseFeatures:
     """A constant matrix ``(N, F)`` in CSR form, with its transpose for gradients.
 
     ``features @ weight`` is an SpMM; under `torch.vmap` over many weights it is one SpMM with all of them side by side,
-    ``(F, M * out)``.
+    ``(F, M * out)``, on a GPU, and one after another on a CPU.
 
     Example:
         >>> import torch
@@ -104,11 +104,13 @@ def to_csr(rows: Tensor, cols: Tensor, values: Tensor, shape: tuple[int, int]) -
 
 
 class _SparseProduct(torch.autograd.Function):
-    """A constant sparse matrix times a dense one."""
+    """A constant sparse matrix times a dense one, or each of ``(M, F, out)``."""
 
     @staticmethod
     def forward(weight: Tensor, matrix: Tensor, transposed: Tensor) -> Tensor:  # noqa: ARG004
-        return torch.sparse.mm(matrix, weight)
+        if weight.dim() == 2:
+            return torch.sparse.mm(matrix, weight)
+        return torch.stack([torch.sparse.mm(matrix, each) for each in weight])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], _: Tensor) -> None:
@@ -120,6 +122,8 @@ class _SparseProduct(torch.autograd.Function):
 
     @staticmethod
     def vmap(_: Any, in_dims: tuple[int | None, ...], weight: Tensor, matrix: Tensor, transposed: Tensor) -> Any:
+        if not weight.is_cuda:  # one after another is faster where few columns fit into the cache
+            return _SparseProduct.apply(weight.movedim(in_dims[0] or 0, 0), matrix, transposed), 0
         side_by_side = weight.movedim(in_dims[0] or 0, 1)  # (F, M, out)
         product = _SparseProduct.apply(side_by_side.flatten(1), matrix, transposed)
         return product.unflatten(1, side_by_side.shape[1:]), 1
