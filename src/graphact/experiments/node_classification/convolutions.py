@@ -272,10 +272,10 @@ def weighted_median(x: Tensor, segments: Segments, weight: Tensor) -> Tensor:
     places = torch.arange(nodes, device=x.device).unsqueeze(-1).expand_as(order)
     rank = torch.zeros_like(order).scatter(-2, order, places)
     keys = segments.rows.unsqueeze(-1) * nodes + segments.at_cols(rank)
-    count = keys.size(-2)
-    entries = torch.arange(count, device=x.device).unsqueeze(-1)
-    both = _Sorted.apply((keys * count + entries).transpose(-2, -1)).transpose(-2, -1)  # entries are sorted along
-    keys, place = both // count, both % count
+    bits = keys.size(-2).bit_length()
+    entries = torch.arange(keys.size(-2), device=x.device).unsqueeze(-1)
+    both = _Sorted.apply((keys << bits | entries).transpose(-2, -1)).transpose(-2, -1)  # entries are sorted along
+    keys, place = both >> bits, both & (1 << bits) - 1
     shares = weight.double().expand_as(place)
     ordered = shares.gather(-2, place)  # segment by segment, in the order of their values
     first = segments.degree.cumsum(0) - segments.degree
