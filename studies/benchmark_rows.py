@@ -189,12 +189,11 @@ class Benchmarks:
 
     def of(self, experiment, protocol=None):
         """The cells of an experiment, and of one of its protocols."""
-        chosen = [cell for at, cell in self.cells.items() if at.experiment == experiment]
-        return [cell for cell in chosen if protocol in (None, cell.setting.protocol)]
+        return chosen_from(self.cells, experiment, protocol)
 
-    def optimistic_of(self, experiment):
-        """The optimistic cells of an experiment, in none of the others' tables."""
-        return [cell for at, cell in self.optimistic.items() if at.experiment == experiment]
+    def optimistic_of(self, experiment, protocol=None):
+        """The optimistic ones, which are in none of the others' tables."""
+        return chosen_from(self.optimistic, experiment, protocol)
 
     def comparable(self, experiment):
         """Cells of known protocols in which both kinds were run."""
@@ -208,6 +207,12 @@ class Benchmarks:
     def of_no_protocol(self):
         """Settings that are none of a protocol, which no table shows."""
         return [setting for setting in self.cells if not setting.is_known]
+
+
+def chosen_from(cells, experiment, protocol):
+    """The cells of an experiment and, unless it is None, of one of its protocols."""
+    own = [cell for at, cell in cells.items() if at.experiment == experiment]
+    return [cell for cell in own if protocol in (None, cell.setting.protocol)]
 
 
 def common_to(cells):
