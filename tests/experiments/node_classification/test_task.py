@@ -95,6 +95,9 @@ def test_the_real_data_sets(real_data):
     words = read_nodes("blogcatalog", real_data, normalize_features=False)
     torch.testing.assert_close(words.x.normalized().to_dense(), read_nodes("blogcatalog", real_data).x.to_dense())
     assert words.x.to_dense().sum(1).max() > 10
+    for protocol, expected in (("digraf-split", words), ("gcn", read_nodes("blogcatalog", real_data))):
+        job = jobs_of(find_protocol("node-classification", "full", protocol, (), {"dataset": "blogcatalog"}), 0)[0]
+        assert torch.equal(task.data_of(job, real_data).x.matrix.values(), expected.x.matrix.values())
     ours, theirs = read_nodes("cora", real_data), read_planetoid(real_data / "planetoid", "cora", split=3)
     assert all(torch.equal(one, other) for one, other in zip(ours.split(3), theirs.split, strict=True))
     torch.testing.assert_close(
