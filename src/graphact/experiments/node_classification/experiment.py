@@ -92,7 +92,7 @@ DIGRAF_GCNN = replace(
     DIGRAF_SPLIT,
     name="digraf-split-gcnn",
     methods=CHOSEN,
-    task_options=DIGRAF_SPLIT.task_options | {"convolution": "gcnn"},
+    task_options={**DIGRAF_SPLIT.task_options, "convolution": "gcnn"},
 )
 BACKBONES = tuple(
     replace(
