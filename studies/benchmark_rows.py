@@ -106,6 +106,10 @@ class Cell:
             raise NotRunError(f"no activation of the kind was run: {self.setting}")
         return max(known, key=self.score)
 
+    def highest(self, of_kind=is_ours):
+        """Of our activations, or those of another kind, the one with the highest test mean, which chooses nothing."""
+        return max((one for one in self.rows if of_kind(one) and not self.has_diverged(one)), key=self.mean)
+
     @cached_property
     def pointwise(self):
         return self.best(is_pointwise)

@@ -55,21 +55,38 @@ def verdicts(cells, alpha=ALPHA):
 
 
 def certain_pairs(cells, alpha=ALPHA):
-    """Of all our activations in all settings: gains over the best pointwise one that are certain, in words, and losses.
+    """Of all our activations in all settings: gains over pointwise ones that are certain, in words, and losses.
 
-    Holm's adjustment is over all pairs of an activation and a setting.
+    A gain is that over the pointwise activation that validates best or over the one with the highest test mean, the
+    smaller of both; a loss is from the former. Holm's adjustment is over all pairs of an activation and a setting.
     """
     pairs = [(cell, one) for cell in cells for one in cell.rows if is_ours(one) and not cell.has_diverged(one)]
-    gaps = [cell.gain(one) for cell, one in pairs]
+    gaps = []
+    for cell, one in pairs:
+        gap = cell.gain(one)
+        strict = cell.gain(one, cell.highest(is_pointwise))
+        gaps.append(strict if 0 < gap.mean > strict.mean else gap)
     sure = [p < alpha for p in holm([gap.p_unlike() for gap in gaps])]
     found = [(cell, one, gap) for (cell, one), gap, is_sure in zip(pairs, gaps, sure, strict=True) if is_sure]
     ahead = [(cell, one, gap) for cell, one, gap in found if gap.mean > 0]
     return {
         "count": len(pairs),
-        "gains": [f"{cell.setting}, {label(one)}, {gap.mean:+.1f} ± {gap.margin:.1f}" for cell, one, gap in ahead],
-        "losses": len(found) - len(ahead),
-        "alone": bool(ahead) and all(cell.has_one_pointwise and cell.setting.on_one_split for cell, *_ in ahead),
+        "gains": [
+            f"{cell.setting}, {label(one)}, {gap.mean:+.1f} ± {gap.margin:.1f}{beside_controls(cell, one)}"
+            for cell, one, gap in ahead
+        ],
+        "losses": sum(cell.gain(one).mean < 0 for cell, one, _ in found),
+        "alone": bool(ahead) and all(cell.has_one_pointwise for cell, *_ in ahead),
+        "on_one_split": bool(ahead) and all(cell.setting.on_one_split for cell, *_ in ahead),
     }
+
+
+def beside_controls(cell, variant):
+    """In words: the highest linear control of a setting, if it is as high as an activation."""
+    best = max(cell.controls, key=cell.mean, default=None)
+    if best is None or cell.mean(best) < cell.mean(variant):
+        return ""
+    return f" (of {cell.mean(variant):.1f} %, where {label(best)}, a linear control, has {cell.mean(best):.1f})"
 
 
 def gains_table(cells):

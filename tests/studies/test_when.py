@@ -12,7 +12,7 @@ from quotes import STALE
 from ranking import Ranking, draw_ranking, ranking_of, ranks_of
 from scipy import stats
 from when import RESULTS, draw_cost, draw_gains, render
-from when_tables import by_data_set, controls_table, gains_table, missing, scores_table, verdicts
+from when_tables import by_data_set, certain_pairs, controls_table, gains_table, missing, scores_table, verdicts
 
 from graphact.experiments.protocol import jobs_of
 from graphact.experiments.registry import find_protocol
@@ -139,6 +139,23 @@ def test_verdicts_are_those_of_adjusted_p_values(tmp_path):
 def cora(folder):
     (cell,) = Benchmarks(folder).of("node-classification", "gcn")
     return cell
+
+
+def test_a_certain_gain_is_over_the_strongest_pointwise_activation(tmp_path):
+    """Also where another one validates best; and a linear control that is as high stands beside it."""
+    scores = {"tanh": 70.0, "relu": 78.0, "max-ga": 74.0, "median-ga": 85.0, "kernel-ga": 60.0, "mean-ga": 90.0}
+    tuning = dict.fromkeys(scores, 50.0) | {"tanh": 99.0}
+    write_rows(tmp_path / "gcn", datasets=("pubmed",), scores=scores, tuning=tuning)
+    cells = Benchmarks(tmp_path).comparable("node-classification")
+    assert cells[0].pointwise == ("tanh", None)
+    found = certain_pairs(cells)
+    gap = cells[0].gain(("median-ga", 1), ("relu", None))
+    assert gap.mean == pytest.approx(7, abs=1)
+    [gain] = found["gains"]  # Max G.A. is above tanh and below ReLU: neither a gain nor a loss
+    assert gain.startswith(f"gcn, F = 64, PubMed, Median G.A. (1), {gap.mean:+.1f} ± {gap.margin:.1f} (of 8")
+    assert ", where Mean G.A., a linear control, has " in gain
+    assert found["losses"] == 1
+    assert not found["on_one_split"]
 
 
 def test_the_two_are_chosen_on_splits_that_are_not_reported(tmp_path):
