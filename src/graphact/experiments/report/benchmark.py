@@ -70,6 +70,8 @@ def benchmark(
         figure = Figure(file_name("figure", name, words), f"Test scores{words}", SPREADS, table)
         headlines = []
         for index, label in enumerate(table.columns):
+            if own[own.level == table.keys[index]].validation.isna().all():
+                continue  # chosen on the very samples that are reported: such scores tell no difference
             told = replace(table, measure=measure._replace(overlap=overlaps[table.keys[index]]))
             best, reference = (best_in(table, index, own, of_kind) for of_kind in (is_neighborhood, is_pointwise))
             rivals = (best.line_index, reference.line_index) if best and reference else None
