@@ -66,6 +66,9 @@ def test_a_fifth_trains_and_the_others_validate_and_test(tmp_path):
     assert torch.cat([split.train, split.test]).sort().values.tolist() == list(range(30))
     assert torch.equal(split.train, data.fifth(0).train)
     assert not torch.equal(split.train, data.fifth(1).train)
+    known = replace(data, has_label=torch.arange(30) % 3 > 0).fifth(0)
+    assert (len(known.train), len(known.test)) == (4, 16)
+    assert torch.cat([known.train, known.test]).remainder(3).min() > 0, "nodes without a class are in no part"
 
 
 def test_scores_that_were_chosen_on_reported_nodes_tell_no_difference(real_data, tmp_path):
@@ -268,6 +271,13 @@ def test_rows_and_report(real_data, tmp_path):
     page = write_report(rows, tmp_path).read_text()
     for words in ("Differences from the best pointwise activation", "Adjusted p-values", "Exchanges", "DiGRAF"):
         assert words in page
+
+
+def test_unknown_splits_are_refused(real_data):
+    changes = SMALL | {"split": "sixth"}
+    [job] = jobs_of(find_protocol("node-classification", "quick", None, ("relu",), changes), 0)
+    with pytest.raises(ValueError, match="split must be one of 'random', 'given', 'public', 'fifth', got 'sixth'"):
+        task.run_job(job, "cpu", real_data)
 
 
 def test_presets_name_what_they_read():

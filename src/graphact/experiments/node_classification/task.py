@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphact._checks import check_choice
 from graphact.data.datasets.nodes import NodeData, read_nodes
 from graphact.data.features import SparseFeatures
 from graphact.data.splits import Split
@@ -19,6 +20,7 @@ from graphact.training.fleet import FleetResult
 from graphact.training.memory import in_parts
 from graphact.training.nodes import NodeFleet
 
+SPLITS = ("random", "given", "public", "fifth")
 LIVE_TENSORS = 24  # signals of a layer that are held at once, about
 MEMORY = {"cuda": 48 * 2**30, "cpu": 2 * 2**30}
 NETWORK_OPTIONS = ("convolution", "norm", "skip", "readout", "feature_dropout", "biases", "linear_start")
@@ -49,7 +51,7 @@ def on_device(data: NodeData, convolution: str, device: str) -> tuple[Tensor | S
 
 def split_of(job: TrainingJob, data: NodeData, replica: int) -> Split:
     """The split of a replica; with the public split, replicas differ in their seeds alone."""
-    kind = job.protocol.task_options.get("split")
+    kind = check_choice("split", job.protocol.task_options.get("split", "random"), SPLITS)
     if kind == "fifth":
         return data.fifth(replica)
     if kind != "public":
