@@ -73,6 +73,17 @@ def below_published(cells):
     return all(cell.mean(one) < DIGRAF["digraf"][cell.setting.level] for cell in cells for one in cell.rows)
 
 
+def lacks_the_shift(cells, within=3.0):
+    """Whether a maximum without the shift is about where it was published, and one with it far above, everywhere."""
+    without, with_it = ("shiftless-max", None), ("max-ga", 1)
+    return bool(cells) and all(
+        {without, with_it} <= set(cell.rows)
+        and abs(cell.mean(without) - DIGRAF["shiftless-max"][cell.setting.level]) < within
+        and cell.mean(with_it) - cell.mean(without) > within
+        for cell in cells
+    )
+
+
 def more_parameters(cells):
     """By how many percent neighbourhood activations enlarge a network at most."""
     shares = [0.0]
@@ -195,6 +206,7 @@ def render(benchmarks, evidence=None):
         "more_parameters": more_parameters,
         "is_pointwise": is_pointwise,
         "below_published": below_published,
+        "lacks_the_shift": lacks_the_shift,
         "under": {cell.setting.level: cell for cell in benchmarks.of("robustness", "cora")},
         "no_protection": no_protection,
         "transferred": partial(transferred, benchmarks),

@@ -11,7 +11,7 @@ from page import ROOT
 from quotes import STALE
 from ranking import Ranking, draw_ranking, ranking_of, ranks_of
 from scipy import stats
-from when import RESULTS, draw_cost, draw_gains, render
+from when import RESULTS, draw_cost, draw_gains, lacks_the_shift, render
 from when_tables import by_data_set, certain_pairs, controls_table, gains_table, missing, scores_table, verdicts
 
 from graphact.experiments.protocol import jobs_of
@@ -242,6 +242,14 @@ def test_what_was_chosen_on_reported_nodes_tells_no_gain_and_stands_apart(tmp_pa
     )
     (line,) = [line for line in missing(benchmarks).splitlines() if "`digraf-split`" in line]
     assert "| 2 of 38 | Flickr; BlogCatalog: Identity," in line
+
+
+@pytest.mark.parametrize(("without", "with_it", "told"), [(72.0, 80.0, True), (72.0, 73.0, False), (80.0, 90.0, False)])
+def test_the_shift_is_named_where_it_makes_the_difference(tmp_path, without, with_it, told):
+    scores = {"shiftless-max": without, "max-ga": with_it}
+    write_rows(tmp_path, datasets=("blogcatalog",), scores=scores, protocol="digraf-split")
+    assert lacks_the_shift(Benchmarks(tmp_path).of("node-classification")) is told
+    assert not lacks_the_shift([])
 
 
 def test_power_is_shown_and_what_splits_count_for(tmp_path):
