@@ -6,6 +6,7 @@ keys. Further keys are passed over, and None is the same as no key.
 - ``experiment``, ``preset``, ``protocol``: what was run, how much of it, such as "quick", and how it was trained.
 - ``kind``, ``method``: "model" and the name of an activation or "fir", or "baseline" and a few words.
 - ``metric``, ``value``, ``validation``: on test and validation samples; NaN, infinity or None where a run diverged.
+  ``validation`` is also None where the samples that are reported chose, so that nothing validated the choice.
 - ``hops``, ``features``, ``order``: of the activation and the filters. ``epochs``, ``best_epoch``: run, and kept.
 - ``parameters``, ``exchanges``: what a network learns, and how often neighbours exchange for each of its answers.
 - ``condition``: nothing, or the condition of the experiment with its level, such as ``{"snr_db": 3.0}``.

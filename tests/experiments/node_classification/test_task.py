@@ -280,6 +280,14 @@ def test_unknown_splits_are_refused(real_data):
         task.run_job(job, "cpu", real_data)
 
 
+@pytest.mark.parametrize("name", ["raw_features", "decay_all", "decay_first"])
+def test_options_that_are_neither_true_nor_false_are_refused(real_data, name):
+    changes = SMALL | {name: "maybe"}
+    [job] = jobs_of(find_protocol("node-classification", "quick", None, ("relu",), changes), 0)
+    with pytest.raises(TypeError, match=f"{name} must be true or false, got 'maybe'"):
+        task.run_job(job, "cpu", real_data)
+
+
 def test_presets_name_what_they_read():
     experiment = find_experiment("node-classification")
     assert set(experiment.datasets(find_protocol("node-classification", "full"))) == {"planetoid", "attributed"}

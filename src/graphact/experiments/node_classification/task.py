@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphact._checks import check_choice
+from graphact._checks import check_choice, check_flag
 from graphact.data.datasets.nodes import NodeData, read_nodes
 from graphact.data.features import SparseFeatures
 from graphact.data.splits import Split
@@ -39,7 +39,8 @@ def read_once(name: str, directory: Path | None, raw: bool) -> NodeData:
 
 def data_of(job: TrainingJob, directory: Path | None) -> NodeData:
     """The data set of a cell."""
-    return read_once(dataset_of(job), directory, bool(job.protocol.task_options.get("raw_features")))
+    raw = check_flag("raw_features", job.protocol.task_options.get("raw_features", False))
+    return read_once(dataset_of(job), directory, raw)
 
 
 @lru_cache(maxsize=1)
@@ -83,9 +84,10 @@ def make_network(job: TrainingJob, data: NodeData, replica: int) -> NodeNetwork:
 
 def decayed_by(options: Mapping[str, Any]) -> Callable[[str], bool] | None:
     """Which parameters the decay concerns, by name; None for the usual ones."""
-    if options.get("decay_all"):
+    every, first = (check_flag(name, options.get(name, False)) for name in ("decay_all", "decay_first"))
+    if every:
         return lambda _: True
-    return (lambda name: name.startswith("convolutions.0.maps")) if options.get("decay_first") else None
+    return (lambda name: name.startswith("convolutions.0.maps")) if first else None
 
 
 def train_trials(
