@@ -1,0 +1,108 @@
+"""Every name of the packages that frozen values are computed with, and every keyword that may be renamed.
+
+When modules move or are renamed, this file changes and no other in this folder.
+"""
+
+from pathlib import Path
+
+import graphact
+from graphact import Graph, agents, analysis, export_onnx, functional, load, nn, save, scaleout
+from graphact.agents.learning import Learning, simulate_training, train_centrally
+from graphact.agents.replay import replay_inference
+from graphact.data import DataError, Task, loss_of, metric_of
+from graphact.estimators import GraphClassifier, NodeClassifier, NodeRegressor
+from graphact.experiments.flocking.experiment import find_settings as find_flocking
+from graphact.experiments.flocking.runner import run_flocking
+from graphact.experiments.registry import find_protocol
+from graphact.experiments.runner import run_protocol
+from graphact.experiments.store import Store
+from graphact.operations import OPERATIONS
+from graphact.tasks import locate
+from graphact.training import Fleet, TrainingSettings, fit
+
+__all__ = [
+    "GUARANTEES",
+    "GUARANTEE_NAMES",
+    "NORMALIZATIONS",
+    "OPERATIONS",
+    "STRATEGIES",
+    "Graph",
+    "GraphClassifier",
+    "Learning",
+    "NodeClassifier",
+    "NodeRegressor",
+    "Task",
+    "TrainingSettings",
+    "agents",
+    "drawn_graph",
+    "export_onnx",
+    "fit",
+    "functional",
+    "graphact",
+    "has_data",
+    "load",
+    "loss_of",
+    "make_fleet",
+    "metric_of",
+    "nn",
+    "owners_in_blocks",
+    "replay_inference",
+    "run_experiment",
+    "run_flight",
+    "save",
+    "scaleout",
+    "simulate_training",
+    "strategy_of",
+    "train_centrally",
+]
+
+GUARANTEES = analysis
+GUARANTEE_NAMES = tuple(analysis.__all__)
+NORMALIZATIONS = ("spectral", "symmetric", "gcn", "random_walk", "laplacian")
+STRATEGIES = ("stacked", "vmap", "loop")
+
+
+def make_fleet(models, tasks, seeds, strategy):
+    """A fleet that uses one strategy."""
+    return Fleet(models, tasks, seeds, way=strategy)
+
+
+def strategy_of(fleet):
+    """The strategy that a fleet uses."""
+    return fleet.way
+
+
+def owners_in_blocks(graph, parts):
+    """The process of each node, consecutive nodes together."""
+    owner, _ = scaleout.assign_nodes(graph, parts, "blocks")
+    return owner
+
+
+def drawn_graph(sizes, p, q, generator):
+    """A random graph of communities."""
+    return Graph.stochastic_block_model(sizes, p, q, generator=generator)
+
+
+def has_data(dataset):
+    """Whether the files of a data set are there; nothing is downloaded."""
+    try:
+        locate(dataset, download=False)
+    except DataError:
+        return False
+    return True
+
+
+def run_experiment(name, folder, *, preset="smoke", protocol=None, methods=(), changes=None):
+    """The rows of an experiment, by the functions that the command ``run`` calls."""
+    store = Store(Path(folder))
+    store.create("frozen")
+    run_protocol(find_protocol(name, preset, protocol, tuple(methods), changes), store, seed=0)
+    return store.rows()
+
+
+def run_flight(folder, *, methods=(), changes=None):
+    """The rows of flocking, likewise."""
+    store = Store(Path(folder))
+    store.create("frozen")
+    run_flocking(find_flocking("smoke", tuple(methods), changes), store, seed=0)
+    return store.rows()

@@ -1,0 +1,78 @@
+"""Values that no later house may change; ``make.py`` says how they came about."""
+
+import pytest
+import torch
+from frozen import cases, names, values
+
+ABOUT, _ = values.stored()
+KEPT = values.read()
+
+
+@pytest.fixture(autouse=True)
+def _as_made(real_start):
+    """One thread, and the start of activations that users get, as when the values were made."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def marked(name):
+    return pytest.param(name, marks=[pytest.mark.slow] if name in cases.SLOW else [], id=name.replace(" ", "-"))
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in cases.CASES])
+# exporters and readers of data warn of what is not theirs
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_values_are_as_they_were(name):
+    if reason := values.missing(name):
+        pytest.skip(reason)
+    if name in cases.SAME_MACHINE and ABOUT["machine"] != values.machine():
+        pytest.skip(f"float32 values of {ABOUT['machine']}, not of {values.machine()}")
+    wrong = values.differences(KEPT[name], cases.compute(name), values.TOLERANCE)
+    assert not wrong, f"{len(wrong)} of {len(KEPT[name])} values changed:\n" + "\n".join(wrong[:10])
+
+
+def test_no_case_is_lost():
+    """A case that is deleted must be deleted from the values, too, where a reviewer sees it."""
+    assert list(KEPT) == list(cases.CASES)
+
+
+def test_every_activation_operation_and_guarantee_is_frozen():
+    assert {f"activation {name}" for name in names.nn.ACTIVATIONS} <= KEPT.keys()
+    assert KEPT["activations by name"]["names"].split() == list(names.nn.ACTIVATIONS)
+    for name in names.OPERATIONS:
+        assert f"localized {name} out" in KEPT["functions, undirected"]
+    called = cases.__file__
+    with open(called, encoding="utf-8") as file:
+        source = file.read()
+    results = {name for name in names.GUARANTEE_NAMES if name[0].isupper() and name not in ("EdgeNoise", "LostLinks")}
+    assert [name for name in names.GUARANTEE_NAMES if name not in results and f"GUARANTEES.{name}(" not in source] == []
+
+
+@pytest.mark.parametrize("strategy", names.STRATEGIES)
+@pytest.mark.parametrize("loss", ["cross_entropy", "mse"])
+def test_a_fleet_trains_as_its_models_alone(strategy, loss):
+    """Bit by bit in a loop; stacked and by vmap, sums over a fleet round otherwise."""
+    kind = "own" if strategy == "vmap" else "median-ga"
+    tasks = cases.tasks_of(3, loss, alike=strategy == "vmap")
+    together, alone = (cases.fleet_models(kind, tasks[0].out_features, 3) for _ in range(2))
+    settings = names.TrainingSettings(**cases.SETTINGS)
+    result = names.make_fleet(together, tasks, [5, 6, 7], strategy).train(settings)
+    fits = [
+        names.fit(model, task, settings, seed=seed) for model, task, seed in zip(alone, tasks, [5, 6, 7], strict=True)
+    ]
+    tolerance = 0.0 if strategy == "loop" else 1e-12
+    assert result.best_epoch == [fit.best_epoch for fit in fits]
+    assert result.test == pytest.approx([fit.test for fit in fits], rel=tolerance, abs=tolerance)
+    for one, other in zip(together, alone, strict=True):
+        torch.testing.assert_close(cases.after(one), cases.after(other), rtol=tolerance, atol=tolerance)
+
+
+def test_a_changed_value_is_noticed():
+    expected = KEPT["fit"]
+    key = next(key for key in expected if key.endswith("parameters"))
+    found = {**expected, key: expected[key] + 1e-11}
+    assert [line.partition("[")[0] for line in values.differences(expected, found, values.TOLERANCE)] == [key]
+    assert values.differences(expected, {**expected, key: expected[key] + 1e-14}, values.TOLERANCE) == []
+    assert values.differences(expected, {**expected, "more": "text"}, values.TOLERANCE) == ["more is new"]
