@@ -9,10 +9,12 @@ import struct
 import tempfile
 import warnings
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+
 from frozen import names
 from frozen.names import GUARANTEES, Graph, functional, nn
 
@@ -201,6 +203,11 @@ def text_of(options):
     return " ".join(f"{key}={value}" for key, value in options.items())
 
 
+def config_of(module):
+    """The class of a module and its configuration, as files hold them."""
+    return json.dumps([type(module).__name__, module.config()], sort_keys=True)
+
+
 def make(name, options, seed=20):
     """An activation with drawn parameters, such as float32 holds without loss."""
     module = nn.ACTIVATIONS[name](**options)
@@ -214,8 +221,6 @@ def freeze_activation(name):
         for options in variants(name):
             for place, draw in SMALL.items():
                 graph, x = draw()
-                if name == "digraf" and place == "united":
-                    graph, x = undirected()[0], normal(21, 8, 2) * 3  # also beyond its interval
                 found |= of_module(make(name, options), graph, x, f"{place} {text_of(options)} ")
         return found
 
@@ -227,20 +232,35 @@ def freeze_activation(name):
         for options in wide[:: max(1, len(wide) // 3)]:
             module = make(name, options)
             found |= value_and_gradients(
-                lambda x, module=module: module(x, graph), x, dict(sorted(module.named_parameters())), text_of(options)
+                lambda x, module=module: module(x, graph),
+                x,
+                dict(sorted(module.named_parameters())),
+                f"{text_of(options)} ",
             )
         return found
 
 
-for _name in nn.ACTIVATIONS:
+for _name in names.ACTIVATIONS:
     freeze_activation(_name)
+
+
+@case("activations that read means of graphs")
+def _():
+    """Signals beyond the interval of DiGRAF, and graphs told apart by a batch."""
+    (edge_index, edge_weight), batch = undirected()[0].to_edge_index(), torch.tensor([0, 0, 0, 1, 1, 1, 1, 1])
+    x, found = normal(21, 8, 2) * 3, {}
+    for name in ("grelu", "digraf"):
+        module = make(name, variants(name)[0])
+        found |= value_and_gradients(lambda x, module=module: module(x, undirected()[0]), x, {}, f"{name} far ")
+        found[f"{name} batch"] = module(x, edge_index, edge_weight, batch=batch)
+    return found
 
 
 @case("activations by name")
 def _():
     return {
-        "names": " ".join(nn.ACTIVATIONS),
-        **{name: repr(make(name, variants(name)[-1])) for name in nn.ACTIVATIONS},
+        "names": " ".join(names.ACTIVATIONS),
+        **{name: config_of(make(name, variants(name)[-1])) for name in names.ACTIVATIONS},
     }
 
 
@@ -257,7 +277,7 @@ def _():
     return found
 
 
-@case("transforms")
+@case("transforms", slow=True)
 def _():
     """What torch.func makes of activations, which take another way through the library."""
     found = {}
@@ -270,7 +290,7 @@ def _():
             return torch.func.functional_call(module, values, (x, graph))
 
         found[f"{name} vmap"] = torch.func.vmap(call, in_dims=(0, None))(several, x)
-        found[f"{name} jvp"] = torch.func.jvp(lambda x, call=call: call(parameters, x), (x,), (normal(22, 8, 2),))[1]
+        found[f"{name} jvp"] = torch.func.jvp(partial(call, parameters), (x,), (normal(22, 8, 2),))[1]
     return found
 
 
@@ -382,7 +402,7 @@ def _():
         found[f"{place} dense"] = graph.to_dense()
         found[f"{place} edges"], found[f"{place} weight"] = graph.to_edge_index()
         found[f"{place} degree"] = graph.degree
-        found[f"{place} repr"] = repr(graph)
+        found[f"{place} facts"] = [graph.num_nodes, graph.num_edges, graph.is_directed]
         for closed in (False, True):
             lists = graph.hop_pattern(2, closed=closed)
             found[f"{place} hops closed={closed}"] = torch.stack([lists.degree.sum(), lists.col.sum()])
@@ -443,7 +463,6 @@ def _():
     for name, module in made.items():
         found |= of_module(module, graph, x, f"{name} ")
         found[f"{name} parameters"] = " ".join(f"{key}{tuple(p.shape)}" for key, p in module.named_parameters())
-        found[f"{name} repr"] = repr(module)
     return found
 
 
@@ -604,7 +623,7 @@ def _():
     found = {}
     for name, module in made.items():
         found |= prefixed(name, flat(GUARANTEES.lipschitz_bound(module, graph)))
-    for name in nn.ACTIVATIONS:
+    for name in names.ACTIVATIONS:
         options = variants(name)[-1]
         for place in ("undirected", "directed", "tied"):
             try:
@@ -623,7 +642,7 @@ def _():
     return flat(GUARANTEES.lipschitz_bound(model, graph.normalize("spectral")))
 
 
-@case("topology bounds")
+@case("topology bounds", slow=True)
 def _():
     made, graph = describable()
     x, found = normal(102, 2, 8, 2), {}
@@ -643,7 +662,7 @@ def _():
     return found
 
 
-@case("certificates")
+@case("certificates", slow=True)
 def _():
     made, graph = describable()
     x, found = normal(103, 2, 8, 2), {}
@@ -820,7 +839,7 @@ def _():
         for name in (*SAVED, *SAVED_ALONE):
             names.save(made[name], path)
             found[name] = header_of(path)
-        for name in nn.ACTIVATIONS:
+        for name in names.ACTIVATIONS:
             names.save(make(name, variants(name)[-1]), path)
             found[f"activation {name}"] = header_of(path)
     return found
@@ -834,7 +853,7 @@ def _():
     for path in sorted(FILES.glob("*.safetensors")):
         model = names.load(path)
         features = 2
-        found |= {f"{path.stem} out": model(normal(130, 8, features), graph), f"{path.stem} repr": repr(model)}
+        found |= {f"{path.stem} out": model(normal(130, 8, features), graph), f"{path.stem} config": config_of(model)}
     return found
 
 
@@ -865,7 +884,8 @@ def _():
     whole = names.scaleout.PartitionedGraph.from_graph(graph, "blocks")
     for name in ("FIR", "GCNN max-ga", "GCNN median-l"):
         found[f"{name} out"] = made[name](x[whole.nodes], whole)
-        found[f"{name} exchanges"] = " ".join(map(str, names.scaleout.exchanges_of(made[name], 2)))
+        exchanges = names.scaleout.exchanges_of(made[name], 2)
+        found[f"{name} exchanges"] = [[each.features, each.hops, each.closed, each.returns] for each in exchanges]
         found |= prefixed(f"{name} cost", counted(names.scaleout.step_cost(made[name], whole, 2)))
         sizes = names.scaleout.Sizes(100, 30, 900, 40, 50)
         found |= prefixed(f"{name} memory", counted(names.scaleout.step_memory(made[name], sizes)))
@@ -977,7 +997,7 @@ def _():
 
 
 def kept(value):
-    """A text, or an array of float64: the numbers of small arrays, of others the shape, four entries and four checksums."""
+    """A text, or an array of float64: small arrays as they are; shape, four entries and four checksums of others."""
     if isinstance(value, str):
         return value
     whole = isinstance(value, WholeArray)

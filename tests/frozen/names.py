@@ -16,11 +16,13 @@ from graphact.experiments.flocking.runner import run_flocking
 from graphact.experiments.registry import find_protocol
 from graphact.experiments.runner import run_protocol
 from graphact.experiments.store import Store
-from graphact.operations import OPERATIONS
+from graphact.operations import OURS
+from graphact.registry import BUILT_IN
 from graphact.tasks import locate
 from graphact.training import Fleet, TrainingSettings, fit
 
 __all__ = [
+    "ACTIVATIONS",
     "GUARANTEES",
     "GUARANTEE_NAMES",
     "NORMALIZATIONS",
@@ -56,6 +58,8 @@ __all__ = [
     "train_centrally",
 ]
 
+ACTIVATIONS = tuple(BUILT_IN)  # and not those that other tests register
+OPERATIONS = {operation.name: operation for operation in OURS}
 GUARANTEES = analysis
 GUARANTEE_NAMES = tuple(analysis.__all__)
 NORMALIZATIONS = ("spectral", "symmetric", "gcn", "random_walk", "laplacian")

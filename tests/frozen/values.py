@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
 from frozen import cases, names
 
 FILE = Path(__file__).parent / "values.npz"
