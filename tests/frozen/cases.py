@@ -579,7 +579,7 @@ def _():
     return found
 
 
-@case("estimators", slow=True, same_machine=True)
+@case("estimators", packages=("sklearn",), slow=True, same_machine=True)
 def _():
     graph, _ = undirected()
     graph = graph.normalize("symmetric").to(dtype=torch.float32)
@@ -590,16 +590,18 @@ def _():
         "early": {"early_stopping": True, "validation_fraction": 0.3, "patience": 2},
     }.items():
         common = {"epochs": 6, "hidden": (4,), "random_state": 3, "dropout": 0.2, "weight_decay": 0.01, **options}
-        model = names.NodeClassifier(activation="median-ga", **common).fit(x, y, graph=graph, nodes=np.arange(7))
+        model = names.estimator("NodeClassifier", activation="median-ga", **common).fit(
+            x, y, graph=graph, nodes=np.arange(7)
+        )
         found[f"{label} probabilities"] = model.predict_proba(x, graph=graph)
         found[f"{label} classes"], found[f"{label} curve"] = model.predict(x, graph=graph), model.loss_curve_
-        regressor = names.NodeRegressor("fir", **common).fit(x, x.sum(1), graph=graph)
+        regressor = names.estimator("NodeRegressor", "fir", **common).fit(x, x.sum(1), graph=graph)
         found[f"{label} regression"], found[f"{label} score"] = (
             regressor.predict(x, graph=graph),
             regressor.score(x, x.sum(1), graph=graph),
         )
         samples = [rng(95 + number).normal(size=(8, 2)).astype(np.float32) for number in range(6)]
-        pooled = names.GraphClassifier(**common).fit(samples, [0, 1, 0, 1, 1, 0], graphs=graph)
+        pooled = names.estimator("GraphClassifier", **common).fit(samples, [0, 1, 0, 1, 1, 0], graphs=graph)
         found[f"{label} pooled"] = pooled.predict_proba(samples, graphs=graph)
     return found
 

@@ -10,7 +10,6 @@ from graphact import Graph, agents, analysis, export_onnx, functional, load, nn,
 from graphact.agents.learning import Learning, simulate_training, train_centrally
 from graphact.agents.replay import replay_inference
 from graphact.data import DataError, Task, loss_of, metric_of
-from graphact.estimators import GraphClassifier, NodeClassifier, NodeRegressor
 from graphact.experiments.flocking.experiment import find_settings as find_flocking
 from graphact.experiments.flocking.runner import run_flocking
 from graphact.experiments.registry import find_protocol
@@ -29,14 +28,12 @@ __all__ = [
     "OPERATIONS",
     "STRATEGIES",
     "Graph",
-    "GraphClassifier",
     "Learning",
-    "NodeClassifier",
-    "NodeRegressor",
     "Task",
     "TrainingSettings",
     "agents",
     "drawn_graph",
+    "estimator",
     "export_onnx",
     "fit",
     "functional",
@@ -64,6 +61,13 @@ GUARANTEES = analysis
 GUARANTEE_NAMES = tuple(analysis.__all__)
 NORMALIZATIONS = ("spectral", "symmetric", "gcn", "random_walk", "laplacian")
 STRATEGIES = ("stacked", "vmap", "loop")
+
+
+def estimator(name, *arguments, **options):
+    """An estimator by the name of its class; they need scikit-learn, which nothing else does."""
+    from graphact import estimators
+
+    return getattr(estimators, name)(*arguments, **options)
 
 
 def make_fleet(models, tasks, seeds, strategy):
