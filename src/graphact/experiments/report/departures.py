@@ -12,14 +12,12 @@ from graphact.experiments.registry import Experiment
 from graphact.experiments.rows import in_words
 from graphact.training.settings import TrainingSettings
 
-SHORT = ("quick", "smoke")  # presets that are no reproduction
 # Settings that change neither the problem nor a network of a table: names, what lines and columns stand for, how many
 # runs there are, and what trained networks are evaluated on besides
 APART = {
     *("experiment", "protocol", "method", "hops", "features", "order", "condition", "seed", "data_seed", *REPLICAS),
     *("loss_probabilities", "loss_realizations"),
 }
-TRAINING = {item.name for item in fields(TrainingSettings)}
 USUAL = {item.name: item.default for kind in (Protocol, TrainingSettings) for item in fields(kind)}
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
@@ -45,13 +43,13 @@ def given_in(runs: pd.DataFrame) -> Iterator[Mapping[str, Any]]:
     yield from (given for given in networks.drop_duplicates("settings").given if given)
 
 
-def departures(runs: pd.DataFrame, experiment: Experiment, preset: str) -> Departures:
+def departures(runs: pd.DataFrame, experiment: Experiment) -> Departures:
     """Where runs of one protocol have other settings than the paper; empty where they have its settings.
 
     Each run is held against the reading of the paper (a protocol of the preset "paper") that is nearest, of those with
-    the name of its protocol if there are some. How long presets that are cut short train is theirs to say.
+    the name of its protocol if there are some.
     """
-    ignored = APART | {"task_options"} | (TRAINING if preset in SHORT else set())
+    ignored = APART | {"task_options"}
     readings = [one for one in experiment.protocols if one.preset == "paper"]
     own = [one for one in readings if one.name == runs.protocol.iloc[0]]
     known = [settings_of_protocol(one, experiment) for one in own or readings]

@@ -11,7 +11,6 @@ from graphact.experiments.pairing import FEWEST_UNITS, REPLICA, common_differenc
 from graphact.experiments.protocol import REPLICAS
 from graphact.experiments.registry import BENCHMARKS, Experiment
 from graphact.experiments.report.departures import (
-    SHORT,
     Departures,
     Settings,
     departures_in_words,
@@ -27,6 +26,7 @@ SHOWN_OTHERWISE = {
     *("graphs", "splits", "nodes"),
 }
 SIZES = {"Features F": "features", "Filter order K": "order", "Hops of the activation": "hops"}
+SHORT = ("quick", "smoke")  # presets that are no reproduction
 Facts = list[tuple[str, str]]
 # How much of what is shown has been run: 100 where nothing is missing, and only there; and in words
 Progress = namedtuple("Progress", "percent sentence")

@@ -61,7 +61,7 @@ def sections_of(runs: pd.DataFrame) -> dict[str, tuple[Experiment, list[Block]]]
     own_runs, own_cells = (dict(list(frame.groupby(keys))) for frame in (runs, gather(runs)))
     for key in sorted(own_cells, key=lambda names: [(name != "paper", name) for name in names]):
         (_, preset, protocol), (experiment, blocks) = key, sections[key[0]]
-        changes = departures(own_runs[key], experiment, preset)
+        changes = departures(own_runs[key], experiment)
         beside = {} if experiment.published is None else {"paper": {} if changes else experiment.published}
         content = experiment.content(own_cells[key], file_name(*key), experiment.measure, **beside)
         content.tables.sort(key=lambda table: not table.with_runs)  # results first, then learned weights
