@@ -95,10 +95,20 @@ def test_papers_numbers_stand_beside_every_reading_of_its_settings(experiment):
         ("source-localization", "paper", {"layers": 3}, "layers 3 instead of 2"),
         ("source-localization", "paper", {"shift": "laplacian"}, "shift laplacian instead of adjacency"),
         ("source-localization", "paper", {"epochs": 5}, "epochs 5 instead of 400"),
-        ("source-localization", "paper", {"preparation": "local-contrast"}, "preparation local-contrast instead of none"),
+        (
+            "source-localization",
+            "paper",
+            {"preparation": "local-contrast"},
+            "preparation local-contrast instead of none",
+        ),
         ("source-localization", "best", {}, "epochs 200 instead of 400, layers 3 instead of 2"),
         ("recommendation", "paper", {"test_fraction": 0.5}, "test fraction 0.5 instead of 0.1"),
-        ("recommendation", "quick", {"similarity": "co-rated-variance"}, "similarity co-rated-variance instead of pearson"),
+        (
+            "recommendation",
+            "quick",
+            {"similarity": "co-rated-variance"},
+            "similarity co-rated-variance instead of pearson",
+        ),
         ("recommendation", "paper", {"learning_rate": 0.5}, "learning rate 0.5 instead of"),
     ],
 )
@@ -165,7 +175,12 @@ def test_what_was_cut_short_is_what_was(changes, cut):
     ("experiment", "changes", "told", "usual"),
     [
         ("robustness", {"layers": 3}, "Three-layer GCNs, trained", "Two-layer GCNs, trained"),
-        ("graph-classification", {"splits": 4}, "Each of four folds is tested once", "Each of ten folds is tested once"),
+        (
+            "graph-classification",
+            {"splits": 4},
+            "Each of four folds is tested once",
+            "Each of ten folds is tested once",
+        ),
     ],
 )
 def test_benchmarks_tell_their_settings(tmp_path, experiment, changes, told, usual):

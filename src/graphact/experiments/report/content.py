@@ -121,7 +121,12 @@ def comparison(
             column_order=column_order,
         )
         heading = f"{title[:1].upper()}{title[1:]}{words(setting)}"
-        figure = Figure(file_name("figure", name, words(setting)), heading, DOTS.format(BESIDE if table.has_paper else "Bars"), table)
+        figure = Figure(
+            file_name("figure", name, words(setting)),
+            heading,
+            DOTS.format(BESIDE if table.has_paper else "Bars"),
+            table,
+        )
         told = list(enumerate(table.columns))[headlines]
         sentences = [(f"{label}{words(setting)}", tell(table, index)) for index, label in told]
         content += Content(sentences, [figure] if table.entries.best.any() else [], [table])

@@ -127,7 +127,9 @@ def caveat(preset: str, runs: pd.DataFrame, experiment: Experiment, changes: Dep
 
 def cut_short(preset: str, runs: pd.DataFrame, experiment: Experiment, *, has_signs: bool) -> str:
     """In what a preset for a first look does less than the whole; nothing where its settings make up for it."""
-    whole, full = ("those of the whole benchmark", "full") if experiment.name in BENCHMARKS else ("the paper's", "paper")
+    whole, full = (
+        ("those of the whole benchmark", "full") if experiment.name in BENCHMARKS else ("the paper's", "paper")
+    )
     known = [settings_of_protocol(one, experiment) for one in experiment.protocols if one.preset == full]
     own = [settings_of(given, experiment) for given in given_in(runs)]
     fewest, shortest = (min(map(kind, known)) for kind in (number_of_runs, epochs_of))

@@ -154,8 +154,8 @@ def make_table(
     inside = f"Inside: {counts.get('inside', 0)} of {counts.sum()} cells that the paper has, too."
     if len(numbers) < counts.sum():
         inside = (
-            f"Inside: {counts.get('inside', 0)} of {counts.sum()} cells beside {len(numbers)} numbers of the paper: one "
-            "whose hops it does not state stands beside every number of hops."
+            f"Inside: {counts.get('inside', 0)} of {counts.sum()} cells beside {len(numbers)} numbers of the paper: "
+            "one whose hops it does not state stands beside every number of hops."
         )
     captions = [SIGNS_EXPLAINED, inside] if counts.sum() else []
     table = Table(name, title, measure, labels, entries, " ".join(captions))

@@ -97,7 +97,12 @@ def write_files(rows: Iterable[Mapping[str, Any]], folder: Path, command: str | 
     rules = Markup(f"figure svg * {{ {JOINS} }}\n{dark_rules()}")
     parts = [block.content for _, blocks in sections.values() for block in blocks]
     told = {name: explanation_of(section[0], runs[runs.experiment == name]) for name, section in sections.items()}
-    words: dict[str, Any] = {"explanations": told, "provenance": provenance(runs), "command": command, "svg_rules": rules}
+    words: dict[str, Any] = {
+        "explanations": told,
+        "provenance": provenance(runs),
+        "command": command,
+        "svg_rules": rules,
+    }
     words["has_paper"] = any(table.has_paper for part in parts for table in part.tables)
     words["narrow"] = all(len(part.figures) <= 1 for part in parts)
     page = templates.get_template("page.html.j2").render(sections=sections, drawings=drawings, **words)

@@ -47,8 +47,8 @@ EXPERIMENT = Experiment(
     name="robustness",
     title="Robustness",
     explanation=(
-        "{layers}-layer GCNs, trained on clean graphs, classify nodes of perturbed ones. Attack: edges that an attacker "
-        "with access to the network flips (PRBCD, Geisler et al. 2021), on all test nodes at once; each network meets "
+        "{layers}-layer GCNs, trained on clean graphs, classify nodes of perturbed ones. Attack: edges that an "
+        "attacker with access to the network flips (PRBCD, Geisler et al. 2021), on all test nodes at once; each network meets "
         "the attack that was made for it and one that was made for a further ReLU network on the same split, and the "
         "worse counts. Edges: as many are flipped at random, half of them removed, half added. Words: a share of the "
         "words of all documents is replaced by random ones.",

@@ -87,9 +87,9 @@ EXPERIMENT = Experiment(
     name="source-localization",
     title="Source localization",
     explanation=(
-        "A diffusion starts at one node of a graph with {communities} communities and spreads for up to 29 steps. One node, the "
-        "best connected of its community, has to tell in which community it started. A guess is right once in "
-        "{communities} times.",
+        "A diffusion starts at one node of a graph with {communities} communities and spreads for up to 29 steps. "
+        "One node, the best connected of its community, has to tell in which community it started. A guess is right "
+        "once in {communities} times.",
         "Brackets hold the number of hops of the activation. The paper prints the better of one and two hops for the "
         "graph-adaptive activations and does not state the hops of the localized ones; here every number of hops that "
         "was run has a line. L.: localized. G.A.: graph-adaptive.",
