@@ -7,7 +7,8 @@ An exchange is one message from every node to each of its neighbours. Networks a
 activations, localized ones, graph-adaptive ones. With a budget of exchanges, a family sends the network that validates
 best among those that were run and that the budget allows; test values of two families are then compared run by run.
 All networks of an experiment are restricted to the graphs, splits and nodes that all of them were run on, before any is
-chosen, averaged or compared.
+chosen, averaged or compared. A budget of r exchanges allows r layers of order 1, and networks were run with a few
+layers alone: a difference of two families is one of the networks that were run, and tells nothing of deeper ones.
 """
 
 import argparse
@@ -228,20 +229,9 @@ def best_not_tried(evidence, experiment):
     return best, not_tried(evidence, experiment).get(best.cell.method, [])
 
 
-def pays_from(evidence, experiment, cost="values"):
-    """The least budget from which on neighbourhood activations gain with certainty at every budget; None if at none.
-
-    Budgets are the costs of the networks that were run, as far as both kinds have some.
-    """
-    own = networks(evidence, experiment)
-    sign = 1 if own[0].study.measure.higher_is_better else -1
-    costs = sorted({getattr(one, cost) for one in own if getattr(one, cost) < math.inf})
-    known = [line for line in gains(evidence, experiment, costs, cost) if line.gain]
-    for first, line in enumerate(known):
-        found = [each.gain for each in known[first:]]
-        if all(certain(found)) and all(gain.mean * sign > 0 for gain in found):
-            return line.budget
-    return None
+def most_layers(evidence, experiments=tuple(WIDTHS), family="pointwise"):
+    """How many layers the deepest network of a family has, over all experiments."""
+    return max(one.layers for each in experiments for one in networks(evidence, each) if one.family == family)
 
 
 def depth_first(evidence, experiments=tuple(WIDTHS)):

@@ -7,22 +7,21 @@ from statistics import fmean, stdev
 from elsewhere import Elsewhere
 from evidence import at
 from exchanges import (
-    WIDTHS,
     best_not_tried,
     candidates_of,
     champion,
     champions_of,
     depth_first,
     heads,
+    most_layers,
     networks,
     not_tried,
-    pays_from,
 )
 from exhibits import CONSTANT, NETWORKS, POINTWISE, RIDGE, agreeing, averaging, localizing, name, rating
 from grid import Grid
 from inputs import Inputs
 from learned import lines_of
-from quotes import NOT_RUN, bold
+from quotes import NOT_RUN, bold, sure
 from rivals import Rivals
 
 from graphact.experiments.pairing import difference
@@ -163,14 +162,13 @@ class Grids(Elsewhere, Inputs, Rivals):
         """Whether more layers do better for pointwise networks than longer filters, in every experiment."""
         return depth_first(self.evidence)
 
-    def pays_where(self, cost="exchanges"):
-        """From which budgets on they do, of exchanges or of values on a link, in words."""
-        least = {experiment: pays_from(self.evidence, experiment, cost) for experiment in WIDTHS}
-        words = [f"{budget} in {experiment.replace('-', ' ')}" for experiment, budget in least.items() if budget]
-        words[:1] = [word.replace(" in ", f" {cost} in ", 1) for word in words[:1]]
-        never = [experiment.replace("-", " ") for experiment, budget in least.items() if not budget]
-        text = f"from {' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)} on"
-        return text + (f", at no number in {' and '.join(never)}" if never else "")
+    def depth_limit(self):
+        """What the comparison at equal numbers of exchanges does not tell, for every page that speaks of it."""
+        return sure(
+            most_layers(self.evidence) == 3,
+            "Pointwise networks had at most three layers in this comparison, where r exchanges allow r layers of order "
+            "1. Deeper ones were not among the rivals, so nothing follows about the deepest pointwise networks.",
+        )
 
     def learned(self, study, wheres):
         """Median and quartiles of beta and |h| / |beta| by layer and hop, and the share of positive h."""

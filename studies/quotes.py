@@ -193,6 +193,20 @@ class Quotes:
         ]
         return f"{sum(found)} of {len(found)}"
 
+    def inside_with_every_hop(self, study):
+        """The same of Table 1 in the report, where a number whose hops the paper does not state stands beside all."""
+        known = {(method, hops) for method, hops in TABLE_1}
+        cells = [cell for cell in self.evidence.cells[study] if cell.order == 4 and (cell.hops or 0) <= 2]
+        found = [
+            abs(fmean(row["value"] for row in self.evidence.cells[study][cell]) - line[cell.features][0])
+            <= line[cell.features][1] + 1e-9
+            for cell in cells
+            for (method, hops), line in TABLE_1.items()
+            if cell.method == method and cell.features in line
+            if cell.hops == hops or (hops is None and (method, cell.hops) not in known)
+        ]
+        return f"{sum(found)} of {len(found)}"
+
     def lowest_of_table_2(self, study):
         """The network with the lowest mean error on every film; None where that is not the same one."""
         methods = [method for method, _ in TABLE_2]

@@ -211,7 +211,7 @@ def render(benchmarks, evidence=None):
         "no_protection": no_protection,
         "transferred": partial(transferred, benchmarks),
         "explained_by_a_hop": explained_by_a_hop,
-        "pays_where": "" if evidence is None else Grids(evidence).pays_where(),
+        "depth_limit": "" if evidence is None else Grids(evidence).depth_limit(),
         "tanh_leads_in_flocking": evidence is None or leads_in_flocking("tanh"),
         "sure": sure,
         "protocols": lambda experiment: find_experiment(experiment).protocols_at("full"),

@@ -14,9 +14,9 @@ from exchanges import (
     family_of,
     front,
     gains,
+    most_layers,
     networks,
     not_tried,
-    pays_from,
 )
 
 USUAL = Study("source-localization", "paper", "converged")
@@ -135,14 +135,13 @@ def test_values_on_a_link_are_features_but_in_the_first_filter(evidence):
     assert line.best["localized"].cell.method == "max-l"
 
 
-def test_gains_begin_where_all_larger_budgets_have_them(evidence):
-    assert pays_from(evidence, "source-localization", "exchanges") == 8
-    assert pays_from(evidence, "source-localization", "values") == 36
-    cells = evidence.cells[USUAL]
-    cells[Cell("model", "elu", None, 8, 1, ())] = rows_of(7, [70, 71, 70, 71], 71)  # as good, for one exchange less
-    assert pays_from(evidence, "source-localization", "exchanges") == 9
-    cells[Cell("model", "elu", None, 8, 8, ())] = rows_of(16, [90, 91, 92, 93], 92)
-    assert pays_from(evidence, "source-localization", "exchanges") is None
+def test_the_deepest_pointwise_network_is_found(evidence):
+    def most(family):
+        return most_layers(evidence, ("source-localization",), family)
+
+    assert (most("pointwise"), most("adaptive")) == (2, 3)
+    evidence.cells[DEEP][Cell("model", "relu", None, 8, 1, ())] = rows_of(4, [70] * 4, 60, layers=4)
+    assert most("pointwise") == 4
 
 
 def test_depth_comes_first_where_the_best_pointwise_network_is_deeper_and_not_longer(evidence):

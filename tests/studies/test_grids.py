@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from evidence import Cell, Evidence, Study
 from grids import Grids
+from quotes import STALE
 
 PRELU = Cell("model", "prelu", None, 8, 4, ())
 NOISE = np.random.default_rng(0).normal(0, 1, 10)
@@ -61,15 +62,8 @@ def test_the_lead_is_that_of_the_best_of_both_families_everywhere(grids):
     assert not grids.seeing_lead_everywhere()
 
 
-@pytest.mark.parametrize(
-    ("least", "words"),
-    [
-        ((4, 9, 6), "from 4 exchanges in source localization, 9 in consensus and 6 in denoising on"),
-        ((4, None, 6), "from 4 exchanges in source localization and 6 in denoising on, at no number in consensus"),
-        ((None, 9, None), "from 9 exchanges in consensus on, at no number in source localization and denoising"),
-    ],
-)
-def test_budgets_are_said_with_their_unit(grids, monkeypatch, least, words):
-    known = dict(zip(("source-localization", "consensus", "denoising"), least, strict=True))
-    monkeypatch.setattr("grids.pays_from", lambda _evidence, experiment, _cost: known[experiment])
-    assert grids.pays_where() == words
+@pytest.mark.parametrize(("layers", "holds"), [(3, True), (2, False), (4, False)])
+def test_the_limit_of_depth_is_said_as_long_as_it_is_one(grids, monkeypatch, layers, holds):
+    monkeypatch.setattr("grids.most_layers", lambda _evidence: layers)
+    assert grids.depth_limit().startswith("Pointwise networks had at most three layers") is holds
+    assert (STALE in grids.depth_limit()) is not holds

@@ -5,7 +5,7 @@ Nothing here needs torch: what makes tasks is imported when it is called.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
@@ -24,10 +24,9 @@ from graphact.experiments.protocol import (
 from graphact.registry import POINTWISE
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from graphact.data import Task
     from graphact.experiments.report.content import Content
+    from graphact.experiments.report.tables import PublishedTable
     from graphact.training import Fleet
 
 # Each has a folder of its name, with the description EXPERIMENT in experiment.py
@@ -73,10 +72,11 @@ class Experiment:
 
     name: str  # on the command line and in rows
     title: str  # in a heading
-    explanation: tuple[str, ...]  # paragraphs on what is done and what is seen
+    # Paragraphs on what is done and what is seen; a setting in braces, such as {layers}, is that of the runs, in words
+    explanation: tuple[str, ...]
     measure: Measure
     protocols: tuple[Protocol, ...]  # of all presets but "smoke", in the order in which they are listed
-    content: "Callable[[pd.DataFrame, str, Measure], Content]"  # of cells of a preset and protocol; files begin so
+    content: "Callable[..., Content]"  # of cells of a preset and protocol, the name that files begin with, the measure
     make_tasks: MakeTasks = lambda *_: []  # signals as they come
     # Of a task in float64, with the order of linear filters
     baselines: "Callable[[Task, int], Figures]" = lambda *_: {}
@@ -85,6 +85,9 @@ class Experiment:
     datasets: "Callable[[Protocol], Sequence[str]]" = lambda _: ()  # further ones, which a protocol reads
     default_protocol: str = "paper"  # the one to run where a preset has several
     task_options: tuple[str, ...] = ()  # further arguments of what makes tasks, which a command may give
+    usual_options: Mapping[str, Any] = field(default_factory=dict)  # their values where nothing is given
+    # The paper's numbers; a report hands them to ``content``, as ``paper``, where the runs have the paper's settings
+    published: "PublishedTable | None" = None
     dataset: str | None = None  # the data set it reads, if any; see graphact.data.locate
     variation: Variation | None = None
     needed: tuple[str, ...] = ()  # keys that every row of a network has

@@ -35,7 +35,8 @@ SETTING = ["experiment", "preset", "protocol", "kind", "method", "hops", "featur
 def read_row(row: Mapping[str, Any], name: str) -> dict[str, Any]:
     """One checked row; ``name`` is how messages call it.
 
-    Besides the keys of its row, a run has ``level`` (of its condition), ``replica`` (what tells it from the others of
+    Besides the keys of its row, a run has ``given`` (its settings as the row has them, where ``settings`` are words),
+    ``level`` (of its condition), ``replica`` (what tells it from the others of
     its cell), ``tuning`` (its score on splits that are not reported) and ``work`` (computed in one go: a network
     whatever it is tested under, or all baselines of a replica).
     """
@@ -60,6 +61,7 @@ def read_row(row: Mapping[str, Any], name: str) -> dict[str, Any]:
     for key in ("condition", "settings"):
         if not isinstance(value := values.setdefault(key, {}), Mapping):
             raise TypeError(f"{name}[{key!r}] must be a mapping, got {value!r} of type {type(value).__name__}")
+    run["given"] = dict(values["settings"])
     run["settings"] = tuple(sorted((str(key), in_words(value)) for key, value in values["settings"].items()))
     run["level"] = check_condition(f"{name}['condition']", values["condition"], described.variation, experiment)
     run["replica"] = tuple(run[key] for key in REPLICA)

@@ -82,6 +82,13 @@ def test_paper_stands_beside_every_number_of_hops_where_it_states_none():
     assert "Max L." not in [line.label for line in table.lines]
 
 
+def test_numbers_of_the_paper_are_counted_once_however_many_cells_stand_beside_them():
+    rows = [row(method="max-l", hops=hops, value=70.0, features=2) for hops in (1, 2)]
+    rows.append(row(features=2, value=90.0))
+    assert "Inside: 2 of 3 cells beside 2 numbers of the paper: one whose hops" in main_table(rows).caption
+    assert "Inside: 1 of 2 cells that the paper has, too." in main_table(rows[1:]).caption
+
+
 def test_lines_come_in_the_order_of_the_paper_and_baselines_last():
     table = main_table([row(method="kernel-ga", hops=1), row(), baseline("source-localization", "chance", 25.0)])
     labels = ["ReLU", "Max L.", "Max G.A. (2)", "Median L.", "Median G.A. (2)", "Kernel G.A. (1)", "chance"]

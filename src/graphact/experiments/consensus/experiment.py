@@ -148,4 +148,5 @@ EXPERIMENT = Experiment(
     variation=Variation("loss_probability", retrained=False),
     needed=("features", "order"),
     task_options=("communities", "community_size", "p", "q"),
+    usual_options={"communities": 5, "community_size": 20, "p": 0.8, "q": 0.1},
 )

@@ -119,4 +119,5 @@ EXPERIMENT = Experiment(
     variation=Variation("snr_db"),
     needed=("features", "order"),
     task_options=("noise_from", "aside"),
+    usual_options={"noise_from": "all hours", "aside": "no"},
 )

@@ -63,7 +63,7 @@ EXPERIMENT = Experiment(
         "activation behind each of its layers, which shifts by the symmetrically normalised adjacency; the MLP inside "
         "of a layer has batch norm and ReLU whatever the activation, and the logits are a linear map of the sums over "
         "the nodes of all layers. All activations have one grid of step sizes and shares of dropout and one budget of "
-        "epochs. Each of ten folds is tested once, by networks whose step size, dropout and epoch were chosen on "
+        "epochs. Each of {splits} folds is tested once, by networks whose step size, dropout and epoch were chosen on "
         "validation graphs, a tenth of the other folds.",
         "Optimistic: what the field usually reports. Networks train on all other folds, and the settings and the epoch "
         "are those with the best mean accuracy on the very folds that are reported. These figures are for comparison "

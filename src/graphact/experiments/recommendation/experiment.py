@@ -118,7 +118,6 @@ EXPERIMENT = Experiment(
         Imported("graphact.experiments.report.content:comparison"),
         exhibit="Table 2",
         title="recommendation",
-        paper=TABLE_2,
         column="level",
         column_label=lambda film: FILMS.get(film) or f"Film {film}",
         column_order=tuple(FILMS),
@@ -128,4 +127,9 @@ EXPERIMENT = Experiment(
     task_options=(
         *("similarity", "neighbors", "min_co_raters", "test_fraction", "validation_fraction", "graph_from", "aside"),
     ),
+    usual_options={
+        **{"similarity": "pearson", "neighbors": 10, "min_co_raters": 10, "test_fraction": 0.1},
+        **{"validation_fraction": 0.1, "graph_from": "all but test users", "aside": "no"},
+    },
+    published=TABLE_2,
 )

@@ -64,10 +64,8 @@ def file_name(*parts: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", " ".join(parts).lower()).strip("-")
 
 
-DOTS = (
-    "Filled markers are ours, hollow ones the paper's; bars reach one standard deviation to either side. "
-    "Dotted lines are baselines that need no network."
-)
+BESIDE = "Filled markers are ours, hollow ones the paper's; bars"
+DOTS = "{} reach one standard deviation to either side. Dotted lines are baselines that need no network."
 SPREADS = " {} reach one standard deviation to either side. Dotted: baselines."
 DIFFERENCES = (
     "On the same graphs, splits and nodes, minus {}: below 0 is better. {} are 95 % intervals, over graphs or, "
@@ -123,7 +121,12 @@ def comparison(
             column_order=column_order,
         )
         heading = f"{title[:1].upper()}{title[1:]}{words(setting)}"
-        figure = Figure(file_name("figure", name, words(setting)), heading, DOTS, table)
+        figure = Figure(
+            file_name("figure", name, words(setting)),
+            heading,
+            DOTS.format(BESIDE if table.has_paper else "Bars"),
+            table,
+        )
         told = list(enumerate(table.columns))[headlines]
         sentences = [(f"{label}{words(setting)}", tell(table, index)) for index, label in told]
         content += Content(sentences, [figure] if table.entries.best.any() else [], [table])

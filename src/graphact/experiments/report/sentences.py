@@ -8,6 +8,16 @@ from typing import Any
 import pandas as pd
 
 from graphact.experiments.pairing import FEWEST_UNITS, REPLICA, common_difference
+from graphact.experiments.protocol import REPLICAS
+from graphact.experiments.registry import BENCHMARKS, Experiment
+from graphact.experiments.report.departures import (
+    Departures,
+    Settings,
+    departures_in_words,
+    given_in,
+    settings_of,
+    settings_of_protocol,
+)
 from graphact.experiments.report.tables import MISSING, Table
 from graphact.experiments.style import Variant, format_number
 
@@ -106,15 +116,42 @@ def progress_over(tables: Iterable[Table]) -> Progress:
     return Progress(percent, sentence + (left_out if lost else ""))
 
 
-def caveat(preset: str, runs: pd.DataFrame, *, in_paper: bool, has_signs: bool) -> str:
-    """What a reader of a preset that is cut short should know before comparing; nothing for the others."""
-    if preset not in SHORT:
-        return ""
-    whole, full = ("the paper's", "paper") if in_paper else ("those of the whole benchmark", "full")
+def caveat(preset: str, runs: pd.DataFrame, experiment: Experiment, changes: Departures, *, has_signs: bool) -> str:
+    """What a reader should know before comparing with the paper: what was cut short, and which settings are others."""
+    found = [cut_short(preset, runs, experiment, has_signs=has_signs) if preset in SHORT else ""]
+    if changes and (experiment.published is not None or preset != "best"):
+        withheld = ", so that its numbers do not stand beside these" if experiment.published is not None else ""
+        found.append(f"Not the setting of the paper{withheld}: {departures_in_words(changes)}.")
+    return " ".join(filter(None, found))
+
+
+def cut_short(preset: str, runs: pd.DataFrame, experiment: Experiment, *, has_signs: bool) -> str:
+    """In what a preset for a first look does less than the whole; nothing where its settings make up for it."""
+    whole, full = (
+        ("those of the whole benchmark", "full") if experiment.name in BENCHMARKS else ("the paper's", "paper")
+    )
+    known = [settings_of_protocol(one, experiment) for one in experiment.protocols if one.preset == full]
+    own = [settings_of(given, experiment) for given in given_in(runs)]
+    fewest, shortest = (min(map(kind, known)) for kind in (number_of_runs, epochs_of))
+    is_fewer = not own or min(map(number_of_runs, own)) < fewest
+    is_shorter = not own or min(map(epochs_of, own)) < shortest
     epochs = " or ".join(f"{epochs:,}" for epochs in sorted(runs.epochs.dropna().unique().astype(int)))
-    cut = f"fewer runs and shorter training{f' ({epochs} epochs)' if epochs else ''} than {whole}"
-    expected = ": lower scores are to be expected, and the marks do not tell whether the paper's come out"
-    return f"Preset “{preset}”: {cut}{expected if has_signs else ''}. The preset “{full}” runs all of it."
+    cut = ["fewer runs"] * is_fewer + [f"shorter training{f' ({epochs} epochs)' if epochs else ''}"] * is_shorter
+    if not cut:
+        return ""
+    expected = ["lower scores are to be expected"] * is_shorter + ["the marks do not tell whether the paper's come out"]
+    words = f": {', and '.join(expected)}" if has_signs else ""
+    return f"Preset “{preset}”: {' and '.join(cut)} than {whole}{words}. The preset “{full}” runs all of it."
+
+
+def number_of_runs(settings: Settings) -> int:
+    """The number of graphs, splits and nodes."""
+    return math.prod(settings[name] for name in REPLICAS)
+
+
+def epochs_of(settings: Settings) -> int:
+    """For how many epochs networks train."""
+    return int(settings["epochs"])
 
 
 def facts_of(runs: pd.DataFrame) -> Facts:

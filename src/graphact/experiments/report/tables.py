@@ -149,7 +149,14 @@ def make_table(
     ]
     entries = mark_best(entries_of(records), measure)
     counts = entries.against_paper.value_counts()
+    compared = entries[entries.against_paper.notna()].itertuples()
+    numbers = {(one.method, one.hops if (one.method, one.hops) in paper else None, one.key) for one in compared}
     inside = f"Inside: {counts.get('inside', 0)} of {counts.sum()} cells that the paper has, too."
+    if len(numbers) < counts.sum():
+        inside = (
+            f"Inside: {counts.get('inside', 0)} of {counts.sum()} cells beside {len(numbers)} numbers of the paper: "
+            "one whose hops it does not state stands beside every number of hops."
+        )
     captions = [SIGNS_EXPLAINED, inside] if counts.sum() else []
     table = Table(name, title, measure, labels, entries, " ".join(captions))
     if not any(table.is_marked(entry) for entry in entries.itertuples()):

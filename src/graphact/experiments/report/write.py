@@ -12,6 +12,7 @@ from markupsafe import Markup
 from graphact.experiments.pairing import REPLICA
 from graphact.experiments.registry import BENCHMARKS, EXPERIMENTS, Experiment, find_experiment
 from graphact.experiments.report.content import file_name
+from graphact.experiments.report.departures import departures, explanation_of
 from graphact.experiments.report.sentences import caveat, facts_of, progress_over, provenance
 from graphact.experiments.report.tables import SIGNS, to_csv, to_text, uncapitalized
 from graphact.experiments.rows import NUMBERS, SETTING, read_row
@@ -60,11 +61,13 @@ def sections_of(runs: pd.DataFrame) -> dict[str, tuple[Experiment, list[Block]]]
     own_runs, own_cells = (dict(list(frame.groupby(keys))) for frame in (runs, gather(runs)))
     for key in sorted(own_cells, key=lambda names: [(name != "paper", name) for name in names]):
         (_, preset, protocol), (experiment, blocks) = key, sections[key[0]]
-        content = experiment.content(own_cells[key], file_name(*key), experiment.measure)
+        changes = departures(own_runs[key], experiment)
+        beside = {} if experiment.published is None else {"paper": {} if changes else experiment.published}
+        content = experiment.content(own_cells[key], file_name(*key), experiment.measure, **beside)
         content.tables.sort(key=lambda table: not table.with_runs)  # results first, then learned weights
         progress = progress_over(table for table in (*content.tables, *content.more_tables) if table.with_runs)
         has_signs = any(table.entries.against_paper.notna().any() for table in content.tables)
-        warning = caveat(preset, own_runs[key], in_paper=key[0] in EXPERIMENTS, has_signs=has_signs)
+        warning = caveat(preset, own_runs[key], experiment, changes, has_signs=has_signs)
         blocks.append(Block(preset, protocol, content, progress, warning, facts_of(own_runs[key])))
     return {name: section for name, section in sections.items() if section[1]}
 
@@ -93,7 +96,13 @@ def write_files(rows: Iterable[Mapping[str, Any]], folder: Path, command: str | 
             drawings[figure.name] = Markup(inline)
     rules = Markup(f"figure svg * {{ {JOINS} }}\n{dark_rules()}")
     parts = [block.content for _, blocks in sections.values() for block in blocks]
-    words: dict[str, Any] = {"provenance": provenance(runs), "command": command, "svg_rules": rules}
+    told = {name: explanation_of(section[0], runs[runs.experiment == name]) for name, section in sections.items()}
+    words: dict[str, Any] = {
+        "explanations": told,
+        "provenance": provenance(runs),
+        "command": command,
+        "svg_rules": rules,
+    }
     words["has_paper"] = any(table.has_paper for part in parts for table in part.tables)
     words["narrow"] = all(len(part.figures) <= 1 for part in parts)
     page = templates.get_template("page.html.j2").render(sections=sections, drawings=drawings, **words)

@@ -47,11 +47,11 @@ EXPERIMENT = Experiment(
     name="robustness",
     title="Robustness",
     explanation=(
-        "Two-layer GCNs, trained on clean graphs, classify nodes of perturbed ones. Attack: edges that an attacker "
-        "with access to the network flips (PRBCD, Geisler et al. 2021), on all test nodes at once; each network meets "
-        "the attack that was made for it and one that was made for a further ReLU network on the same split, and the "
-        "worse counts. Edges: as many are flipped at random, half of them removed, half added. Words: a share of the "
-        "words of all documents is replaced by random ones.",
+        "{layers}-layer GCNs, trained on clean graphs, classify nodes of perturbed ones. Attack: edges that an "
+        "attacker with access to the network flips (PRBCD, Geisler et al. 2021), on all test nodes at once; each "
+        "network meets the attack that was made for it and one that was made for a further ReLU network on the same "
+        "split, and the worse counts. Edges: as many are flipped at random, half of them removed, half added. Words: "
+        "a share of the words of all documents is replaced by random ones.",
         "A maximum or median has no gradient with respect to whether an edge is there, so an attack sees them through "
         "the shifts alone, or as a GCN sees them: their figures are upper bounds. MedianGCN and Soft Median are robust "
         "convolutions with ReLU.",

@@ -87,9 +87,9 @@ EXPERIMENT = Experiment(
     name="source-localization",
     title="Source localization",
     explanation=(
-        "A diffusion starts at one node of a graph with four communities and spreads for up to 29 steps. One node, the "
-        "best connected of its community, has to tell in which community it started. A guess is right once in four "
-        "times.",
+        "A diffusion starts at one node of a graph with {communities} communities and spreads for up to 29 steps. "
+        "One node, the best connected of its community, has to tell in which community it started. A guess is right "
+        "once in {communities} times.",
         "Brackets hold the number of hops of the activation. The paper prints the better of one and two hops for the "
         "graph-adaptive activations and does not state the hops of the localized ones; here every number of hops that "
         "was run has a line. L.: localized. G.A.: graph-adaptive.",
@@ -108,7 +108,6 @@ EXPERIMENT = Experiment(
         Imported("graphact.experiments.report.content:comparison"),
         exhibit="Table 1",
         title="source localization",
-        paper=TABLE_1,
         column="features",
         column_label="F = {}".format,
         column_order=(2, 4, 8),
@@ -117,4 +116,6 @@ EXPERIMENT = Experiment(
     ),
     needed=("features",),
     task_options=("communities", "community_size", "p", "q"),
+    usual_options={"communities": 4, "community_size": 10, "p": 0.8, "q": 0.1},
+    published=TABLE_1,
 )
