@@ -58,7 +58,7 @@ class Protocol:
     bias: bool = False  # constants in the filter banks
     readout_bias: bool = True  # a constant in the readout
     per_feature: bool = True  # activation weights for each feature, rather than shared
-    start: str = "uniform"  # of the activations' weights, as in version 0.1, which published results began from
+    start: str = "uniform"  # of the activations' weights, which published results began from
     preparation: str = "none"  # what nodes make of their signals before the network sees them: graphact.tasks.prepared
     task_options: Mapping[str, Any] = field(default_factory=dict)  # further arguments of the function that makes tasks
     later_order: int | None = None  # filter order of all layers but the first, where it is another

@@ -266,11 +266,6 @@ class Graph:
         return self.incoming.degree
 
     @property
-    def places(self) -> Tensor:
-        """``incoming_slot``, by its name in version 0.1."""
-        return self.incoming_slot
-
-    @property
     def device(self) -> torch.device:
         return self.weight.device
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer, check_positive, did_you_mean
-from graphact._deprecation import keyword_only_after
 from graphact.functional import graph_adaptive, localized
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
@@ -47,14 +46,13 @@ class HopMixture(GraphModule):
     ``learn_gamma=True`` trained through its logarithm, so that it stays above 0.
 
     Args:
-        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all. Give
-            it by keyword: until version 0.3 a first positional argument means ``hops``, as in 0.1, and warns.
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
         hops: number K of terms, k = 1..K.
         closed: count a node among its neighbours.
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
         start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)), ``"uniform"`` within
-            1 / sqrt(K), as in version 0.1.
+            1 / sqrt(K).
         options: for each parameter of the operation its value, and ``learn_NAME`` to train it.
 
     Shapes:
@@ -70,7 +68,6 @@ class HopMixture(GraphModule):
         if isinstance(vars(cls).get("operation"), Operation):
             register_operation(cls.operation)
 
-    @keyword_only_after(0, "hops", "features", "closed")
     def __init__(
         self,
         features: int | None = None,
@@ -162,9 +159,6 @@ def parameter_of_operation(activation: HopMixture, name: str) -> float | Tensor:
     return getattr(activation, f"log_{name}").exp() if is_learned else activation.initial[name]
 
 
-MixedActivation = HopMixture  # its name in version 0.1
-
-
 class GraphAdaptive(HopMixture):
     """Graph-adaptive activation with any function of a neighbourhood.
 
@@ -181,7 +175,7 @@ class GraphAdaptive(HopMixture):
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
         start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)), ``"uniform"`` within
-            1 / sqrt(K), as in version 0.1.
+            1 / sqrt(K).
         options: parameters of the operation, such as ``gamma=0.5, learn_gamma=True`` of the kernel.
 
     Shapes:
@@ -202,7 +196,6 @@ class GraphAdaptive(HopMixture):
         if "operation" in vars(cls) and "__init__" not in vars(cls):
             cls.__init__ = HopMixture.__init__  # type: ignore[method-assign, assignment]
 
-    @keyword_only_after(1, "hops", "features", "closed")
     def __init__(
         self,
         op: str | Operation | Callable[..., Tensor],
@@ -244,7 +237,7 @@ class GraphAdaptiveKernel(GraphAdaptive):
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
         start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)), ``"uniform"`` within
-            1 / sqrt(K), as in version 0.1.
+            1 / sqrt(K).
         gamma: width of the Gaussian, above 0.
         learn_gamma: train gamma, through its logarithm, so that it stays above 0.
 
@@ -254,7 +247,6 @@ class GraphAdaptiveKernel(GraphAdaptive):
 
     operation = KERNEL
 
-    @keyword_only_after(0, "hops", "features", "closed", "gamma", "learn_gamma")
     def __init__(
         self,
         features: int | None = None,
