@@ -4,9 +4,8 @@ import pytest
 
 from graphact import nn
 
-ACTIVATIONS = [
-    getattr(nn, name) for name in nn.__all__ if name.startswith(("GraphAdaptive", "Localized")) and name != "GraphAdaptive"
-]
+NAMES = [name for name in nn.__all__ if name.startswith(("GraphAdaptive", "Localized"))]
+ACTIVATIONS = [getattr(nn, name) for name in NAMES if name != "GraphAdaptive"]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ACTIVATIONS if kind is not nn.Localized])
