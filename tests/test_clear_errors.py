@@ -172,7 +172,7 @@ MISTAKES = {
     ),
     "GIN with another width in its last layer": (
         lambda: nn.PassGraph(GIN(3, 8, 2, out_channels=4, act=nn.GraphAdaptiveMax(features=8)))(X, EDGES), ValueError,
-        ("x must have the shape (..., N, F) with F = 8", "got (12, 4)", "features=None", "conv.nn.act = torch.nn.ReLU("),
+        ("x must have the shape (..., N, F) with F = 8", "got (12, 4)", "features=None", "conv.nn.act = torch.nn.ReLU"),
     ),
 }  # fmt: skip
 

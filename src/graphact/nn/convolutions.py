@@ -147,7 +147,6 @@ class GraphAttention(AnyConvolution):
         heads: number H of heads, which must divide out_features.
         slope: of the LeakyReLU below 0.
         bias: add a trained constant to each output feature.
-        normalize: of no consequence, as edge weights play no part.
 
     Shapes:
         x: ``(..., N, in_features)``; result: ``(..., N, out_features)``.
@@ -195,10 +194,13 @@ class EdgeNet(AnyConvolution):
     Args:
         in_features: features of the input.
         out_features: features of the output.
-        graph: the graph; edge weights play no part. Or, as a file has them, in its place:
-        num_nodes, num_edges, pattern: its sizes, and the digest of its neighbour lists.
+        graph: the graph; edge weights play no part. A file has the last three arguments in its place.
         order: the order K, which is the number of exchanges.
         bias: add a trained constant to each output feature.
+        normalize: of no consequence, as edge weights play no part.
+        num_nodes: number of nodes of the graph.
+        num_edges: number of its edges.
+        pattern: digest of its neighbour lists.
         normalize: of no consequence, as edge weights play no part.
 
     Shapes:
