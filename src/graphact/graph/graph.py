@@ -91,8 +91,8 @@ class Graph(metaclass=NamedConstructors):
     def __post_init__(self) -> None:
         if self.is_directed is None:
             given = self.incoming if self.outgoing is None else (self.incoming, self.outgoing)  # type: ignore[unreachable]
-            advice = how_to_build(given) or ", such as graphact.Graph.from_edge_index(edge_index)"
-            raise TypeError(f"Graph is built by its constructors, got {kind_of(self.incoming)}{advice}")
+            advice = how_to_build(given) or ": write graphact.Graph.from_edge_index(edge_index), .from_dense or another"
+            raise TypeError(f"Graph is built by its constructors, not from {kind_of(self.incoming)}{advice}")
         if self.incoming_slot is None:
             edge_t = torch.argsort(self.incoming.col, stable=True)  # type: ignore[unreachable]
             object.__setattr__(self, "incoming_slot", (edge_t - self.incoming.rowptr[self.outgoing.col]).int())

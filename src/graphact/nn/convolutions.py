@@ -147,6 +147,7 @@ class GraphAttention(AnyConvolution):
         heads: number H of heads, which must divide out_features.
         slope: of the LeakyReLU below 0.
         bias: add a trained constant to each output feature.
+        normalize: of no consequence, as edge weights play no part.
 
     Shapes:
         x: ``(..., N, in_features)``; result: ``(..., N, out_features)``.
@@ -194,10 +195,9 @@ class EdgeNet(AnyConvolution):
     Args:
         in_features: features of the input.
         out_features: features of the output.
-        graph: the graph; edge weights play no part. A file has the last three arguments in its place.
+        graph: the graph, whose edge weights play no part; where it is None, its sizes and pattern are given instead.
         order: the order K, which is the number of exchanges.
         bias: add a trained constant to each output feature.
-        normalize: of no consequence, as edge weights play no part.
         num_nodes: number of nodes of the graph.
         num_edges: number of its edges.
         pattern: digest of its neighbour lists.
