@@ -17,7 +17,7 @@ hypothesis.settings.register_profile("graphact", deadline=None, derandomize=True
 hypothesis.settings.load_profile("graphact")
 
 # Modules start as the ReLU that they replace, which would hide from most tests what neighbours contribute: here those
-# that name no start draw as version 0.1 did. Tests of the start itself take the fixture below.
+# that name no start draw uniformly. Tests of the start itself take the fixture below.
 STARTS["zero"] = STARTS["uniform"]
 
 

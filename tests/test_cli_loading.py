@@ -3,10 +3,8 @@
 import importlib
 import pkgutil
 import resource
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +13,6 @@ from graphact.cli import COMMANDS, main
 from graphact.commands.agents import SUBCOMMANDS
 from graphact.commands.parser import Command, CommandParser
 
-FINISHED = Path(__file__).parent / "compatibility" / "fixtures" / "runs" / "finished"
 HEAVY = {"torch", "numpy", "scipy", "pandas", "matplotlib", "numba", "triton", "rich", "jinja2", "safetensors"}
 CODE = f"""
 import sys
@@ -39,7 +36,8 @@ def test_answers_without_heavy_modules(words):
 
 
 def test_a_missing_package_is_one_line(monkeypatch, capsys, tmp_path):
-    shutil.copytree(FINISHED, tmp_path / "run")
+    words = ["run", "source-localization", "--preset", "smoke", "--activation", "relu", "--device", "cpu"]
+    assert main([*words, "--rows-only", "--out", str(tmp_path / "run")]) == 0
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)

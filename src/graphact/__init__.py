@@ -58,8 +58,23 @@ def __getattr__(name: str) -> object:
         return importlib.import_module(f"graphact.{name}")
     from graphact._checks import did_you_mean
 
-    meant = did_you_mean(name, [*__all__, *_FURTHER_MODULES])
+    home = None if name.startswith("_") else _home_of(name)
+    meant = f"; did you mean graphact.{home}.{name}?" if home else did_you_mean(name, [*__all__, *_FURTHER_MODULES])
     raise AttributeError(f"module 'graphact' has no attribute {name!r}{meant}", name=name)
+
+
+def _home_of(name: str) -> str | None:
+    """The subpackage in whose ``__all__`` a name is that was looked for here."""
+    import importlib
+
+    subpackages = ("nn", "functional", "training", "data", "tasks", "analysis", "scaleout", "agents", "estimators")
+    for home in subpackages:
+        try:
+            if name in importlib.import_module(f"graphact.{home}").__all__:
+                return home
+        except ModuleNotFoundError:  # of an extra
+            continue
+    return None
 
 
 def __dir__() -> list[str]:

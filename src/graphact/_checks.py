@@ -3,13 +3,29 @@
 Packages that do without torch use them, too, so torch is imported only where a tensor is checked.
 """
 
+import functools
+import inspect
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 LARGEST_SEED = 2**63 - 1
 FEW_NAMES = 8  # a longer list hides the name that was meant
-ALSO_CALLED = {"gpu": "cuda"}  # too far from each other for difflib
+SHORTEST_PREFIX = 3  # letters that tell what an abbreviation stands for
+# Names that other libraries use, too far from ours for difflib; the first one that is known is meant
+ALSO_CALLED = {
+    "gpu": ("cuda",),
+    "from_adjacency": ("from_dense",),
+    "from_edges": ("from_edge_index",),
+    "from_numpy": ("from_dense",),
+    "from_nx": ("from_networkx",),
+    "lr": ("learning_rate",),
+    "nodes": ("agents", "community_size"),
+    "num_nodes": ("agents", "community_size"),
+    "row": ("random_walk",),
+    "rw": ("random_walk",),
+}
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     import torch
@@ -87,10 +103,33 @@ def did_you_mean(value: Any, choices: Iterable[Any]) -> str:
     """The end of a message: what may have been meant, if anything is near."""
     import difflib
 
-    known = [str(choice) for choice in choices]
-    near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.7)
-    near += [name for name in known if name == ALSO_CALLED.get(str(value).lower(), str(value).lower())]
+    known, name = [str(choice) for choice in choices], str(value).lower()
+    near = [other for other in (*ALSO_CALLED.get(name, ()), name) if other in known]
+    near += difflib.get_close_matches(str(value), known, n=1, cutoff=0.7)
+    near += [each for each in known if is_prefix(name, each) or is_prefix(each, name)]
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def is_prefix(short: str, long: str) -> bool:
+    """Whether a name begins another one, and is long enough to stand for it."""
+    return len(short) >= SHORTEST_PREFIX and long.startswith(short)
+
+
+def check_keywords(kind: type[T]) -> type[T]:
+    """Let a class refuse an argument that it does not have with the one that may have been meant."""
+    construct = kind.__init__
+    known = list(inspect.signature(kind).parameters)
+
+    @functools.wraps(construct)
+    def checked(self: Any, *arguments: Any, **options: Any) -> None:
+        for name in options:
+            if name not in known:
+                meant = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+                raise TypeError(f"{type(self).__name__} has no argument {name!r}{meant}")
+        construct(self, *arguments, **options)
+
+    kind.__init__ = checked  # type: ignore[method-assign]
+    return kind
 
 
 def check_generator(value: Any) -> "torch.Generator | None":
@@ -113,6 +152,12 @@ def check_tensor(name: str, value: Any) -> "Tensor":
     return value
 
 
+def converting_to(dtype: "torch.dtype") -> str:
+    """The method of tensors and modules that converts them to a type."""
+    short = {"torch.float32": "float()", "torch.float64": "double()"}
+    return short.get(str(dtype), f"to({dtype})")
+
+
 def check_companion(name: str, value: "Tensor", signal: "Tensor") -> "Tensor":
     """Return ``value`` in the precision of ``signal``; raise if the two do not go together.
 
@@ -124,6 +169,9 @@ def check_companion(name: str, value: "Tensor", signal: "Tensor") -> "Tensor":
     if value.dtype != signal.dtype:
         is_half = signal.dtype.itemsize == 2 and signal.dtype.is_floating_point
         if not (is_half and value.dtype.is_floating_point):
-            raise TypeError(f"{name} must have the dtype of x, {signal.dtype}, got {value.dtype}")
+            raise TypeError(
+                f"{name} must have the dtype of x, {signal.dtype}, got {value.dtype}: convert one of them, with "
+                f"model.{converting_to(signal.dtype)} or x.{converting_to(value.dtype)}"
+            )
         return value.to(signal.dtype)
     return value

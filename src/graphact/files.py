@@ -14,7 +14,6 @@ import torch
 
 from graphact import nn
 from graphact.layers import UnsupportedModelError, structure, to_json
-from graphact.nn.names import accepted
 from graphact.nn.network import CONVOLUTIONS
 from graphact.storage import (
     check_tensors,
@@ -31,8 +30,6 @@ __all__ = ["digest", "header_digest", "load", "save", "write_atomically"]
 NETWORKS: dict[str, type[nn.GraphModule]] = {
     module.__name__: module for module in (nn.GCNN, nn.FIR, nn.GraphNetwork, nn.GraphAdaptive, *CONVOLUTIONS.values())
 }
-
-MEANT_BY_0_1 = {"normalize": None, "start": "uniform"}  # settings that its files do not have
 
 
 def modules() -> dict[str, type[nn.GraphModule]]:
@@ -145,8 +142,6 @@ def build(header: dict[str, Any], num_tensors: int, path: str | os.PathLike[str]
     features = config.get("features")
     if isinstance(features, list) and len(features) - 1 > num_tensors:
         raise ValueError(f"{path}: the configuration has {len(features) - 1} layers, the file {num_tensors} tensors")
-    taken = accepted(known[name])
-    config = {key: value for key, value in MEANT_BY_0_1.items() if key in taken} | config
     try:
         return rebuild(known[name], config)
     except (TypeError, ValueError, RuntimeError, OverflowError, AttributeError) as error:

@@ -22,9 +22,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from graphact._checks import did_you_mean
+
 Array = Any
 Framework = Literal["pt", "np"]
 FORMAT = "graphact"
+ZIP = b"PK\x03\x04"  # how archives begin, such as those of torch.save
 NUMPY = b"\x93NUMPY"  # how .npy files begin
 VERSION = 1
 NEEDED = 1 << 16  # bytes that a folder must take to be called writable
@@ -146,8 +149,7 @@ def load_tensors(path: Path, framework: Framework) -> tuple[dict[str, Any], dict
     """
     from safetensors import SafetensorError, safe_open
 
-    if not path.is_file():
-        raise FileNotFoundError(f"no model file at {path}")
+    check_is_file(path)
     try:
         with safe_open(path, framework=framework) as file:
             metadata = file.metadata() or {}
@@ -165,6 +167,23 @@ def load_tensors(path: Path, framework: Framework) -> tuple[dict[str, Any], dict
     if not isinstance(header.get("sha256"), dict) or header.get("header_sha256") != header_digest(header):
         raise ValueError(f"{path}: the header is damaged: its SHA-256 differs from the one recorded")
     return header, tensors
+
+
+def check_is_file(path: Path) -> None:
+    """Raise if there is no file that :func:`save_tensors` may have written; say which one may have been meant."""
+    there = path if path.is_dir() else path.parent
+    models = sorted(str(other) for other in there.glob("*.safetensors")) if there.is_dir() else []
+    if path.is_dir():
+        meant = f"; did you mean {models[0]!r}?" if models else ""
+        raise IsADirectoryError(f"{path} is a folder, not a model file that graphact.save wrote{meant}")
+    if not path.is_file():
+        raise FileNotFoundError(f"no model file at {path}{did_you_mean(path, models)}")
+    with path.open("rb") as file:
+        if file.read(len(ZIP)) == ZIP:
+            raise ValueError(
+                f"{path} is an archive, as torch.save writes, not a file of graphact.save: make the model, call "
+                "model.load_state_dict(torch.load(path, weights_only=True)), and write it with graphact.save"
+            )
 
 
 def check_tensors(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:

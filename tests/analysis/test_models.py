@@ -301,6 +301,13 @@ def training(model):
     return model
 
 
+def around_a_chain_of_torch():
+    """A model that PassGraph refuses, put in the place of another one."""
+    model = PassGraph(GCN(3, 4, 2, 2))
+    model.model = nn.Sequential(nn.Linear(3, 4))
+    return model
+
+
 REFUSED = {
     "subclass": (lambda: Louder(3, 4), "", "nothing is known about what a Louder"),
     "hook": (lambda: with_hook("register_forward_hook"), "", "carries hooks"),
@@ -335,7 +342,7 @@ REFUSED = {
     ),
     "batch": (lambda: PyGSequential("x, batch", [(GCNConv(3, 4), "x, batch -> x")]), "module_0", "arguments"),
     "widths": (lambda: Residual(nn.Linear(3, 4)), "parts.0", "adds values of 3 and 4 features"),
-    "call": (lambda: PassGraph(nn.Sequential(nn.Linear(3, 4))), "", "cannot be called"),
+    "call": (around_a_chain_of_torch, "", "cannot be called"),
     "bilinear": (lambda: Sequential(nn.Bilinear(3, 3, 3)), "parts.0", "what a Bilinear computes"),
 }
 

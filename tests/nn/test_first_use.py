@@ -83,7 +83,7 @@ def test_a_repr_tells_the_activation_that_a_model_of_pyg_hides():
     assert repr(model).splitlines()[1].strip() == (
         "normalize='symmetric', activation=GraphAdaptiveMax(hops=1, features=4, closed=False)"
     )
-    plain = nn.PassGraph(torch.nn.Sequential(nn.GraphAdaptiveMax()))
+    plain = nn.PassGraph(models.Sequential("x, edge_index", [(nn.GraphAdaptiveMax(), "x -> x")]))
     assert repr(plain).splitlines()[1].strip() == "normalize='symmetric'"
 
 

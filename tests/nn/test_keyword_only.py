@@ -1,63 +1,39 @@
-"""Only sizes are positional; the positional order of version 0.1 works for one version, with a warning."""
-
-import warnings
+"""Sizes are positional, everything else is given by keyword."""
 
 import pytest
 
 from graphact import nn
 
-OLD_CALLS = [
-    (nn.GraphFilter, (2, 3, 1), {"in_features": 2, "out_features": 3, "order": 1}, "order=1"),
-    (
-        nn.GraphFilter,
-        (2, 3, 1, True),
-        {"in_features": 2, "out_features": 3, "order": 1, "bias": True},
-        "order=1, bias=True",
-    ),
-    (nn.GCNN, ([1, 2], 1), {"features": [1, 2], "order": 1}, "order=1"),
-    (
-        nn.GCNN,
-        ([1, 2], 1, "kernel-ga", 2, None),
-        {"features": [1, 2], "order": 1, "activation": "kernel-ga", "hops": 2, "out_features": None},
-        "order=1, activation='kernel-ga', hops=2, out_features=None",
-    ),
-    (nn.FIR, ([1, 2], 1, 3), {"features": [1, 2], "order": 1, "out_features": 3}, "order=1, out_features=3"),
-    (
-        nn.GraphAdaptive,
-        ("min", 2, 3, True),
-        {"op": "min", "hops": 2, "features": 3, "closed": True},
-        "hops=2, features=3",
-    ),
-    (
-        nn.GraphAdaptiveKernel,
-        (2, 3, False, 0.5, True),
-        {"hops": 2, "features": 3, "gamma": 0.5, "learn_gamma": True},
-        "hops=2, features=3, closed=False, gamma=0.5, learn_gamma=True",
-    ),
-]
-for kind in (nn.GraphAdaptiveMax, nn.GraphAdaptiveMedian, nn.GraphAdaptiveKernel, nn.LocalizedMax, nn.LocalizedMedian):
-    OLD_CALLS += [
-        (kind, (3,), {"hops": 3}, "hops=3"),  # not the features that the new signature has there
-        (kind, (2, 4, True), {"hops": 2, "features": 4, "closed": True}, "hops=2, features=4, closed=True"),
-    ]
+NAMES = [name for name in nn.__all__ if name.startswith(("GraphAdaptive", "Localized"))]
+ACTIVATIONS = [getattr(nn, name) for name in NAMES if name != "GraphAdaptive"]
 
 
-@pytest.mark.parametrize(("kind", "args", "kwargs", "words"), OLD_CALLS)
-def test_the_order_of_0_1_works_and_warns(kind, args, kwargs, words):
-    with pytest.warns(DeprecationWarning, match=f"^{kind.__name__}: pass {words}.* by keyword") as caught:
-        old = kind(*args)
-    assert len(caught) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert old.config() == kind(**kwargs).config()
+@pytest.mark.parametrize("kind", [kind for kind in ACTIVATIONS if kind is not nn.Localized])
+def test_the_first_argument_of_an_activation_is_features(kind):
+    module = kind(64)
+    assert (module.features, module.hops, module.weights.shape[-1]) == (64, 1, 64)
+    assert module.config() == kind(features=64).config()
 
 
 def test_sizes_are_positional():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert nn.GraphFilter(2, 3, order=1).config()["out_features"] == 3
-        assert nn.GCNN([1, 2], order=1).config()["features"] == nn.FIR([1, 2], order=1).config()["features"] == [1, 2]
-        assert nn.GraphAdaptive("min", features=3).config()["features"] == 3
+    assert nn.GraphFilter(2, 3, order=1).config()["out_features"] == 3
+    assert nn.GCNN([1, 2], order=1).config()["features"] == nn.FIR([1, 2], order=1).config()["features"] == [1, 2]
+    assert nn.GraphAdaptive("min", 3).config()["features"] == 3
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nn.GraphFilter(2, 3, 1),
+        lambda: nn.GCNN([1, 2], 1),
+        lambda: nn.FIR([1, 2], 1),
+        lambda: nn.GraphAdaptive("min", 2, 3),
+        *(lambda kind=kind: kind(2, 3) for kind in ACTIVATIONS),
+    ],
+)
+def test_nothing_else_is(call):
+    with pytest.raises(TypeError, match="positional arguments? but"):
+        call()
 
 
 def test_options_of_the_operation_go_with_its_name():

@@ -70,17 +70,13 @@ def test_more_epochs_go_on_where_fewer_ended(tmp_path):
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
 
 
-def test_a_checkpoint_of_an_earlier_version_goes_on_and_is_reported(tmp_path):
-    path, longer = tmp_path / "checkpoint", replace(SETTINGS, epochs=5)
-    expected, undisturbed, _ = learn(None, settings=longer)
+def test_a_checkpoint_that_records_no_work_is_refused(tmp_path):
+    path = tmp_path / "checkpoint"
     learn(path)
     tensors = {name: tensor for name, tensor in load_file(path).items() if name not in (DIGEST, WORK)}
     save_file({**tensors, DIGEST: _digest(tensors)}, path)
-    found, losses, (told,) = learn(path, settings=longer)
-    assert told == f"{path} does not record of what work it is (an earlier version wrote it); it is taken for this one"
-    assert losses == undisturbed
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
-    assert learn(path, settings=longer)[2] == []  # by now it is recorded
+    with pytest.raises(PartitionError, match=r"checkpoint is the checkpoint of other work: loss None there, .* here"):
+        learn(path, settings=replace(SETTINGS, epochs=5))
 
 
 def test_parameters_that_are_not_trained_are_not_missed(tmp_path):

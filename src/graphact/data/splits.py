@@ -1,12 +1,13 @@
 """Randomness from given seeds alone; and which samples to learn from, to choose with, and to report on."""
 
 import hashlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from graphact._checks import check_choice, check_seed
+from graphact._checks import check_choice, check_integer, check_seed
+from graphact.graph import Graph
 
 
 def data_generator(purpose: str, seed: int, *numbers: int) -> torch.Generator:
@@ -23,6 +24,17 @@ def data_generator(purpose: str, seed: int, *numbers: int) -> torch.Generator:
     numbers = tuple(check_seed("seed", number) for number in (seed, *numbers))
     key = "/".join([purpose, *map(str, numbers)])
     return torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big"))
+
+
+def check_drawn(name: str, value: Any, *, minimum: int = 0) -> int:
+    """Return the number of something that a task draws, such as its graph, or how many of them."""
+    if isinstance(value, Graph) or (isinstance(value, list | tuple) and any(isinstance(one, Graph) for one in value)):
+        what = f"how many {name} are drawn" if name.endswith("s") else f"the number of a {name} that the task draws"
+        raise TypeError(
+            f"{name} must be an integer, {what}, got a Graph; signals on a graph of your own are a "
+            "graphact.tasks.Task(graph=graph, inputs=x, targets=y, ...)"
+        )
+    return check_integer(name, value, minimum=minimum)
 
 
 class Split(NamedTuple):

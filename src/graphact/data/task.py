@@ -187,6 +187,15 @@ class Task:
         """Of the outputs ``(..., N, out_features)`` those that count: of ``node``, ``(..., out_features)``, or all."""
         return outputs if self.node is None else outputs[..., self.node, :]
 
+    def check_outputs(self, outputs: Tensor) -> None:
+        """Raise if a model answers with another number of features ``(..., out_features)`` than the task has."""
+        if outputs.size(-1) != self.out_features:
+            raise ValueError(
+                f"model must give out_features = {self.out_features} numbers at each node for the task {self.name!r}, "
+                f"got {outputs.size(-1)}; make it with out_features={self.out_features}, such as "
+                f"GCNN(features, out_features={self.out_features})"
+            )
+
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Task":
         """The same task on another device or in another floating-point type; classes and indices stay integers."""
         device = self.inputs.device if device is None else device

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_integer, check_number, check_positive
+from graphact._checks import check_choice, check_integer, check_keywords, check_number, check_positive
 from graphact.estimators.files import write
 from graphact.estimators.inputs import Array, as_graph
 from graphact.graph import Graph
@@ -30,6 +30,7 @@ BACKBONES = ("gcnn", "fir")
 DIVERGED = "X and y must hold numbers that float32 can be trained with at this learning_rate, got {}: scale them"
 
 
+@check_keywords
 class GraphEstimator(BaseEstimator):
     """What all estimators have in common: settings, training with early stopping, files."""
 
@@ -74,11 +75,18 @@ class GraphEstimator(BaseEstimator):
         """The network, on its device, in float32."""
         if callable(self.backbone):
             return self.backbone(in_features, out_features).to(self.device)
-        features = [in_features, *self.hidden]
+        features = [in_features, *self._hidden()]
         options: dict[str, Any] = {"order": self.order, "out_features": out_features, "normalize": self.normalize}
         if check_choice("backbone", self.backbone, BACKBONES) == "fir":
             return FIR(features, bias=True, **options).to(self.device)
         return GCNN(features, activation=self.activation, hops=self.hops, bias=True, **options).to(self.device)
+
+    def _hidden(self) -> Sequence[int]:
+        """The features of each layer, of which there must be one at least."""
+        if np.ndim(self.hidden) != 1 or len(self.hidden) == 0:
+            few = f": write hidden=({self.hidden},)" if isinstance(self.hidden, int) else ", such as (16,)"
+            raise TypeError(f"hidden must list the features of each layer, got {self.hidden!r}{few}")
+        return self.hidden
 
     def _graph(self, x: Tensor, graph: Any, edge_weight: Tensor | None = None) -> Any:
         """The graph of a call, ready for the network; None is one without edges, on which every row is on its own."""

@@ -47,7 +47,7 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
     """
 
     def _build(self, in_features: int, out_features: int) -> nn.Module:
-        width = list(self.hidden)[-1]
+        width = self._hidden()[-1]
         return Pooled(super()._build(in_features, width), width, out_features).to(self.device)
 
     def _sizes(self) -> tuple[int, int]:

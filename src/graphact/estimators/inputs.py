@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils import assert_all_finite
 from torch import Tensor
 
 from graphact.graph import Graph
+from graphact.graph.advice import is_networkx
 from graphact.graph.normalize import Normalization
 
 Array = NDArray[Any]
+IMPUTE = "fill them in first, for example with sklearn.impute.SimpleImputer()"
+LEAVE_OUT = "name the nodes whose target is known: nodes=..."
 
 
 def as_array(value: Any) -> Array:
@@ -23,15 +25,25 @@ def as_array(value: Any) -> Array:
     return array
 
 
-def as_float32(name: str, value: Any) -> Array:
+def as_float32(name: str, value: Any, advice: str = IMPUTE) -> Array:
     """Finite numbers in the precision of the networks."""
-    array = as_array(value).astype(np.float64)
-    assert_all_finite(array, input_name=name)
+    array = check_finite(name, as_array(value).astype(np.float64), advice)
     with np.errstate(over="ignore"):
         narrow = array.astype(np.float32)
     if not np.isfinite(narrow).all():
         raise ValueError(f"{name} must hold numbers of float32, got {array[~np.isfinite(narrow)][0]}")
     return narrow
+
+
+def check_finite(name: str, values: Array, advice: str = IMPUTE) -> Array:
+    """Return numbers if none of them is NaN or infinite; say where the first one stands, and what to do."""
+    bad = ~np.isfinite(values)
+    if bad.any():
+        place = np.argwhere(bad)[0].tolist()
+        found = "NaN" if np.isnan(values[tuple(place)]) else "infinity"
+        where = ", ".join(f"{word} {number}" for word, number in zip(("row", "column"), place, strict=False))
+        raise ValueError(f"{name} must hold finite numbers, got {found} in {where} ({bad.sum()} such values); {advice}")
+    return values
 
 
 def as_graph(graph: Any, normalize: Normalization | None = None) -> Any:
@@ -50,11 +62,6 @@ def as_graph(graph: Any, normalize: Normalization | None = None) -> Any:
     is_matrix = tensor.layout == torch.strided and tensor.dim() == 2 and tensor.size(0) == tensor.size(1)
     is_matrix = is_matrix and (tensor.size(0) != 2 or tensor.is_floating_point())  # two edges, where these are numbers
     return Graph.from_dense(tensor) if is_matrix else tensor
-
-
-def is_networkx(graph: Any) -> bool:
-    """Whether this is a graph of NetworkX, which is not imported for it."""
-    return hasattr(graph, "is_directed") and hasattr(graph, "adjacency") and hasattr(graph, "number_of_nodes")
 
 
 def nodes_at_least(graph: Any) -> int:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from graphact.estimators.base import GraphEstimator
-from graphact.estimators.inputs import Array, as_array, as_float32, as_graph, nodes_at_least
+from graphact.estimators.inputs import LEAVE_OUT, Array, as_array, as_float32, as_graph, check_finite, nodes_at_least
 
 MISSING = "graph is missing, and every node is on its own; give graph=..."
 
@@ -23,9 +23,8 @@ class NodeEstimator(GraphEstimator):
 
     def _signal(self, X: Any, *, reset: bool = False) -> Tensor:  # noqa: N803, scikit-learn's name
         x = as_array(X) if isinstance(X, Tensor) else X
-        return torch.from_numpy(np.ascontiguousarray(validate_data(self, x, dtype=np.float32, reset=reset))).to(
-            self.device
-        )
+        values = validate_data(self, x, dtype=np.float32, reset=reset, ensure_all_finite=False)
+        return torch.from_numpy(np.ascontiguousarray(check_finite("X", values))).to(self.device)
 
     def _nodes(self, nodes: Any, count: int) -> Array:
         """The numbers of the nodes in question: all, those of a mask, or as given."""
@@ -193,7 +192,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     def fit(self, X: Any, y: Any, *, graph: Any = None, nodes: Any = None) -> Self:  # noqa: N803
         """Train on a graph, with the mean squared error; arguments as in :meth:`NodeClassifier.fit`."""
         x, ready, chosen, targets = self._prepare(X, y, graph, nodes)
-        numbers_ = as_float32("y", targets)
+        numbers_ = as_float32("y", targets, LEAVE_OUT)
         self.n_outputs_ = 0 if numbers_.ndim == 1 else numbers_.shape[1]
         columns = numbers_.reshape(len(numbers_), -1)
         target = torch.zeros(x.size(0), columns.shape[1], device=x.device)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any
@@ -58,7 +58,7 @@ class Protocol:
     bias: bool = False  # constants in the filter banks
     readout_bias: bool = True  # a constant in the readout
     per_feature: bool = True  # activation weights for each feature, rather than shared
-    start: str = "uniform"  # of the activations' weights, as in version 0.1, which published results began from
+    start: str = "uniform"  # of the activations' weights, which published results began from
     preparation: str = "none"  # what nodes make of their signals before the network sees them: graphact.tasks.prepared
     task_options: Mapping[str, Any] = field(default_factory=dict)  # further arguments of the function that makes tasks
     later_order: int | None = None  # filter order of all layers but the first, where it is another
@@ -229,17 +229,19 @@ def is_neighborhood(method: str) -> bool:
     return method.endswith(("-ga", "-l")) and method not in CONTROLS
 
 
-def changed_protocol(protocol: Protocol, changes: Mapping[str, str], task_options: Sequence[str]) -> Protocol:
+def changed_protocol(
+    protocol: Protocol, changes: Mapping[str, str], task_options: Sequence[str], unread: Set[str] = frozenset()
+) -> Protocol:
     """The protocol with settings given as text, such as ``{"features": "2,4", "learning_rate": "0.01"}``.
 
-    A setting is a field of the protocol or of its training, or one of the options of its tasks.
+    A setting is a field of the protocol or of its training that the experiment reads, or an option of its tasks.
 
     Example:
         >>> from graphact.experiments.registry import find_protocol
         >>> changed_protocol(find_protocol("consensus", "paper"), {"orders": "5,10", "epochs": "3"}, ()).orders
         (5, 10)
     """
-    own = {item.name for item in fields(Protocol)} - FIXED
+    own = {item.name for item in fields(Protocol)} - FIXED - unread
     training = {item.name for item in fields(TrainingSettings)}
     changed, options = dict[str, dict[str, Any]](protocol={}, training={}), dict(protocol.task_options)
     for name, text in changes.items():

@@ -157,7 +157,8 @@ def find_protocol(
         for level in levels if varied.levels else ():
             check_choice(f"--set {varied.name}", level, varied.levels)
         protocol = replace(protocol, conditions=tuple({varied.name: level} for level in levels))
-    return changed_protocol(protocol, changes, described.task_options)
+    unread = set() if any(other.nodes > 1 for other in described.protocols) else {"nodes"}  # all nodes answer
+    return changed_protocol(protocol, changes, described.task_options, unread)
 
 
 def unknown_protocol(experiment: Experiment, preset: str, name: str) -> str:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION, check_integer
+from graphact.graph.advice import how_to_build
 from graphact.graph.eager import is_batched
 
 
@@ -81,10 +82,14 @@ def sum_by(index: Tensor, values: Tensor, count: int) -> Tensor:
 
 def as_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> Edges:
     """The arguments of ``Graph.from_edge_index``, their types and shapes checked; edges without weights weigh one."""
-    edge_index, known_nodes = plain_edge_index(edge_index)
-    edge_index = as_integers("edge_index", edge_index)
+    given, known_nodes = plain_edge_index(edge_index)
+    try:
+        edge_index = as_integers("edge_index", given)
+    except TypeError as error:
+        raise TypeError(f"{error}{how_to_build(given)}") from error
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ValueError(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
+        shape = tuple(edge_index.shape)
+        raise ValueError(f"edge_index must have the shape (2, E), got {shape}{how_to_build(given)}")
     num_nodes = known_nodes if num_nodes is None else num_nodes
     if num_nodes is None and edge_index.numel() == 0:
         raise ValueError("num_nodes must be given for a graph without edges, got None and an empty edge_index")

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from graphact._checks import HALF_PRECISION, check_choice, check_generator, check_probability
+from graphact._checks import (
+    HALF_PRECISION,
+    check_choice,
+    check_generator,
+    check_probability,
+    converting_to,
+    did_you_mean,
+)
 from graphact.graph import build, convert, edges, generators, normalize, union
+from graphact.graph.advice import how_to_build, kind_of
 from graphact.graph.eager import BUILT_OUTSIDE, may_have_derivative, outside_transforms
 from graphact.graph.neighborhoods import Neighborhoods, inverse_permutation
 from graphact.graph.normalize import Normalization
@@ -23,8 +31,21 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 
+class NamedConstructors(type):
+    """The class of :class:`Graph`, which says what constructor may have been meant by one that it does not have."""
+
+    def __getattribute__(cls, name: str) -> Any:  # torch.compile takes a __getattr__ here for one of the graphs
+        try:
+            return super().__getattribute__(name)
+        except AttributeError as error:
+            if not name.startswith("from_"):
+                raise
+            meant = did_you_mean(name, [known for known in dir(cls) if known.startswith("from_")])
+            raise AttributeError(f"{error}{meant}", name=name) from None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Graph:
+class Graph(metaclass=NamedConstructors):
     r"""A graph, given by its shift operator S.
 
     A shift computes :math:`[Sx]_i = \sum_j S_{ij} x_j`. The neighbourhood of node i is
@@ -56,17 +77,22 @@ class Graph:
         tensor([1, 2, 1])
     """
 
-    incoming: Neighborhoods
-    outgoing: Neighborhoods
-    weight: Tensor
-    outgoing_weight: Tensor
-    diagonal: Tensor | None
-    is_directed: bool
+    # without defaults, a call with an edge_index would ask for "5 required positional arguments"
+    incoming: Neighborhoods = None  # type: ignore[assignment]
+    outgoing: Neighborhoods = None  # type: ignore[assignment]
+    weight: Tensor = None  # type: ignore[assignment]
+    outgoing_weight: Tensor = None  # type: ignore[assignment]
+    diagonal: Tensor | None = None
+    is_directed: bool = None  # type: ignore[assignment]
     _patterns: dict[tuple[int, bool, bool], Neighborhoods] = field(default_factory=dict)
     incoming_slot: Tensor = None  # type: ignore[assignment]
     batch: Tensor | None = None
 
     def __post_init__(self) -> None:
+        if self.is_directed is None:
+            given = self.incoming if self.outgoing is None else (self.incoming, self.outgoing)  # type: ignore[unreachable]
+            advice = how_to_build(given) or ": write graphact.Graph.from_edge_index(edge_index), .from_dense or another"
+            raise TypeError(f"Graph is built by its constructors, not from {kind_of(self.incoming)}{advice}")
         if self.incoming_slot is None:
             edge_t = torch.argsort(self.incoming.col, stable=True)  # type: ignore[unreachable]
             object.__setattr__(self, "incoming_slot", (edge_t - self.incoming.rowptr[self.outgoing.col]).int())
@@ -264,11 +290,6 @@ class Graph:
     def degree(self) -> Tensor:
         """The number of neighbours of each node, ``(N,)``."""
         return self.incoming.degree
-
-    @property
-    def places(self) -> Tensor:
-        """``incoming_slot``, by its name in version 0.1."""
-        return self.incoming_slot
 
     @property
     def device(self) -> torch.device:
@@ -549,8 +570,7 @@ class HopPattern(NamedTuple):
 def check_graph(name: str, value: Any) -> Graph:
     """Return ``value`` if it is a graph."""
     if not isinstance(value, Graph):
-        hint = "; Graph.from_edge_index builds one" if isinstance(value, Tensor) else ""
-        raise TypeError(f"{name} must be a graphact.Graph, got {type(value).__name__}{hint}")
+        raise TypeError(f"{name} must be a graphact.Graph, got {kind_of(value)}{how_to_build(value)}")
     return value
 
 
@@ -590,7 +610,10 @@ def check_values(x: Any, graph: GraphLike) -> Tensor:
     if x.device != graph.device:
         raise ValueError(f"x must be on the device of the graph, {graph.device}, got {x.device}")
     if x.dtype != graph.dtype and x.dtype not in HALF_PRECISION:
-        raise TypeError(f"x must have the dtype of the graph, {graph.dtype} (or half precision), got {x.dtype}")
+        raise TypeError(
+            f"x must have the dtype of the graph, {graph.dtype} (or half precision), got {x.dtype}: "
+            f"convert one of them, with x.{converting_to(graph.dtype)} or graph.to({x.dtype})"
+        )
     return x
 
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer, check_positive, did_you_mean
-from graphact._deprecation import keyword_only_after
 from graphact.functional import graph_adaptive, localized
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
@@ -47,14 +46,13 @@ class HopMixture(GraphModule):
     ``learn_gamma=True`` trained through its logarithm, so that it stays above 0.
 
     Args:
-        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all. Give
-            it by keyword: until version 0.3 a first positional argument means ``hops``, as in 0.1, and warns.
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
         hops: number K of terms, k = 1..K.
         closed: count a node among its neighbours.
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
         start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)), ``"uniform"`` within
-            1 / sqrt(K), as in version 0.1.
+            1 / sqrt(K).
         options: for each parameter of the operation its value, and ``learn_NAME`` to train it.
 
     Shapes:
@@ -70,7 +68,6 @@ class HopMixture(GraphModule):
         if isinstance(vars(cls).get("operation"), Operation):
             register_operation(cls.operation)
 
-    @keyword_only_after(0, "hops", "features", "closed")
     def __init__(
         self,
         features: int | None = None,
@@ -162,14 +159,13 @@ def parameter_of_operation(activation: HopMixture, name: str) -> float | Tensor:
     return getattr(activation, f"log_{name}").exp() if is_learned else activation.initial[name]
 
 
-MixedActivation = HopMixture  # its name in version 0.1
-
-
 class GraphAdaptive(HopMixture):
-    """Graph-adaptive activation with any function of a neighbourhood.
+    r"""Graph-adaptive activation with any function f of a neighbourhood.
 
-    See :func:`graphact.functional.graph_adaptive` for the formula. A subclass with a class attribute ``operation``
-    needs nothing else to be a module of its own (:func:`graphact.nn.register` gives it a name).
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k\, f(\{[S^k x]_j : j \in \mathcal{N}_i\})
+
+    A subclass with a class attribute ``operation`` needs nothing else to be a module of its own;
+    :func:`graphact.nn.register` gives it a name.
 
     Args:
         op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"``, an :class:`~graphact.operations.Operation`, or a function
@@ -181,7 +177,7 @@ class GraphAdaptive(HopMixture):
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
         start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)), ``"uniform"`` within
-            1 / sqrt(K), as in version 0.1.
+            1 / sqrt(K).
         options: parameters of the operation, such as ``gamma=0.5, learn_gamma=True`` of the kernel.
 
     Shapes:
@@ -202,7 +198,6 @@ class GraphAdaptive(HopMixture):
         if "operation" in vars(cls) and "__init__" not in vars(cls):
             cls.__init__ = HopMixture.__init__  # type: ignore[method-assign, assignment]
 
-    @keyword_only_after(1, "hops", "features", "closed")
     def __init__(
         self,
         op: str | Operation | Callable[..., Tensor],
@@ -223,38 +218,100 @@ class GraphAdaptive(HopMixture):
 
 
 class GraphAdaptiveMax(GraphAdaptive):
-    """Graph-adaptive max activation; the arguments are those of :class:`GraphAdaptive` without ``op``."""
+    r"""Graph-adaptive max activation: the maximum over the neighbours of each shift.
+
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k
+        \max_{j \in \mathcal{N}_i} [S^k x]_j
+
+    Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts.
+        closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> x = torch.tensor([[1.0], [-2.0], [4.0], [3.0]])
+        >>> activation = graphact.nn.GraphAdaptiveMax()
+        >>> _ = activation.weights.data.fill_(1.0)
+        >>> activation(x, path).detach().squeeze()
+        tensor([6., 1., 9., 4.])
+    """
 
     operation = MAX
 
 
 class GraphAdaptiveMedian(GraphAdaptive):
-    """Graph-adaptive median activation; the arguments are those of :class:`GraphAdaptive` without ``op``."""
+    r"""Graph-adaptive median activation: the lower median over the neighbours of each shift.
+
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k
+        \operatorname*{med}_{j \in \mathcal{N}_i} [S^k x]_j
+
+    Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts.
+        closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> x = torch.tensor([[1.0], [-2.0], [4.0], [3.0]])
+        >>> activation = graphact.nn.GraphAdaptiveMedian()
+        >>> _ = activation.weights.data.fill_(1.0)
+        >>> activation(x, path).detach().squeeze()
+        tensor([ 6., -2.,  8.,  4.])
+    """
 
     operation = MEDIAN
 
 
 class GraphAdaptiveKernel(GraphAdaptive):
-    """Graph-adaptive Gaussian kernel activation.
+    r"""Graph-adaptive Gaussian kernel activation: how near the neighbours' values of each shift are to the node's own.
+
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k
+        \exp\Big(-\sum_{j \in \mathcal{N}_i}
+        \frac{([S^k x]_i - [S^k x]_j)^2}{2 \gamma^2}\Big)
 
     Args:
-        features: number F of features to give each its own weights; None shares them among all.
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
         hops: number K of shifts.
-        closed: accepted like everywhere; a node does not differ from itself, so it changes nothing.
+        closed: without effect, as a node does not differ from itself.
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
-        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)), ``"uniform"`` within
-            1 / sqrt(K), as in version 0.1.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
         gamma: width of the Gaussian, above 0.
         learn_gamma: train gamma, through its logarithm, so that it stays above 0.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> x = torch.tensor([[1.0], [-2.0], [4.0], [3.0]])
+        >>> activation = graphact.nn.GraphAdaptiveKernel(gamma=10.0)
+        >>> _ = activation.weights.data.fill_(1.0)
+        >>> activation(x, path).detach().squeeze()
+        tensor([1.7827, 0.7225, 4.8825, 3.9560])
     """
 
     operation = KERNEL
 
-    @keyword_only_after(0, "hops", "features", "closed", "gamma", "learn_gamma")
     def __init__(
         self,
         features: int | None = None,
@@ -276,7 +333,32 @@ class GraphAdaptiveKernel(GraphAdaptive):
 
 
 class GraphAdaptiveMean(GraphAdaptive):
-    """Graph-adaptive mean: a linear function of the neighbours, for comparison with those that are not."""
+    r"""Graph-adaptive mean of the d neighbours' values of each shift: a linear control for the others.
+
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k
+        \frac{1}{d_i} \sum_{j \in \mathcal{N}_i} [S^k x]_j
+
+    Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts.
+        closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> x = torch.tensor([[1.0], [-2.0], [4.0], [3.0]])
+        >>> activation = graphact.nn.GraphAdaptiveMean()
+        >>> _ = activation.weights.data.fill_(1.0)
+        >>> activation(x, path).detach().squeeze()
+        tensor([ 6.0000, -0.5000,  8.5000,  4.0000])
+    """
 
     operation = MEAN
 
@@ -284,20 +366,69 @@ class GraphAdaptiveMean(GraphAdaptive):
 class GraphAdaptiveSoftMaximum(GraphAdaptive):
     r"""Graph-adaptive soft maximum: the logarithm of the mean exponential over the d neighbours of each shift.
 
-    .. math:: f(\{y_j\}) = t \log \frac{1}{d} \sum_{j \in \mathcal{N}_i} e^{y_j / t}
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k
+        t \log \frac{1}{d_i} \sum_{j \in \mathcal{N}_i} e^{[S^k x]_j / t}
 
-    It lies between the mean (t large) and the maximum (t small); its gradient reaches every neighbour. The arguments
-    are those of :class:`GraphAdaptive` without ``op``, and ``temperature=1.0``, ``learn_temperature=True``.
+    It lies between the mean (t large) and the maximum (t small); its gradient reaches every neighbour.
+
+    Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts.
+        closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+        temperature: t, above 0.
+        learn_temperature: train t, through its logarithm; it is trained unless this is False.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> x = torch.tensor([[1.0], [-2.0], [4.0], [3.0]])
+        >>> activation = graphact.nn.GraphAdaptiveSoftMaximum(temperature=0.5)
+        >>> _ = activation.weights.data.fill_(1.0)
+        >>> activation(x, path).detach().squeeze()
+        tensor([6.0000, 0.6547, 8.7169, 4.0000])
     """
 
     operation, trains = LOG_MEAN_EXP, ("temperature",)
 
 
 class GraphAdaptiveTrimmedMean(GraphAdaptive):
-    """Graph-adaptive trimmed mean: without the lowest and the highest ``floor(trim * d)`` of the d neighbours' values.
+    r"""Graph-adaptive trimmed mean: the mean of the neighbours' values without the lowest and the highest.
 
-    Between the mean (``trim`` near 0) and the median (0.5). The arguments are those of :class:`GraphAdaptive` without
-    ``op``, and ``trim=0.25``, which cannot be trained.
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k
+        \frac{1}{|T_i^k|} \sum_{j \in T_i^k} [S^k x]_j
+
+    Of the d neighbours of node i, :math:`T_i^k` leaves out the ``floor(trim * d)`` with the lowest and as many with the
+    highest values. The result lies between the mean (``trim`` near 0) and the median (0.5).
+
+    Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts.
+        closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+        trim: share of the neighbours that is left out at each end.
+        learn_trim: must be False: ``trim`` counts neighbours and cannot be trained.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> all_pairs = graphact.Graph.from_dense(torch.ones(4, 4) - torch.eye(4))
+        >>> x = torch.tensor([[1.0], [-2.0], [4.0], [3.0]])
+        >>> activation = graphact.nn.GraphAdaptiveTrimmedMean(trim=0.4)
+        >>> _ = activation.weights.data.fill_(1.0)
+        >>> activation(x, all_pairs).detach().squeeze()
+        tensor([4., 3., 9., 8.])
     """
 
     operation = TRIMMED_MEAN
@@ -306,32 +437,133 @@ class GraphAdaptiveTrimmedMean(GraphAdaptive):
 class GraphAdaptiveWeightedMean(GraphAdaptive):
     r"""Graph-adaptive weighted mean: neighbours count the more, the nearer their values are to the node's own.
 
-    .. math:: f(y_i, \{y_j\}) = \sum_j w_{ij} y_j \Big/ \sum_j w_{ij}, \qquad w_{ij} = e^{-(y_i - y_j)^2 / 2 w^2}
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k
+        \frac{\sum_{j \in \mathcal{N}_i} w_{ij}\, y_j}{\sum_{j \in \mathcal{N}_i} w_{ij}},
+        \qquad w_{ij} = e^{-(y_i - y_j)^2 / 2 w^2}, \quad y = S^k x
 
-    These are the weights of a bilateral filter. The arguments are those of :class:`GraphAdaptive` without ``op``, and
-    ``width=1.0``, ``learn_width=True``.
+    These are the weights of a bilateral filter.
+
+    Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts.
+        closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+        width: w, above 0.
+        learn_width: train w, through its logarithm; it is trained unless this is False.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> x = torch.tensor([[1.0], [-2.0], [4.0], [3.0]])
+        >>> activation = graphact.nn.GraphAdaptiveWeightedMean(width=3.0)
+        >>> _ = activation.weights.data.fill_(1.0)
+        >>> activation(x, path).detach().squeeze()
+        tensor([6.0000, 0.5865, 8.4040, 4.0000])
     """
 
     operation, trains = WEIGHTED_MEAN, ("width",)
 
 
 class Localized(HopMixture):
-    """Localized activation: the operation over the k-hop neighbours, k = 1..hops.
+    r"""Localized activation of Ruiz et al.: any operation f over the k-hop neighbours; subclasses set ``operation``.
 
-    See :func:`graphact.functional.localized` for the formula and :class:`~graphact.nn.activation.HopMixture` for the
-    arguments. Subclasses set ``operation``.
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k\, f(\{x_j : j \in \mathcal{N}_i^k\})
+
+    :math:`\mathcal{N}_i^k` are the nodes that walks of exactly k edges lead to. Beyond one hop a node needs values of
+    nodes that it does not hear.
+
+    Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of hops.
+        closed: let walks rest: :math:`\mathcal{N}_i^k` are then all nodes within k hops.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+        options: for each parameter of the operation its value, and ``learn_NAME`` to train it.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> class LocalizedMin(graphact.nn.Localized):
+        ...     operation = graphact.operations.MIN
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> activation = LocalizedMin(hops=2)  # or a ready one, such as LocalizedMax(hops=2)
+        >>> activation(torch.randn(3, 1), path).shape
+        torch.Size([3, 1])
     """
 
     reads = "hops"
 
 
 class LocalizedMax(Localized):
-    """Localized max activation: maxima over the k-hop neighbours; the arguments are those of :class:`Localized`."""
+    r"""Localized max activation: the maximum over the k-hop neighbours.
+
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k \max_{j \in \mathcal{N}_i^k} x_j
+
+    :math:`\mathcal{N}_i^k` are the nodes that walks of exactly k edges lead to.
+
+    Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of hops.
+        closed: let walks rest: :math:`\mathcal{N}_i^k` are then all nodes within k hops.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> x = torch.tensor([[1.0], [-2.0], [4.0], [3.0]])
+        >>> activation = graphact.nn.LocalizedMax()
+        >>> _ = activation.weights.data.fill_(1.0)
+        >>> activation(x, path).detach().squeeze()
+        tensor([-1.,  4.,  7.,  7.])
+    """
 
     operation = MAX
 
 
 class LocalizedMedian(Localized):
-    """Localized median activation: lower medians over the k-hop neighbours; otherwise as :class:`LocalizedMax`."""
+    r"""Localized median activation: the lower median over the k-hop neighbours.
+
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k
+        \operatorname*{med}_{j \in \mathcal{N}_i^k} x_j
+
+    :math:`\mathcal{N}_i^k` are the nodes that walks of exactly k edges lead to.
+
+    Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of hops.
+        closed: let walks rest: :math:`\mathcal{N}_i^k` are then all nodes within k hops.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> x = torch.tensor([[1.0], [-2.0], [4.0], [3.0]])
+        >>> activation = graphact.nn.LocalizedMedian()
+        >>> _ = activation.weights.data.fill_(1.0)
+        >>> activation(x, path).detach().squeeze()
+        tensor([-1.,  1.,  2.,  7.])
+    """
 
     operation = MEDIAN

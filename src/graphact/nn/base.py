@@ -13,6 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from graphact._checks import HALF_PRECISION, check_tensor
 from graphact.graph import Graph
+from graphact.graph.advice import how_to_build, kind_of
 from graphact.graph.cache import BuildCache
 from graphact.graph.eager import outside_compiled_code
 from graphact.graph.edges import plain_edge_index
@@ -230,6 +231,10 @@ class Current(local):
 
 
 CURRENT = Current()
+SEVERAL_WIDTHS = (
+    "a model that calls one act on several widths, as GIN does inside its layers, takes one with features=None, or "
+    "pointwise ones there: for conv in model.convs: conv.nn.act = torch.nn.ReLU()"
+)
 
 
 def resolve_graph(
@@ -260,7 +265,8 @@ def resolve_graph(
     if isinstance(graph, Tensor) and graph.layout == torch.strided:
         return _build_graph(check_tensor("x", x), graph, edge_weight, normalize, batch)
     if not isinstance(graph, Tensor) and not hasattr(graph, "sparse_sizes"):
-        raise TypeError(f"graph must be a graphact.Graph or an edge_index tensor, got {type(graph).__name__}")
+        advice = how_to_build(graph)
+        raise TypeError(f"graph must be a graphact.Graph or an edge_index tensor, got {kind_of(graph)}{advice}")
     if edge_weight is not None:
         raise TypeError("edge_weight goes with an edge_index; a sparse tensor holds its own weights")
     return with_batch(_graph_of_sparse(graph), batch)
@@ -284,8 +290,10 @@ def takes_batch(module: nn.Module, *, with_any: bool = False) -> bool:
 def check_features(x: Tensor, name: str, features: int | None) -> Tensor:
     """Raise if a signal has not the features that a module was made for; None stands for any number."""
     if features is not None and isinstance(x, Tensor) and x.dim() >= 2 and x.size(-1) != features:
+        several = "" if CURRENT.call is None else f"; {SEVERAL_WIDTHS}"
         raise ValueError(
-            f"x must have the shape (..., N, F) with F = {features}, the {name} of this module, got {tuple(x.shape)}"
+            f"x must have the shape (..., N, F) with F = {features}, the {name} of this module, got "
+            f"{tuple(x.shape)}{several}"
         )
     return x
 

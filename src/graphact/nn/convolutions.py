@@ -195,10 +195,12 @@ class EdgeNet(AnyConvolution):
     Args:
         in_features: features of the input.
         out_features: features of the output.
-        graph: the graph; edge weights play no part. Or, as a file has them, in its place:
-        num_nodes, num_edges, pattern: its sizes, and the digest of its neighbour lists.
+        graph: the graph, whose edge weights play no part; where it is None, its sizes and pattern are given instead.
         order: the order K, which is the number of exchanges.
         bias: add a trained constant to each output feature.
+        num_nodes: number of nodes of the graph.
+        num_edges: number of its edges.
+        pattern: digest of its neighbour lists.
         normalize: of no consequence, as edge weights play no part.
 
     Shapes:

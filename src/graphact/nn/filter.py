@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_companion, check_integer
-from graphact._deprecation import keyword_only_after
 from graphact.functional import graph_filter
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
@@ -34,7 +33,6 @@ class GraphFilter(GraphModule):
         out_features)``; ``bias``: ``(out_features,)``.
     """
 
-    @keyword_only_after(2, "order", "bias")
     def __init__(
         self,
         in_features: int,

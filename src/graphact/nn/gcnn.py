@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer, check_positive
-from graphact._deprecation import keyword_only_after
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.layers import Layer
@@ -107,7 +106,6 @@ class GCNN(LayeredNetwork):
 
     layered = ("filters", "activations")
 
-    @keyword_only_after(1, "order", "activation", "hops", "out_features")
     def __init__(
         self,
         features: Sequence[int],
@@ -186,7 +184,6 @@ class FIR(LayeredNetwork):
 
     layered = ("filters",)
 
-    @keyword_only_after(1, "order", "out_features")
     def __init__(
         self,
         features: Sequence[int],

@@ -19,7 +19,10 @@ from graphact.operations import OPERATIONS, find_operation
 
 
 class GraphAdaptiveMixture(NamedActivation):
-    """Several functions of each neighbourhood at once; see :func:`graphact.functional.graph_adaptive_mixture`.
+    r"""Several functions of each neighbourhood at once, mixed for every hop.
+
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i)
+        + \sum_{m=1}^{M} \sum_{k=1}^{K} h_{mk}\, f_m(\{[S^k x]_j : j \in \mathcal{N}_i\})
 
     Args:
         features: number F of features to give each its own weights, ``(M, K, F)``; None shares ``(M, K)`` among all.
@@ -32,6 +35,15 @@ class GraphAdaptiveMixture(NamedActivation):
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> x = torch.tensor([[1.0], [-2.0], [4.0], [3.0]])
+        >>> activation = graphact.nn.GraphAdaptiveMixture(ops=["max", "min"])
+        >>> _ = activation.weights.data.fill_(1.0)
+        >>> activation(x, path).detach().squeeze()
+        tensor([11., -1., 13.,  5.])
     """
 
     name = "mixture-ga"

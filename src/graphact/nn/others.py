@@ -34,13 +34,21 @@ class NamedActivation(DrawnModule):
 
 
 class MaxK(NamedActivation):
-    """Keep the k largest features of each node (MaxK-GNN); see :func:`graphact.functional.max_k`.
+    r"""Keep the k largest features of each node and set the others to 0 (MaxK-GNN).
+
+    .. math:: [\sigma(x)]_{if} = x_{if} \;\text{if}\; x_{if} \;\text{is among the}\; k \;\text{largest of}\; x_i,
+        \quad \text{else}\; 0
 
     Args:
         k: how many features are kept; None for a quarter of them, rounded up.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.MaxK(k=2)(torch.tensor([[1.0, -2.0, 4.0, 3.0]]))
+        tensor([[0., 0., 4., 3.]])
     """
 
     name = "max-k"
@@ -112,13 +120,57 @@ class Shiftless(NamedActivation):
 
 
 class ShiftlessMax(Shiftless):
-    """The maximum of the neighbours without a shift; see :class:`Shiftless`."""
+    r"""The maximum of the neighbours without a shift, what DiGRAF's comparison calls "Max": an ablation.
+
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i)
+        + \sum_{k=1}^{K} \big(H_k \max_{j \in \mathcal{N}_i} x_j + b_k\big)
+
+    All K terms read the same values; beta starts at 0.5.
+
+    Args:
+        features: number F of features.
+        hops: number K of terms.
+        normalize: of no consequence, as only the pattern of the graph is read.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> x, activation = torch.tensor([[1.0], [-2.0], [4.0], [3.0]]), graphact.nn.ShiftlessMax(1)
+        >>> _ = activation.weight.data.fill_(1.0), activation.bias.data.zero_()
+        >>> activation(x, path).detach().squeeze()
+        tensor([-1.5000,  4.0000,  5.0000,  5.5000])
+    """
 
     name, op = "shiftless-max", "max"
 
 
 class ShiftlessMedian(Shiftless):
-    """The lower median of the neighbours and the node without a shift; see :class:`Shiftless`."""
+    r"""The lower median of the neighbours and the node, what DiGRAF's comparison calls "Median": an ablation.
+
+    .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i)
+        + \sum_{k=1}^{K} \big(H_k \operatorname*{med}_{j \in \mathcal{N}_i \cup \{i\}} x_j + b_k\big)
+
+    All K terms read the same values; beta starts at 0.5.
+
+    Args:
+        features: number F of features.
+        hops: number K of terms.
+        normalize: of no consequence, as only the pattern of the graph is read.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> x, activation = torch.tensor([[1.0], [-2.0], [4.0], [3.0]]), graphact.nn.ShiftlessMedian(1)
+        >>> _ = activation.weight.data.fill_(1.0), activation.bias.data.zero_()
+        >>> activation(x, path).detach().squeeze()
+        tensor([-1.5000,  1.0000,  5.0000,  4.5000])
+    """
 
     name, op = "shiftless-median", "median"
 
@@ -150,6 +202,13 @@ class GReLU(NamedActivation):
 
     Shapes:
         x: ``(..., N, F)``; batch: ``(N,)``; result: that of x.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> activation = graphact.nn.GReLU(features=3)
+        >>> activation(torch.randn(4, 3), path).shape
+        torch.Size([4, 3])
     """
 
     name = "grelu"
@@ -233,6 +292,13 @@ class DiGRAF(NamedActivation):
 
     Shapes:
         x: ``(..., N, F)``; batch: ``(N,)``; result: that of x.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+        >>> activation = graphact.nn.DiGRAF(features=3)
+        >>> activation(torch.randn(4, 3), path).shape
+        torch.Size([4, 3])
     """
 
     name = "digraf"

@@ -76,7 +76,21 @@ class Sequential(GraphModule):
 
 
 class Residual(Sequential):
-    """The input plus what a chain of parts makes of it; see :class:`Sequential`."""
+    """The input plus what a chain of parts makes of it, each called as in :class:`Sequential`.
+
+    Args:
+        parts: modules, of which the last gives as many features as the first takes.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> block = graphact.nn.Residual(graphact.nn.GraphFilter(4, 4, order=1), graphact.nn.GraphAdaptiveMax(4))
+        >>> block(torch.randn(3, 4), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])).shape
+        torch.Size([3, 4])
+    """
 
     def forward(
         self,

@@ -1,12 +1,14 @@
 """Activations inside models that call them with the signal alone, as the models of PyG do."""
 
 import copy
+import inspect
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_integer
+from graphact.graph.advice import how_to_build, kind_of
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.nn.base import CURRENT, GraphModule, ModelCall, resolve_graph, takes_batch, with_batch
@@ -50,6 +52,7 @@ class PassGraph(nn.Module):
         super().__init__()
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+        check_takes_edges(model)
         self.model = model
         self.normalize = check_normalize(normalize)
         self.hands_on_batch = takes_batch(model, with_any=True)  # as models of PyG do, to norms over a graph
@@ -68,7 +71,7 @@ class PassGraph(nn.Module):
         if graph is None:
             graph = self.graph_of(x, edge_index, edge_weight, batch)
         elif not hasattr(graph, "one_hop"):
-            raise TypeError(f"graph must be a graphact.Graph, got {type(graph).__name__}")
+            raise TypeError(f"graph must be a graphact.Graph, got {kind_of(graph)}{how_to_build(graph)}")
         else:
             graph = with_batch(graph, batch)
         if batch is not None and self.hands_on_batch:
@@ -162,6 +165,21 @@ def draw_anew(module: nn.Module) -> None:
     reset = getattr(module, "reset_parameters", None)
     if callable(reset):
         reset()
+
+
+def check_takes_edges(model: nn.Module) -> None:
+    """Raise if a model is one of the signal alone."""
+    try:
+        signature = inspect.signature(getattr(model, "_orig_mod", model).forward)  # of torch.compile
+    except (TypeError, ValueError):  # compiled code has none
+        return
+    try:
+        signature.bind_partial("x", "edge_index")
+    except TypeError:
+        raise TypeError(
+            f"model must be called as model(x, edge_index), got {type(model).__name__}, whose forward takes "
+            f"{signature}; a chain of layers and activations is graphact.nn.Sequential(...), called with the graph"
+        ) from None
 
 
 def check_inputs(x: Any, edge_index: Any, options: dict[str, Any]) -> None:

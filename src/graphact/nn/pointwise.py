@@ -28,49 +28,137 @@ class PointwiseActivation(GraphModule):
 
 
 class ReLU(PointwiseActivation):
-    """The pointwise activation, called like the others; it does not look at the graph."""
+    r"""ReLU, called like the other activations; it does not look at the graph.
+
+    .. math:: \sigma(x) = \max(x, 0)
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.ReLU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([0., 0., 2.])
+    """
 
     function = "relu"
 
 
 class LeakyReLU(PointwiseActivation):
-    """ReLU with the slope 0.01 below 0."""
+    r"""ReLU with the slope 0.01 below 0.
+
+    .. math:: \sigma(x) = \max(x, 0) + 0.01 \min(x, 0)
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.LeakyReLU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([-0.0100,  0.0000,  2.0000])
+    """
 
     function = "leaky-relu"
 
 
 class ELU(PointwiseActivation):
-    """The exponential linear unit: x above 0, exp(x) - 1 below."""
+    r"""The exponential linear unit.
+
+    .. math:: \sigma(x) = x \;\text{above 0}, \quad e^x - 1 \;\text{below}
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.ELU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([-0.6321,  0.0000,  2.0000])
+    """
 
     function = "elu"
 
 
 class GELU(PointwiseActivation):
-    """The Gaussian error linear unit, x times the distribution function of the standard normal distribution."""
+    r"""The Gaussian error linear unit, with the distribution function :math:`\Phi` of the standard normal distribution.
+
+    .. math:: \sigma(x) = x\,\Phi(x)
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.GELU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([-0.1587,  0.0000,  1.9545])
+    """
 
     function = "gelu"
 
 
 class SiLU(PointwiseActivation):
-    """The sigmoid linear unit, also called swish: x / (1 + exp(-x))."""
+    r"""The sigmoid linear unit, also called swish.
+
+    .. math:: \sigma(x) = \frac{x}{1 + e^{-x}}
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.SiLU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([-0.2689,  0.0000,  1.7616])
+    """
 
     function = "silu"
 
 
 class Tanh(PointwiseActivation):
-    """The hyperbolic tangent."""
+    r"""The hyperbolic tangent.
+
+    .. math:: \sigma(x) = \tanh x
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.Tanh()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([-0.7616,  0.0000,  0.9640])
+    """
 
     function = "tanh"
 
 
 class Abs(PointwiseActivation):
-    """The absolute value."""
+    r"""The absolute value.
+
+    .. math:: \sigma(x) = |x|
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.Abs()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([1., 0., 2.])
+    """
 
     function = "abs"
 
 
 class Identity(GraphModule):
-    """No activation at all: what is left is linear."""
+    r"""No activation at all: what is left is linear.
+
+    .. math:: \sigma(x) = x
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.Identity()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([-1.,  0.,  2.])
+    """
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
         return x
@@ -83,13 +171,20 @@ class Identity(GraphModule):
 
 
 class PReLU(GraphModule):
-    """ReLU with a trained slope below 0, which starts at 0.25.
+    r"""ReLU with a trained slope a below 0, which starts at 0.25.
+
+    .. math:: \sigma(x) = \max(x, 0) + a \min(x, 0)
 
     Args:
         features: number F of features to give each its own slope; None shares one among all.
 
     Shapes:
         x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.PReLU()(torch.tensor([[-1.0], [0.0], [2.0]])).detach().squeeze()
+        tensor([-0.2500,  0.0000,  2.0000])
     """
 
     def __init__(self, features: int | None = None) -> None:
@@ -113,11 +208,12 @@ class PReLU(GraphModule):
 
 
 class Maxout(GraphModule):
-    """The largest of a few lines with trained slopes and offsets: any convex function that is linear in pieces.
+    r"""The largest of a few lines with trained slopes and offsets: any convex function that is linear in pieces.
 
-    That is Maxout for each feature on its own; it starts as a ReLU, of which any slope and kink can be learned. (The
-    original one takes the maximum of several linear maps of all features, which a filter bank in front of it already
-    is.)
+    .. math:: \sigma(x) = \max_{p = 1..P}\, (a_p x + b_p)
+
+    That is Maxout for each feature on its own. It starts as a ReLU, of which any slope and kink can be learned. The
+    original takes the maximum of several linear maps of all features, which a filter bank in front of it already is.
 
     Args:
         features: number F of features to give each its own lines; None shares them among all.
@@ -125,6 +221,11 @@ class Maxout(GraphModule):
 
     Shapes:
         x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.Maxout(pieces=3)(torch.tensor([[-1.0], [0.0], [2.0]])).detach().squeeze()
+        tensor([0., 0., 2.])
     """
 
     def __init__(self, features: int | None = None, *, pieces: int = 2) -> None:

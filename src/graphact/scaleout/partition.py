@@ -115,7 +115,7 @@ def _metis(graph: Graph, parts: int) -> Array:
 
     if parts == 1:
         return np.zeros(graph.num_nodes, np.int32)
-    rowptr, col = _numpy(graph.incoming.pointers), _numpy(graph.incoming.members)
+    rowptr, col = _numpy(graph.incoming.rowptr), _numpy(graph.incoming.col)
     if graph.is_directed:
         shape = (graph.num_nodes, graph.num_nodes)
         links = scipy.sparse.csr_array((np.ones(len(col), np.int8), col, rowptr), shape=shape)
@@ -143,7 +143,7 @@ def find_halos(graph: Graph, owner: Array, parts: int) -> list[Array]:
     halos = []
     for rank in range(parts):
         heard = np.zeros(graph.num_nodes, bool)
-        heard[_numpy(graph.incoming.members)[np.repeat(owner == rank, _numpy(graph.degree))]] = True
+        heard[_numpy(graph.incoming.col)[np.repeat(owner == rank, _numpy(graph.degree))]] = True
         halos.append(np.flatnonzero(heard & (owner != rank)))
     return halos
 
@@ -169,7 +169,7 @@ def take_part(graph: Graph, owner: Array, rank: int, halos: list[Array]) -> Part
     entry = np.repeat(held, degree)
     rows = LocalRows(
         rowptr=np.concatenate([[0], np.cumsum(degree[held])]),
-        col=position_known[_numpy(graph.incoming.members)[entry]].astype(np.int32),
+        col=position_known[_numpy(graph.incoming.col)[entry]].astype(np.int32),
         weight=_numpy(graph.weight)[entry],
         diagonal=None if graph.diagonal is None else _numpy(graph.diagonal)[held],
     )

@@ -40,12 +40,8 @@ def write_checkpoint(
 
 def restore_checkpoint(
     path: str, content: bytes, model: nn.Module, optimizer: torch.optim.Optimizer, work: dict[str, Any]
-) -> tuple[list[float], bool]:
-    """Restore what :func:`write_checkpoint` wrote to ``path``.
-
-    Returns:
-        The loss of each epoch done, and whether the file tells of what work it is, which those of 0.1 do not.
-    """
+) -> list[float]:
+    """Restore what :func:`write_checkpoint` wrote to ``path``; return the loss of each epoch done."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -61,10 +57,10 @@ def restore_checkpoint(
     if expected != found:
         raise PartitionError(f"{path} belongs to another model: its parameters have other names or shapes")
     told = json.loads(tensors[WORK].numpy().tobytes()) if WORK in tensors else {}
-    for name, value in told.items():
-        if value != work.get(name):
+    for name, value in work.items():
+        if value != told.get(name):
             raise PartitionError(
-                f"{path} is the checkpoint of other work: {name} {value!r:.80} there, {work.get(name)!r:.80} here; "
+                f"{path} is the checkpoint of other work: {name} {told.get(name)!r:.80} there, {value!r:.80} here; "
                 "delete it or name another file"
             )
     model.load_state_dict({name.removeprefix("model."): tensors[name] for name in expected})
@@ -74,7 +70,8 @@ def restore_checkpoint(
             optimizer.state[parameter] = {
                 entry: value.to("cpu" if entry == "step" else parameter.device) for entry, value in state.items()
             }
-    return tensors["losses"].tolist(), bool(told)
+    losses: list[float] = tensors["losses"].tolist()
+    return losses
 
 
 def _digest(tensors: dict[str, Tensor]) -> Tensor:

@@ -181,11 +181,7 @@ def train(
     stored = broadcast(raise_on_all_ranks(read, graph.group), graph.group)
     work = {"loss": named_loss, "learning_rate": settings.learning_rate, "betas": list(settings.betas)}
     work |= {"nodes": graph.total_nodes, "targets": int(total), "graph": graph.digest}
-    losses, is_told = list[float](), True
-    if stored is not None:
-        losses, is_told = restore_checkpoint(stored[0], stored[1], model, optimizer, work)
-    if not is_told and graph.rank == 0:
-        say(f"{path} does not record of what work it is (an earlier version wrote it); it is taken for this one")
+    losses = [] if stored is None else restore_checkpoint(stored[0], stored[1], model, optimizer, work)
     replicated = replicate(model, graph.group)
     restart = describe_restart(statuses, len(losses), settings.epochs)
     if restart and graph.rank == 0:

@@ -100,7 +100,9 @@ class StackedBatch(ModelBatch):
 
     def losses(self, positions: Tensor) -> Tensor:
         samples = self.data.splits["train"].gather(1, positions)
-        return loss_of(self.task.loss, self.answers(samples), self.data.targets_of(samples), leading=1)
+        answers = self.answers(samples)
+        self.task.check_outputs(answers)
+        return loss_of(self.task.loss, answers, self.data.targets_of(samples), leading=1)
 
     @torch.no_grad()
     def metric(self, split: str) -> Tensor:

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from graphact._checks import check_choice, check_integer, check_positive
+from graphact._checks import check_choice, check_integer, check_keywords, check_positive
 
 SCHEDULES = ("constant", "cosine")
 
 
+@check_keywords
 @dataclass(frozen=True)
 class TrainingSettings:
     """Settings of a training run; the defaults are the paper's.

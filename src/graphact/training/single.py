@@ -109,6 +109,7 @@ class SeparateModels(ModelBatch):
             with random_stream(self.seeds.device, self._seed_of[number], *self._step):
                 model.train()
                 outputs = task.read(model(task.inputs[samples], task.graph))
+                task.check_outputs(outputs)
                 loss = loss_of(task.loss, outputs, task.targets[samples])
                 if backward:  # gradients may be random, too
                     loss.backward()

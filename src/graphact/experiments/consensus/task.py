@@ -11,7 +11,7 @@ from graphact import functional
 from graphact._checks import check_integer
 from graphact.data import Task, metric_of
 from graphact.data.communities import BlockModel
-from graphact.data.splits import data_generator, eighty_ten_ten
+from graphact.data.splits import check_drawn, data_generator, eighty_ten_ten
 from graphact.experiments.baselines import least_squares, score_on_test
 from graphact.experiments.preparation import OF_SIGNALS
 from graphact.experiments.protocol import Condition, Protocol, TrainingJob, run_seed
@@ -54,14 +54,14 @@ def consensus_tasks(
 
     ``communities``, ``community_size``, ``p`` and ``q`` give another stochastic block model than the paper's.
     """
-    numbers, shared = (range(check_integer(*pair, minimum=1)) for pair in (("graphs", graphs), ("splits", splits)))
+    numbers, shared = (range(check_drawn(*pair, minimum=1)) for pair in (("graphs", graphs), ("splits", splits)))
     model = replace(BLOCKS, **blocks)
     return [task for graph in numbers for task in tasks_on_graph(model, graph, shared, seed, dtype)]
 
 
 def tasks_on_graph(blocks: BlockModel, graph: int, splits: Iterable[int], seed: int, dtype: torch.dtype) -> list[Task]:
     """The tasks of one graph; they share the graph, its random signals and their means."""
-    drawn = blocks.draw(data_generator(f"{NAME} graph", seed, graph))
+    drawn = blocks.draw(data_generator(f"{NAME} graph", seed, check_drawn("graph", graph)))
     generator = data_generator(f"{NAME} signals", seed, graph)
     signals = torch.randn(SIGNALS, drawn.num_nodes, 1, dtype=torch.float64, generator=generator)
     means = signals.mean(dim=1, keepdim=True).repeat(1, drawn.num_nodes, 1).to(dtype)

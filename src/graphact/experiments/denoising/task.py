@@ -10,7 +10,7 @@ from graphact._checks import check_choice, check_integer
 from graphact.data import Task
 from graphact.data.datasets.download import PathLike, locate
 from graphact.data.datasets.molene import Temperatures, kilometres_of, read_molene
-from graphact.data.splits import ASIDE, Split, data_generator, eighty_ten_ten, split_aside
+from graphact.data.splits import ASIDE, Split, check_drawn, data_generator, eighty_ten_ten, split_aside
 from graphact.experiments.baselines import constant_answer, least_squares, score_on_test
 from graphact.graph import Graph
 
@@ -63,6 +63,7 @@ def denoising(
     Raises:
         DataError: the data is missing or damaged.
     """
+    check_drawn("split", split)
     temperatures = read_molene(locate("molene", directory, download))
     return noisy_hours(temperatures, station_graph(temperatures), split, seed, snr_db, dtype, noise_from, aside)
 

@@ -11,7 +11,7 @@ from graphact import functional
 from graphact._checks import check_integer
 from graphact.data import Task
 from graphact.data.communities import BlockModel
-from graphact.data.splits import data_generator, eighty_ten_ten
+from graphact.data.splits import check_drawn, data_generator, eighty_ten_ten
 from graphact.graph import Graph
 
 NAME = "source-localization"
@@ -67,8 +67,13 @@ def source_localization_tasks(
         (24, True, False)
     """
     counts = {"graphs": graphs, "splits": splits, "nodes": nodes}
-    drawn, dealt, read = (range(check_integer(name, count, minimum=1)) for name, count in counts.items())
+    drawn, dealt, read = (range(check_drawn(name, count, minimum=1)) for name, count in counts.items())
     model = replace(BLOCKS, **blocks)
+    if nodes > model.communities:
+        raise ValueError(
+            f"nodes must be at most {model.communities}, the number of communities, in each of which one node answers, "
+            f"got {nodes}; for graphs of {nodes} nodes give community_size={-(-nodes // model.communities)}"
+        )
     return [task for graph in drawn for task in tasks_on_graph(model, graph, dealt, read, seed, dtype)]
 
 
@@ -76,7 +81,8 @@ def tasks_on_graph(
     blocks: BlockModel, graph: int, splits: Sequence[int], nodes: Sequence[int], seed: int, dtype: torch.dtype
 ) -> list[Task]:
     """The tasks of one graph, by split, then node; they share the graph, its diffused signals and their classes."""
-    drawn, size = blocks.draw(data_generator(f"{NAME} graph", seed, graph)), blocks.community_size
+    generator = data_generator(f"{NAME} graph", seed, check_drawn("graph", graph))
+    drawn, size = blocks.draw(generator), blocks.community_size
     shift, states = drawn.to_dense(), [torch.eye(drawn.num_nodes, dtype=torch.float64)]
     while len(states) < STEPS:
         states.append(shift @ states[-1])
