@@ -30,8 +30,9 @@ class GraphModule(nn.Module):
     A :class:`~graphact.Graph` is sorted and checked once, when it is built. From an edge_index a graph is built on the
     first call, and again when its numbers have changed; modules that are called with the same tensors share it. Its
     weights are normalised as the module's ``normalize`` says; a ``Graph`` or a sparse tensor is taken as it is. Changes
-    that torch does not count, through ``edge_index.data`` or a NumPy array that shares its memory, go unnoticed: call
-    :func:`clear_graph_cache` after them, or give a new tensor.
+    of an edge_index that torch does not count, through ``edge_index.data`` or a NumPy array that shares its memory, go
+    unnoticed: call :func:`clear_graph_cache` after them, or give a new tensor. The numbers of an edge_weight are
+    compared in every call; on a CUDA device this waits for the work queued before, which a ``Graph`` spares.
 
     Several graphs side by side matter to activations that take means over a graph (``grelu``, ``digraf``). A
     :meth:`graphact.Graph.union` knows them; with an edge_index, networks and chains are told by ``batch``, the graph of
@@ -107,8 +108,8 @@ BUILT: BuildCache[Graph] = BuildCache()
 def clear_graph_cache() -> None:
     """Forget the graphs that modules built from an edge_index, so that the next call builds them anew.
 
-    Only needed after changes of an edge_index or edge_weight that torch does not count: through ``.data``, or through a
-    NumPy array that shares its memory.
+    Only needed after changes of an edge_index, a batch or integer weights that torch does not count: through ``.data``,
+    or through a NumPy array that shares their memory.
 
     Example:
         >>> import numpy, torch, graphact
