@@ -214,13 +214,46 @@ def original_class(module: nn.Module) -> type[nn.Module]:
     return kind.__mro__[1] if parametrize.is_parametrized(module) else kind
 
 
+@outside_compiled_code("activations are called with x alone inside a PassGraph that is not compiled: compile that")
+def current_backward_pass() -> int:
+    """Return the number of the backward pass that this thread works on; -1 outside of one."""
+    return torch._C._current_graph_task_id()
+
+
 class ModelCall:
     """One forward pass of a :class:`~graphact.nn.PassGraph`, or its description: its graph, and how often it used each
     ``PerLayer``."""
 
-    def __init__(self, graph: GraphLike) -> None:
+    def __init__(self, graph: GraphLike, uses: Mapping[int, int] = MappingProxyType({})) -> None:
         self.graph = graph
-        self.uses: dict[int, int] = {}
+        self.uses = dict(uses)
+        self.is_over = False
+        self.is_traced = torch.compiler.is_compiling()
+        self.backward_pass = -1 if self.is_traced else current_backward_pass()
+
+    def run(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call a function whose activations take the graph of this call, which is over then."""
+        try:
+            return self.run_part(function, *arguments, **options)
+        finally:
+            self.is_over = True
+
+    def run_part(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call a function whose activations take the graph of this call."""
+        around, CURRENT.call = CURRENT.call, self
+        try:
+            return function(*arguments, **options)
+        finally:
+            CURRENT.call = around
+
+    def is_of_this_pass(self) -> bool:
+        """Whether what runs now belongs to the same pass, and not to a backward pass that began during the call.
+
+        What a backward pass computes again, as ``torch.utils.checkpoint`` does, may be a part of any earlier call.
+        """
+        if self.is_traced and torch.compiler.is_compiling():
+            return True  # traced together with its activations
+        return self.backward_pass == current_backward_pass()
 
 
 class Current(local):
@@ -233,6 +266,25 @@ class Current(local):
 CURRENT = Current()
 
 
+def current_call() -> ModelCall | None:
+    """Return the call that this thread is in; None outside of one, and in a recomputation that is not bound to one."""
+    call = CURRENT.call
+    return call if call is not None and call.is_of_this_pass() else None
+
+
+def remedy() -> str:
+    """Return what to do about an activation that is called with x alone where no graph is known."""
+    if current_backward_pass() >= 0:
+        return (
+            "this is computed again in a backward pass, which does not know the graph of the call: bind it in the "
+            "forward pass, as in torch.utils.checkpoint.checkpoint(graphact.nn.bind_graph(function), ...)"
+        )
+    return (
+        "call the activation as module(x, graph), or the model that calls it with x alone through "
+        "graphact.nn.PassGraph(model)"
+    )
+
+
 def resolve_graph(
     x: Any,
     graph: GraphLike | Tensor | None,
@@ -243,12 +295,10 @@ def resolve_graph(
     """The graph of a module call: as given, built from a sparse tensor, that of the model's call, or built from an edge
     list and normalised; with ``batch``, several graphs side by side."""
     if graph is None:
-        if CURRENT.call is None:
-            raise TypeError(
-                "graph must be a graphact.Graph or an edge_index tensor, got NoneType: call the activation as "
-                "module(x, graph), or the model that calls it with x alone through graphact.nn.PassGraph(model)"
-            )
-        graph = CURRENT.call.graph
+        call = current_call()
+        if call is None:
+            raise TypeError(f"graph must be a graphact.Graph or an edge_index tensor, got NoneType: {remedy()}")
+        graph = call.graph
     if not isinstance(graph, Tensor) and hasattr(graph, "one_hop"):
         if edge_weight is not None:
             raise TypeError("edge_weight goes with an edge_index; a Graph holds its own weights")
