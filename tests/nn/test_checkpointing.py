@@ -391,3 +391,45 @@ def test_checkpoint_sequential():
         out = act(out, GRAPHS[0])
     out.square().sum().backward()
     torch.testing.assert_close(given.grad, other.grad, rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("is_full", [True, False], ids=["one graph", "with breaks"])
+@KINDS
+@ACTIVATIONS
+def test_compiled_models(make, is_reentrant, is_full):
+    if is_full and make is per_layer:
+        pytest.skip("torch.compile allows no counting inside a checkpoint without a graph break")
+    torch.compiler.reset()
+    model, expected, x = pair(make, bound(is_reentrant))
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=is_full)
+    for graph in GRAPHS[:2]:
+        model.zero_grad()
+        given = x.clone().requires_grad_()
+        compiled(given, None, graph=graph).square().sum().backward()
+        assert_equal(gradients(model, given), expected_gradients(expected, x, graph))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@KINDS
+def test_a_compiled_activation_never_takes_the_graph_of_another_call(is_reentrant):
+    torch.compiler.reset()
+    model, expected, x = pair(one_activation, bound(is_reentrant))
+    model.model.act.compile(backend="aot_eager")
+    given = x.clone().requires_grad_()
+
+    def bound_part():
+        model(given, None, graph=GRAPHS[0]).square().sum().backward()
+
+    def unbound_part():
+        model.model.wrap = plain(is_reentrant)
+        loss = model(x.clone().requires_grad_(), None, graph=GRAPHS[0]).square().sum()
+        with pytest.raises(TypeError, match="bind_graph"):
+            loss.backward()
+
+    act = one_activation().double()
+    nn.PassGraph(Outer(act, bound_part))(x, None, graph=GRAPHS[1])
+    assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
+    nn.PassGraph(Outer(act, unbound_part))(x, None, graph=GRAPHS[1])

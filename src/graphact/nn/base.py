@@ -240,6 +240,8 @@ class ModelCall:
 
     def run_part(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Call a function whose activations take the graph of this call."""
+        if CURRENT.call is self:  # compiled code may not assign inside a checkpoint
+            return function(*arguments, **options)
         around, CURRENT.call = CURRENT.call, self
         try:
             return function(*arguments, **options)
