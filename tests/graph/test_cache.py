@@ -260,3 +260,48 @@ def test_many_threads(edges):
     assert not errors
     assert not any(thread.is_alive() for thread in threads)
     assert len(cache) <= 2
+
+
+FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)
+STEPS = [(optimizer, {"fused": True}) for optimizer in FUSED] + [
+    (optimizer, {"foreach": is_foreach})
+    for optimizer in (*FUSED, torch.optim.RMSprop, torch.optim.NAdam, torch.optim.Adadelta, torch.optim.Rprop)
+    for is_foreach in (True, False)
+]
+
+
+@pytest.mark.parametrize("made", [torch.nn.Parameter, torch.Tensor.requires_grad_], ids=["parameter", "tensor"])
+@pytest.mark.parametrize("freeze", [True, False], ids=["frozen", "detached"])
+@pytest.mark.parametrize(("optimizer", "options"), STEPS, ids=[f"{kind.__name__}-{options}" for kind, options in STEPS])
+def test_weights_trained_between_two_evaluations(edges, optimizer, options, made, freeze):
+    """A fused step changes the numbers, but not the version that torch counts."""
+    edge_index, weight = edges[0], made(edges[1].clone())
+    step, model = optimizer([weight], lr=0.5, **options), nn.GraphAdaptiveMax(start="uniform")
+    alias = weight.detach()  # shares the memory and the version
+    for _ in range(3):
+        evaluated = weight.requires_grad_(False) if freeze else alias
+        for _ in range(2):
+            expected = Graph.from_edge_index(edge_index, weight.detach().clone(), 3).normalize("symmetric")
+            assert torch.equal(
+                base.resolve_graph(X, edge_index, evaluated, "symmetric").to_dense(), expected.to_dense()
+            )
+            assert torch.equal(model(X, edge_index, evaluated), model(X, expected))
+        weight.requires_grad_()
+        model(X, edge_index, weight).square().sum().backward()
+        step.step()
+        step.zero_grad()
+
+
+@pytest.mark.parametrize("change", [lambda weight: weight.data.mul_(2), lambda weight: weight.numpy().fill(2.0)])
+def test_uncounted_changes_of_weights_are_noticed(edges, builds, change):
+    edge_index, weight = edges
+    base.resolve_graph(X, edge_index, weight)
+    version = weight._version
+    change(weight)
+    assert weight._version == version
+    assert torch.equal(
+        base.resolve_graph(X, edge_index, weight).to_dense(), Graph.from_edge_index(edge_index, weight, 3).to_dense()
+    )
+    before = len(builds)
+    base.resolve_graph(X, edge_index, weight)
+    assert len(builds) == before

@@ -16,21 +16,24 @@ MOST = 8
 
 
 class Stamp(NamedTuple):
-    """A tensor as it was: which one, how often it had been changed in place, and where its numbers lay."""
+    """A tensor as it was: which one, its version, its memory, and a copy of its numbers if they are floating-point."""
 
     reference: "weakref.ref[Tensor]"
     version: int
     address: int
     shape: torch.Size
+    numbers: Tensor | None
 
     @classmethod
     def of(cls, tensor: Tensor, when_gone: Callable[[Any], None]) -> "Stamp":
-        return cls(weakref.ref(tensor, when_gone), tensor._version, tensor.data_ptr(), tensor.shape)
+        numbers = tensor.detach().clone() if tensor.is_floating_point() else None
+        return cls(weakref.ref(tensor, when_gone), tensor._version, tensor.data_ptr(), tensor.shape, numbers)
 
     def fits(self, tensor: Tensor) -> bool:
         """Whether ``tensor`` is still the same one, with the same numbers."""
         now = (tensor._version, tensor.data_ptr(), tensor.shape)
-        return self.reference() is tensor and now == (self.version, self.address, self.shape)
+        is_same = self.reference() is tensor and now == (self.version, self.address, self.shape)
+        return is_same and (self.numbers is None or torch.equal(self.numbers, tensor))
 
 
 class Entry(NamedTuple, Generic[T]):
@@ -43,8 +46,12 @@ class Entry(NamedTuple, Generic[T]):
 class BuildCache(Generic[T]):
     """The last few things built from tensors, each forgotten when one of its tensors is.
 
-    Tensors are held by weak references only. A change in place is noticed by the tensor's version; one that torch does
-    not see (through ``.data``, or through an array that shares memory) is not: :meth:`clear` is for those.
+    Tensors are held by weak references only. A change in place of an integer tensor is noticed by its version; one that
+    torch does not count (through ``.data``, or through an array that shares memory) is not: :meth:`clear` is for those.
+
+    Floating-point tensors may be trained, and steps of fused optimizers do not count as changes: their numbers are
+    compared with a copy in every call. That reads both once, and on a CUDA device it waits for the work queued before.
+    It cannot be captured in a CUDA graph: there, and where a wait matters, build a :class:`~graphact.Graph` once.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -77,7 +84,6 @@ class BuildCache(Generic[T]):
             if found is not None and all(stamp.fits(t) for stamp, t in zip(found.stamps, given, strict=True)):
                 self._entries.move_to_end(key)
                 return found.built
-        built = build()
 
         def forget(_: Any) -> None:
             with self._lock:
@@ -85,7 +91,9 @@ class BuildCache(Generic[T]):
                 if entry is not None and any(stamp.reference() is None for stamp in entry.stamps):
                     del self._entries[key]
 
-        entry = Entry(tuple(Stamp.of(tensor, forget) for tensor in given), built)
+        stamps = tuple(Stamp.of(tensor, forget) for tensor in given)  # before building: later changes are noticed
+        built = build()
+        entry = Entry(stamps, built)
         with self._lock:
             self._entries[key] = entry
             self._entries.move_to_end(key)

@@ -354,7 +354,7 @@ class _Mix(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         own, beta, weights, *values = ctx.saved_tensors
         if torch.is_grad_enabled():  # second derivatives are wanted
-            own, beta, weights, *values = inputs = aliases(ctx.saved_tensors)
+            own, beta, weights, *values = inputs = aliases((own, beta, weights, *values))
             mixed = reference.mix(own, values, beta, weights)
             wanted = [tensor for tensor in inputs if tensor.requires_grad]
             found = iter(torch.autograd.grad(mixed, wanted, grad, create_graph=True))

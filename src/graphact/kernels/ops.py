@@ -130,7 +130,8 @@ class Operation:
     @classmethod
     def kept(cls, ctx: Any) -> tuple[Any, ...]:
         """What was kept: the tensors, then the bundle, if there was one."""
-        saved, rest = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count : ctx.kept]
+        tensors = ctx.saved_tensors  # once: non-reentrant checkpoints refuse to be asked a second time
+        saved, rest = tensors[: ctx.count], tensors[ctx.count : ctx.kept]
         if ctx.bundle is not None:
             return *saved, ctx.bundle
         return (*saved, cls.bundle[0].of_flat(rest)) if cls.bundle is not None and rest else saved

@@ -24,7 +24,7 @@ from graphact.nn.names import ACTIVATIONS, make_activation, register, unregister
 from graphact.nn.network import GraphNetwork
 from graphact.nn.others import DiGRAF, GReLU, MaxK, ShiftlessMax, ShiftlessMedian
 from graphact.nn.parts import Residual, Sequential
-from graphact.nn.passing import PassGraph, PerLayer
+from graphact.nn.passing import PassGraph, PerLayer, bind_graph
 from graphact.nn.pointwise import ELU, GELU, Abs, Identity, LeakyReLU, Maxout, PReLU, ReLU, SiLU, Tanh
 
 __all__ = [
@@ -69,6 +69,7 @@ __all__ = [
     "ShiftlessMedian",
     "SiLU",
     "Tanh",
+    "bind_graph",
     "clear_graph_cache",
     "make_activation",
     "register",

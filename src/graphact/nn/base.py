@@ -31,8 +31,9 @@ class GraphModule(nn.Module):
     A :class:`~graphact.Graph` is sorted and checked once, when it is built. From an edge_index a graph is built on the
     first call, and again when its numbers have changed; modules that are called with the same tensors share it. Its
     weights are normalised as the module's ``normalize`` says; a ``Graph`` or a sparse tensor is taken as it is. Changes
-    that torch does not count, through ``edge_index.data`` or a NumPy array that shares its memory, go unnoticed: call
-    :func:`clear_graph_cache` after them, or give a new tensor.
+    of an edge_index that torch does not count, through ``edge_index.data`` or a NumPy array that shares its memory, go
+    unnoticed: call :func:`clear_graph_cache` after them, or give a new tensor. The numbers of an edge_weight are
+    compared in every call; on a CUDA device this waits for the work queued before, which a ``Graph`` spares.
 
     Several graphs side by side matter to activations that take means over a graph (``grelu``, ``digraf``). A
     :meth:`graphact.Graph.union` knows them; with an edge_index, networks and chains are told by ``batch``, the graph of
@@ -108,8 +109,8 @@ BUILT: BuildCache[Graph] = BuildCache()
 def clear_graph_cache() -> None:
     """Forget the graphs that modules built from an edge_index, so that the next call builds them anew.
 
-    Only needed after changes of an edge_index or edge_weight that torch does not count: through ``.data``, or through a
-    NumPy array that shares its memory.
+    Only needed after changes of an edge_index, a batch or integer weights that torch does not count: through ``.data``,
+    or through a NumPy array that shares their memory.
 
     Example:
         >>> import numpy, torch, graphact
@@ -214,13 +215,48 @@ def original_class(module: nn.Module) -> type[nn.Module]:
     return kind.__mro__[1] if parametrize.is_parametrized(module) else kind
 
 
+@outside_compiled_code("activations are called with x alone inside a PassGraph that is not compiled: compile that")
+def current_backward_pass() -> int:
+    """Return the number of the backward pass that this thread works on; -1 outside of one."""
+    return torch._C._current_graph_task_id()
+
+
 class ModelCall:
     """One forward pass of a :class:`~graphact.nn.PassGraph`, or its description: its graph, and how often it used each
     ``PerLayer``."""
 
-    def __init__(self, graph: GraphLike) -> None:
+    def __init__(self, graph: GraphLike, uses: Mapping[int, int] = MappingProxyType({})) -> None:
         self.graph = graph
-        self.uses: dict[int, int] = {}
+        self.uses = dict(uses)
+        self.is_over = False
+        self.is_traced = torch.compiler.is_compiling()
+        self.backward_pass = -1 if self.is_traced else current_backward_pass()
+
+    def run(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call a function whose activations take the graph of this call, which is over then."""
+        try:
+            return self.run_part(function, *arguments, **options)
+        finally:
+            self.is_over = True
+
+    def run_part(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call a function whose activations take the graph of this call."""
+        if CURRENT.call is self:  # compiled code may not assign inside a checkpoint
+            return function(*arguments, **options)
+        around, CURRENT.call = CURRENT.call, self
+        try:
+            return function(*arguments, **options)
+        finally:
+            CURRENT.call = around
+
+    def is_of_this_pass(self) -> bool:
+        """Whether what runs now belongs to the same pass, and not to a backward pass that began during the call.
+
+        What a backward pass computes again, as ``torch.utils.checkpoint`` does, may be a part of any earlier call.
+        """
+        if self.is_traced and torch.compiler.is_compiling():
+            return True  # traced together with its activations
+        return self.backward_pass == current_backward_pass()
 
 
 class Current(local):
@@ -237,6 +273,25 @@ SEVERAL_WIDTHS = (
 )
 
 
+def current_call() -> ModelCall | None:
+    """Return the call that this thread is in; None outside of one, and in a recomputation that is not bound to one."""
+    call = CURRENT.call
+    return call if call is not None and call.is_of_this_pass() else None
+
+
+def remedy() -> str:
+    """Return what to do about an activation that is called with x alone where no graph is known."""
+    if current_backward_pass() >= 0:
+        return (
+            "this is computed again in a backward pass, which does not know the graph of the call: bind it in the "
+            "forward pass, as in torch.utils.checkpoint.checkpoint(graphact.nn.bind_graph(function), ...)"
+        )
+    return (
+        "call the activation as module(x, graph), or the model that calls it with x alone through "
+        "graphact.nn.PassGraph(model)"
+    )
+
+
 def resolve_graph(
     x: Any,
     graph: GraphLike | Tensor | None,
@@ -247,12 +302,10 @@ def resolve_graph(
     """The graph of a module call: as given, built from a sparse tensor, that of the model's call, or built from an edge
     list and normalised; with ``batch``, several graphs side by side."""
     if graph is None:
-        if CURRENT.call is None:
-            raise TypeError(
-                "graph must be a graphact.Graph or an edge_index tensor, got NoneType: call the activation as "
-                "module(x, graph), or the model that calls it with x alone through graphact.nn.PassGraph(model)"
-            )
-        graph = CURRENT.call.graph
+        call = current_call()
+        if call is None:
+            raise TypeError(f"graph must be a graphact.Graph or an edge_index tensor, got NoneType: {remedy()}")
+        graph = call.graph
     if not isinstance(graph, Tensor) and hasattr(graph, "one_hop"):
         if edge_weight is not None:
             raise TypeError("edge_weight goes with an edge_index; a Graph holds its own weights")

@@ -145,11 +145,7 @@ def call_on_graph(module: nn.Module, x: Tensor, graph: GraphLike, edges: Edges |
         weights = (edge_weight,) if is_called_with_weights(inner) else ()
         options = {"batch": graph.whole.batch} if isinstance(module, PassGraph) and graph.whole is not None else {}
         return module(x, edge_index, *weights, **options)
-    around, CURRENT.call = CURRENT.call, ModelCall(graph)
-    try:
-        return module(x)
-    finally:
-        CURRENT.call = around
+    return ModelCall(graph).run(module, x)
 
 
 def is_of_pyg(module: nn.Module) -> bool:

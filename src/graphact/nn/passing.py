@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from graphact._checks import check_integer
 from graphact.graph.advice import how_to_build, kind_of
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
-from graphact.nn.base import CURRENT, GraphModule, ModelCall, resolve_graph, takes_batch, with_batch
+from graphact.nn.base import GraphModule, ModelCall, current_call, remedy, resolve_graph, takes_batch, with_batch
 
 
 class PassGraph(nn.Module):
@@ -21,8 +22,10 @@ class PassGraph(nn.Module):
     ``act(x)``. Around such a model, this module builds the graph once a forward pass, from the ``edge_index`` and
     ``edge_weight`` that it hands on, and every activation inside that is called without a graph takes it. A ``Graph``
     that exists already (:class:`graphact.data.AttachGraph`) is given as ``graph=`` and taken as it is. The graph is
-    known during the call only, to the thread that makes it; an activation outside raises. ``batch=`` tells the graphs
-    of several side by side apart, for activations that take means over a graph, and goes on to a model that takes one.
+    known during the call only, to the thread that makes it; an activation outside raises. A part of the model that runs
+    again later, as under ``torch.utils.checkpoint``, keeps the graph through :func:`bind_graph`. ``batch=`` tells the
+    graphs of several side by side apart, for activations that take means over a graph, and goes on to a model that
+    takes one.
 
     PyG's resolver does not know our names: instead of ``act="max-ga"`` give the module,
     ``act=graphact.nn.make_activation("max-ga", features=64)``. PyG's models use one ``act`` after every layer; for
@@ -78,11 +81,7 @@ class PassGraph(nn.Module):
             options["batch"] = batch
         if arguments or edge_weight is not None:  # not every model takes one
             arguments = (edge_weight, *arguments)
-        around, CURRENT.call = CURRENT.call, ModelCall(graph)
-        try:
-            return self.model(x, edge_index, *arguments, **options)
-        finally:
-            CURRENT.call = around
+        return ModelCall(graph).run(self.model, x, edge_index, *arguments, **options)
 
     def graph_of(
         self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None, batch: Tensor | None = None
@@ -146,9 +145,10 @@ class PerLayer(nn.Module):
             draw_anew(activation)
 
     def forward(self, x: Tensor) -> Tensor:
-        if CURRENT.call is None:
-            raise TypeError("PerLayer counts the layers of a call: call the model through graphact.nn.PassGraph(model)")
-        uses = CURRENT.call.uses
+        call = current_call()
+        if call is None:
+            raise TypeError(f"PerLayer counts the layers of a call, and it is outside of one: {remedy()}")
+        uses = call.uses
         layer = uses.get(id(self), 0)
         uses[id(self)] = layer + 1
         if layer >= len(self.copies):
@@ -158,6 +158,62 @@ class PerLayer(nn.Module):
                 "layer, unless that has one of its own (for conv in model.convs: conv.nn.act = torch.nn.ReLU())"
             )
         return self.copies[layer](x)
+
+
+def bind_graph(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Bind a part of a model to the graph of the running :class:`PassGraph` call, so that it may run outside of it.
+
+    ``torch.utils.checkpoint`` computes a part again in the backward pass, when the call is over and another may be
+    running. Bound where it is used, the part finds the graph of its call and, in :class:`PerLayer`, the same copies.
+    Both kinds of checkpoints work, and backward passes in other threads. Outside of a call the function is returned
+    unchanged.
+
+    Args:
+        function: a module or function, called with the same arguments.
+
+    Raises:
+        TypeError: function is not callable.
+        RuntimeError: on a call of what is returned, if another call of a model is running, or if it uses ``PerLayer``
+            and runs for the second time in its call: bind it anew for every use.
+
+    Example:
+        >>> import torch, graphact
+        >>> from torch.utils.checkpoint import checkpoint
+        >>> class Model(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.act = graphact.nn.GraphAdaptiveMax(features=4)
+        ...
+        ...     def forward(self, x, edge_index):
+        ...         return checkpoint(graphact.nn.bind_graph(self.act), x, use_reentrant=False)
+        >>> model, x = graphact.nn.PassGraph(Model()), torch.randn(3, 4, requires_grad=True)
+        >>> model(x, torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])).sum().backward()
+        >>> x.grad.shape
+        torch.Size([3, 4])
+    """
+    if not callable(function):
+        raise TypeError(f"function must be callable, got {type(function).__name__}")
+    call = current_call()
+    if call is None:
+        return function
+    start = dict(call.uses)
+
+    def bound(*arguments: Any, **options: Any) -> Any:
+        if not call.is_over and call.is_of_this_pass():
+            if call.uses != start:
+                raise RuntimeError(
+                    "function must be bound anew for every use: a PerLayer was used since bind_graph(function), and a "
+                    "recomputation could not tell which of its copies were meant"
+                )
+            return call.run_part(function, *arguments, **options)
+        if current_call() is not None:
+            raise RuntimeError(
+                "function must be bound in the call that runs it, got one that was bound in an earlier call of "
+                "PassGraph: call bind_graph(function) in the forward of the model, where the result is used"
+            )
+        return ModelCall(call.graph, start).run(function, *arguments, **options)
+
+    return bound
 
 
 def draw_anew(module: nn.Module) -> None:

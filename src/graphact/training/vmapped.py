@@ -12,11 +12,13 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from graphact.graph import Graph
 from graphact.layers import UnsupportedModelError
@@ -43,7 +45,7 @@ class VmappedModels(StackedBatch):
         if len(members) == 1:
             raise UnsupportedModelError("", "no two models share a graph")
         for number, model in enumerate(models[1:], start=1):
-            if not same(models[0], model, {}):
+            if not same(models[0], model):
                 raise UnsupportedModelError(f"model {number}", "it differs from the first in more than its parameters")
         if extra_state(models[0]):
             raise UnsupportedModelError("", "modules keep a state of their own besides buffers")
@@ -117,7 +119,7 @@ class VmappedModels(StackedBatch):
                     raise UnsupportedModelError("", "a call changes parameters")
             if not all(is_close(first, second) for first, second in zip(*results, strict=True)):
                 raise UnsupportedModelError("", "torch.vmap gives other values")
-        if not same(self.template, self.models[0], {}):
+        if not same(self.template, self.models[0]):
             raise UnsupportedModelError("", "a call changes attributes of a module")
 
 
@@ -156,45 +158,91 @@ def is_close(first: Tensor | None, second: Tensor | None) -> bool:
     return bool(((first - second).abs() <= 1e-4 * second.abs().amax()).all()) if first.numel() else True
 
 
-def same(first: Any, second: Any, seen: dict[tuple[int, int], Any]) -> bool:
-    """Whether two objects are equal in everything but the parameters, the buffers and the mode of modules.
+def same(first: nn.Module, second: nn.Module) -> bool:
+    """Compare two models in everything but the values of registered parameters and buffers, and the registered mode.
 
-    In doubt they are not. Functions are equal only if they are one, since they may enclose anything.
+    Registered is what ``named_modules`` reaches: ``functional_call`` replaces its parameters, ``train`` switches its
+    mode. Modules and tensors kept elsewhere, as in a tuple, are compared by value. Tensors that share memory with a
+    registered one, and what cannot be compared, count as different. Functions are equal only if they are one, since
+    they may enclose anything.
     """
-    if first is second or (id(first), id(second)) in seen:
-        return True
-    seen[id(first), id(second)] = first, second  # their ids are not given to others meanwhile
-    if isinstance(first, nn.Module) and isinstance(second, nn.Module):
-        return original_class(first) is original_class(second) and same(attributes(first), attributes(second), seen)
-    if type(first) is not type(second) or isinstance(first, FunctionType | ModuleType | type):
-        return False
-    if isinstance(first, Tensor):
-        return first.dtype == second.dtype and torch.equal(first, second)
-    if isinstance(first, PLAIN):
-        return bool(first == second)
-    if isinstance(first, MethodType):
-        parts: Any = [(method.__func__, method.__self__) for method in (first, second)]
-    elif type(first) in (dict, OrderedDict):
-        parts = [tuple(item for pair in mapping.items() for item in pair) for mapping in (first, second)]
-    elif type(first) in (list, tuple):
-        parts = [first, second]
-    else:
+    names = [[name for name, _ in model.named_modules()] for model in (first, second)]
+    return names[0] == names[1] and Comparison(first, second).equal(first, second)
+
+
+class Comparison:
+    """Compares two models whose registered modules have the same names."""
+
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
+        pairs = list(zip(first.modules(), second.modules(), strict=True))
+        self.counterpart = {id(module): other for module, other in pairs}
+        self.registered = {id(module) for pair in pairs for module in pair}
+        registered = (tensor for model in (first, second) for tensor in chain(model.parameters(), model.buffers()))
+        self.memory = {address_of(tensor) for tensor in registered} - {0}
+        self.seen: dict[tuple[int, int], Any] = {}
+
+    def equal(self, first: Any, second: Any) -> bool:
+        if (id(first), id(second)) in self.seen:
+            return True
+        self.seen[id(first), id(second)] = first, second  # their ids are not given to others meanwhile
+        if isinstance(first, nn.Module) and isinstance(second, nn.Module):
+            return self.equal_modules(first, second)
+        if type(first) is not type(second) or isinstance(first, FunctionType | ModuleType | type):
+            return first is second
+        if isinstance(first, Tensor):
+            return self.equal_tensors(first, second)
+        if isinstance(first, PLAIN):
+            return first is second or bool(first == second)
+        if isinstance(first, MethodType):
+            parts: Any = [(method.__func__, method.__self__) for method in (first, second)]
+        elif type(first) in (dict, OrderedDict):
+            parts = [tuple(item for pair in mapping.items() for item in pair) for mapping in (first, second)]
+        elif type(first) in (list, tuple):
+            parts = [first, second]
+        else:
+            try:
+                reduced = [value.__reduce_ex__(4) for value in (first, second)]
+            except Exception:  # an object that cannot be taken apart is equal to itself alone
+                return first is second
+            if isinstance(reduced[0], str):
+                return first is second
+            parts = [[list(part) if isinstance(part, Iterator) else part for part in whole] for whole in reduced]
+        return len(parts[0]) == len(parts[1]) and all(map(self.equal, *parts))
+
+    def equal_modules(self, first: nn.Module, second: nn.Module) -> bool:
+        if original_class(first) is not original_class(second):
+            return False
+        if {id(first), id(second)} & self.registered:
+            is_counterpart = self.counterpart.get(id(first)) is second
+            return is_counterpart and self.equal(attributes(first), attributes(second))
+        return self.equal(hidden_attributes(first), hidden_attributes(second))
+
+    def equal_tensors(self, first: Tensor, second: Tensor) -> bool:
         try:
-            reduced = [value.__reduce_ex__(4) for value in (first, second)]
-        except Exception:  # an object that cannot be taken apart is equal to itself alone
-            return False
-        parts = [[list(part) if isinstance(part, Iterator) else part for part in whole] for whole in reduced]
-        if isinstance(reduced[0], str):
-            return False
-    return len(parts[0]) == len(parts[1]) and all(same(a, b, seen) for a, b in zip(*parts, strict=True))
+            if {address_of(first), address_of(second)} & self.memory:
+                return False
+            return first is second or (first.dtype == second.dtype and torch.equal(first, second))
+        except (RuntimeError, ValueError):  # sparse, on two devices, or not yet initialized
+            return first is second
+
+
+def address_of(tensor: Tensor) -> int:
+    """Return where the memory of a tensor begins; 0 if it has none."""
+    return 0 if is_lazy(tensor) else tensor.untyped_storage().data_ptr()
 
 
 def attributes(module: nn.Module) -> dict[str, Any]:
     """All that a call depends on but the values of parameters and buffers, and the mode."""
-    found = {name: value for name, value in vars(module).items() if name != "training" and "state_dict" not in name}
+    found = hidden_attributes(module)
+    del found["training"]
     for kind in ("_parameters", "_buffers"):
         found[kind] = [(name, tensor is None) for name, tensor in found[kind].items()]
     return found
+
+
+def hidden_attributes(module: nn.Module) -> dict[str, Any]:
+    """All that a call depends on of a module that neither ``functional_call`` nor ``train`` reaches."""
+    return {name: value for name, value in vars(module).items() if "state_dict" not in name}
 
 
 def fingerprint(model: nn.Module) -> str:
