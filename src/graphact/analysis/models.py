@@ -22,6 +22,7 @@ from graphact.functional import graph_adaptive, graph_filter, localized
 from graphact.graph import Graph
 from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum, UnsupportedModelError
 from graphact.nn.base import check_untouched, original_class
+from graphact.nn.originals import replaced_globals
 from graphact.nn.parts import call_on_graph, describe_on
 
 KINDS = (Filter, Linear, Pointwise, HopMixture, LayerNorm, Sum)
@@ -58,12 +59,24 @@ def check_parts(module: nn.Module) -> None:
 
     No comparison with the forward finds all of that: a hook may act on values that no random signal has.
     """
+    checked: set[type] = set()
     for name, part in module.named_modules() if isinstance(module, nn.Module) else ():
         if "parametrizations" not in name.split("."):  # they count by the values that they give
             try:
                 check_untouched(part)
+                check_globals(original_class(part), checked)
             except UnsupportedModelError as error:
                 raise (error.inside(name) if name else error) from None
+
+
+def check_globals(kind: type[nn.Module], checked: set[type]) -> None:
+    """Raise if a function of torch, PyG or graphact that a class calls was replaced; each class is looked at once."""
+    if kind in checked:
+        return
+    checked.add(kind)
+    if replaced := next(replaced_globals(kind), None):
+        reason = f"the function {replaced}, which {kind.__name__} calls, was replaced: put the original one back"
+        raise UnsupportedModelError("", reason)
 
 
 @torch.no_grad()
@@ -80,6 +93,7 @@ def check_forward(module: nn.Module, layers: Blocks, graph: Graph, features: int
         if actual.shape != expected.shape or not agree(actual, expected, lost):
             reason = "the model does not compute what its layers do; was a part replaced, or does one work in place "
             raise UnsupportedModelError("", reason + "(inplace=True) on values that another one reads?")
+    check_still(module, same)
 
 
 def agree(actual: Tensor, expected: Tensor, lost: Tensor) -> bool:
@@ -108,12 +122,52 @@ def in_float64(module: nn.Module) -> nn.Module:
 
 
 def steady(part: nn.Module, place: str, name: str) -> Tensor:
-    """A tensor that a parametrization gives; raise if it gives another one the next time."""
-    first, second = (getattr(part, name).detach() for _ in range(2))
-    if not torch.equal(first, second):
+    """Return a tensor that a parametrization gives; raise if another reading gives another one, or leaves traces.
+
+    A model is called with gradients, without them and in inference mode; all must find the same coefficients.
+    """
+    values, before = [], state_of(part, name)
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode, torch.enable_grad):
+        with mode():
+            values.append(getattr(part, name).detach().clone())
+    if not torch.equal(values[0], values[-1]):
         reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
         raise UnsupportedModelError(place, reason)
-    return first
+    if not all(torch.equal(values[0], value) for value in values):
+        reason = f"its parametrization gives another {name} without gradients than with them"
+        raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
+    if not same_state(before, state_of(part, name)):
+        reason = f"its parametrization changes when {name} is read, and may give another one later"
+        raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
+    return values[0]
+
+
+def state_of(part: nn.Module, name: str) -> dict[str, Any]:
+    """Tensors, numbers and names that the modules of a parametrization hold, by their places."""
+    steps: nn.Module = part.parametrizations[name]  # type: ignore[index, assignment]
+    state: dict[str, Any] = {key: value.detach().clone() for key, value in steps.state_dict().items()}
+    for place, step in steps.named_modules():
+        plain = {key: value for key, value in vars(step).items() if isinstance(value, int | float | str | None)}
+        state |= {f"{place}.{key}": value for key, value in plain.items()}
+    return state
+
+
+def same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Return whether nothing changed between two readings."""
+    return before.keys() == after.keys() and all(
+        torch.equal(value, after[key]) if isinstance(value, Tensor) else value == after[key]
+        for key, value in before.items()
+    )
+
+
+def check_still(module: nn.Module, same: nn.Module) -> None:
+    """Raise if parametrizations of a model no longer give what its copy was compared with."""
+    for place, part in module.named_modules():
+        for name in part.parametrizations if parametrize.is_parametrized(part) else ():  # type: ignore[union-attr]
+            now = getattr(part, name).detach().to("cpu", torch.float64)
+            if not torch.equal(now, getattr(same.get_submodule(place), name)):
+                reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
+                raise UnsupportedModelError(place, reason)
 
 
 def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:
