@@ -24,9 +24,8 @@ DECORATORS = {
 ALIASES = {  # attributes that hold a function of another name
     "__call__": "Module._wrapped_call_impl",
     "forward": "_forward_unimplemented",
-    "_orig_propagate": "MessagePassing.propagate",
-    "_jinja_propagate": "MessagePassing.propagate",
-    "propagate": "MessagePassing.propagate",
+    **{f"{kept}propagate": "MessagePassing.propagate" for kept in ("", "_orig_", "_jinja_")},
+    **{f"{kept}edge_updater": "MessagePassing.edge_updater" for kept in ("", "_orig_", "_jinja_")},
 }
 MAKE_A_CALLABLE = (partial, partialmethod, singledispatchmethod)
 NOT_CALLED = {"__init__", "__new__", "__init_subclass__", "_described_forward"}  # by a module that is there
