@@ -259,7 +259,9 @@ def test_a_replacement_is_refused_whatever_it_says_of_itself(replaced, wrap, mon
     model = REPLACED[replaced]().double()
     assert lipschitz_bound(model, GRAPH).value > 0
     monkeypatch.setattr(kind, name, wrap(getattr(kind, name)))
-    with pytest.raises(UnsupportedModelError, match=rf"the {name} of this \w+ was replaced|does not describe the forward"):
+    with pytest.raises(
+        UnsupportedModelError, match=rf"the {name} of this \w+ was replaced|does not describe the forward"
+    ):
         lipschitz_bound(model, GRAPH)
     monkeypatch.undo()
     assert lipschitz_bound(model, GRAPH).value > 0
@@ -271,7 +273,7 @@ def test_a_method_of_another_class_and_other_code_in_the_same_function_are_refus
         patch.setattr(nn.ReLU, "forward", nn.LeakyReLU.forward)
         with pytest.raises(UnsupportedModelError, match="the forward of this ReLU was replaced"):
             lipschitz_bound(model, GRAPH)
-    other = lambda self, input: torch.where(input > FAR, 1000 * input, input.relu())  # noqa: E731
+    other = lambda self, x: torch.where(x > FAR, 1000 * x, x.relu())  # noqa: E731
     monkeypatch.setattr(nn.ReLU.forward, "__code__", other.__code__)
     with pytest.raises(UnsupportedModelError, match="the forward of this ReLU was replaced"):
         lipschitz_bound(model, GRAPH)
@@ -305,6 +307,14 @@ def test_functions_that_a_forward_finds_by_name_are_refused_where_they_were_repl
         lipschitz_bound(model, GRAPH)
     monkeypatch.undo()
     assert lipschitz_bound(model, GRAPH).value == bound
+
+
+def test_modules_that_were_compiled_in_place_are_refused_and_their_copies_are_not():
+    model = nn.Sequential(nn.Linear(3, 2), nn.ReLU()).double()
+    model[0].compile(backend="eager")
+    with pytest.raises(UnsupportedModelError, match=r"0: it was compiled in place.*copy\.deepcopy"):
+        lipschitz_bound(model, GRAPH)
+    assert lipschitz_bound(copy.deepcopy(model), GRAPH).value > 0
 
 
 def test_a_replacement_made_before_graphact_was_imported_is_refused():

@@ -68,9 +68,17 @@ def check_parts(module: nn.Module) -> None:
         if "parametrizations" not in name.split("."):  # they count by the values that they give
             try:
                 check_untouched(part)
+                check_uncompiled(part)
                 check_globals(original_class(part), checked)
             except UnsupportedModelError as error:
                 raise (error.inside(name) if name else error) from None
+
+
+def check_uncompiled(part: nn.Module) -> None:
+    """Raise if a module was compiled in place: its calls then run other code, which copies of it do not have."""
+    if getattr(part, "_compiled_call_impl", None) is not None:
+        reason = "it was compiled in place, and nothing is known of the compiled code: take a copy by copy.deepcopy"
+        raise UnsupportedModelError("", f"{reason}, which is not compiled")
 
 
 def check_globals(kind: type[nn.Module], checked: set[type]) -> None:

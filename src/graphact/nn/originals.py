@@ -55,10 +55,10 @@ def functions_of(value: Any) -> Iterator[Any]:
         yield value.__func__
     elif isinstance(value, FunctionType):
         yield value
-    elif not isinstance(value, type) and (hasattr(value, "__get__") or callable(value)):
-        # slots, and callable values such as the operation of an activation, are of a class of these packages or of C
-        if not is_of_known_class(value):
-            yield value
+    elif (
+        (hasattr(value, "__get__") or callable(value)) and not isinstance(value, type) and not is_of_known_class(value)
+    ):
+        yield value  # slots, and callable values such as the operation of an activation, are of known classes
 
 
 def is_original_method(function: Any, name: str, kind: type) -> bool:
@@ -81,8 +81,10 @@ def is_original_method(function: Any, name: str, kind: type) -> bool:
 
 def is_compiled_from(function: FunctionType, module: ModuleType | None) -> bool:
     """Return whether a function is compiled from the file of a module, and reads its global names there."""
-    return module is not None and function.__code__.co_filename == getattr(module, "__file__", None) and (
-        function.__globals__ is vars(module)
+    return (
+        module is not None
+        and function.__code__.co_filename == getattr(module, "__file__", None)
+        and (function.__globals__ is vars(module))
     )
 
 
@@ -171,8 +173,10 @@ def is_original_function(value: Any) -> bool:
 def is_of_known_class(value: Any) -> bool:
     """Return whether the class of a callable stands in the module that it names, and takes in no other function."""
     kind, place = type(value), sys.modules.get(type(value).__module__)
-    return is_trusted(kind.__module__) and not isinstance(value, MAKE_A_CALLABLE) and (
-        kind.__module__ == "builtins" or getattr(place, kind.__qualname__, None) is kind
+    return (
+        is_trusted(kind.__module__)
+        and not isinstance(value, MAKE_A_CALLABLE)
+        and (kind.__module__ == "builtins" or getattr(place, kind.__qualname__, None) is kind)
     )
 
 
