@@ -325,6 +325,77 @@ def test_a_union_is_pooled_graph_by_graph(name):
     torch.testing.assert_close(module(x, union, batch=torch.zeros(13, dtype=torch.long)), module(x, one))
 
 
+NUMBERS = {  # of three graphs, in whose place others have no node
+    "in front": [2, 3, 4],
+    "in the middle": [0, 5, 6],
+    "far beyond the number of nodes": [0, 40, 10**12],
+    "out of order": [9, 0, 30],
+}
+
+
+@POOLED
+@pytest.mark.parametrize("numbers", NUMBERS.values(), ids=NUMBERS)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_graphs_without_nodes_are_left_out(name, numbers, dtype):
+    """As in PyG, where a batch may hold graphs without nodes, numbers need not follow each other."""
+    graphs, signals, module = side_by_side(name)
+    if dtype == torch.int32 and max(numbers) > 2**31 - 1:
+        numbers = [0, 40, 2**31 - 1]
+    alone = torch.cat([module(x, graph) for x, graph in zip(signals, graphs, strict=True)])
+    union, x = Graph.union(graphs).with_batch(None), torch.cat(signals)
+    batch = torch.tensor(numbers, dtype=dtype).repeat_interleave(torch.tensor([len(signal) for signal in signals]))
+    torch.testing.assert_close(module(x, union, batch=batch), alone)
+    torch.testing.assert_close(module(x, union.with_batch(batch)), alone)
+    perm = torch.randperm(13)
+    shuffled = union.permute(perm)
+    torch.testing.assert_close(module(x[perm], shuffled, batch=batch[perm]), alone[perm])
+    compiled = torch.compile(module, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, union, batch=batch), alone)
+    # joined with others, numbers beyond the nodes of a part do not meet those of the next part
+    joined = Graph.union([union.with_batch(batch), graphs[0], union.with_batch(batch)])
+    expected = torch.cat([alone, module(signals[0], graphs[0]), alone])
+    torch.testing.assert_close(module(torch.cat([x, signals[0], x]), joined), expected)
+
+
+@POOLED
+@pytest.mark.parametrize("empty", [(0, 0, 4, 2, 7), (4, 0, 2, 0, 0, 7), (4, 2, 7, 0, 0), (0, 1)])
+def test_batches_of_pyg_with_empty_graphs(name, empty):
+    torch.manual_seed(0)
+    module = nn.make_activation(name, features=3, hops=2).double()
+    data = [
+        Data(x=torch.randn(n, 3).double(), edge_index=torch.randint(max(n, 1), (2, 3 * n)), num_nodes=n) for n in empty
+    ]
+    alone = torch.cat([module(item.x, item.edge_index) for item in data if item.num_nodes])
+    batch = Batch.from_data_list(data)
+    torch.testing.assert_close(module(batch.x, batch.edge_index, batch=batch.batch), alone)
+    joined = [Graph.from_pyg(item).to(torch.float64).normalize("symmetric") for item in data if item.num_nodes]
+    graph = Graph.from_pyg(batch).to(torch.float64)
+    expected = torch.cat([module(item.x, own) for item, own in zip(filter(len_of_x, data), joined, strict=True)])
+    torch.testing.assert_close(module(batch.x, graph.normalize("symmetric")), expected)
+
+
+def len_of_x(item):
+    return len(item.x)
+
+
+@POOLED
+def test_negative_numbers_of_graphs_are_refused(name):
+    graphs, signals, module = side_by_side(name)
+    union, x = Graph.union(graphs), torch.cat(signals)
+    batch = union.batch.clone()
+    batch[3] = -1
+    message = "batch must hold numbers of graphs from 0 on, got -1"
+    edges = union.to_edge_index()[0]
+    for call in (
+        lambda: module(x, union, batch=batch),
+        lambda: module(x, edges, batch=batch),
+        lambda: nn.GCNN([3, 3], activation=module, order=1).double()(x, edges, batch=batch),
+        lambda: union.with_batch(batch),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
 @POOLED
 def test_networks_and_chains_pool_graph_by_graph(name):
     graphs, signals, _ = side_by_side(name)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION, check_choice, check_generator, check_probability
 from graphact.graph import build, convert, edges, generators, normalize, union
-from graphact.graph.eager import BUILT_OUTSIDE, may_have_derivative, outside_transforms
+from graphact.graph.eager import BUILT_OUTSIDE, is_plain, may_have_derivative, outside_transforms
 from graphact.graph.neighborhoods import Neighborhoods, inverse_permutation
 from graphact.graph.normalize import Normalization
 from graphact.graph.patterns import hop_pattern, order_of_cuthill_mckee
@@ -371,11 +371,12 @@ class Graph:
     def with_batch(self, batch: Tensor | None) -> "Graph":
         """The same graph, taken for several side by side: ``batch`` holds the graph of each node, as in PyG.
 
-        Numbers must be from 0 to N - 1; they may leave some out, and nodes of a graph need not stand together. None
-        takes all nodes for one graph.
+        Numbers start at 0. They may leave some out, those of graphs without nodes, and nodes of a graph need not stand
+        together. None takes all nodes for one graph.
 
         Raises:
-            ValueError: not one whole number for each node, on the device of the graph.
+            ValueError: not one whole number for each node, on the device of the graph, or a negative one (on a GPU,
+                which would have to be waited for, negative numbers name graphs like others).
         """
         return self if batch is self.batch else replace(self, batch=check_batch(batch, self))
 
@@ -555,7 +556,7 @@ def check_graph(name: str, value: Any) -> Graph:
 
 
 def check_batch(batch: Tensor | None, graph: GraphLike) -> Tensor | None:
-    """Raise if the graphs of the nodes are no whole numbers, one for each node; their range is left to torch."""
+    """Return the graph of each node; raise if they are not whole numbers from 0 on, one for each node."""
     if batch is None:
         return None
     if not isinstance(batch, Tensor) or batch.dtype not in build.INTEGERS or batch.shape != (graph.num_nodes,):
@@ -566,6 +567,8 @@ def check_batch(batch: Tensor | None, graph: GraphLike) -> Tensor | None:
         )
     if batch.device != graph.device:
         raise ValueError(f"batch must be on the device of the graph, {graph.device}, got {batch.device}")
+    if batch.device.type == "cpu" and is_plain(batch) and (lowest := int(batch.amin())) < 0:
+        raise ValueError(f"batch must hold numbers of graphs from 0 on, got {lowest}")
     return batch
 
 

@@ -12,6 +12,7 @@ from graphact.functional.neighborhood import neighborhood, shift
 from graphact.graph.graph import check_batch, check_signal
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
+from graphact.graph.union import number_below
 from graphact.kernels.reference import accumulation_dtype
 from graphact.layers import Activation, Layer, UnsupportedModelError
 from graphact.nn.activation import STARTS, Start
@@ -303,7 +304,7 @@ def check_width(name: str, features: int | None) -> int:
 
 
 def batch_of(graph: GraphLike, batch: Tensor | None, name: str) -> Tensor | None:
-    """The graph of each node: as given, or as a union remembers it.
+    """The graph of each node, as given or as a union remembers it, by a number below that of the nodes.
 
     Raise if this process holds a part of a graph, of which an activation reads means, or if the numbers do not fit.
     """
@@ -311,8 +312,10 @@ def batch_of(graph: GraphLike, batch: Tensor | None, name: str) -> Tensor | None
     if whole is None and not getattr(graph, "holds_every_node", False):
         raise UnsupportedModelError("", f"{name!r} reads means over all nodes, and this process holds a part of them")
     if batch is None:
-        return None if whole is None else whole.batch
-    return check_batch(batch, graph)
+        batch = None if whole is None else whole.batch
+    else:
+        batch = check_batch(batch, graph)
+    return None if batch is None else number_below(batch)
 
 
 def in_full_precision(x: Tensor) -> AbstractContextManager[object]:
@@ -331,7 +334,7 @@ def mean_of_graph(x: Tensor, batch: Tensor | None) -> Tensor:
         return x.mean(-2, keepdim=True)
     values = x.to(accumulation_dtype(x.dtype))
     ones = torch.ones(batch.numel(), 1, dtype=values.dtype, device=x.device)
-    count = torch.zeros_like(ones).index_add(0, batch, ones)  # there are at most as many graphs as nodes
+    count = torch.zeros_like(ones).index_add(0, batch, ones)  # see batch_of
     total = torch.zeros_like(values).index_add(-2, batch, values) / count.clamp_min(1)
     return total.index_select(-2, batch).to(x.dtype)
 
