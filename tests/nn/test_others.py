@@ -1,6 +1,7 @@
 """Activations of other authors against plain NumPy, on graphs of every kind; what interprets them, or refuses."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -269,6 +270,9 @@ def test_bad_arguments(make, error, message):
         make()
 
 
+POOLED = pytest.mark.parametrize("name", ["grelu", "digraf"])
+
+
 @pytest.mark.parametrize("kind", [nn.DiGRAF, nn.GReLU])
 def test_means_of_large_graphs_in_half_precision(kind):
     """A count in bfloat16 stops at 256, and a sum where the next value is less than half a step."""
@@ -278,6 +282,66 @@ def test_means_of_large_graphs_in_half_precision(kind):
     module = kind(features=2, start="uniform").bfloat16()
     x = torch.rand(3, 1200, 2).bfloat16()
     torch.testing.assert_close(module(x, graph, batch=batch), module(x, graph), rtol=0.01, atol=0.01)
+
+
+def in_half_precision(name, dtype, directed, loops):
+    """A module, a graph and a signal in half precision, and all three in float64 with the same numbers."""
+    torch.manual_seed(0)
+    matrix = torch.rand(30, 30) * (torch.rand(30, 30) < 0.3)
+    matrix = (matrix if directed else matrix + matrix.T).fill_diagonal_(0.0)
+    matrix = (matrix + torch.diag(torch.rand(30))) if loops else matrix
+    graph = Graph.from_dense(matrix).normalize("random_walk").to(dtype)
+    options = {"radius": 20.0} if name == "digraf" else {}
+    module = nn.make_activation({"name": name, **options}, features=4, hops=3).to(dtype)
+    with torch.no_grad():  # so large that the function of the signal depends on it, and not so large that it saturates
+        for parameter in module.parameters():
+            parameter.uniform_(-1, 1)
+    x = (5 * torch.randn(30, 4)).to(dtype)
+    return module, graph, x, copy.deepcopy(module).double(), graph.to(torch.float64), x.double()
+
+
+HALF = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+
+
+@POOLED
+@HALF
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("loops", [False, True])
+def test_a_graph_in_half_precision_rounds_nothing_but_the_result(name, dtype, directed, loops):
+    module, graph, x, wide, wide_graph, wide_x = in_half_precision(name, dtype, directed, loops)
+    case = SimpleNamespace(matrix=wide_graph.to_dense().numpy(), x=wide_x.numpy())
+    expected = torch.from_numpy(REFERENCES[name](case, wide))
+    half_a_step = torch.finfo(dtype).eps / 2
+    torch.testing.assert_close(module(x, graph).double(), expected, rtol=1.01 * half_a_step, atol=1e-4)
+    union, batch = Graph.union([graph, graph]), torch.tensor([7, 3]).repeat_interleave(30)
+    both = torch.cat([x, -x])
+    alone = torch.cat(
+        [expected, torch.from_numpy(REFERENCES[name](SimpleNamespace(matrix=case.matrix, x=-case.x), wide))]
+    )
+    torch.testing.assert_close(module(both, union).double(), alone, rtol=1.01 * half_a_step, atol=1e-4)
+    torch.testing.assert_close(module(both, union, batch=batch).double(), alone, rtol=1.01 * half_a_step, atol=1e-4)
+
+
+@POOLED
+@HALF
+@pytest.mark.parametrize("loops", [False, True])
+def test_gradients_on_a_graph_in_half_precision(name, dtype, loops):
+    """They are those of float32, which near a fixed point of DiGRAF's flow are less accurate than a step of float16."""
+    module, graph, x, *_ = in_half_precision(name, dtype, True, loops)
+    wide, wide_graph = copy.deepcopy(module).float(), graph.to(torch.float32)
+    found, expected = [], []
+    for own, place, signal, grads in ((module, graph, x, found), (wide, wide_graph, x.float(), expected)):
+        edge_index, weight = place.to_edge_index()
+        weight, signal = weight.detach().requires_grad_(), signal.clone().requires_grad_()
+        result = own(signal, Graph.from_edge_index(edge_index, weight, 30))
+        direction = (
+            torch.linspace(-1, 1, result.numel(), dtype=torch.float64).view_as(result).to(dtype).to(result.dtype)
+        )
+        grads += torch.autograd.grad(result, (signal, weight, *own.parameters()), direction)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.dtype == dtype
+        step = torch.finfo(dtype).eps
+        torch.testing.assert_close(mine.float(), theirs, rtol=step, atol=step * theirs.abs().max().item())
 
 
 def test_max_k_of_signals_without_features():
@@ -304,9 +368,6 @@ def side_by_side(name):
     graphs = [random_graph(n, seed=n) for n in (4, 2, 7)]
     signals = [torch.randn(graph.num_nodes, 3, dtype=torch.float64) for graph in graphs]
     return graphs, signals, nn.make_activation(name, features=3, hops=2).double()
-
-
-POOLED = pytest.mark.parametrize("name", ["grelu", "digraf"])
 
 
 @POOLED

@@ -110,7 +110,8 @@ def join_batches(graphs: "Sequence[Graph]", like: Tensor) -> Tensor | None:
     if all(batch is None for batch in inside):
         return first
     within = [
-        like.new_zeros(count) if batch is None else number_below(batch) for batch, count in zip(inside, nodes, strict=True)
+        like.new_zeros(count) if batch is None else number_below(batch)
+        for batch, count in zip(inside, nodes, strict=True)
     ]
     return first + torch.cat(within)
 

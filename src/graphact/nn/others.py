@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_integer, check_positive
+from graphact._checks import HALF_PRECISION, check_choice, check_integer, check_positive
 from graphact.functional import cpab, grelu, max_k
-from graphact.functional.neighborhood import neighborhood, shift
+from graphact.functional.neighborhood import neighborhood, shift, shift_pass
 from graphact.graph.graph import check_batch, check_signal
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
@@ -311,10 +311,7 @@ def batch_of(graph: GraphLike, batch: Tensor | None, name: str) -> Tensor | None
     whole = graph.whole
     if whole is None and not getattr(graph, "holds_every_node", False):
         raise UnsupportedModelError("", f"{name!r} reads means over all nodes, and this process holds a part of them")
-    if batch is None:
-        batch = None if whole is None else whole.batch
-    else:
-        batch = check_batch(batch, graph)
+    batch = (None if whole is None else whole.batch) if batch is None else check_batch(batch, graph)
     return None if batch is None else number_below(batch)
 
 
@@ -324,8 +321,10 @@ def in_full_precision(x: Tensor) -> AbstractContextManager[object]:
 
 
 def wide_shift(z: Tensor, graph: GraphLike) -> Tensor:
-    """``S z``, where a graph in half precision takes signals in half precision alone."""
-    return shift(z, graph) if z.dtype == graph.dtype else shift(z.to(graph.dtype), graph).to(z.dtype)
+    """``S z`` in the dtype of z, which is at least float32, on a graph of any dtype; only its weights are rounded."""
+    if graph.dtype in HALF_PRECISION:  # such a graph takes signals in half precision, but a pass computes in z's dtype
+        return graph.one_hop(z, shift_pass)[0]
+    return shift(z.to(graph.dtype), graph).to(z.dtype)
 
 
 def mean_of_graph(x: Tensor, batch: Tensor | None) -> Tensor:
