@@ -1,16 +1,32 @@
 """Models that were changed after they were made: refused, also where no random signal would show the change."""
 
 import copy
+import functools
+import subprocess
+import sys
 import types
 
 import pytest
 import torch
+import torch_geometric.nn.conv.gcn_conv
 from support.graphs import random_graph
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
-from torch_geometric.nn import GCN, ChebConv, GCNConv, GINConv, MaxAggregation, SAGEConv
+from torch_geometric.nn import (
+    GCN,
+    ChebConv,
+    GCNConv,
+    GINConv,
+    MaxAggregation,
+    MeanAggregation,
+    MessagePassing,
+    SAGEConv,
+    SumAggregation,
+)
 from torch_geometric.nn import Sequential as PyGSequential
 
+import graphact.functional
+import graphact.nn.activation
 from graphact import Graph
 from graphact.analysis import (
     EdgeNoise,
@@ -22,7 +38,7 @@ from graphact.analysis import (
     topology_bound,
 )
 from graphact.layers import UnsupportedModelError
-from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, PassGraph, PerLayer, Residual, Sequential
+from graphact.nn import GCNN, GraphAdaptive, GraphAdaptiveMax, GraphFilter, PassGraph, PerLayer, Residual, Sequential
 
 NODES = 8
 GRAPH = Graph.from_dense(random_graph(NODES, dtype=torch.float64).to_dense().abs().triu(1))
@@ -149,6 +165,181 @@ def test_a_method_that_was_replaced_in_its_class_is_refused(kind, name, monkeypa
         lipschitz_bound(models.get(kind, nn.Linear(3, 2)), GRAPH)
 
 
+def under_the_same_name(before):
+    """As decorators do it: functools.wraps copies the module and the name."""
+
+    @functools.wraps(before)
+    def wrapper(*arguments, **options):
+        return louder(before(*arguments, **options))
+
+    return wrapper
+
+
+def twice_under_the_same_name(before):
+    return under_the_same_name(under_the_same_name(before))
+
+
+def under_the_same_name_without_a_trace(before):
+    wrapper = under_the_same_name(before)
+    del wrapper.__wrapped__
+    return wrapper
+
+
+def as_partial_method(before):
+    return functools.partialmethod(lambda self, *arguments, **options: louder(before(self, *arguments, **options)))
+
+
+def as_static_method(before):
+    return staticmethod(under_the_same_name(before))
+
+
+def as_property(before):
+    return property(lambda self: lambda *arguments, **options: louder(before(self, *arguments, **options)))
+
+
+def in_a_mode_of_torch(before):
+    return torch.no_grad()(under_the_same_name(before))
+
+
+def compiled(before):
+    return torch.compile(under_the_same_name(before), backend="eager")
+
+
+def as_callable(before):
+    class Faked:
+        def __get__(self, module, kind=None):
+            return lambda *arguments, **options: louder(before(module, *arguments, **options))
+
+        def __call__(self, *arguments, **options):
+            return louder(before(*arguments, **options))
+
+    Faked.__module__ = before.__module__
+    return functools.update_wrapper(Faked(), before)
+
+
+WRAPPERS = (
+    under_the_same_name,
+    twice_under_the_same_name,
+    under_the_same_name_without_a_trace,
+    as_partial_method,
+    as_static_method,
+    as_property,
+    in_a_mode_of_torch,
+    compiled,
+    as_callable,
+)
+REPLACED = {
+    (nn.ReLU, "forward"): lambda: nn.Sequential(nn.Linear(3, 2), nn.ReLU()),
+    (nn.Linear, "forward"): lambda: GCNN([3, 2], activation="max-ga", out_features=2),
+    (nn.Linear, "__call__"): lambda: nn.Linear(3, 2),  # which its class does not define
+    (nn.Module, "__call__"): lambda: nn.Linear(3, 2),
+    (nn.Module, "_call_impl"): lambda: nn.Linear(3, 2),
+    (nn.BatchNorm1d, "_check_input_dim"): lambda: nn.BatchNorm1d(3).eval(),
+    (GCNConv, "forward"): lambda: GCNConv(3, 2),
+    (GCNConv, "message"): lambda: GCNConv(3, 2),
+    (GCNConv, "propagate"): lambda: GCNConv(3, 2),
+    (MessagePassing, "aggregate"): lambda: GCNConv(3, 2),
+    (MessagePassing, "_lift"): lambda: GCNConv(3, 2),
+    (SumAggregation, "forward"): lambda: GCNConv(3, 2),
+    (MeanAggregation, "reduce"): lambda: SAGEConv(3, 2),
+    (type(SumAggregation()).__mro__[1], "__call__"): lambda: GCNConv(3, 2),
+    (ChebConv, "__norm__"): lambda: ChebConv(3, 2, K=2),
+    (GraphAdaptiveMax, "forward"): lambda: GraphAdaptiveMax(features=3),
+    (GraphAdaptive, "describe"): lambda: GraphAdaptiveMax(features=3),
+    (GraphAdaptiveMax.__mro__[2], "describe"): lambda: GraphAdaptiveMax(features=3),
+    (GCNN.__mro__[1], "forward"): lambda: GCNN([3, 2], activation="max-ga"),
+    (GCNN, "forward"): lambda: GCNN([3, 2], activation="max-ga"),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS)
+@pytest.mark.parametrize("replaced", REPLACED, ids=lambda pair: f"{pair[0].__name__}.{pair[1]}")
+def test_a_replacement_is_refused_whatever_it_says_of_itself(replaced, wrap, monkeypatch):
+    kind, name = replaced
+    model = REPLACED[replaced]().double()
+    assert lipschitz_bound(model, GRAPH).value > 0
+    monkeypatch.setattr(kind, name, wrap(getattr(kind, name)))
+    with pytest.raises(
+        UnsupportedModelError, match=rf"the {name} of this \w+ was replaced|does not describe the forward"
+    ):
+        lipschitz_bound(model, GRAPH)
+    monkeypatch.undo()
+    assert lipschitz_bound(model, GRAPH).value > 0
+
+
+def test_a_method_of_another_class_and_other_code_in_the_same_function_are_refused(monkeypatch):
+    model = nn.Sequential(nn.Linear(3, 2), nn.ReLU()).double()
+    with monkeypatch.context() as patch:
+        patch.setattr(nn.ReLU, "forward", nn.LeakyReLU.forward)
+        with pytest.raises(UnsupportedModelError, match="the forward of this ReLU was replaced"):
+            lipschitz_bound(model, GRAPH)
+    other = lambda self, x: torch.where(x > FAR, 1000 * x, x.relu())  # noqa: E731
+    monkeypatch.setattr(nn.ReLU.forward, "__code__", other.__code__)
+    with pytest.raises(UnsupportedModelError, match="the forward of this ReLU was replaced"):
+        lipschitz_bound(model, GRAPH)
+
+
+@pytest.mark.parametrize("wrap", [under_the_same_name, under_the_same_name_without_a_trace, as_callable, compiled])
+@pytest.mark.parametrize(
+    ("place", "name", "make"),
+    [
+        (nn.functional, "relu", lambda: nn.Sequential(nn.Linear(3, 2), nn.ReLU())),
+        (nn.functional, "linear", lambda: nn.Linear(3, 2)),
+        (torch, "relu", lambda: nn.ReLU()),
+        (torch, "tanh", lambda: nn.Tanh()),
+        (torch_geometric.nn.conv.gcn_conv, "gcn_norm", lambda: GCNConv(3, 2)),
+        (graphact.nn.activation.FUNCTIONS, "shifted", lambda: GraphAdaptiveMax(features=3)),
+        (graphact.nn.activation, "resolve_graph", lambda: GraphAdaptiveMax(features=3)),
+        (graphact.nn.pointwise, "pointwise", lambda: graphact.nn.ReLU()),
+        (graphact.nn.filter, "graph_filter", lambda: GraphFilter(3, 2, order=1)),
+    ],
+)
+def test_functions_that_a_forward_finds_by_name_are_refused_where_they_were_replaced(
+    place, name, make, wrap, monkeypatch
+):
+    model = make().double()
+    bound = lipschitz_bound(model, GRAPH).value
+    before = place[name] if isinstance(place, dict) else getattr(place, name)
+    change = monkeypatch.setitem if isinstance(place, dict) else monkeypatch.setattr
+    change(place, name, wrap(before))
+    shown = "FUNCTIONS" if isinstance(place, dict) else name
+    with pytest.raises(UnsupportedModelError, match=f"the function {shown}, which .* was replaced"):
+        lipschitz_bound(model, GRAPH)
+    monkeypatch.undo()
+    assert lipschitz_bound(model, GRAPH).value == bound
+
+
+def test_modules_that_were_compiled_in_place_are_refused_and_their_copies_are_not():
+    model = nn.Sequential(nn.Linear(3, 2), nn.ReLU()).double()
+    model[0].compile(backend="eager")
+    with pytest.raises(UnsupportedModelError, match=r"0: it was compiled in place.*copy\.deepcopy"):
+        lipschitz_bound(model, GRAPH)
+    assert lipschitz_bound(copy.deepcopy(model), GRAPH).value > 0
+
+
+def test_a_replacement_made_before_graphact_was_imported_is_refused():
+    """In a process of its own, as everything here has been imported long since."""
+    code = """
+import functools, torch
+from torch import nn
+before = nn.ReLU.forward
+
+@functools.wraps(before)
+def forward(self, x):
+    return torch.where(x > 1e6, 1000 * x, before(self, x))
+
+nn.ReLU.forward = forward
+import graphact
+from graphact.analysis import lipschitz_bound
+try:
+    print(lipschitz_bound(nn.Sequential(nn.Linear(3, 2), nn.ReLU()), graphact.Graph.from_edge_index([[0], [1]])))
+except graphact.layers.UnsupportedModelError as error:
+    print("refused:", error)
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "refused: 1: the forward of this ReLU was replaced" in shown
+
+
 def test_descriptions_that_were_replaced_are_refused():
     for name in ("layers", "describe"):
         model = GraphFilter(3, 2, order=1).double()
@@ -204,3 +395,71 @@ def test_parametrizations_count_where_they_give_the_same_every_time():
             with pytest.raises(UnsupportedModelError, match=r"another (taps|weight) in every call: call eval"):
                 check(same.train())
             check(same.eval())
+
+
+class ByMode(nn.Module):
+    """Ten times as large where gradients are off, or in inference mode alone."""
+
+    def __init__(self, off):
+        super().__init__()
+        self.off = off
+
+    def forward(self, weight):
+        return 10 * weight if self.off() else 1.0 * weight
+
+
+class Counting(nn.Module):
+    """Ten times as large from some call on."""
+
+    def __init__(self, first):
+        super().__init__()
+        self.first, self.calls = first, 0
+
+    def forward(self, weight):
+        self.calls += 1
+        return (10.0 if self.calls > self.first else 1.0) * weight
+
+
+class CountingInABuffer(nn.Module):
+    def __init__(self, first):
+        super().__init__()
+        self.first = first
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, weight):
+        self.calls += 1
+        return torch.where(self.calls > self.first, 10.0, 1.0).to(weight) * weight
+
+
+class CountingElsewhere(nn.Module):
+    """With a counter that copies of the module share; registering reads before it counts."""
+
+    def __init__(self, first):
+        super().__init__()
+        calls = []
+        self.count = lambda: calls.append(None) or len(calls) > first
+        self.restart = calls.clear
+
+    def forward(self, weight):
+        return (10.0 if self.count() else 1.0) * weight
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ByMode(lambda: not torch.is_grad_enabled()),
+        lambda: ByMode(torch.is_grad_enabled),
+        lambda: ByMode(torch.is_inference_mode_enabled),
+        *(functools.partial(kind, first) for kind in (Counting, CountingInABuffer) for first in (1, 2, 3, 4, 7, 1000)),
+        *(functools.partial(CountingElsewhere, first) for first in (1, 2, 3, 4, 5)),
+    ],
+)
+@pytest.mark.parametrize("off", [False, True])
+def test_parametrizations_that_depend_on_how_they_are_read_are_refused(make, off):
+    for check in (CHECKS["lipschitz"], CHECKS["certify"], OWN["lost links"]):
+        model, steps = GCNN([3, 4], order=1, activation="relu", out_features=2).double().eval(), make()
+        parametrize.register_parametrization(model.readout, "weight", steps)
+        getattr(steps, "restart", list)()
+        with torch.set_grad_enabled(not off), pytest.raises(UnsupportedModelError, match=r"parametrization") as caught:
+            check(model)
+        assert caught.value.part == "readout"

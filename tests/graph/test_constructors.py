@@ -140,6 +140,8 @@ def test_a_union_remembers_the_graphs_of_its_nodes():
     groups = [(again == number).nonzero().flatten().tolist() for number in again.unique()]
     assert groups == [[0, 1], [2, 3, 4], [5, 6], [7, 8, 9], [10, 11]]
     assert Graph.union([both]).batch is both.batch
+    far = right.with_batch(torch.tensor([7, 2]))  # graphs without nodes between them
+    assert Graph.union([far, right, far]).batch.unique().numel() == 5
 
 
 def test_the_graphs_of_a_batch_of_pyg():
@@ -157,6 +159,8 @@ def test_the_graphs_of_a_batch_of_pyg():
         (torch.zeros(4, dtype=torch.int64), r"for each of 3 nodes, in int64 or int32, got the shape \(4,\) in"),
         (torch.zeros(3), r"got the shape \(3,\) in torch.float32"),
         ([0, 0, 1], "got list"),
+        (torch.tensor([0, -2, 1]), "batch must hold numbers of graphs from 0 on, got -2"),
+        (torch.tensor([0, -2, 1], dtype=torch.int32), "batch must hold numbers of graphs from 0 on, got -2"),
         (torch.zeros(3, dtype=torch.int64, device="meta"), "batch must be on the device of the graph, cpu, got meta"),
     ],
 )

@@ -99,9 +99,11 @@ def test_the_graphs_of_a_union_travel():
     union = Graph.union([random_graph(4), random_graph(3)])
     for found in (pickle.loads(pickle.dumps(union)), copy.deepcopy(union), through(union, weights_only=True)):
         assert found.batch.tolist() == [0, 0, 0, 0, 1, 1, 1]
-    for name, value in (("batch", torch.zeros(6, dtype=torch.int64)), ("batch", torch.full((7,), 7)), ("batch", 3)):
+    for name, value in (("batch", torch.zeros(6, dtype=torch.int64)), ("batch", torch.full((7,), -1)), ("batch", 3)):
         with pytest.raises(ValueError, match="the pickle does not hold a graph"):
             Graph.__new__(Graph).__setstate__({**union.__getstate__(), name: value})
+    far = union.with_batch(torch.full((7,), 7))  # graphs without nodes in front
+    assert pickle.loads(pickle.dumps(far)).batch.tolist() == [7] * 7
     older = Graph.__new__(Graph)  # pickled before graphs remembered it
     older.__setstate__({key: value for key, value in union.__getstate__().items() if key != "batch"})
     assert older.batch is None

@@ -1,6 +1,7 @@
 """Activations of other authors against plain NumPy, on graphs of every kind; what interprets them, or refuses."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -269,6 +270,9 @@ def test_bad_arguments(make, error, message):
         make()
 
 
+POOLED = pytest.mark.parametrize("name", ["grelu", "digraf"])
+
+
 @pytest.mark.parametrize("kind", [nn.DiGRAF, nn.GReLU])
 def test_means_of_large_graphs_in_half_precision(kind):
     """A count in bfloat16 stops at 256, and a sum where the next value is less than half a step."""
@@ -278,6 +282,66 @@ def test_means_of_large_graphs_in_half_precision(kind):
     module = kind(features=2, start="uniform").bfloat16()
     x = torch.rand(3, 1200, 2).bfloat16()
     torch.testing.assert_close(module(x, graph, batch=batch), module(x, graph), rtol=0.01, atol=0.01)
+
+
+def in_half_precision(name, dtype, directed, loops):
+    """A module, a graph and a signal in half precision, and all three in float64 with the same numbers."""
+    torch.manual_seed(0)
+    matrix = torch.rand(30, 30) * (torch.rand(30, 30) < 0.3)
+    matrix = (matrix if directed else matrix + matrix.T).fill_diagonal_(0.0)
+    matrix = (matrix + torch.diag(torch.rand(30))) if loops else matrix
+    graph = Graph.from_dense(matrix).normalize("random_walk").to(dtype)
+    options = {"radius": 20.0} if name == "digraf" else {}
+    module = nn.make_activation({"name": name, **options}, features=4, hops=3).to(dtype)
+    with torch.no_grad():  # so large that the function of the signal depends on it, and not so large that it saturates
+        for parameter in module.parameters():
+            parameter.uniform_(-1, 1)
+    x = (5 * torch.randn(30, 4)).to(dtype)
+    return module, graph, x, copy.deepcopy(module).double(), graph.to(torch.float64), x.double()
+
+
+HALF = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+
+
+@POOLED
+@HALF
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("loops", [False, True])
+def test_a_graph_in_half_precision_rounds_nothing_but_the_result(name, dtype, directed, loops):
+    module, graph, x, wide, wide_graph, wide_x = in_half_precision(name, dtype, directed, loops)
+    case = SimpleNamespace(matrix=wide_graph.to_dense().numpy(), x=wide_x.numpy())
+    expected = torch.from_numpy(REFERENCES[name](case, wide))
+    half_a_step = torch.finfo(dtype).eps / 2
+    torch.testing.assert_close(module(x, graph).double(), expected, rtol=1.01 * half_a_step, atol=1e-4)
+    union, batch = Graph.union([graph, graph]), torch.tensor([7, 3]).repeat_interleave(30)
+    both = torch.cat([x, -x])
+    alone = torch.cat(
+        [expected, torch.from_numpy(REFERENCES[name](SimpleNamespace(matrix=case.matrix, x=-case.x), wide))]
+    )
+    torch.testing.assert_close(module(both, union).double(), alone, rtol=1.01 * half_a_step, atol=1e-4)
+    torch.testing.assert_close(module(both, union, batch=batch).double(), alone, rtol=1.01 * half_a_step, atol=1e-4)
+
+
+@POOLED
+@HALF
+@pytest.mark.parametrize("loops", [False, True])
+def test_gradients_on_a_graph_in_half_precision(name, dtype, loops):
+    """They are those of float32, which near a fixed point of DiGRAF's flow are less accurate than a step of float16."""
+    module, graph, x, *_ = in_half_precision(name, dtype, True, loops)
+    wide, wide_graph = copy.deepcopy(module).float(), graph.to(torch.float32)
+    found, expected = [], []
+    for own, place, signal, grads in ((module, graph, x, found), (wide, wide_graph, x.float(), expected)):
+        edge_index, weight = place.to_edge_index()
+        weight, signal = weight.detach().requires_grad_(), signal.clone().requires_grad_()
+        result = own(signal, Graph.from_edge_index(edge_index, weight, 30))
+        direction = (
+            torch.linspace(-1, 1, result.numel(), dtype=torch.float64).view_as(result).to(dtype).to(result.dtype)
+        )
+        grads += torch.autograd.grad(result, (signal, weight, *own.parameters()), direction)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.dtype == dtype
+        step = torch.finfo(dtype).eps
+        torch.testing.assert_close(mine.float(), theirs, rtol=step, atol=step * theirs.abs().max().item())
 
 
 def test_max_k_of_signals_without_features():
@@ -306,9 +370,6 @@ def side_by_side(name):
     return graphs, signals, nn.make_activation(name, features=3, hops=2).double()
 
 
-POOLED = pytest.mark.parametrize("name", ["grelu", "digraf"])
-
-
 @POOLED
 def test_a_union_is_pooled_graph_by_graph(name):
     graphs, signals, module = side_by_side(name)
@@ -323,6 +384,77 @@ def test_a_union_is_pooled_graph_by_graph(name):
     assert not torch.allclose(module(x, one), alone)
     # what is given wins over what a union remembers
     torch.testing.assert_close(module(x, union, batch=torch.zeros(13, dtype=torch.long)), module(x, one))
+
+
+NUMBERS = {  # of three graphs, in whose place others have no node
+    "in front": [2, 3, 4],
+    "in the middle": [0, 5, 6],
+    "far beyond the number of nodes": [0, 40, 10**12],
+    "out of order": [9, 0, 30],
+}
+
+
+@POOLED
+@pytest.mark.parametrize("numbers", NUMBERS.values(), ids=NUMBERS)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_graphs_without_nodes_are_left_out(name, numbers, dtype):
+    """As in PyG, where a batch may hold graphs without nodes, numbers need not follow each other."""
+    graphs, signals, module = side_by_side(name)
+    if dtype == torch.int32 and max(numbers) > 2**31 - 1:
+        numbers = [0, 40, 2**31 - 1]
+    alone = torch.cat([module(x, graph) for x, graph in zip(signals, graphs, strict=True)])
+    union, x = Graph.union(graphs).with_batch(None), torch.cat(signals)
+    batch = torch.tensor(numbers, dtype=dtype).repeat_interleave(torch.tensor([len(signal) for signal in signals]))
+    torch.testing.assert_close(module(x, union, batch=batch), alone)
+    torch.testing.assert_close(module(x, union.with_batch(batch)), alone)
+    perm = torch.randperm(13)
+    shuffled = union.permute(perm)
+    torch.testing.assert_close(module(x[perm], shuffled, batch=batch[perm]), alone[perm])
+    compiled = torch.compile(module, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, union, batch=batch), alone)
+    # joined with others, numbers beyond the nodes of a part do not meet those of the next part
+    joined = Graph.union([union.with_batch(batch), graphs[0], union.with_batch(batch)])
+    expected = torch.cat([alone, module(signals[0], graphs[0]), alone])
+    torch.testing.assert_close(module(torch.cat([x, signals[0], x]), joined), expected)
+
+
+@POOLED
+@pytest.mark.parametrize("empty", [(0, 0, 4, 2, 7), (4, 0, 2, 0, 0, 7), (4, 2, 7, 0, 0), (0, 1)])
+def test_batches_of_pyg_with_empty_graphs(name, empty):
+    torch.manual_seed(0)
+    module = nn.make_activation(name, features=3, hops=2).double()
+    data = [
+        Data(x=torch.randn(n, 3).double(), edge_index=torch.randint(max(n, 1), (2, 3 * n)), num_nodes=n) for n in empty
+    ]
+    alone = torch.cat([module(item.x, item.edge_index) for item in data if item.num_nodes])
+    batch = Batch.from_data_list(data)
+    torch.testing.assert_close(module(batch.x, batch.edge_index, batch=batch.batch), alone)
+    joined = [Graph.from_pyg(item).to(torch.float64).normalize("symmetric") for item in data if item.num_nodes]
+    graph = Graph.from_pyg(batch).to(torch.float64)
+    expected = torch.cat([module(item.x, own) for item, own in zip(filter(len_of_x, data), joined, strict=True)])
+    torch.testing.assert_close(module(batch.x, graph.normalize("symmetric")), expected)
+
+
+def len_of_x(item):
+    return len(item.x)
+
+
+@POOLED
+def test_negative_numbers_of_graphs_are_refused(name):
+    graphs, signals, module = side_by_side(name)
+    union, x = Graph.union(graphs), torch.cat(signals)
+    batch = union.batch.clone()
+    batch[3] = -1
+    message = "batch must hold numbers of graphs from 0 on, got -1"
+    edges = union.to_edge_index()[0]
+    for call in (
+        lambda: module(x, union, batch=batch),
+        lambda: module(x, edges, batch=batch),
+        lambda: nn.GCNN([3, 3], activation=module, order=1).double()(x, edges, batch=batch),
+        lambda: union.with_batch(batch),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 @POOLED

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from graphact._checks import HALF_PRECISION
 from graphact.analysis.description import (
     Blocks,
     Layers,
@@ -22,9 +23,11 @@ from graphact.functional import graph_adaptive, graph_filter, localized
 from graphact.graph import Graph
 from graphact.layers import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum, UnsupportedModelError
 from graphact.nn.base import check_untouched, original_class
+from graphact.nn.originals import replaced_globals
 from graphact.nn.parts import call_on_graph, describe_on
 
 KINDS = (Filter, Linear, Pointwise, HopMixture, LayerNorm, Sum)
+Computed = dict[tuple[str, str], Tensor]  # what parametrizations give, by part and name
 DEVIATION = 1e-9  # of a model from its description, in float64, as a part of the largest output
 
 
@@ -39,17 +42,19 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
         raise UnsupportedModelError("", f"module must be a torch.nn.Module, got {type(module).__name__}")
     graph = graph.to("cpu", torch.float64)  # first, so that operators are made of it in float64
     check_parts(module)
+    computed = computed_values(module)
     described = tuple(flatten(describe_on(module, graph)))
     layers, taken = checked_layers(module, described, features, KINDS)
-    check_forward(module, layers, graph, taken)
+    check_forward(module, computed, layers, graph, taken)
     return layers, taken
 
 
 def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Layers, int]:
     """The same for a module of graphact, of layers that all guarantees know, on one graph."""
     check_parts(module)
+    computed = computed_values(module)
     layers, taken = read_layers(module, features)
-    check_forward(module, layers, graph.to("cpu", torch.float64), taken)
+    check_forward(module, computed, layers, graph.to("cpu", torch.float64), taken)
     return layers, taken
 
 
@@ -58,18 +63,39 @@ def check_parts(module: nn.Module) -> None:
 
     No comparison with the forward finds all of that: a hook may act on values that no random signal has.
     """
+    checked: set[type] = set()
     for name, part in module.named_modules() if isinstance(module, nn.Module) else ():
         if "parametrizations" not in name.split("."):  # they count by the values that they give
             try:
                 check_untouched(part)
+                check_uncompiled(part)
+                check_globals(original_class(part), checked)
             except UnsupportedModelError as error:
                 raise (error.inside(name) if name else error) from None
 
 
+def check_uncompiled(part: nn.Module) -> None:
+    """Raise if a module was compiled in place: its calls then run other code, which copies of it do not have."""
+    if getattr(part, "_compiled_call_impl", None) is not None:
+        reason = "it was compiled in place, and nothing is known of the compiled code: take a copy by copy.deepcopy"
+        raise UnsupportedModelError("", f"{reason}, which is not compiled")
+
+
+def check_globals(kind: type[nn.Module], checked: set[type]) -> None:
+    """Raise if a function of torch, PyG or graphact that a class calls was replaced; each class is looked at once."""
+    if kind in checked:
+        return
+    checked.add(kind)
+    if replaced := next(replaced_globals(kind), None):
+        reason = f"the function {replaced}, which {kind.__name__} calls, was replaced: put the original one back"
+        raise UnsupportedModelError("", reason)
+
+
 @torch.no_grad()
-def check_forward(module: nn.Module, layers: Blocks, graph: Graph, features: int) -> None:
+def check_forward(module: nn.Module, computed: Computed, layers: Blocks, graph: Graph, features: int) -> None:
     """Raise if a model differs from its layers on random signals, large and small."""
-    generator, same = torch.Generator().manual_seed(features), in_float64(module)
+    check_still(module, computed)
+    generator, same = torch.Generator().manual_seed(features), in_float64(module, computed)
     for scale in (1.0, 100.0, 1e-10):
         x = scale * torch.randn(graph.num_nodes, features, generator=generator, dtype=torch.float64)
         expected, lost = evaluate(layers, x, graph), with_errors(Zonotope.point(x[None]), layers, graph)[1][0]
@@ -80,6 +106,7 @@ def check_forward(module: nn.Module, layers: Blocks, graph: Graph, features: int
         if actual.shape != expected.shape or not agree(actual, expected, lost):
             reason = "the model does not compute what its layers do; was a part replaced, or does one work in place "
             raise UnsupportedModelError("", reason + "(inplace=True) on values that another one reads?")
+    check_still(module, computed)
 
 
 def agree(actual: Tensor, expected: Tensor, lost: Tensor) -> bool:
@@ -90,30 +117,87 @@ def agree(actual: Tensor, expected: Tensor, lost: Tensor) -> bool:
     return bool(((actual - expected)[known].abs() <= DEVIATION * size.clamp_min(1e-300) + 2 * lost).all())
 
 
-def in_float64(module: nn.Module) -> nn.Module:
+def computed_values(module: nn.Module) -> Computed:
+    """What the parametrizations of a model give, by part and name; raise if they do not always give the same."""
+    found: Computed = {}
+    for place, part in parametrized_parts(module):
+        same = copy.deepcopy(part)  # a parametrization in training mode may change when it is read
+        found |= {(place, name): steady(same, place, name) for name in same.parametrizations}  # type: ignore[union-attr]
+    return found
+
+
+def parametrized_parts(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """The parts of a model that compute some of their tensors from others, by their places."""
+    parts = module.named_modules() if isinstance(module, nn.Module) else ()
+    return [(place, part) for place, part in parts if parametrize.is_parametrized(part)]
+
+
+def in_float64(module: nn.Module, computed: Computed) -> nn.Module:
     """A copy in float64 on the CPU, with the very coefficients that the module has now, computed ones included."""
     same = copy.deepcopy(module)
-    computed = [
-        (part, {name: steady(part, place, name) for name in part.parametrizations})
-        for place, part in same.named_modules()
-        if parametrize.is_parametrized(part)
-    ]
-    for part, values in computed:
+    for place, part in parametrized_parts(same):
         # parametrize.remove_parametrizations would change the class, which the copy shares with the module
         part.__class__ = original_class(part)
         del part.parametrizations
-        for name, value in values.items():
-            part.register_parameter(name, nn.Parameter(value, requires_grad=False))
+        for (where, name), value in computed.items():
+            if where == place:
+                part.register_parameter(name, nn.Parameter(value.clone(), requires_grad=False))
     return same.to("cpu", torch.float64)
 
 
+def check_still(module: nn.Module, computed: Computed) -> None:
+    """Raise if parametrizations of a model give other values by now."""
+    for (place, name), value in computed.items():
+        if not is_same(getattr(module.get_submodule(place), name).detach(), value):
+            reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
+            raise UnsupportedModelError(place, reason)
+
+
 def steady(part: nn.Module, place: str, name: str) -> Tensor:
-    """A tensor that a parametrization gives; raise if it gives another one the next time."""
-    first, second = (getattr(part, name).detach() for _ in range(2))
-    if not torch.equal(first, second):
+    """Return a tensor that a parametrization gives; raise if another reading gives another one, or leaves traces.
+
+    A model is called with gradients, without them and in inference mode; all must find the same coefficients.
+    """
+    values, before = [], state_of(part, name)
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode, torch.enable_grad):
+        with mode():
+            values.append(getattr(part, name).detach().clone())
+    if not is_same(values[0], values[-1]):
         reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
         raise UnsupportedModelError(place, reason)
-    return first
+    if not all(is_same(values[0], value) for value in values):
+        reason = f"its parametrization gives another {name} without gradients than with them"
+        raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
+    if not same_state(before, state_of(part, name)):
+        reason = f"its parametrization changes when {name} is read, and may give another one later"
+        raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
+    return values[0]
+
+
+def is_same(first: Tensor, second: Tensor) -> bool:
+    """Return whether two readings are equal but for the rounding of other kernels, which gradients may ask for."""
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return False
+    steps = 0 if first.dtype in HALF_PRECISION else 4 * torch.finfo(first.dtype).eps
+    return torch.allclose(first, second, rtol=steps, atol=0.0)
+
+
+def state_of(part: nn.Module, name: str) -> dict[str, Any]:
+    """Tensors, numbers and names that the modules of a parametrization hold, by their places."""
+    steps: nn.Module = part.parametrizations[name]  # type: ignore[index, assignment]
+    state: dict[str, Any] = {key: value.detach().clone() for key, value in steps.state_dict().items()}
+    for place, step in steps.named_modules():
+        plain = {key: value for key, value in vars(step).items() if isinstance(value, int | float | str | None)}
+        state |= {f"{place}.{key}": value for key, value in plain.items()}
+    return state
+
+
+def same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Return whether nothing changed between two readings."""
+    return before.keys() == after.keys() and all(
+        torch.equal(value, after[key]) if isinstance(value, Tensor) else value == after[key]
+        for key, value in before.items()
+    )
 
 
 def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:

@@ -61,7 +61,7 @@ def fits_together(state: dict[str, Any]) -> bool:
         return False
     if slot.is_meta:
         return True
-    is_inside = batch is None or bool(((batch >= 0) & (batch < nodes)).all())
+    is_inside = batch is None or bool((batch >= 0).all())
     return is_inside and bool(((slot >= 0) & (slot < incoming.degree[outgoing.col])).all())
 
 

@@ -19,7 +19,7 @@ from graphact._checks import (
 )
 from graphact.graph import build, convert, edges, generators, normalize, union
 from graphact.graph.advice import how_to_build, kind_of
-from graphact.graph.eager import BUILT_OUTSIDE, may_have_derivative, outside_transforms
+from graphact.graph.eager import BUILT_OUTSIDE, is_plain, may_have_derivative, outside_transforms
 from graphact.graph.neighborhoods import Neighborhoods, inverse_permutation
 from graphact.graph.normalize import Normalization
 from graphact.graph.patterns import hop_pattern, order_of_cuthill_mckee
@@ -392,11 +392,12 @@ class Graph(metaclass=NamedConstructors):
     def with_batch(self, batch: Tensor | None) -> "Graph":
         """The same graph, taken for several side by side: ``batch`` holds the graph of each node, as in PyG.
 
-        Numbers must be from 0 to N - 1; they may leave some out, and nodes of a graph need not stand together. None
-        takes all nodes for one graph.
+        Numbers start at 0. They may leave some out, those of graphs without nodes, and nodes of a graph need not stand
+        together. None takes all nodes for one graph.
 
         Raises:
-            ValueError: not one whole number for each node, on the device of the graph.
+            ValueError: not one whole number for each node, on the device of the graph, or a negative one (on a GPU,
+                which would have to be waited for, negative numbers name graphs like others).
         """
         return self if batch is self.batch else replace(self, batch=check_batch(batch, self))
 
@@ -575,7 +576,7 @@ def check_graph(name: str, value: Any) -> Graph:
 
 
 def check_batch(batch: Tensor | None, graph: GraphLike) -> Tensor | None:
-    """Raise if the graphs of the nodes are no whole numbers, one for each node; their range is left to torch."""
+    """Return the graph of each node; raise if they are not whole numbers from 0 on, one for each node."""
     if batch is None:
         return None
     if not isinstance(batch, Tensor) or batch.dtype not in build.INTEGERS or batch.shape != (graph.num_nodes,):
@@ -586,6 +587,8 @@ def check_batch(batch: Tensor | None, graph: GraphLike) -> Tensor | None:
         )
     if batch.device != graph.device:
         raise ValueError(f"batch must be on the device of the graph, {graph.device}, got {batch.device}")
+    if batch.device.type == "cpu" and is_plain(batch) and (lowest := int(batch.amin())) < 0:
+        raise ValueError(f"batch must hold numbers of graphs from 0 on, got {lowest}")
     return batch
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphact.graph import device
 from graphact.graph.build import Parts
-from graphact.graph.eager import may_have_derivative
+from graphact.graph.eager import is_plain, may_have_derivative
 from graphact.graph.neighborhoods import Neighborhoods
 
 if TYPE_CHECKING:
@@ -109,8 +109,25 @@ def join_batches(graphs: "Sequence[Graph]", like: Tensor) -> Tensor | None:
     first = spread(list(accumulate(rooms, initial=0))[:-1], nodes, like)
     if all(batch is None for batch in inside):
         return first
-    within = [like.new_zeros(count) if batch is None else batch for batch, count in zip(inside, nodes, strict=True)]
+    within = [
+        like.new_zeros(count) if batch is None else number_below(batch)
+        for batch, count in zip(inside, nodes, strict=True)
+    ]
     return first + torch.cat(within)
+
+
+def number_below(batch: Tensor) -> Tensor:
+    """Return the graph of each of N nodes by a number below N, in the same order of graphs.
+
+    Graphs without nodes may leave the numbers in a batch as large as they like. Sorting finds the ranks of those that
+    occur; it waits for no device and can be traced. On the CPU a look shows where there is nothing to do.
+    """
+    nodes = batch.numel()
+    if batch.device.type == "cpu" and is_plain(batch) and bool((batch < nodes).all()):
+        return batch
+    values, order = batch.sort()
+    rank = torch.cat([order.new_zeros(1), (values[1:] != values[:-1]).cumsum(0)])
+    return torch.zeros_like(order).scatter(0, order, rank)
 
 
 def spread(values: list[int], counts: list[int], like: Tensor) -> Tensor:

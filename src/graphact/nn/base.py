@@ -20,6 +20,7 @@ from graphact.graph.edges import plain_edge_index
 from graphact.graph.normalize import Normalization
 from graphact.graph.protocol import GraphLike
 from graphact.layers import Layer, Linear, Pointwise, UnsupportedModelError
+from graphact.nn.originals import is_from_template, is_in_packages, replaced_in_class
 
 
 class GraphModule(nn.Module):
@@ -99,10 +100,6 @@ TORCH_LAYERS: dict[type[nn.Module], Callable[[Any], tuple[Layer, ...]]] = {
     nn.SiLU: lambda _: (Pointwise("silu"),),
     nn.GELU: lambda module: (Pointwise("gelu" if module.approximate == "none" else "gelu approximated by tanh"),),
 }
-CALLED = {
-    *("forward", "__call__", "_call_impl", "_wrapped_call_impl"),
-    *("propagate", "message", "aggregate", "update", "message_and_aggregate"),
-}
 BUILT: BuildCache[Graph] = BuildCache()
 
 
@@ -176,11 +173,12 @@ def check_untouched(module: nn.Module) -> None:
 
 def replaced_methods(module: nn.Module) -> Iterator[str]:
     """Methods that something else stands in for, in this module alone; PyG compiles some of its own that way."""
-    call = type(module).__call__  # aggregations of PyG define their own
-    if call is not nn.Module.__call__ and not call.__module__.startswith("torch_geometric."):
+    kind = type(module)
+    caller = next(each for each in kind.__mro__ if "__call__" in vars(each))
+    if not is_in_packages(caller.__module__):  # aggregations of PyG define their own
         yield "forward"
     for name, value in vars(module).items():
-        if callable(getattr(type(module), name, None)) and not is_compiled_by_pyg(module, name, value):
+        if callable(getattr(kind, name, None)) and not is_compiled_by_pyg(module, name, value):
             yield name
 
 
@@ -190,21 +188,11 @@ def is_compiled_by_pyg(module: nn.Module, name: str, value: Any) -> bool:
     if function is None or value.__self__ is not module or not kind.__module__.startswith("torch_geometric."):
         return False
     if name == "forward":
-        return str(function.__module__).startswith(f"{kind.__module__}_{kind.__name__}_")
+        return is_from_template(function, f"{kind.__module__}_{kind.__name__}_")
     return name == "propagate" and function in (
         getattr(kind, "_orig_propagate", None),
         getattr(kind, "_jinja_propagate", None),
     )
-
-
-def replaced_in_class(kind: type[nn.Module]) -> Iterator[str]:
-    """Methods of a class of torch or PyG that another package defines."""
-    for each in kind.__mro__[:-1]:
-        root = each.__module__.partition(".")[0]
-        if root in ("torch", "torch_geometric"):
-            for name in CALLED & vars(each).keys():
-                if str(getattr(vars(each)[name], "__module__", root)).partition(".")[0] != root:
-                    yield name
 
 
 def original_class(module: nn.Module) -> type[nn.Module]:

@@ -6,12 +6,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_integer, check_positive
+from graphact._checks import HALF_PRECISION, check_choice, check_integer, check_positive
 from graphact.functional import cpab, grelu, max_k
-from graphact.functional.neighborhood import neighborhood, shift
+from graphact.functional.neighborhood import neighborhood, shift, shift_pass
 from graphact.graph.graph import check_batch, check_signal
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
+from graphact.graph.union import number_below
 from graphact.kernels.reference import accumulation_dtype
 from graphact.layers import Activation, Layer, UnsupportedModelError
 from graphact.nn.activation import STARTS, Start
@@ -369,16 +370,15 @@ def check_width(name: str, features: int | None) -> int:
 
 
 def batch_of(graph: GraphLike, batch: Tensor | None, name: str) -> Tensor | None:
-    """The graph of each node: as given, or as a union remembers it.
+    """The graph of each node, as given or as a union remembers it, by a number below that of the nodes.
 
     Raise if this process holds a part of a graph, of which an activation reads means, or if the numbers do not fit.
     """
     whole = graph.whole
     if whole is None and not getattr(graph, "holds_every_node", False):
         raise UnsupportedModelError("", f"{name!r} reads means over all nodes, and this process holds a part of them")
-    if batch is None:
-        return None if whole is None else whole.batch
-    return check_batch(batch, graph)
+    batch = (None if whole is None else whole.batch) if batch is None else check_batch(batch, graph)
+    return None if batch is None else number_below(batch)
 
 
 def in_full_precision(x: Tensor) -> AbstractContextManager[object]:
@@ -387,8 +387,10 @@ def in_full_precision(x: Tensor) -> AbstractContextManager[object]:
 
 
 def wide_shift(z: Tensor, graph: GraphLike) -> Tensor:
-    """``S z``, where a graph in half precision takes signals in half precision alone."""
-    return shift(z, graph) if z.dtype == graph.dtype else shift(z.to(graph.dtype), graph).to(z.dtype)
+    """``S z`` in the dtype of z, which is at least float32, on a graph of any dtype; only its weights are rounded."""
+    if graph.dtype in HALF_PRECISION:  # such a graph takes signals in half precision, but a pass computes in z's dtype
+        return graph.one_hop(z, shift_pass)[0]
+    return shift(z.to(graph.dtype), graph).to(z.dtype)
 
 
 def mean_of_graph(x: Tensor, batch: Tensor | None) -> Tensor:
@@ -397,7 +399,7 @@ def mean_of_graph(x: Tensor, batch: Tensor | None) -> Tensor:
         return x.mean(-2, keepdim=True)
     values = x.to(accumulation_dtype(x.dtype))
     ones = torch.ones(batch.numel(), 1, dtype=values.dtype, device=x.device)
-    count = torch.zeros_like(ones).index_add(0, batch, ones)  # there are at most as many graphs as nodes
+    count = torch.zeros_like(ones).index_add(0, batch, ones)  # see batch_of
     total = torch.zeros_like(values).index_add(-2, batch, values) / count.clamp_min(1)
     return total.index_select(-2, batch).to(x.dtype)
 
