@@ -28,7 +28,8 @@ ALIASES = {  # attributes that hold a function of another name
     **{f"{kept}edge_updater": "MessagePassing.edge_updater" for kept in ("", "_orig_", "_jinja_")},
 }
 MAKE_A_CALLABLE = (partial, partialmethod, singledispatchmethod)
-NOT_CALLED = {"__init__", "__new__", "__init_subclass__", "_described_forward"}  # by a module that is there
+NOT_CALLED = {"__init__", "__new__", "__init_subclass__", "__setstate__", "__getstate__", "_described_forward"}
+CALLED_OF_MODULE = {"__call__", "_wrapped_call_impl", "_call_impl", "forward", "__getattr__", "__getattribute__"}
 
 
 def is_in_packages(module: str | None) -> bool:
@@ -37,13 +38,16 @@ def is_in_packages(module: str | None) -> bool:
 
 
 def replaced_in_class(kind: type) -> Iterator[str]:
-    """Names of methods and properties that a class of torch, PyG or graphact, or one of its bases, did not define."""
+    """Names of methods and properties that a class of torch, PyG or graphact, or one of its bases, did not define.
+
+    Of torch's Module only those that a call reaches count: torch's compiler and others put their own in the place of
+    further ones, such as those that copy and move a module.
+    """
     for each in kind.__mro__[:-1]:
         if is_in_packages(each.__module__):
             for name, value in list(vars(each).items()):
-                if name not in NOT_CALLED and any(
-                    not is_original_method(function, name, each) for function in functions_of(value)
-                ):
+                is_called = name in CALLED_OF_MODULE if each is nn.Module else name not in NOT_CALLED
+                if is_called and any(not is_original_method(function, name, each) for function in functions_of(value)):
                     yield name
 
 
