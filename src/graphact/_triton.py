@@ -1,9 +1,11 @@
 """Launches without what Triton does at each of them: it looks at every argument to find the compiled kernel that fits.
 
-Here it is found by a short key.
+Here it is found by a short key, and started by an interface that Triton does not document. Versions of Triton that this
+was not tested with launch their kernels themselves.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,14 +13,19 @@ from torch import Tensor
 
 ALIGNMENT = 16  # bytes; kernels are compiled for pointers and sizes that are multiples of it, or for any
 SMALL = 2**31
+# Versions of Triton that tests/gpu passed with on a device; the arguments of CompiledKernel.run differ between versions
+TESTED = ("3.6",)
 Grid = tuple[int, ...]
 
 
 def launch(kernel: Any, grid: Grid, *arguments: Any, known: Any = None, **constants: Any) -> Any:
-    """Start a kernel on the current device; return it compiled, or None if Triton interprets.
+    """Start a kernel on the current device; return it compiled, or None if Triton interprets or launches it itself.
 
     ``known`` is all that the kinds of the arguments depend on, where the caller knows: then they are not looked at.
     """
+    if not starts_compiled():
+        kernel[grid](*arguments, **constants)
+        return None
     key = (id(kernel), known, *constants.values())
     if known is not None and (compiled := _known.get(key)) is not None:
         values = [argument.data_ptr() if isinstance(argument, Tensor) else argument for argument in arguments]
@@ -28,6 +35,14 @@ def launch(kernel: Any, grid: Grid, *arguments: Any, known: Any = None, **consta
     if known is not None and compiled is not None:
         _known[key] = compiled
     return compiled
+
+
+@cache
+def starts_compiled() -> bool:
+    """Whether the installed version of Triton is one whose compiled kernels are started directly."""
+    import triton
+
+    return ".".join(triton.__version__.split(".")[:2]) in TESTED
 
 
 def _launch(kernel: Any, grid: Grid, arguments: Sequence[Any], constants: dict[str, Any]) -> Any:

@@ -1,7 +1,8 @@
 """What is expensive to make and only read afterwards: made by one of the workers of a run, found by the others."""
 
-import fcntl
 import shutil
+
+from filelock import FileLock
 
 
 def made_once(config, tmp_path_factory, name, make):
@@ -10,8 +11,7 @@ def made_once(config, tmp_path_factory, name, make):
     if hasattr(config, "workerinput"):  # of pytest-xdist: a folder in that of the run
         place = place.parent
     folder, finished = place / name, place / f"{name}-finished"
-    with (place / f"{name}-lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(place / f"{name}-lock"):
         if not finished.exists():
             shutil.rmtree(folder, ignore_errors=True)  # of one that failed
             folder.mkdir()

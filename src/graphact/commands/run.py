@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,13 @@ PRESET_NAMES.hidden = (SMOKE,)
         "--rows-only", "train and no more; the same command without it adds baselines and report", action="store_true"
     ),
     option("--jobs", "processes that share the cells (default: 1)", type=int, default=1, metavar="N"),
+    option(
+        "--threads",
+        "threads on a CPU (default: one or all, whichever takes the first steps of a training faster, unless "
+        "OMP_NUM_THREADS is set)",
+        type=int,
+        metavar="N",
+    ),
     option("--worker", argparse.SUPPRESS, action="store_true"),
     "--data",
     "--json",
@@ -97,11 +105,14 @@ def run(options: argparse.Namespace) -> int:
     from graphact.experiments.runner import check_settings, run_protocol
     from graphact.experiments.store import Store
     from graphact.progress import JobLines, JobProgress, JobWatcher
+    from graphact.training import threads
     from graphact.training.memory import keep_freed_memory
 
     import_modules(options.imports)
     protocol = protocol_of(options)
     check_integer("--jobs", options.jobs, minimum=1)
+    if options.threads is not None:
+        check_integer("--threads", options.threads, minimum=1)
     seeds = range(options.seed, options.seed + check_integer("--seeds", options.seeds, minimum=1))
     device = pick_device(options.device)
     if not options.worker:
@@ -118,8 +129,11 @@ def run(options: argparse.Namespace) -> int:
             check_flocking(protocol, store, seed)
     store.create(command_line(options))
     keep_freed_memory()
-    if options.jobs > 1:  # more threads than cores wait for each other most of the time
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    elif options.jobs > 1:  # more threads than cores wait for each other most of the time
         torch.set_num_threads(max(1, torch.get_num_threads() // options.jobs))
+    is_measured = device == "cpu" and options.threads is None and not threads.are_set()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that workers end, too
     if options.worker:
         threading.Thread(target=stop_with_parent, daemon=True).start()
@@ -127,7 +141,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         for seed in seeds:
             silent = options.worker or options.quiet or options.json
-            with JobWatcher() if silent else (JobLines() if options.rows_only else JobProgress()) as watcher:
+            watching = JobWatcher() if silent else (JobLines() if options.rows_only else JobProgress())
+            with watching as watcher, threads.measured_threads() if is_measured else nullcontext():
                 shared: dict[str, Any] = {"seed": seed, "device": device, "watcher": watcher}
                 shared["with_baselines"] = not options.rows_only
                 if isinstance(protocol, Protocol):
@@ -235,6 +250,7 @@ def start_worker(options: argparse.Namespace, directory: Path) -> "subprocess.Po
     """The same command again, as a process that takes cells nobody holds."""
     words = [*shlex.split(command_line(options))[1:], "--out", str(directory), "--jobs", str(options.jobs), "--worker"]
     words += ["--rows-only"] if options.rows_only else []
+    words += [] if options.threads is None else ["--threads", str(options.threads)]
     if options.data is not None:
         words += ["--data", str(options.data)]
     return subprocess.Popen([sys.executable, "-m", "graphact.cli", *words], stdin=subprocess.PIPE)

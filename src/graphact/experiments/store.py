@@ -1,14 +1,14 @@
 """Results on disk. A cell is one file, written whole or not at all, so a killed run loses at most a running cell."""
 
-import fcntl
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from graphact.storage import check_writable, reason_of, write_atomically
 
@@ -37,7 +37,7 @@ class Store:
             check_writable(self.directory)
             for name in ("rows", "checkpoints"):
                 (self.directory / name).mkdir(parents=True, exist_ok=True)
-            with self._held():
+            with self.claim("run", wait=True):  # commands are read and then written
                 commands = self.commands() if self.run_file.exists() else []
                 if command not in commands:
                     write_atomically(self.run_file, json.dumps({"commands": [*commands, command]}, indent=2).encode())
@@ -93,31 +93,26 @@ class Store:
             checkpoints.rmdir()
 
     @contextmanager
-    def claim(self, key: str) -> Iterator[bool]:
-        """Hold a cell while working on it; yields False if another process holds it. Death releases it."""
+    def claim(self, key: str, *, wait: bool = False) -> Iterator[bool]:
+        """Hold a cell while working on it; yield False if another process holds it, or wait. Death releases it.
+
+        The lock file is removed while it is held, and filelock notices if that happens between opening and locking it.
+        Windows removes no file that is open; there, filelock removes it afterwards.
+        """
         path = self.directory / "checkpoints" / f"{key}.lock"
         path.parent.mkdir(exist_ok=True)  # packing may have removed it
-        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+        lock = FileLock(path)
         try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
+            lock.acquire(blocking=wait)
+        except Timeout:
+            yield False
+            return
+        try:
             yield True
-            path.unlink(missing_ok=True)
+            with suppress(PermissionError):
+                path.unlink(missing_ok=True)
         finally:
-            os.close(handle)
-
-    @contextmanager
-    def _held(self) -> Iterator[None]:
-        """Hold the folder itself, waiting for others who do: what is read and then written must not change between."""
-        handle = os.open(self.directory, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
+            lock.release()
 
     def _finished(self) -> list[Path]:
         files = [file for suffix in (PACKED, ".json") for file in (self.directory / "rows").glob(f"*{suffix}")]

@@ -17,6 +17,7 @@ from graphact.progress import EpochProgress
 from graphact.storage import check_tensors, load_tensors, save_tensors
 from graphact.training.randomness import epoch_order
 from graphact.training.settings import TrainingSettings
+from graphact.training.threads import timed
 
 WARM_UP_STEPS = 3  # before a step is recorded on a GPU
 
@@ -119,7 +120,7 @@ def train(
     done = 0
     if checkpoint is not None and checkpoint.exists():
         done = read_checkpoint(checkpoint, origin, settings.epochs, batch, optimizer, selection)
-    step = (make_step or plain_step)(batch, optimizer)
+    step = timed((make_step or plain_step)(batch, optimizer))
     for epoch in range(done + 1, settings.epochs + 1):
         set_learning_rate(optimizer, settings, epoch)
         order = epoch_order(batch.seeds, epoch, batch.num_samples)

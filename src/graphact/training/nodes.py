@@ -19,6 +19,7 @@ from graphact.data.splits import Split
 from graphact.training.fleet import FleetResult
 from graphact.training.loop import WARM_UP_STEPS
 from graphact.training.running import Running, State
+from graphact.training.threads import timed
 
 METRICS = ("accuracy", "roc_auc")
 PARTS = ("train", "validation", "test")
@@ -132,7 +133,7 @@ class NodeFleet:
         running.begin(epochs if patience is None else check_integer("patience", patience, minimum=1), keep, window)
         found: list[Any] = [None] * len(self)
         places, done, look_every = list(range(len(self))), 0, LOOK_EVERY[device.type]
-        step = self.make_step(running)
+        step = timed(self.make_step(running))
         while done < epochs and places:
             for _ in range(min(look_every, epochs - done)):
                 step()

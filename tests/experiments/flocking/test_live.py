@@ -1,6 +1,5 @@
 """A team of processes in closed loop, and what its agents compute beside the fleet on one device."""
 
-import fcntl
 import json
 import os
 import signal
@@ -23,6 +22,7 @@ from graphact.experiments.flocking.pilot import LossyTransport, sense, steer
 from graphact.experiments.flocking.policies import Policies
 from graphact.experiments.flocking.world import Teams, World, draw_teams, hears, measure, pairs_of
 
+fcntl = pytest.importorskip("fcntl", reason="processes of a flock talk through pipes that do not block, as POSIX has")
 WORLD = World(steps=3, connected=True)
 FLIGHT = {"acceleration": 10.0, "squash": False, "input_limit": 10.0}
 

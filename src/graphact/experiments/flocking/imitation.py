@@ -19,6 +19,7 @@ from graphact.experiments.flocking.links import graph_of
 from graphact.experiments.flocking.policies import Policies
 from graphact.experiments.flocking.world import Teams, World, control_of, draw_teams
 from graphact.training.randomness import epoch_order, scramble
+from graphact.training.threads import timed
 
 
 @dataclass(frozen=True)
@@ -159,14 +160,18 @@ def imitate(
     best = torch.full((len(policies),), torch.inf, dtype=torch.float64, device=like.device)
     best_epoch, state = torch.zeros_like(numbers), policies.state()
     history, share = [], 1.0
+
+    def step(teams: Tensor, part: int) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        flights.losses(policies, teams, part, imitation.parts).sum().backward()
+        optimizer.step()
+
+    update = timed(step)
     for epoch in range(1, imitation.epochs + 1):
         order = epoch_order(numbers, epoch, imitation.teams)
         for teams in order.split(imitation.batch, 1):
             for part in range(imitation.parts):
-                optimizer.zero_grad(set_to_none=True)
-                loss = flights.losses(policies, teams, part, imitation.parts)
-                loss.sum().backward()
-                optimizer.step()
+                update(teams, part)
             share = max(share * imitation.expert_share, imitation.least_share)
         again = epoch_order(scramble(numbers), epoch, imitation.teams)[:, : imitation.flown_again]
         again = again[:, : 0 if epoch == imitation.epochs else None]

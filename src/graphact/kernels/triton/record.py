@@ -53,8 +53,8 @@ class Step(NamedTuple):
     takes_tensors: bool  # or addresses
 
 
-class Interpreted(NamedTuple):
-    """A kernel that Triton interprets, started as a compiled one."""
+class JitKernel(NamedTuple):
+    """A kernel that Triton interprets or launches itself, started as a compiled one."""
 
     kernel: Any
     options: dict[str, Any]
@@ -120,7 +120,7 @@ class Recording:
                     sizes.append((at, size))
         if compiled is None:
             options = {name: value for name, value in constants.items() if name not in kernel.arg_names}
-            compiled = Interpreted(kernel, options)
+            compiled = JitKernel(kernel, options)
         self._add(compiled, whole_grid, every, tuple(sizes))
 
     def add_function(self, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
@@ -139,9 +139,9 @@ class Recording:
                 kept[at] = None
             elif id(value) not in self.constant:
                 self.is_complete = False  # made by something that is not recorded
-            elif grid is not None and not isinstance(function, Interpreted):
+            elif grid is not None and not isinstance(function, JitKernel):
                 kept[at] = value.data_ptr()
-        takes_tensors = grid is None or isinstance(function, Interpreted)
+        takes_tensors = grid is None or isinstance(function, JitKernel)
         self.steps.append(Step(function, grid, kept, tuple(tensors), sizes, takes_tensors))
 
     def finish(self, results: Sequence[Tensor]) -> bool:
