@@ -254,7 +254,7 @@ def stop_with_parent() -> None:
 
 @command(
     option("directory", "a folder that graphact run has written", type=Path, metavar="DIR"),
-    option("--pack", "compress the rows as well, to keep or to publish them", action="store_true"),
+    option("--publish", "move the rows into one file, DIR/rows.parquet, to keep or share them", action="store_true"),
     "--json",
 )
 def report(options: argparse.Namespace) -> int:
@@ -262,6 +262,6 @@ def report(options: argparse.Namespace) -> int:
     from graphact.experiments.store import Store
 
     store = Store(options.directory)
-    if options.pack:
-        store.pack()
+    if options.publish:
+        store.publish()
     return finish(store, as_json=options.json)
