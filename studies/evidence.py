@@ -275,23 +275,16 @@ def finished(rows):
 
 
 def protocol_of(row):
-    """The protocol that a network was run by, as commands call it; with what was changed where it is none of them."""
-    settings = {key: value for key, value in row["settings"].items() if key not in WITHIN}
-    known = {
-        called: {key: value for key, value in settings_of(protocol).items() if key not in WITHIN}
-        for called, protocol in find_experiment(row["experiment"]).protocols_at(row["preset"]).items()
-        if protocol.name == row["protocol"]
-    }
-    changes = {
-        called: {
-            key: settings.get(key) for key in settings.keys() | usual.keys() if settings.get(key) != usual.get(key)
-        }
-        for called, usual in known.items()
-    }
-    if not changes:
+    """Return the protocol that a network was run by, followed by the settings that differ from it."""
+    protocol = find_experiment(row["experiment"]).protocols_at(row["preset"]).get(row["protocol"])
+    if protocol is None:
         return row["protocol"]
-    called = min(changes, key=lambda name: len(changes[name]))  # the first of equals
-    return ", ".join([called, *(f"{key} {value}" for key, value in sorted(changes[called].items()))])
+    settings, usual = (
+        {key: value for key, value in each.items() if key not in WITHIN}
+        for each in (row["settings"], settings_of(protocol))
+    )
+    changed = [key for key in sorted(settings.keys() | usual.keys()) if settings.get(key) != usual.get(key)]
+    return ", ".join([protocol.name, *(f"{key} {settings.get(key)}" for key in changed)])
 
 
 def settings_of(protocol):

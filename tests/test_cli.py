@@ -109,20 +109,13 @@ def test_only_some_activations_and_another_seed(tmp_path, capsys):
     ]
 
 
-def test_every_seed_has_a_folder_of_its_own(tmp_path, capsys, monkeypatch):
+def test_every_seed_has_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments = ["run", "source-localization", "--preset", "smoke", "--device", "cpu", "--activation", "relu"]
     assert main(arguments) == 0
     assert main([*arguments, "--seed", "1"]) == 0
     folders = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert folders == ["source-localization-smoke", "source-localization-smoke-seed-1"]
-    # version 0.1 kept all seeds in one folder: such a run goes on there
-    shared = ["--seed", "2", "--out", "out/source-localization-smoke"]
-    assert main([*arguments, *shared]) == 0
-    capsys.readouterr()
-    assert main([*arguments, "--seed", "2"]) == 0
-    assert "1 of them finished already" in capsys.readouterr().out
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == folders
 
 
 def test_settings_seeds_and_rows_alone(tmp_path, capsys):

@@ -4,18 +4,11 @@ Usage: python tests/compatibility/make_fixtures.py DIR, with version 0.1.0 insta
 """
 
 import json
-import shutil
 import sys
-import tempfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 import torch
-from graphact.experiments.presets import find_protocol
-from graphact.experiments.running import Quiet, run_protocol
-from safetensors import safe_open
-from safetensors.torch import save_file
 
 import graphact
 from graphact import Graph, agents, nn
@@ -23,13 +16,7 @@ from graphact.agents.addresses import free_addresses
 from graphact.agents.learning import FileStore, Learning, simulate_training
 from graphact.agents.processes import Processes
 from graphact.cli import main
-from graphact.experiments.store import Store
 from graphact.scaleout import PartitionedGraph, ScaleoutSettings, train
-from graphact.tasks import source_localization_tasks
-
-RUN = ["run", "source-localization", "--preset", "smoke", "--device", "cpu"]
-TWO = ["--activation", "relu", "--activation", "max-ga"]
-SECONDS_BEFORE = 1000.0
 
 
 def directed_graph(dtype=torch.float64):
@@ -182,63 +169,6 @@ def make_scaleout(out):
     np.savez_compressed(out / "expected.npz", x=x.numpy(), losses=losses[8])
 
 
-class Interrupt(Quiet):
-    """Stops the second cell in its second epoch, after the checkpoint of its first."""
-
-    def __init__(self):
-        self.cell = 0
-
-    def start(self, title, epochs):
-        self.cell += 1
-
-    def epoch(self, epoch):
-        if (self.cell, epoch) == (2, 2):
-            raise KeyboardInterrupt
-
-
-def make_runs(out):
-    """A finished, packed run; an interrupted one; and the rows of the same run when it was not interrupted."""
-    finished, interrupted = out / "finished", out / "interrupted"
-    assert main([*RUN, "--out", str(finished)]) == 0
-    assert main(["report", str(finished), "--pack"]) == 0
-    with tempfile.TemporaryDirectory() as folder:
-        assert main([*RUN, *TWO, "--out", folder]) == 0
-        (out / "expected-rows.json").write_text(json.dumps(Store(Path(folder)).rows(), indent=1))
-        command = json.loads((Path(folder) / "run.json").read_text())["commands"][0]
-    protocol = find_protocol("source-localization", "smoke", methods=("relu", "max-ga"))
-    store = Store(interrupted)
-    store.create(command)
-    try:
-        run_protocol(protocol, store, watcher=Interrupt(), checkpoint_seconds=0.0)
-    except KeyboardInterrupt:
-        pass
-    else:
-        raise AssertionError("the run was not interrupted")
-    note_seconds(*(interrupted / "checkpoints").glob("*.safetensors"))
-    for lock in interrupted.glob("checkpoints/*.lock"):
-        lock.unlink()
-    for folder in (finished, interrupted):
-        for entry in folder.iterdir():
-            if entry.name not in ("rows", "checkpoints", "run.json"):
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    (out / "inputs.json").write_text(json.dumps({"crc32": checksum(source_localization_tasks(1, 1, 1)[0])}))
-
-
-def note_seconds(path):
-    """Write a long time into a checkpoint, so that the rows of whoever goes on from it show that it did."""
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    tensors["seconds"] = torch.tensor(SECONDS_BEFORE, dtype=torch.float64)
-    save_file(tensors, path, metadata=metadata)
-
-
-def checksum(task):
-    """Of signals and graph: a checkpoint is taken up only where they come out the same to the last bit."""
-    digest = zlib.crc32(task.inputs.numpy().tobytes())
-    return zlib.crc32(task.graph.to_edge_index()[1].numpy().tobytes(), digest)
-
-
 if __name__ == "__main__":
     assert graphact.__version__ == "0.1.0"
     torch.manual_seed(1)
@@ -249,4 +179,3 @@ if __name__ == "__main__":
     make_learning(root / "learning")
     make_partition(root / "partition")
     make_scaleout(root / "scaleout")
-    make_runs(root / "runs")

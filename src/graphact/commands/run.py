@@ -46,8 +46,8 @@ PRESET_NAMES.hidden = (SMOKE,)
     ),
     option(
         "--protocol",
-        "paper: its text, verbatim; converged: trained until the figures settle; first-round-...: of version 0.1 "
-        "(graphact list experiments: which preset has which)",
+        "paper: its text, verbatim; converged: trained until the figures settle; readout-bias, for consensus: the text "
+        "with a constant in the readout (graphact list experiments: which preset has which)",
     ),
     option(
         "--activation",
@@ -177,15 +177,10 @@ def protocol_of(options: argparse.Namespace) -> "Protocol | flocking.Flocking":
 
 
 def default_folder(options: argparse.Namespace) -> Path:
-    """A folder for each experiment, preset and seed; seeds shared one in version 0.1, where its runs go on."""
-    from graphact.experiments.store import Store
-
+    """Return a folder for each experiment, preset, changed setting and seed."""
     changed = "".join(f"-{change}" for change in options.set).replace("=", "-").replace("/", "-")
     folder = Path("out") / f"{options.experiment}-{options.preset}{changed}"
-    shared = Store(folder)
-    if options.seed == 0 or (shared.run_file.exists() and command_line(options) in shared.commands()):
-        return folder
-    return folder.with_name(f"{folder.name}-seed-{options.seed}")
+    return folder.with_name(f"{folder.name}-seed-{options.seed}") if options.seed else folder
 
 
 def finish(store: "Store", *, as_json: bool) -> int:

@@ -108,12 +108,3 @@ def by_place(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
 def choose(rows: Iterable[Row], **values: Any) -> list[Row]:
     """The rows with the given values, such as ``method="relu", features=8``; a condition is given as a dictionary."""
     return [row for row in rows if all(row.get(name) == value for name, value in values.items())]
-
-
-def __getattr__(name: str) -> Any:
-    """``OVERLAP`` of version 0.1: the overlap of each experiment that splits one data set."""
-    if name != "OVERLAP":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from graphact.experiments.registry import EXPERIMENTS, find_experiment
-
-    return {one: overlap for one in EXPERIMENTS if (overlap := find_experiment(one).measure.overlap) is not None}
