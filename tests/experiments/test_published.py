@@ -23,7 +23,6 @@ RESULTS = Path(__file__).parents[2] / "results"
 EVERY = [store.directory.relative_to(RESULTS).as_posix() for store in find_stores(RESULTS, "**")]
 FOLDERS = [name for name in EVERY if "/" not in name]
 REPORTED = [name for name in EVERY if name.partition("/")[0] not in ("search", "sweeps", FLOCKING)]
-RESULT_TABLES = ("table-", "figure-", "scores-")  # the files of tables that hold means of values
 
 
 def words_of(page):
@@ -47,6 +46,14 @@ def means_by_line(rows):
     return found
 
 
+def read_results(rows, folder):
+    """The entries of all tables of results, not of differences, costs or weights, as the CSV files have them."""
+    axis = find_experiment(rows[0]["experiment"]).measure.axis
+    for file in (folder / "tables").glob("*.csv"):
+        with file.open(newline="") as sheet:
+            yield from (one for one in csv.DictReader(sheet) if one["measure"] == axis and one["runs"] != "0")
+
+
 def is_same(number, text):
     """Whether a number of a CSV file is the one expected; NaN is empty there."""
     return math.isclose(number, float(text), rel_tol=1e-9, abs_tol=1e-12) if text else math.isnan(number)
@@ -58,6 +65,7 @@ def test_there_are_some():
     assert len(EVERY) > len(REPORTED) > 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_rows_are_in_one_file_as_it_would_be_written_again(name):
     store = Store(RESULTS / name)
@@ -80,41 +88,32 @@ def made(request, tmp_path_factory):
 @pytest.mark.slow
 def test_results_are_means_of_the_rows(made):
     rows, folder = made
-    expected, seen, axis = means_by_line(rows), set(), find_experiment(rows[0]["experiment"]).measure.axis
-    for file in (folder / "tables").glob("*.csv"):
-        if not file.name.startswith(RESULT_TABLES):
-            continue
-        with file.open(newline="") as sheet:
-            for entry in csv.DictReader(sheet):
-                if entry["measure"] != axis or entry["runs"] == "0":
-                    continue
-                seen.add(entry["line"])
-                assert any(
-                    is_same(mean, entry["mean"])
-                    and is_same(spread, entry["std"])
-                    and (runs, not_finite) == (int(entry["runs"]), int(entry["not_finite"]))
-                    for mean, spread, runs, not_finite in expected[entry["line"].removesuffix(", no link lost")]
-                ), entry
+    expected, seen = means_by_line(rows), set()
+    for entry in read_results(rows, folder):
+        seen.add(entry["line"])
+        assert any(
+            is_same(mean, entry["mean"])
+            and is_same(spread, entry["std"])
+            and (runs, not_finite) == (int(entry["runs"]), int(entry["not_finite"]))
+            for mean, spread, runs, not_finite in expected[entry["line"].removesuffix(", no link lost")]
+        ), entry
     assert {Variant(row["method"], row.get("hops")).label for row in rows if row["kind"] == "model"} <= seen
 
 
 @pytest.mark.slow
-def test_pages_show_the_tables_and_figures(made):
+def test_pages_show_results_and_figures(made):
     rows, folder = made
     page, digits = words_of(folder / "report.html"), find_experiment(rows[0]["experiment"]).measure.digits
-    for file in (folder / "tables").glob("*.csv"):
-        if not file.name.startswith(RESULT_TABLES) or file.stem.endswith(("-differences", "-p-values")):
-            continue
-        with file.open(newline="") as sheet:
-            for entry in csv.DictReader(sheet):
-                assert entry["line"] in page
-                if entry["mean"] and entry["kind"] == "model":  # baselines may be near 0, and have more digits then
-                    assert f"{float(entry['mean']):.{digits}f}" in page, entry
-    assert " ".join(page.split()).count("graphact run") >= 1
+    for entry in read_results(rows, folder):
+        assert entry["line"] in page
+        if entry["mean"] and entry["kind"] == "model":  # baselines may be near 0, and have more digits then
+            assert f"{float(entry['mean']):.{digits}f}" in page, entry
+    assert "graphact run" in page
     images = sorted(file.stem for file in (folder / "figures").glob("*.png"))
     assert images == sorted(file.stem for file in (folder / "figures").glob("*.svg")) != []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS)
 def test_rows_are_complete_and_of_the_noted_command(name):
     store = Store(RESULTS / name)
