@@ -19,6 +19,7 @@ Row = dict[str, Any]
 
 ROWS, PUBLISHED = "rows", "rows.parquet"
 MAX_FILE_BYTES = 2**28
+MISSING = (FileNotFoundError, NotADirectoryError)
 ENCODE_CELLS = Imported("graphact.experiments.parquet:encode_cells")
 DECODE_CELLS = Imported("graphact.experiments.parquet:decode_cells")
 DECODE_KEYS = Imported("graphact.experiments.parquet:decode_keys")
@@ -167,7 +168,7 @@ class Store:
                 content = _read_bytes(self.published_file)
                 require(f"reading {self.published_file} needs", "pyarrow")
                 return decode(content)
-        except FileNotFoundError:
+        except MISSING:
             return empty
 
 
@@ -188,7 +189,7 @@ def _read_json(path: Path) -> Any:
     try:
         with _naming(path):
             return json.loads(_read_bytes(path))
-    except FileNotFoundError as error:
+    except MISSING as error:
         raise StoreError(f"{path.parent} is no folder of results: {path.name} is missing") from error
 
 
@@ -202,10 +203,10 @@ def _read_bytes(path: Path) -> bytes:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Raise a StoreError that names a file which cannot be read; a missing file stays a FileNotFoundError."""
+    """Raise a StoreError that names a file which cannot be read; errors of missing files pass."""
     try:
         yield
-    except FileNotFoundError:
+    except MISSING:
         raise
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path} is damaged ({error}); delete it and run again") from error
