@@ -9,7 +9,8 @@ Every method is trained with every trial, on seed 1000, which no table uses. Whe
 draws its own. Temperatures and ratings are one data set each, which it deals anew: what is reported there has been
 seen, unless days or users are set aside, as in the last command (then report with ``--set aside=tested``). The score of
 a trial is how much worse than its own best trial a method validates with it, in percent, averaged over the methods; the
-lowest wins. Run the same command again after a stop: finished cells are not repeated. Rows are compressed at the end.
+lowest wins. Run the same command again after a stop: finished cells are not repeated. At the end all rows are in
+one file.
 """
 
 import argparse
@@ -117,7 +118,7 @@ def main():
                         protocol, store, seed=SEED, device=device, data=options.data, watcher=watcher,
                         with_baselines=False,
                     )  # fmt: skip
-            store.pack()
+            store.publish()
         table, best = table_of(store, options.experiment, trials)
     except KeyboardInterrupt:
         sys.exit("stopped; finished cells are kept, run the same command again to go on")

@@ -17,7 +17,7 @@ from graphact.experiments.protocol import CONTROLS, is_neighborhood
 from graphact.experiments.protocol import is_pointwise as is_pointwise_method
 from graphact.experiments.registry import BENCHMARKS, find_experiment
 from graphact.experiments.selection import tuning_score
-from graphact.experiments.store import Store, StoreError
+from graphact.experiments.store import StoreError, find_stores
 from graphact.experiments.style import title_of
 
 
@@ -166,9 +166,9 @@ class Benchmarks:
     def __init__(self, directory):
         found, optimistic = (defaultdict(lambda: defaultdict(dict)) for _ in range(2))
         self.graphs = read_graphs(Path(directory) / "graphs.json")
-        for folder in sorted(path.parent for path in Path(directory).glob("**/rows") if path.is_dir()):
+        for store in find_stores(Path(directory), "**"):
             own, protocols = defaultdict(list), {}
-            for row in Store(folder).rows():
+            for row in store.rows():
                 if row["experiment"] not in BENCHMARKS or row["preset"] != "full":
                     continue
                 level, variant = next(iter(row["condition"].values())), (row["method"], row["hops"])

@@ -17,7 +17,7 @@ from graphact.experiments.pairing import REPLICA, difference, place_of
 from graphact.experiments.protocol import TrainingJob
 from graphact.experiments.registry import find_experiment
 from graphact.experiments.statistics import published
-from graphact.experiments.store import Store, StoreError
+from graphact.experiments.store import StoreError, find_stores
 
 RESULTS = Path(__file__).parent.parent / "results"
 KEYS = ("kind", "method", "hops", "features", "order", "condition")
@@ -106,10 +106,9 @@ class Evidence:
     def cells(self):
         """Rows by study and cell; where two folders hold a cell with the same seed, the more, then the newer ones."""
         found, self.folders = defaultdict(lambda: defaultdict(dict)), defaultdict(set)
-        places = (*self.directory.glob("*/rows"), *self.directory.glob("sweeps/*/rows"))
-        for folder in sorted(path.parent for path in places if path.is_dir()):
+        for store in find_stores(self.directory, "*", "sweeps/*"):
             own, studies = defaultdict(list), {}
-            for row in Store(folder).rows():
+            for row in store.rows():
                 condition = tuple(sorted((row.get("condition") or {}).items()))
                 cell = Cell(*(row.get(key) for key in KEYS[:-1]), condition)
                 study = None
@@ -124,7 +123,7 @@ class Evidence:
                 # Baselines stand beside all that were run there
                 for each in {study} if study else set(studies.values()):
                     keep_better(found[each][cell], seed, rows)
-                    self.folders[each].add(folder.name)
+                    self.folders[each].add(store.directory.name)
         for study, cell, row in self.perturbed():
             found[study][cell].setdefault(0, []).append(row)
             self.folders[study].add("robustness")
@@ -276,23 +275,16 @@ def finished(rows):
 
 
 def protocol_of(row):
-    """The protocol that a network was run by, as commands call it; with what was changed where it is none of them."""
-    settings = {key: value for key, value in row["settings"].items() if key not in WITHIN}
-    known = {
-        called: {key: value for key, value in settings_of(protocol).items() if key not in WITHIN}
-        for called, protocol in find_experiment(row["experiment"]).protocols_at(row["preset"]).items()
-        if protocol.name == row["protocol"]
-    }
-    changes = {
-        called: {
-            key: settings.get(key) for key in settings.keys() | usual.keys() if settings.get(key) != usual.get(key)
-        }
-        for called, usual in known.items()
-    }
-    if not changes:
+    """Return the protocol that a network was run by, followed by the settings that differ from it."""
+    protocol = find_experiment(row["experiment"]).protocols_at(row["preset"]).get(row["protocol"])
+    if protocol is None:
         return row["protocol"]
-    called = min(changes, key=lambda name: len(changes[name]))  # the first of equals
-    return ", ".join([called, *(f"{key} {value}" for key, value in sorted(changes[called].items()))])
+    settings, usual = (
+        {key: value for key, value in each.items() if key not in WITHIN}
+        for each in (row["settings"], settings_of(protocol))
+    )
+    changed = [key for key in sorted(settings.keys() | usual.keys()) if settings.get(key) != usual.get(key)]
+    return ", ".join([protocol.name, *(f"{key} {settings.get(key)}" for key in changed)])
 
 
 def settings_of(protocol):

@@ -53,7 +53,7 @@ class Facts(Grids):
         return functions | {word: getattr(self, word) for word in own}
 
     def verdict(self, experiment, key, protocol):
-        """The verdict on a claim under a protocol, the first round's where there is no other."""
+        """Return the verdict on a claim under a protocol, None where there is none."""
         study = self.study(experiment, protocol, "best" if protocol == "best" else "paper")
         found = [
             one for one in self.verdicts if (one.claim.experiment, one.claim.key, one.study) == (experiment, key, study)

@@ -7,7 +7,6 @@ from evidence import Contrast, NotRunError, Study, at, minus
 from exhibits import NETWORKS, localizing, rating
 
 from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
-from graphact.experiments.registry import EXPERIMENTS
 from graphact.experiments.source_localization.experiment import TABLE_1
 from graphact.experiments.statistics import ALPHA, holm, published
 from graphact.registry import POINTWISE
@@ -43,14 +42,8 @@ class Quotes:
     sure = staticmethod(sure)
 
     def study(self, experiment, protocol, preset="paper"):
-        """The study of a protocol; where it was not run, that of the first round.
-
-        Of the text to the letter, ``paper``, all experiments have rows or none is asked, since pages quote them as one.
-        """
-        run = self.evidence.studies()
-        wanted, first = (Study(experiment, preset, words) for words in (protocol, f"first-round-{protocol}"))
-        is_run = wanted in run and (protocol != "paper" or all(self.letter(each) in run for each in EXPERIMENTS))
-        return first if first in run and not is_run else wanted
+        """Return the study of a protocol."""
+        return Study(experiment, preset, protocol)
 
     def letter(self, experiment):
         """The study of the text to the letter."""

@@ -86,7 +86,7 @@ def test_best_settings_show_what_prepared_signals_are_worth(experiment, baseline
     assert main([*arguments, "--activation", "max-ga", "--out", str(tmp_path)]) == 0
     assert baseline is None or baseline in (tmp_path / "report.html").read_text()
     printed = capsys.readouterr().out
-    assert main(["report", str(tmp_path), "--pack"]) == 0
+    assert main(["report", str(tmp_path), "--publish"]) == 0
     assert capsys.readouterr().out.strip() in printed
     assert main([*arguments, "--activation", "max-ga", "--out", str(tmp_path)]) == 0
     assert "finished already" in capsys.readouterr().out

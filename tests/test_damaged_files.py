@@ -1,6 +1,5 @@
 """Damaged files that tests/fuzz.py found to crash a reader, to take gigabytes or to end in a strange error."""
 
-import gzip
 import io
 import json
 import zipfile
@@ -20,7 +19,7 @@ from graphact.agents.split import plain_model
 from graphact.commands.agents_simulated import read_numbers
 from graphact.commands.certify import read_signals
 from graphact.data import DataError, read_molene, read_planetoid
-from graphact.experiments import store
+from graphact.experiments import parquet, store
 from graphact.scaleout import PartitionError, assign_nodes, divide, read_manifest, write_partition
 from graphact.scaleout.partition import read_part
 from graphact.scaleout.restart import RankStatus
@@ -164,10 +163,17 @@ class TestNestedJson:
             (tmp_path / "c.process-0.json").write_text(json.dumps(status))
             assert RankStatus(tmp_path / "c", 0, 2, 3).previous_status() is None
 
-    def test_results_that_unpack_to_too_much(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(store, "LARGEST_FILE", 1000)
+    def test_results_that_decompress_to_too_much(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(parquet, "MAX_BYTES", 1000)
+        rows = [{"x": 1.0}] * 200
+        (tmp_path / "rows.parquet").write_bytes(parquet.encode_cells({"a": rows}))
+        with pytest.raises(store.StoreError, match="it holds more than 1000 bytes"):
+            store.Store(tmp_path).rows()
+
+    def test_results_that_are_too_large(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(store, "MAX_FILE_BYTES", 1000)
         (tmp_path / "rows").mkdir()
-        (tmp_path / "rows" / "a.json.gz").write_bytes(gzip.compress(b" " * 2000))
+        (tmp_path / "rows" / "a.json").write_bytes(b" " * 2000)
         with pytest.raises(store.StoreError, match="it holds more than 1000 bytes"):
             store.Store(tmp_path).rows()
 

@@ -6,7 +6,7 @@ EXTRAS = {
     "pyg": ("torch_geometric",),
     "cpu": ("numba",),
     "gpu": ("triton",),
-    "experiments": ("jinja2", "matplotlib", "pandas", "pooch", "rich"),
+    "experiments": ("jinja2", "matplotlib", "pandas", "pooch", "pyarrow", "rich"),
     "agents": ("cryptography", "zenoh"),
     "scaleout": ("pymetis",),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),

@@ -11,7 +11,7 @@ from graphact.cli import make_parser
 from graphact.commands.run import protocol_of
 from graphact.experiments.protocol import ACTIVATIONS, EVERY_METHOD, METHODS, jobs_of, key_of_baselines
 from graphact.experiments.registry import EXPERIMENTS, find_experiment, find_protocol
-from graphact.experiments.store import Store
+from graphact.experiments.store import Store, find_stores
 from graphact.registry import FURTHER, POINTWISE
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -54,7 +54,7 @@ def test_tasks_have_the_name_and_metric_of_their_experiment(name):
         assert (task.name, task.metric) == (name, experiment.measure.metric)
 
 
-@pytest.mark.parametrize("folder", sorted(path.parent.name for path in RESULTS.glob("*/rows")))
+@pytest.mark.parametrize("folder", [store.directory.name for store in find_stores(RESULTS, "*")])
 def test_published_results_are_continued_not_repeated(folder):
     """File names hold a fingerprint of all settings: results of earlier versions stay valid."""
     store = Store(RESULTS / folder)
@@ -64,7 +64,7 @@ def test_published_results_are_continued_not_repeated(folder):
     jobs = {seed: jobs_of(protocol, seed) for seed in range(options.seed, options.seed + options.seeds)}
     keys = {job.key for own in jobs.values() for job in own}
     keys |= {key_of_baselines(protocol, job.condition, seed) for seed, own in jobs.items() for job in own}
-    assert {file.name.split(".")[0] for file in (store.directory / "rows").iterdir()} == keys
+    assert {*store.keys()} == keys
 
 
 @pytest.mark.parametrize(

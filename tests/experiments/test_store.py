@@ -2,11 +2,13 @@
 
 import os
 import signal
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from graphact.experiments.store import Store, StoreError
+from graphact.experiments.store import Store, StoreError, find_stores
 
 
 @pytest.fixture
@@ -26,48 +28,92 @@ def test_rows_come_back_as_written(store):
     assert store.rows() == [{"value": 3.0}, {"value": 2.0}]
 
 
-def test_packed_rows_are_the_same_rows(store):
+def test_published_rows_are_the_same_rows(store):
     rows = {"b": [{"value": 2.0}], "a": [{"value": 1.0}, {"value": float("inf")}]}
     for key, some in rows.items():
         store.finish(key, some)
     with store.claim("c"):
         pass
-    store.pack()
-    first = {file.name: file.read_bytes() for file in (store.directory / "rows").iterdir()}
-    assert sorted(first) == ["a.json.gz", "b.json.gz"]
-    assert not (store.directory / "checkpoints").exists()
+    store.publish()
+    first = (store.directory / "rows.parquet").read_bytes()
+    assert sorted(path.name for path in store.directory.iterdir()) == ["rows.parquet", "run.json"]
     assert store.rows() == [*rows["a"], *rows["b"]]
+    assert store.first_rows() == [rows["a"][0], *rows["b"]]
+    assert store.keys() == ["a", "b"]
     assert store.is_finished("a")
     assert not store.is_finished("c")
     store.create("graphact run x")
-    store.finish("a", [{"value": 3.0}])  # newer than the packed one
-    assert store.rows() == [{"value": 3.0}, {"value": 2.0}]
+    store.finish("a", [{"value": 3.0}])  # newer than the published one
+    store.finish("c", [{"value": 4.0}])
+    assert store.rows() == [{"value": 3.0}, {"value": 2.0}, {"value": 4.0}]
+    assert store.keys() == ["a", "b", "c"]
+    (store.directory / "rows" / "c.json").unlink()
     store.finish("a", rows["a"])
-    store.pack()
-    assert {file.name: file.read_bytes() for file in (store.directory / "rows").iterdir()} == first
+    store.publish()
+    assert (store.directory / "rows.parquet").read_bytes() == first
+    store.publish()
+    assert (store.directory / "rows.parquet").read_bytes() == first
 
 
-def test_packed_rows_do_not_depend_on_when_they_are_packed(store):
-    """Committed results change only if their rows do: the time in the header of gzip (bytes 4 to 8) is none."""
-    store.finish("a", [{"value": 1.0}])
-    store.pack()
-    assert (store.directory / "rows" / "a.json.gz").read_bytes()[4:8] == bytes(4)
+def test_publishing_that_is_stopped_before_it_removes_row_files_loses_nothing(store, monkeypatch):
+    for key, value in (("a", 1.0), ("b", 2.0)):
+        store.finish(key, [{"value": value}])
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", None)
+        with pytest.raises(TypeError):
+            store.publish()
+    assert sorted(path.name for path in (store.directory / "rows").iterdir()) == ["a.json", "b.json"]
+    assert store.rows() == [{"value": 1.0}, {"value": 2.0}]
+    store.publish()
+    assert store.rows() == [{"value": 1.0}, {"value": 2.0}]
+    assert not (store.directory / "rows").exists()
 
 
-def test_checkpoints_are_not_packed_away(store):
+def test_checkpoints_survive_publishing(store):
     store.checkpoint("a").write_bytes(b"half")
-    store.pack()
+    store.publish()
     assert store.checkpoint("a").exists()
 
 
-def test_damaged_packed_rows_are_named(store):
+def test_damaged_published_rows_are_named(store):
     store.finish("a", [{"value": 1.0}])
-    store.pack()
-    file = store.directory / "rows" / "a.json.gz"
-    for content in (file.read_bytes()[:-9], b"no gzip"):
+    store.publish()
+    file = store.directory / "rows.parquet"
+    for content in (file.read_bytes()[:-9], b"no parquet"):
         file.write_bytes(content)
-        with pytest.raises(StoreError, match="a.json.gz is damaged"):
-            store.rows()
+        for read in (store.rows, store.keys, lambda: store.is_finished("a")):
+            with pytest.raises(StoreError, match=r"rows\.parquet is damaged"):
+                read()
+
+
+def test_rows_that_cannot_be_published_stay(store):
+    store.finish("a", [{"cell": 1}])
+    with pytest.raises(StoreError, match="cannot publish .*must not have the fields 'cell' and 'keys'"):
+        store.publish()
+    assert store.rows() == [{"cell": 1}]
+
+
+def test_published_rows_without_pyarrow(store, monkeypatch):
+    store.finish("a", [{"value": 1.0}])
+    store.publish()
+    store.finish("b", [{"value": 2.0}])
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for act in (store.rows, store.publish, lambda: store.is_finished("a")):
+        with pytest.raises(ModuleNotFoundError, match=r"the package pyarrow: pip install 'graphact\[experiments\]'"):
+            act()
+    assert store.is_finished("b")
+
+
+def test_folders_of_results_are_found_with_either_kind_of_rows(store, tmp_path):
+    for name in ("sweeps/a", "b"):
+        other = Store(tmp_path / name)
+        other.create("graphact run x")
+        other.finish("a", [{"value": 1.0}])
+        other.publish()
+    (tmp_path / "empty").mkdir()
+    found = [each.directory.relative_to(tmp_path).as_posix() for each in find_stores(tmp_path, "*", "**")]
+    assert found == ["b", "results", "sweeps/a"]
+    assert [each.directory.name for each in find_stores(tmp_path, "sweeps/*")] == ["a"]
 
 
 def test_all_commands_are_noted_once(store):
@@ -126,9 +172,9 @@ def test_files_that_hold_no_rows(store, content):
         store.rows()
 
 
-def test_cells_can_be_claimed_after_packing(store):
+def test_cells_can_be_claimed_after_publishing(store):
     store.finish("cell", [{"value": 1.0}])
-    store.pack()
+    store.publish()
     assert not (store.directory / "checkpoints").exists()
     with store.claim("other") as mine:
         assert mine

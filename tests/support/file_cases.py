@@ -200,13 +200,13 @@ def read_parts(folder):
     return canonical([[part.known, part.owner, *part.rows, part.send, part.send_counts] for part in parts])
 
 
-def write_store(folder, packed=False):
+def write_store(folder, is_published=False):
     store = Store(folder)
     store.create("graphact run x")
     store.finish("a", [{"metric": 1.0, "seed": 0}])
     store.finish("b", [{"metric": 2.0, "seed": 1}])
-    if packed:
-        store.pack()
+    if is_published:
+        store.publish()
 
 
 def read_store(folder):
@@ -353,7 +353,7 @@ READERS = {
     "message": Reader(write_message, read_message, sealed=True),
     "partition": Reader(write_parts, read_parts, (scaleout.PartitionError,), sealed=True),
     "results": Reader(write_store, read_store, (StoreError,), check=check_store),
-    "packed results": Reader(lambda folder: write_store(folder, True), read_store, (StoreError,), check=check_store),
+    "published results": Reader(lambda folder: write_store(folder, True), read_store, (StoreError,), check=check_store),
     "checkpoint": Reader(
         lambda folder: train_fleet(folder / "checkpoint"),
         lambda folder: train_fleet(folder / "checkpoint"),
@@ -408,8 +408,8 @@ def damaged_files(draw):
     reader, (files, whole) = READERS[name], written(name)
     file = draw.choice("file", tuple(files))
     way = draw.choice("way", WAYS, WAY_SHARES)
-    others = [content for other in ("model", "graph npz", "graph txt", "signals npy", "packed results") for content in
-              written(other)[0].values()]  # fmt: skip
+    known = ("model", "graph npz", "graph txt", "signals npy", "published results")
+    others = [content for other in known for content in written(other)[0].values()]
     content = damage(files[file], way, draw.rng("damage"), others)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

@@ -47,8 +47,8 @@ PRESET_NAMES.hidden = (SMOKE,)
     ),
     option(
         "--protocol",
-        "paper: its text, verbatim; converged: trained until the figures settle; first-round-...: of version 0.1 "
-        "(graphact list experiments: which preset has which)",
+        "paper: its text, verbatim; converged: trained until the figures settle; readout-bias, for consensus: the text "
+        "with a constant in the readout (graphact list experiments: which preset has which)",
     ),
     option(
         "--activation",
@@ -192,10 +192,10 @@ def protocol_of(options: argparse.Namespace) -> "Protocol | flocking.Flocking":
 
 
 def default_folder(options: argparse.Namespace) -> Path:
-    """A folder for each experiment, preset and seed."""
+    """Return a folder for each experiment, preset, changed setting and seed."""
     changed = "".join(f"-{change}" for change in options.set).replace("=", "-").replace("/", "-")
     folder = Path("out") / f"{options.experiment}-{options.preset}{changed}"
-    return folder if options.seed == 0 else folder.with_name(f"{folder.name}-seed-{options.seed}")
+    return folder.with_name(f"{folder.name}-seed-{options.seed}") if options.seed else folder
 
 
 def finish(store: "Store", *, as_json: bool) -> int:
@@ -265,7 +265,7 @@ def stop_with_parent() -> None:
 
 @command(
     option("directory", "a folder that graphact run has written", type=Path, metavar="DIR"),
-    option("--pack", "compress the rows as well, to keep or to publish them", action="store_true"),
+    option("--publish", "move the rows into one file, DIR/rows.parquet, to keep or share them", action="store_true"),
     "--json",
 )
 def report(options: argparse.Namespace) -> int:
@@ -273,6 +273,6 @@ def report(options: argparse.Namespace) -> int:
     from graphact.experiments.store import Store
 
     store = Store(options.directory)
-    if options.pack:
-        store.pack()
+    if options.publish:
+        store.publish()
     return finish(store, as_json=options.json)

@@ -21,7 +21,7 @@ CONTROLS = ("relu-hops", "mean-ga")
 POOLING = ("grelu", "digraf")  # read a mean over all nodes besides, which no exchange between neighbours gives
 ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
 # Fields that no command changes
-FIXED = {"experiment", "preset", "name", "called", "methods", "conditions", "task_options", "training"}
+FIXED = {"experiment", "preset", "name", "methods", "conditions", "task_options", "training"}
 REPLICAS = ("graphs", "splits", "nodes")
 GRID = {"rates": check_positive, "decays": check_number, "dropouts": check_probability}
 # Settings that are whole numbers, or several, and the least of each
@@ -58,13 +58,12 @@ class Protocol:
     bias: bool = False  # constants in the filter banks
     readout_bias: bool = True  # a constant in the readout
     per_feature: bool = True  # activation weights for each feature, rather than shared
-    start: str = "uniform"  # of the activations' weights, which published results began from
+    start: str = "uniform"  # of the activations' weights
     preparation: str = "none"  # what nodes make of their signals before the network sees them: graphact.tasks.prepared
     task_options: Mapping[str, Any] = field(default_factory=dict)  # further arguments of the function that makes tasks
     later_order: int | None = None  # filter order of all layers but the first, where it is another
     shift: str = "adjacency"  # the operator that networks shift by: graphact.experiments.preparation.shifted_by
     data_seed: int | None = None  # decides graphs, splits and noise, where the seed should not
-    called: str | None = None  # on the command line, where rows have another name
     # Nested selection (graphact.experiments.selection): the grid, and how many splits choose among its points
     rates: tuple[float, ...] = ()
     decays: tuple[float, ...] = ()

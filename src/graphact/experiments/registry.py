@@ -121,7 +121,7 @@ class Experiment:
             found = {**self.protocols_at("quick"), **(self.protocols_at("best") if "best" in self.presets else {})}
             return {name: protocol.smallest() for name, protocol in found.items()}
         check_choice("preset", preset, self.presets)
-        return {protocol.called or protocol.name: protocol for protocol in self.protocols if protocol.preset == preset}
+        return {protocol.name: protocol for protocol in self.protocols if protocol.preset == preset}
 
 
 @cache

@@ -109,7 +109,7 @@ def test_rows_that_do_not_name_them_have_the_settings_of_before() -> None:
     old = find_settings("full", (), {"connected": "false", "alignment": "50"})
     assert differing(rows, old.settings(None, 0)) == ""
     for name, settings, count in (("parts", old, 4), ("full", FULL, 32)):  # cells go on where they were, none twice
-        held = {path.name.split(".")[0] for path in (PUBLISHED / name / "rows").iterdir()}
+        held = {*Store(PUBLISHED / name).keys()}
         assert len(held & {settings.key(job, 0) for job in settings.jobs}) == count == len(held) - 1
     assert World() == World(**world_of(FULL.settings(None, 0)))
 

@@ -16,58 +16,50 @@ if TYPE_CHECKING:
 
 MAKE_TASKS = Imported("graphact.experiments.recommendation.task:recommendation_tasks")
 
-# The protocols of the first round, by which the rows in results/ were made
-FIRST_PAPER = Protocol(
+# 90 % of the users to train and 10 % to test, as the text says: no validation users, and the last epoch counts
+PAPER = Protocol(
     experiment="recommendation",
     preset="paper",
     name="paper",
-    called="first-round-paper",
     methods=ACTIVATIONS,
     features=(32,),
     orders=(4,),
     splits=5,
     conditions=({"film": "toy-story"}, {"film": "contact"}, {"film": "return-of-the-jedi"}),
+    readout_bias=False,
+    task_options={"validation_fraction": 0.0},
     training=TrainingSettings(epochs=30, batch_size=5, learning_rate=1e-3),
 )
-FIRST_CONVERGED = replace(
-    FIRST_PAPER,
-    name="converged",
-    called="first-round-converged",
-    splits=20,
-    bias=True,
-    task_options={"similarity": "co-rated-variance", "validation_fraction": 0.0},
-)
-# 90 % of the users to train and 10 % to test, as the text says: no validation users, and the last epoch counts
-PAPER = replace(FIRST_PAPER, called=None, readout_bias=False, task_options={"validation_fraction": 0.0})
 # The rate of benchmarks/search_protocols.py (results/search/recommendation), as there with validation users, of whose
 # epochs the best is kept, and whom the film graph does not know
 CONVERGED = replace(
-    FIRST_CONVERGED,
-    called=None,
+    PAPER,
+    name="converged",
     methods=EVERY_METHOD,
-    splits=5,
+    bias=True,
+    readout_bias=True,
     task_options={"similarity": "co-rated-variance", "validation_fraction": 0.1, "graph_from": "training users"},
-    training=replace(FIRST_CONVERGED.training, learning_rate=1e-2),
+    training=replace(PAPER.training, learning_rate=1e-2),
 )
 # What a search on the validation samples of seed 0 found; to be judged on other seeds
 BEST = replace(
-    FIRST_PAPER,
-    called=None,
+    PAPER,
     preset="best",
     name="best",
+    readout_bias=True,
     methods=METHODS,
     features=(4,),
     orders=(1,),
     splits=20,
     preparation="fill-in",
-    task_options={"validation_fraction": 0.0},
     training=TrainingSettings(epochs=20, batch_size=50, learning_rate=1e-2, schedule="cosine", weight_decay=1.0),
 )
 # A minute on two CPU cores: fewer runs, shorter training at a higher rate, the most telling settings
 QUICK = replace(
-    FIRST_PAPER,
-    called=None,
+    PAPER,
     preset="quick",
+    readout_bias=True,
+    task_options={},
     features=(8,),
     splits=2,
     conditions=({"film": "toy-story"},),
@@ -106,7 +98,7 @@ EXPERIMENT = Experiment(
         "network is better than the best of them. L.: localized. G.A.: graph-adaptive.",
     ),
     measure=Measure("rmse", "Test RMSE (stars)", 3, overlap=1 / 9),
-    protocols=(PAPER, CONVERGED, BEST, QUICK, FIRST_PAPER, FIRST_CONVERGED),
+    protocols=(PAPER, CONVERGED, BEST, QUICK),
     dataset="ml-100k",
     make_tasks=make_tasks,
     # Filling in is no function of a task: it needs the ratings of all other users
