@@ -15,10 +15,6 @@ SHORTEST_PREFIX = 3  # letters that tell what an abbreviation stands for
 # Names that other libraries use, too far from ours for difflib; the first one that is known is meant
 ALSO_CALLED = {
     "gpu": ("cuda",),
-    "from_adjacency": ("from_dense",),
-    "from_edges": ("from_edge_index",),
-    "from_numpy": ("from_dense",),
-    "from_nx": ("from_networkx",),
     "lr": ("learning_rate",),
     "nodes": ("agents", "community_size"),
     "num_nodes": ("agents", "community_size"),

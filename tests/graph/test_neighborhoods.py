@@ -25,13 +25,6 @@ def test_groups_cover_every_list_once(seed):
     assert lists.rows.tolist() == [node for node, row in enumerate(rows) for _ in row]
 
 
-def test_names_of_version_0_1():
-    graph = random_case(0).graph
-    assert graph.incoming.pointers is graph.incoming.rowptr
-    assert graph.incoming.members is graph.incoming.col
-    assert graph.places is graph.incoming_slot
-
-
 @pytest.mark.parametrize("backend", [None, "reference"])
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("op", ["median", "kernel", "mean", lambda neighbors: neighbors.square().sum(-2)])

@@ -15,7 +15,6 @@ from graphact._checks import (
     check_generator,
     check_probability,
     converting_to,
-    did_you_mean,
 )
 from graphact.graph import build, convert, edges, generators, normalize, union
 from graphact.graph.advice import how_to_build, kind_of
@@ -31,21 +30,22 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 
-class NamedConstructors(type):
-    """The class of :class:`Graph`, which says what constructor may have been meant by one that it does not have."""
+class OtherName:
+    """A name that people try for one of our constructors: there is no such attribute, and the error says what is meant.
 
-    def __getattribute__(cls, name: str) -> Any:  # torch.compile takes a __getattr__ here for one of the graphs
-        try:
-            return super().__getattribute__(name)
-        except AttributeError as error:
-            if not name.startswith("from_"):
-                raise
-            meant = did_you_mean(name, [known for known in dir(cls) if known.startswith("from_")])
-            raise AttributeError(f"{error}{meant}", name=name) from None
+    A metaclass would do so for any name, and torch.compile does not construct objects of a class that has one.
+    """
+
+    def __init__(self, name: str, meant: str) -> None:
+        self.name, self.meant, self.__doc__ = name, meant, None
+
+    def __get__(self, graph: object, kind: type) -> Any:
+        message = f"type object {kind.__name__!r} has no attribute {self.name!r}; did you mean {self.meant!r}?"
+        raise AttributeError(message, name=self.name)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Graph(metaclass=NamedConstructors):
+class Graph:
     r"""A graph, given by its shift operator S.
 
     A shift computes :math:`[Sx]_i = \sum_j S_{ij} x_j`. The neighbourhood of node i is
@@ -548,6 +548,16 @@ class Graph(metaclass=NamedConstructors):
         if one is other or one.groups != other.groups:
             return one is other
         return torch.equal(one.rowptr, other.rowptr) and torch.equal(one.col, other.col)
+
+
+OTHER_NAMES = {
+    "from_adjacency": "from_dense",
+    "from_edges": "from_edge_index",
+    "from_numpy": "from_dense",
+    "from_nx": "from_networkx",
+}
+for other_name, constructor in OTHER_NAMES.items():
+    setattr(Graph, other_name, OtherName(other_name, constructor))
 
 
 class HopPattern(NamedTuple):
