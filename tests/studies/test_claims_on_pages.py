@@ -11,6 +11,9 @@ from facts import Facts
 from when import RESULTS
 from when_tables import certain_pairs, verdicts
 
+from graphact.experiments.report import write_report
+from graphact.experiments.store import Store
+
 ROOT = Path(__file__).parents[2]
 KINDS = {".md", ".py", ".j2", ".rst", ".cff", ".html"}
 FOLDERS = ("docs", "studies", "src", "examples")
@@ -119,9 +122,10 @@ def test_the_same_numbers_stand_on_all_pages():
     assert f"| max-ga, raw signals | {told['unseen']} ±" in details
 
 
-def test_the_counts_of_cells_agree_with_the_stored_report(facts):
-    study = facts.study("source-localization", "converged")
-    report = page("results/source-localization-converged/tables/table-1-source-localization-paper-converged.md")
+def test_the_counts_of_cells_agree_with_the_report_of_the_rows(facts, tmp_path):
+    study, store = facts.study("source-localization", "converged"), Store(RESULTS / "source-localization-converged")
+    write_report(store.rows(), tmp_path, command="\n".join(store.commands()))
+    report = words_of((tmp_path / "tables" / "table-1-source-localization-paper-converged.md").read_text())
     inside = re.search(r"Inside: (\d+ of \d+) cells beside (\d+) numbers of the paper", report)
     assert facts.inside(study, 1).endswith(f" of {inside[2]}")
     assert facts.inside_with_every_hop(study) == inside[1]
