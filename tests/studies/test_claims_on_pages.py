@@ -123,7 +123,8 @@ def test_the_same_numbers_stand_on_all_pages():
 
 
 def test_the_counts_of_cells_agree_with_the_report_of_the_rows(facts, tmp_path):
-    study, store = facts.study("source-localization", "converged"), Store(ROOT / "results" / "source-localization-converged")
+    study = facts.study("source-localization", "converged")
+    store = Store(ROOT / "results" / "source-localization-converged")
     write_report(store.rows(), tmp_path, command="\n".join(store.commands()))
     report = words_of((tmp_path / "tables" / "table-1-source-localization-paper-converged.md").read_text())
     inside = re.search(r"Inside: (\d+ of \d+) cells beside (\d+) numbers of the paper", report)
