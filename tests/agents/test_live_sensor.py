@@ -134,3 +134,14 @@ def test_a_dead_neighbor_leaves_time_for_the_sensor(tmp_path):
     with Daemon(folder, "--transport", "udp", "--slot", "0.5", "--sensor", sensor) as daemon:
         first = daemon.next_event("result")["run"]
         assert [event["run"] - first for event in daemon.results(4)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("period", ["2", "0"])
+def test_runs_that_are_skipped_count_towards_runs(folder, tmp_path, period):
+    """A sensor that always fails: the agent ends after as many skipped runs as it was asked to take part in."""
+    sensor = command(tmp_path / "sensor", "exit 3")
+    options = ["--transport", "udp", "--period", period, "--slot", "0.5", "--lead", "1.9", "--runs", "2"]
+    with Daemon(folder, *options, "--sensor", sensor) as daemon:
+        end = daemon.next_event("end", timeout=20.0)
+        assert [event["event"] for event in daemon.events] == ["ready", "skipped", "skipped", "end"]
+        assert end["reason"] == "2 runs are done, of which 2 were skipped"

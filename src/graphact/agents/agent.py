@@ -159,7 +159,7 @@ class Agent:
 
     def _work(self, runs: int | None) -> str:
         self._greet()
-        done = 0
+        done = skipped = 0
         while runs is None or done < runs:
             run, start = self._wait_for_run()
             if self.stopping:
@@ -173,6 +173,7 @@ class Agent:
             except NoSignal as reason:
                 waits = isinstance(self._schedule, BackToBack) and not self._signals.numbered  # for the next signal
                 if not waits or not isinstance(reason, NotYet):
+                    done, skipped = done + 1, skipped + 1
                     self.tally.end(start, "skipped", str(reason))
                     self._report({"event": "skipped", "node": self.node.links.node, "run": run, "reason": str(reason)})
                 if waits:
@@ -184,7 +185,7 @@ class Agent:
                 continue
             self._run(run, start, signal)
             done += 1
-        return f"{done} runs are done"
+        return f"{done} runs are done" + (f", of which {skipped} were skipped" if skipped else "")
 
     def _let_pass(self, run: int) -> None:
         """Without a clock, give neighbours the time of a run that is skipped, or until one is beyond it."""

@@ -124,7 +124,7 @@ DEFAULTS: dict[str, Any] = {
     ),
     option("--origin", "Unix time of run 0, equal at all nodes (default: 0)", type=float, metavar="T"),
     option("--slot", default=None),
-    option("--runs", "end after this many runs", type=int),
+    option("--runs", "end after this many runs, skipped ones included", type=int),
     option(
         "--tls",
         "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh; default: if the folder has them)",
