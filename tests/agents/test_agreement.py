@@ -66,7 +66,7 @@ def test_values_of_another_model_are_never_used(digests, lose):
     ("digest", "reason"),
     [
         (OTHER, "its model, slot, period, origin or dynamic differs from that of this node"),
-        (b"", "its greeting has no digest of model and settings; version 0.1 sends none"),
+        (b"", "its greeting has no digest of model and settings"),
     ],
 )
 def test_the_reason(digest, reason):

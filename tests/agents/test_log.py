@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from graphact.agents import FileLog, read_log
-from graphact.agents.log import Began, Counted, RoundClosed, last_run
+from graphact.agents.log import Began, RoundClosed
 
 RECORDS = [Began(3, 1), RoundClosed(3, 0, (1, 2)), RoundClosed(3, 1, ()), Began(4, 1)]
 
@@ -80,21 +80,6 @@ def test_a_log_that_counts_runs_by_a_clock_since_1970_is_believed(tmp_path):
     log.append(Began(175_000_000_000, 1))  # every 10 ms, after runs without a clock
     log.close()
     assert (FileLog(log.path).last_run, FileLog(log.path).ignored) == (175_000_000_000, 0)
-
-
-@pytest.mark.parametrize("far", [2**64 - 2, 2**48 + 5, 1000])
-def test_the_last_run_of_a_folder_is_that_of_its_log(tmp_path, far):
-    """Not the largest: of an implausible run, or of a clock that stood in the future and was set right again."""
-    assert last_run(tmp_path) == -1
-    log = filled(tmp_path / "log.jsonl")
-    for record in (Began(far, 1), RoundClosed(far, 0, ()), Counted(far, {"runs": 1}), Began(5, 1)):
-        log.append(record)
-    log.close()
-    assert last_run(tmp_path) == FileLog(log.path).last_run == 5
-    log.path.rename(tmp_path / "log.jsonl.1")
-    assert last_run(tmp_path) == 5  # while a new one is begun
-    (tmp_path / "log.jsonl").write_text("nonsense\n")
-    assert last_run(tmp_path) == 5
 
 
 def test_what_was_appended_survives_a_kill(tmp_path):

@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 import torch
 from agents.networks import GRAPHS
-from support.activations import ON_AGENTS, PAPER
+from support.activations import ON_AGENTS
 
 import graphact
 from graphact import agents, nn
-from graphact.agents import Deployment, Model, deploy, load_model, save_model, simulate_inference
-from graphact.agents.legacy import describe_layers
+from graphact.agents import Deployment, deploy, load_model, save_model, simulate_inference
 from graphact.agents.replay import replay_inference
 from graphact.agents.split import plain_model
 from graphact.files import describe_model
 from graphact.layers import UnsupportedModelError
 from graphact.operations import OPERATIONS, Operation, register_operation
-from graphact.storage import load_tensors, save_tensors
+from graphact.storage import save_tensors
 
 MODULES = {
     **{
@@ -154,32 +153,6 @@ def test_an_operation_that_a_node_does_not_know_is_refused(operation, tmp_path):
 
 
 # Files
-
-
-@pytest.mark.parametrize("name", [name for name in MODULES if name in PAPER or name not in ON_AGENTS])
-def test_files_of_version_0_1_describe_the_same_layers(name, tmp_path):
-    """They have module and config alone; the other way round, what agents write is what graphact.save writes."""
-    model = MODULES[name]().double()
-    header = describe_model(model)
-    tensors = {key: value.numpy() for key, value in model.state_dict().items()}
-    assert describe_layers(header["module"], header["config"], tensors) == header["layers"]
-    save_tensors(tmp_path / "old.safetensors", tensors, {"module": header["module"], "config": header["config"]})
-    old, new = load_model(tmp_path / "old.safetensors"), plain_model(model)
-    assert old.digest == new.digest
-    assert old.names == new.names
-    save_model(old, tmp_path / "again.safetensors")
-    graphact.save(model, tmp_path / "saved.safetensors")
-    assert (
-        load_tensors(tmp_path / "again.safetensors", "np")[0] == load_tensors(tmp_path / "saved.safetensors", "np")[0]
-    )
-    for key, value in graphact.load(tmp_path / "again.safetensors").state_dict().items():
-        assert torch.equal(value, model.state_dict()[key])
-
-
-def test_a_model_made_as_in_version_0_1():
-    model = nn.GCNN([1, 2], order=1, activation="max-ga").double()
-    plain = plain_model(model)
-    assert Model(plain.module, plain.config, plain.parameters).digest == plain.digest
 
 
 def test_frozen_parameters_are_known_to_agents(tmp_path):

@@ -9,9 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphact._checks import check_integer
-from graphact.agents.deployment import read_json
-from graphact.storage import one_line, write_atomically
+from graphact.agents.files import check_integer, one_line, read_json, write_atomically
 
 FILE_NAME = "addresses.json"
 DEFAULT_BASE_PORT = 7500

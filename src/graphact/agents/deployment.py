@@ -5,16 +5,17 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from graphact.agents.files import one_line, read_json, write_atomically
 from graphact.agents.links import Links, Row
 from graphact.agents.model import Model, load_model, save_model
-from graphact.storage import one_line, write_atomically
 
 FORMAT = "graphact node"
 VERSION = 1
+OWNED = ("node.json", "model.safetensors", "addresses.json", "log.jsonl", "log.jsonl.1", "learning.json", "tls")
+"""Files of a node's folder that its owner alone may write to."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Deployment:
             "weights": row.weights.tolist(),
             "diagonal": row.diagonal,
             "heard_by": links.heard_by,
-        } | ({} if links.first_epoch is None else {"first_epoch": links.first_epoch})
+        }
         save_model(self.model, folder / "model.safetensors")
         write_atomically(folder / "node.json", json.dumps(described, indent=1).encode())
         path = folder / "keys.json"
@@ -66,8 +67,7 @@ class Deployment:
         try:
             hears, heard_by = tuple(map(int, described["hears"])), tuple(map(int, described["heard_by"]))
             by_neighbor = {int(j): bytes.fromhex(key) for j, key in keys.items()}
-            numbers, first = (int(described["node"]), int(described["epoch"])), described.get("first_epoch")
-            links = Links(*numbers, hears, heard_by, by_neighbor, None if first is None else int(first))
+            links = Links(int(described["node"]), int(described["epoch"]), hears, heard_by, by_neighbor)
             row = Row(hears, np.array(described["weights"], model.dtype), float(described["diagonal"]))
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise ValueError(f"{folder}: damaged: {one_line(error)}") from error
@@ -75,20 +75,16 @@ class Deployment:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise PermissionError if others than their owner may use the keys of a node's folder, or put files into it.
-
-    Who may write into the folder can change the node: ``next/`` there is what it becomes.
-    """
-    for place in (folder, folder / "next"):
-        if not place.is_dir():
-            continue
-        mode = place.stat().st_mode & 0o777
-        if os.name == "posix" and mode & 0o022:
-            raise PermissionError(
-                f"{place} must be writable by its owner alone, as after chmod go-w, got the mode {mode:o}"
-            )
-        if (place / "keys.json").is_file():
-            check_private(place / "keys.json")
+    """Raise PermissionError if others than their owner may use the keys of a node's folder, or change its files."""
+    if os.name == "posix" and folder.is_dir():
+        for place in (folder, *(folder / name for name in OWNED if (folder / name).exists())):
+            mode = place.stat().st_mode & 0o777
+            if mode & 0o022:
+                raise PermissionError(
+                    f"{place} must be writable by its owner alone, as after chmod go-w, got the mode {mode:o}"
+                )
+    if (folder / "keys.json").is_file():
+        check_private(folder / "keys.json")
 
 
 def check_private(path: Path) -> None:
@@ -105,16 +101,3 @@ def check_one_model(deployments: Sequence[Deployment]) -> Model:
         if deployment.model is not model and deployment.model.digest != model.digest:
             raise ValueError(f"all nodes must hold one model, and that of node {deployment.node} differs")
     return model
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object in a file."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing; graphact agents split writes it")
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not valid JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: must hold a JSON object, got {type(content).__name__}")
-    return content

@@ -21,7 +21,6 @@ class Links:
         hears: the nodes it hears, ascending.
         heard_by: the nodes that hear it, ascending.
         keys: one key for each of these, known to the two ends alone.
-        first_epoch: that in which the network began, if it was changed since.
     """
 
     node: int
@@ -29,7 +28,6 @@ class Links:
     hears: tuple[int, ...]
     heard_by: tuple[int, ...]
     keys: Mapping[int, bytes] = field(repr=False)  # secrets do not belong into error messages
-    first_epoch: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("hears", "heard_by"):
@@ -45,11 +43,6 @@ class Links:
             raise ValueError(f"keys must be those of the neighbours {self.neighbors}, got {sorted(self.keys)}")
         if any(len(key) != KEY_BYTES for key in self.keys.values()):
             raise ValueError(f"keys must have {KEY_BYTES} bytes")
-
-    @property
-    def network(self) -> int:
-        """What tells a network from others, whatever was changed in it."""
-        return self.epoch if self.first_epoch is None else self.first_epoch
 
     @property
     def epoch_name(self) -> str:
@@ -68,7 +61,7 @@ class Links:
             raise ValueError(f"present must be among the neighbours {self.neighbors}, got {strangers}")
         hears, heard_by = (tuple(j for j in each if j in present) for each in (self.hears, self.heard_by))
         keys = {j: self.keys[j] for j in {*hears, *heard_by}}
-        return Links(self.node, self.epoch, hears, heard_by, keys, self.first_epoch)
+        return Links(self.node, self.epoch, hears, heard_by, keys)
 
     def recipients(self, direction: Direction) -> tuple[int, ...]:
         if direction is Direction.FORWARD:

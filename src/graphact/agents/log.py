@@ -9,13 +9,12 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from graphact.agents.files import sync
 from graphact.agents.messages import MAX_RUN
-from graphact.storage import sync
 
 LOG_NAME = "log.jsonl"
 """In the folder of a node; the one before has .1 after it."""
@@ -33,15 +32,13 @@ class Began:
     """The node took a run number into use.
 
     ``spans`` are all numbers that are used up, where they are not one span; ``present`` are the neighbours of this run,
-    where they differ from run to run (:meth:`graphact.agents.Node.meet`); ``epoch`` is that of the run, in a network
-    that was changed since it began.
+    where they differ from run to run (:meth:`graphact.agents.Node.meet`).
     """
 
     run: int
     program: int
     spans: tuple[Span, ...] = ()
     present: tuple[int, ...] | None = None
-    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +187,6 @@ class FileLog:
             written = b', "spans": %s' % json.dumps(spans).encode() if len(spans) > 1 else b""
             if record.present is not None:
                 written += b', "present": %s' % json.dumps(record.present).encode()
-            if record.epoch is not None:
-                written += b', "epoch": %d' % record.epoch
             line = b'{"run": %d, "program": %d%s}\n' % (record.run, record.program, written)
         elif isinstance(record, Counted):
             line = b'{"run": %d, "totals": %s}\n' % (record.run, json.dumps(record.totals).encode())
@@ -211,8 +206,8 @@ class FileLog:
 def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> tuple[int, int, UsedRuns]:
     """The last run number of a log, how many records were left out for it, and all that are used up.
 
-    A record is left out if its run is not below 2^63, or more than 2^48 above the one before it: version 0.1 took
-    over whatever number a neighbour named, and its log must not keep a node from starting again. Of a log that is not
+    A record is left out if its run is not below 2^63, or more than 2^48 above the one before it: a damaged number must
+    not keep a node from starting again. Of a log that is not
     read from its beginning all numbers before the first count as used, unless a record tells more.
     """
     last, ignored, used = -1, 0, UsedRuns()
@@ -234,16 +229,6 @@ def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> t
     return last, ignored, used
 
 
-def last_run(folder: Path) -> int:
-    """The run number that the log in the folder of a node took into use last, as it is read at a start; -1 if none."""
-    for name in (LOG_NAME, f"{LOG_NAME}.1"):
-        with suppress(ValueError):
-            records, _ = read_end(folder / name, repair=False)
-            if (run := last_plausible_run(records)[0]) >= 0:
-                return run
-    return -1
-
-
 def sum_up(records: Iterable[Record]) -> dict[str, int]:
     """The totals that were written last, and what the records after them add."""
     totals: dict[str, int] = {}
@@ -256,11 +241,11 @@ def sum_up(records: Iterable[Record]) -> dict[str, int]:
     return totals
 
 
-def read_end(path: Path, *, repair: bool = True) -> tuple[list[Record], bool]:
-    """The last records of a log, and whether they are all; ``repair`` removes what a crash cut off from the file."""
+def read_end(path: Path) -> tuple[list[Record], bool]:
+    """The last records of a log, and whether they are all; what a crash cut off is removed from the file."""
     if not path.exists():
         return [], True
-    with path.open("rb+" if repair else "rb") as stream:
+    with path.open("rb+") as stream:
         size = stream.seek(0, os.SEEK_END)
         begin = max(0, size - TAIL)
         stream.seek(begin)
@@ -269,8 +254,7 @@ def read_end(path: Path, *, repair: bool = True) -> tuple[list[Record], bool]:
         if kept < len(content):
             if begin and not kept:
                 raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL} bytes")
-            if repair:
-                stream.truncate(begin + kept)
+            stream.truncate(begin + kept)
     lines = content[:kept].split(b"\n")[:-1]
     if begin:
         lines = lines[1:]  # the first may be cut
@@ -304,11 +288,9 @@ def parse_record(line: bytes, where: str) -> Record:
         limits = [number for span in spans for number in span]
         if limits != sorted(limits) or not all(type(number) is int for number in limits):
             raise ValueError("spans must ascend")
-        present, epoch = entry.get("present"), entry.get("epoch")
-        if epoch is not None and type(epoch) is not int:
-            raise TypeError("epoch must be an integer")
+        present = entry.get("present")
         if present is not None and not all(type(number) is int for number in present):
             raise ValueError("present must be nodes")
-        return Began(run, entry["program"], tuple(spans), None if present is None else tuple(present), epoch)
+        return Began(run, entry["program"], tuple(spans), None if present is None else tuple(present))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{where} is not a record of a log: {line[:80]!r}") from error

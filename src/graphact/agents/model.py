@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from graphact.agents.inference import check_layer
-from graphact.agents.legacy import describe_layers
 from graphact.agents.messages import DIGEST_BYTES, Array, datagram_bytes
 from graphact.layers import Layer, UnsupportedModelError, from_json, structure
 from graphact.storage import check_tensors, digest, load_tensors, one_line, save_tensors
@@ -28,8 +27,7 @@ class Model:
         module: the class of the model, such as ``GCNN``.
         config: the arguments of its constructor.
         parameters: its parameters by name, as ``state_dict`` names them, all of one dtype.
-        description: its layers, with the names of their parameters (:func:`graphact.layers.to_json`); derived from
-            module and config, as version 0.1 knew them, when left out.
+        description: its layers, with the names of their parameters (:func:`graphact.layers.to_json`).
         frozen: names of the parameters that learning leaves as they are.
 
     Attributes:
@@ -43,14 +41,11 @@ class Model:
     module: str
     config: Mapping[str, Any]
     parameters: Mapping[str, Array] = field(repr=False)
-    description: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    description: Sequence[Mapping[str, Any]] = field(repr=False)
     frozen: Sequence[str] = ()
     layers: tuple[Layer, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not self.description:
-            described = describe_layers(self.module, self.config, self.parameters)
-            object.__setattr__(self, "description", described)
         object.__setattr__(self, "layers", from_json(self.description, self.parameters))
         if sorted(self.names) != sorted(self.parameters) or not {*self.frozen} <= {*self.names}:
             raise ValueError(f"parameters must be those of the layers, {self.names}, got {tuple(self.parameters)}")
@@ -182,7 +177,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     if len({value.dtype for value in tensors.values()}) > 1 or any(v.dtype not in DTYPES for v in tensors.values()):
         raise ValueError(f"{path}: agents compute in float32 or float64; graphact agents split converts a model")
     try:
-        return Model(header["module"], header["config"], tensors, header.get("layers", ()), header.get("frozen", ()))
+        return Model(header["module"], header["config"], tensors, header["layers"], header.get("frozen", ()))
     except UnsupportedModelError as error:
         raise UnsupportedModelError(f"{path}: {error.part}" if error.part else str(path), error.reason) from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:

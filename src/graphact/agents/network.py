@@ -5,7 +5,6 @@
     [network]
     folder = "/var/lib/graphact/node-{node}"
     transport = "udp"
-    encrypt = true
     period = 60.0
     status = "0.0.0.0:9107"
 
@@ -38,12 +37,8 @@ SETTINGS: dict[str, type] = {
     "origin": float,
     "slot": float,
     "tls": bool,
-    "encrypt": bool,
-    "mtu": int,
     "dynamic": bool,
     "status": str,
-    "bridge": str,
-    "results": str,
     "durable": bool,
 }
 """Options of ``graphact agents run``, and what they hold."""

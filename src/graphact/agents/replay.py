@@ -44,49 +44,18 @@ def neighbors_met(logs: Sequence[Iterable[Record]], run: int) -> Array:
     return met
 
 
-def replay_inference(
-    deployments: Sequence[Deployment | None],
-    signals: Array,
-    outcome: Outcome,
-    changes: Sequence[tuple[int, Sequence[Deployment | None]]] = (),
-) -> Array:
-    """The same inferences computed in one place, with the links that answered according to the logs.
-
-    In a network that was changed (``changes``, as in :func:`~graphact.agents.simulate_inference`) every node is in the
-    epoch that its log names; no link connects nodes of two epochs.
-    """
+def replay_inference(deployments: Sequence[Deployment], signals: Array, outcome: Outcome) -> Array:
+    """The same inferences computed in one place, with the links that answered according to the logs."""
+    model, matrix = deployments[0].model, dense_matrix(deployments)
     logs = [log.records for log in outcome.logs]
-    epochs = [each for _, each in [(0, deployments), *changes]]
-    rounds = max(node.model.rounds for each in epochs for node in each if node is not None)
-    outputs = []
-    for run, x in enumerate(signals):
-        used, closed = answered_links(logs, run, rounds)
-        replayed: Array | None = None
-        for each in epochs:
-            node = next(node for node in each if node is not None)
-            here = in_epoch(logs, run, None if each is deployments else node.links.epoch)
-            answers = replay(node.model, dense_matrix(each), x, used & here & here[:, np.newaxis], closed & here)
-            replayed = np.full_like(answers, np.nan) if replayed is None else replayed
-            replayed[..., here, :] = answers[..., here, :]
-        assert replayed is not None
-        outputs.append(replayed)
-    return np.stack(outputs)
+    answered = [answered_links(logs, run, model.rounds) for run in range(len(signals))]
+    return np.stack([replay(model, matrix, x, *each) for x, each in zip(signals, answered, strict=True)])
 
 
-def in_epoch(logs: Sequence[Iterable[Record]], run: int, epoch: int | None) -> Array:
-    """The nodes that were in an epoch in a run, ``(N,)``, from all logs."""
-    here = np.zeros(len(logs), bool)
-    for i, log in enumerate(logs):
-        here[i] = any(isinstance(r, Began) and (r.run, r.epoch) == (run, epoch) for r in log)
-    return here
-
-
-def dense_matrix(deployments: Sequence[Deployment | None]) -> Array:
+def dense_matrix(deployments: Sequence[Deployment]) -> Array:
     """The shift operator whose rows the nodes hold."""
     matrix = np.zeros((len(deployments), len(deployments)))
     for i, deployment in enumerate(deployments):
-        if deployment is None:
-            continue
         matrix[i, list(deployment.row.hears)] = deployment.row.weights
         matrix[i, i] = deployment.row.diagonal
     return matrix

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphact._checks import check_integer, check_positive
+from graphact.agents.files import check_integer, check_positive
 from graphact.agents.messages import DTYPE_CODES, Array, Message, Payload, RejectedError
 from graphact.agents.program import AnyProgram, Exchange
 
@@ -290,8 +290,8 @@ class Counters:
     neighbour that sends nothing in that round), ``unanswered`` (a request for something this node does not have,
     or has sent a moment ago), ``ahead`` (its run is implausibly far ahead), ``differs`` (a greeting of a neighbour with
     another model or other settings; its values count as ``forged``), ``other_version`` (a greeting of a neighbour with
-    another version of the messages, whose values count as ``malformed``, or of encryption), ``not_finite`` (a value
-    with NaN or infinity), ``sealed`` (encrypted, where this node does not encrypt).
+    another version of the messages, whose values count as ``malformed``,), ``not_finite`` (a value
+    with NaN or infinity).
     """
 
     data_sent: int = 0
@@ -317,7 +317,6 @@ class Counters:
     differs: int = 0
     other_version: int = 0
     not_finite: int = 0
-    sealed: int = 0
 
     def count(self, name: str) -> None:
         setattr(self, name, getattr(self, name) + 1)

@@ -18,9 +18,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from graphact.agents.files import one_line, read_array
 from graphact.agents.messages import MAX_DATAGRAM, MAX_DIMENSIONS, Array, datagram_bytes
 from graphact.agents.model import Model
-from graphact.storage import one_line, read_array
 
 
 class EndOfSignals(Exception):  # noqa: N818, as StopIteration: not an error

@@ -124,7 +124,7 @@ def split(
         epoch: number of the deployment; drawn at random when left out.
         addresses: where each node is reached; a node is given its own and those of its neighbours.
         tls: make a certificate for each node, of an authority that is forgotten; it names the host of the address. None
-            does so if there are addresses and openssl.
+            does so if there are addresses and cryptography.
 
     Raises:
         FileExistsError: ``out`` holds nodes already; their keys and run numbers must not be mixed with new ones.

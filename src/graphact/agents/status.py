@@ -20,7 +20,7 @@ STALLED = 5.0
 """Seconds without a sign of life of the agent's loop after which it is not healthy."""
 SENT = {"data_sent": "data", "resent": "resent", "requests_sent": "request", "greetings_sent": "greeting"}
 PLAIN = ("data_bytes_sent", "bytes_sent", "received", "rounds", "links_used", "links_missed")
-DROPPED = ("strangers", "unsealed", "unopened")
+DROPPED = ("strangers",)
 """Why a transport drops a datagram, beside the reasons of a node."""
 REASONS = (*(f.name for f in fields(Counters) if f.name not in {*SENT, *PLAIN}), *DROPPED)
 OUTCOMES = ("complete", "incomplete", "failed", "skipped")
@@ -72,8 +72,8 @@ class Tally:
             most = max(STALLED, (RECENT + 1) * period) if self.recent else float("inf")  # the first may be far ahead
         return [f"no run for {quiet:.0f} s{self.waits and f': {self.waits}'}"] if quiet > most else []
 
-    def trouble(self, hears: Iterable[int], heard: Mapping[int, float], hint: str) -> list[str]:
-        """What is wrong with the last runs; ``hint`` is a likely reason why peers are not heard."""
+    def trouble(self, hears: Iterable[int], heard: Mapping[int, float]) -> list[str]:
+        """What is wrong with the last runs."""
         recent, found = list(self.recent), []
         if len(recent) < RECENT:
             return []
@@ -83,7 +83,7 @@ class Tally:
             reason = next((f": {why}" for *_, why in recent[::-1] if why), "")
             found.append(f"none of the last {RECENT} runs was complete ({counts}{reason})")
         if silent := [str(j) for j in hears if heard.get(j, float("-inf")) < recent[0][0]]:
-            found.append(f"not heard in the last {RECENT} runs: node {', '.join(silent)}{hint}")
+            found.append(f"not heard in the last {RECENT} runs: node {', '.join(silent)}")
         return found
 
     def totals(self, counters: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:

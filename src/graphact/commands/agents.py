@@ -15,13 +15,7 @@ SUBCOMMANDS = {
     "simulate": ("graphact.commands.agents_simulated:simulate", "simulate agents in a network with faults"),
     "train": ("graphact.commands.agents_training:train", "let agents learn together, simulated or as processes"),
     "learn": ("graphact.commands.agents_training:learn", "let the agent of one node learn with its neighbours"),
-    "update": ("graphact.commands.agents_operate:update", "give a running network another model, at one run"),
-    "add": ("graphact.commands.agents_operate:add", "add a node to a running network"),
-    "remove": ("graphact.commands.agents_operate:remove", "remove a node from a running network"),
-    "rekey": ("graphact.commands.agents_operate:rekey", "give a running network new keys"),
-    "status": ("graphact.commands.agents_operate:status", "how the agents of a network are"),
-    "flock": ("graphact.commands.agents_flock:flock", "fly a team of processes in closed loop, with faults"),
-    "demo": ("graphact.commands.agents_demo:demo", "watch agents work, one process each, on this machine"),
+    "status": ("graphact.commands.agents_status:status", "how the agents of a network are"),
 }
 
 
@@ -33,8 +27,6 @@ agents = Command(
       graphact agents split model.safetensors graph.npz --out nodes    one folder for each node
       graphact agents run nodes/node-7 --sensor COMMAND --period 60    the agent of one node
       graphact agents simulate model.safetensors graph.npz --loss 0.1  how it would go, with faults
-      graphact agents demo                                             watch 20 of them on this machine
-      graphact agents flock                                            20 of them fly as a flock
       graphact agents train model.safetensors graph.npz --signals x.npy --targets y.npy --out trained.safetensors
     """,
     (lambda parser: parser.add_commands(SUBCOMMANDS),),
@@ -49,12 +41,11 @@ agents = Command(
     option("--base-port", "node i listens on PORT + i (default: 7500)", type=int, default=7500, metavar="PORT"),
     option("--addresses", 'instead: JSON with all addresses, {"0": "10.0.0.5:7500", ...}', type=Path, metavar="FILE"),
     option("--network", "instead: a TOML file with all addresses, see graphact agents run", type=Path, metavar="FILE"),
-    option("--no-tls", "no certificates for the nodes (they need openssl)", dest="tls", action="store_false"),
+    option("--no-tls", "no certificates for the nodes (which need cryptography)", dest="tls", action="store_false"),
 )
 def split(options: argparse.Namespace) -> int:
     """Write one folder for each node: its row of the shift operator, its neighbours, the keys of its links, their
-    addresses, a certificate and the model, nothing else. Bring each folder to its node, and delete it here (to change
-    the network later, mount the folders of the nodes).
+    addresses, a certificate and the model, nothing else. Bring each folder to its node, and delete it here.
     """
     from graphact import Graph, agents, load
     from graphact.agents.addresses import consecutive_addresses, read_addresses
@@ -67,7 +58,7 @@ def split(options: argparse.Namespace) -> int:
     check_writable(options.out)
     if options.tls and not can_make_certificates():
         raise FileNotFoundError(
-            "openssl, which makes the certificates for TLS, is not installed; --no-tls goes without"
+            "the package cryptography, which makes the certificates for TLS, is not installed; --no-tls goes without"
         )
     model, graph = load(options.model), Graph.load(options.graph)
     slot = Timing().slot
@@ -94,7 +85,7 @@ DEFAULTS: dict[str, Any] = {
     "lead": 0.5,
     "origin": 0.0,
     "slot": 0.18,
-    **dict.fromkeys(("repeat", "encrypt", "dynamic", "durable"), False),
+    **dict.fromkeys(("repeat", "dynamic", "durable"), False),
 }
 """What holds where neither the command line nor the file of a network says otherwise."""
 
@@ -107,8 +98,7 @@ DEFAULTS: dict[str, Any] = {
     one_of(
         option(
             "--signals",
-            ".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default), zenoh:KEY a "
-            "topic (see --bridge)",
+            ".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default)",
             type=str,
         ),
         option("--sensor", "command that prints a signal, started before each run", metavar="COMMAND"),
@@ -129,19 +119,6 @@ DEFAULTS: dict[str, Any] = {
         "--tls",
         "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh; default: if the folder has them)",
         action=argparse.BooleanOptionalAction,
-    ),
-    option("--bridge", "endpoint of Zenoh for topics of signals and results, tcp/127.0.0.1:7447", metavar="ENDPOINT"),
-    option("--results", "publish all events on this topic too (see --bridge)", metavar="KEY"),
-    option(
-        "--encrypt",
-        "encrypt what goes over UDP (needs the package cryptography), equal at all nodes",
-        action=argparse.BooleanOptionalAction,
-    ),
-    option(
-        "--mtu",
-        "send datagrams over UDP in pieces that fit into frames of BYTES; needed at all nodes, or at none",
-        type=int,
-        metavar="BYTES",
     ),
     option(
         "--dynamic",
@@ -165,16 +142,13 @@ def run(options: argparse.Namespace) -> int:
       graphact agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
       graphact agents run --network network.toml --node 7
 
-    What the command line says goes before the file of --network; --no-encrypt takes back what that switches on.
+    What the command line says goes before the file of --network; --no-tls takes back what that switches on.
     """
     from graphact.agents.addresses import status_address
     from graphact.agents.agent import BackToBack, Clocked, Schedule
-    from graphact.agents.bridge import Bridge, TopicSignals
     from graphact.agents.certificates import TLS_FOLDER
-    from graphact.agents.changes import REMOVED_CODE, RemovedError, current_epoch
     from graphact.agents.daemon import serve
-    from graphact.agents.deployment import check_folder, check_private
-    from graphact.agents.log import last_run
+    from graphact.agents.deployment import Deployment, check_folder, check_private
     from graphact.agents.runs import Timing
     from graphact.agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
     from graphact.agents.transports.zenoh import Tls
@@ -182,21 +156,11 @@ def run(options: argparse.Namespace) -> int:
     read_network(options)
     timing = Timing(slot=options.slot)
     check_folder(options.folder)
-    try:
-        deployment = current_epoch(options.folder, last_run(options.folder))
-    except RemovedError as error:
-        sys.stderr.write(f"graphact: {error}\n")
-        return REMOVED_CODE
+    deployment = Deployment.load(options.folder)
     model, links = deployment.model, deployment.links
     signals: Signals
-    is_topic = options.sensor is None and options.signals.startswith("zenoh:")
-    if options.bridge is None and (options.results is not None or is_topic):
-        raise ValueError("topics of Zenoh need --bridge ENDPOINT, such as tcp/127.0.0.1:7447")
-    bridge = None if options.bridge is None else Bridge(options.bridge, options.results)
     if options.sensor is not None:
         signals = SensorSignals(options.sensor, model, options.lead)
-    elif bridge is not None and is_topic:
-        signals = TopicSignals(bridge, options.signals.removeprefix("zenoh:"), model)
     elif options.signals == "-":
         signals = StreamSignals(sys.stdin.buffer, model)
     else:
@@ -229,9 +193,6 @@ def run(options: argparse.Namespace) -> int:
         transport=options.transport,
         timing=timing,
         tls=Tls.of_folder(certificates) if is_encrypted else None,
-        bridge=bridge,
-        encrypt=options.encrypt,
-        mtu=options.mtu,
         durable=options.durable,
         dynamic=options.dynamic,
         status=None if options.status is None else status_address(options.status),

@@ -167,7 +167,6 @@ def train_on_network(
     option("--signals", ".npy of shape (M, F), its own (default: signals.npy of the folder)"),
     option("--targets", ".npy of shape (M, O), its own (default: targets.npy of the folder)", type=Path),
     option("--transport", "default: zenoh", default="zenoh"),
-    option("--encrypt", "encrypt what goes over UDP (needs the package cryptography)", action="store_true"),
     option("--slot", "seconds for one round (default: 5)", default=5.0),
 )
 def learn(options: argparse.Namespace) -> int:
@@ -185,7 +184,7 @@ def learn(options: argparse.Namespace) -> int:
         check_private(key)
     files = (options.signals or options.folder / "signals.npy", options.targets or options.folder / "targets.npy")
     signals, targets = (read_numbers(path, "(M, F)", lambda x: x.ndim == 2).astype("float64") for path in files)
-    settings = {"transport": options.transport, "slot": options.slot, "encrypt": options.encrypt}
+    settings = {"transport": options.transport, "slot": options.slot}
     with np.errstate(over="ignore", invalid="ignore"):
         learn_at_node(options.folder, signals, targets, **settings)
     return 0

@@ -161,13 +161,6 @@ def test_a_state_of_another_model_is_refused():
         _ = learner.state
 
 
-def test_a_state_of_version_0_1_is_refused(tmp_path):
-    state = State.first(np.zeros(3), 2)
-    np.savez(tmp_path / "state.npz", **{name: getattr(state, name) for name in vars(state)})
-    with pytest.raises(ValueError, match="a state of version 1, whose order of parameters depended on where"):
-        State.load(tmp_path / "state.npz")
-
-
 def test_what_learners_must_agree_upon():
     nodes = deploy(gcnn(), GRAPHS["line"]())
     other = replace(nodes[0], model=agents.deploy(gcnn(), GRAPHS["line"]())[0].model)

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graphact._checks import check_choice, check_integer, check_positive, check_seed
+from graphact.agents.files import check_choice, check_integer, check_positive
 from graphact.agents.learning.state import State
 from graphact.agents.learning.vjp import OBJECTIVES
 from graphact.agents.links import Links
@@ -68,7 +68,7 @@ class Learning:
         check_choice("objective", self.objective, tuple(OBJECTIVES))
         if self.batch is not None:
             check_integer("batch", self.batch, minimum=1)
-        check_seed("seed", self.seed)
+        check_integer("seed", self.seed, minimum=0)
 
 
 def mix(state: State, gradient: Array, links: Links, weights: Weights, learning: Learning) -> Program[State]:

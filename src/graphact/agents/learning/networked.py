@@ -22,21 +22,20 @@ import numpy as np
 
 from graphact.agents.addresses import Addresses, free_addresses
 from graphact.agents.certificates import TLS_FOLDER
-from graphact.agents.changes import current_epoch
 from graphact.agents.daemon import check_read, write_event
-from graphact.agents.deployment import Deployment, check_private, read_json
+from graphact.agents.deployment import Deployment, check_private
+from graphact.agents.files import READ_ERRORS, one_line, read_json, write_atomically
 from graphact.agents.learning.learner import PREPARATION, STEP, Learner, NotFiniteError
 from graphact.agents.learning.mixing import Learning
 from graphact.agents.learning.simulated import PATIENT, SEGMENT, Training
 from graphact.agents.learning.state import FileStore, State, save_arrays
-from graphact.agents.log import FileLog, last_run
+from graphact.agents.log import FileLog
 from graphact.agents.messages import Array
 from graphact.agents.node import Node
 from graphact.agents.processes import Processes
 from graphact.agents.runs import Counters, RunResult, Timing
 from graphact.agents.transports.base import Transport, drive, open_transport
 from graphact.agents.transports.zenoh import Tls
-from graphact.storage import DAMAGES, one_line, write_atomically
 
 STATE, PREPARED, PLAN, LOSSES, LOG = "state.npz", "prepared.npz", "learning.json", "losses.npz", "learning.jsonl"
 KEPT = 6
@@ -79,7 +78,7 @@ class NodeTraining:
                 with np.load(path, allow_pickle=False) as content:
                     self.learner.weights = {int(j): float(w) for j, w in content["weights"]}
                     self.learner.powers = content["powers"] if content["powers"].size else None
-            except DAMAGES as error:
+            except READ_ERRORS as error:
                 raise ValueError(f"{path}: not the preparation of a node that learns: {one_line(error)}") from error
             self._wait_for_neighbors()
             return
@@ -152,9 +151,9 @@ class NodeTraining:
         return results[0]
 
 
-def learn(folder: Path, signals: Array, targets: Array, *, transport: str, slot: float, encrypt: bool = False) -> None:
+def learn(folder: Path, signals: Array, targets: Array, *, transport: str, slot: float) -> None:
     """The process of one node: train as its ``learning.json`` says, with its own data; events on standard output."""
-    plan, deployment = read_json(folder / PLAN), current_epoch(folder, last_run(folder))
+    plan, deployment = read_json(folder / PLAN), Deployment.load(folder)
     check_private(folder / "keys.json")
     try:
         learning, steps, first = Learning(**plan["learning"]), int(plan["steps"]), int(plan["first"])
@@ -165,7 +164,7 @@ def learn(folder: Path, signals: Array, targets: Array, *, transport: str, slot:
     with ExitStack() as opened:
         has_tls = transport == "zenoh" and (folder / TLS_FOLDER).is_dir()
         tls = Tls.of_folder(folder / TLS_FOLDER) if has_tls else None
-        network = open_transport(transport, deployment.links, addresses, tls, encrypt=encrypt)
+        network = open_transport(transport, deployment.links, addresses, tls)
         opened.callback(network.close)
         training = NodeTraining(folder, learner, network, Timing(slot=slot), first)
         opened.enter_context(closing(training.log))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphact._checks import check_integer
 from graphact.agents.deployment import Deployment, check_one_model
+from graphact.agents.files import READ_ERRORS, check_integer, one_line
 from graphact.agents.learning.learner import PREPARATION, STEP, Learner, cost_of_step, preparation_rounds, samples_of
 from graphact.agents.learning.mixing import Learning
 from graphact.agents.learning.state import MemoryStore, State, from_vector, save_arrays
@@ -23,7 +23,6 @@ from graphact.agents.model import Model
 from graphact.agents.runs import Counters, Limits, Timing
 from graphact.agents.simulation import Simulation
 from graphact.agents.transports.memory import Faults
-from graphact.storage import DAMAGES, one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +34,7 @@ PATIENT = Timing(slot=60.0, backoff=1.0, patience=1_000_000)
 """For the preparation: it costs nothing to wait for all neighbours when that happens once."""
 SEGMENT = 20
 """Steps that are simulated at once; their logs are dropped then, and progress is reported."""
-CHECKPOINT_VERSION = 2  # parameters stand layer by layer; in version 1 as torch names them
+CHECKPOINT_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,7 @@ def read_training(path: str | os.PathLike[str], identity: str) -> Training | Non
             counters, crashes = Counters(**described["counters"]), int(described["crashes"])
             training = Training(states, content["losses"], counters, crashes)
             version, found = described["version"], described["identity"]
-    except DAMAGES as error:
+    except READ_ERRORS as error:
         raise ValueError(f"{path}: not the checkpoint of a training: {one_line(error)}") from error
     if version != CHECKPOINT_VERSION:
         raise ValueError(f"{path}: must be a checkpoint of version {CHECKPOINT_VERSION}, got {version}")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphact._checks import check_choice
 from graphact.agents import pointwise
+from graphact.agents.files import check_choice
 from graphact.agents.inference import evaluate_operation, operation_values, run_linear, run_pointwise
 from graphact.agents.links import Links, Row
 from graphact.agents.messages import Array

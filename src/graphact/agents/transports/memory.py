@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
-from graphact._checks import check_probability
+from graphact.agents.files import check_probability
 from graphact.agents.messages import KEY_BYTES, TAG_BYTES, authenticate
 
 TIMES = ("delay", "jitter", "downtime", "partition_time", "skew")
