@@ -111,9 +111,10 @@ def test_missing_files(folders):
 
 
 def test_half_precision_files_are_refused_with_advice(tmp_path):
-    graphact.save(nn.FIR([1, 1]).half(), tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match="graphact agents split converts a model"):
-        agents.load_model(tmp_path / "model.safetensors")
+    for dtype, name in ((torch.float16, "F16"), (torch.bfloat16, "BF16")):
+        graphact.save(nn.FIR([1, 1]).to(dtype), tmp_path / "model.safetensors")
+        with pytest.raises(agents.UnsupportedModelError, match=f"got {name}; convert the model with .float()"):
+            agents.load_model(tmp_path / "model.safetensors")
 
 
 def test_an_agent_loads_no_torch(folders):

@@ -18,9 +18,9 @@ from agents.networks import undirected
 import graphact
 from graphact import nn
 from graphact.agents.addresses import Addresses, free_addresses
+from graphact.agents.command_run import DEFAULTS, read_network
 from graphact.agents.network import SETTINGS, NetworkFile
 from graphact.cli import main, make_parser
-from graphact.commands.agents import DEFAULTS, read_network
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

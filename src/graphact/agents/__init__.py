@@ -1,13 +1,16 @@
 """A network that runs on its own nodes: each computes its output from messages of its neighbours alone.
 
-Nothing here imports torch except :func:`deploy` and :func:`split`, which read a torch model.
+Agents need NumPy and safetensors alone. They know a trained model by its file (:mod:`graphact.agents.model_file`) and a
+graph by its file (:mod:`graphact.agents.graph_file`).
 """
 
 from graphact.agents.deployment import Deployment
+from graphact.agents.graph_file import ShiftOperator, load_graph
 from graphact.agents.inference import infer
 from graphact.agents.links import Links, Row
 from graphact.agents.log import FileLog, MemoryLog, read_log
-from graphact.agents.model import Cost, Model, cost_of_inference, load_model, save_model
+from graphact.agents.model import Cost, Model, UnsupportedModelError, cost_of_inference
+from graphact.agents.model_file import load_model, save_model
 from graphact.agents.node import Node
 from graphact.agents.program import Direction, Exchange, Program, Received
 from graphact.agents.runs import Limits, RunResult, Timing
@@ -32,11 +35,14 @@ __all__ = [
     "Received",
     "Row",
     "RunResult",
+    "ShiftOperator",
     "Timing",
+    "UnsupportedModelError",
     "cost_of_inference",
     "deploy",
     "drive",
     "infer",
+    "load_graph",
     "load_model",
     "read_log",
     "save_model",

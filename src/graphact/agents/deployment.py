@@ -10,7 +10,8 @@ import numpy as np
 
 from graphact.agents.files import one_line, read_json, write_atomically
 from graphact.agents.links import Links, Row
-from graphact.agents.model import Model, load_model, save_model
+from graphact.agents.model import Model
+from graphact.agents.model_file import load_model, save_model
 
 FORMAT = "graphact node"
 VERSION = 1

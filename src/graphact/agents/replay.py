@@ -13,10 +13,9 @@ import numpy as np
 from graphact.agents.deployment import Deployment
 from graphact.agents.log import Began, Record, RoundClosed
 from graphact.agents.messages import Array
-from graphact.agents.model import Model
+from graphact.agents.model import Model, ModelLayer
+from graphact.agents.operations import BUILT_IN, NeighborhoodFunction
 from graphact.agents.simulation import Outcome
-from graphact.layers import Activation, Filter, HopMixture, Layer, Linear, Pointwise
-from graphact.operations import Operation, find_operation
 
 Answered = Iterator[tuple[Array, Array]]
 """For each round still to come who used whom, ``(N, N)``, and who closed it, ``(N,)``."""
@@ -52,6 +51,15 @@ def replay_inference(deployments: Sequence[Deployment], signals: Array, outcome:
     return np.stack([replay(model, matrix, x, *each) for x, each in zip(signals, answered, strict=True)])
 
 
+def replay_complete(deployments: Sequence[Deployment], signals: Array) -> Array:
+    """Return what the centralised model gives for signals ``(runs, ..., N, F)``: every link answers."""
+    model, count = deployments[0].model, len(deployments)
+    used = np.zeros((model.rounds, count, count), bool)
+    for i, deployment in enumerate(deployments):
+        used[:, i, list(deployment.row.hears)] = True
+    return replay(model, dense_matrix(deployments), signals, used, np.ones((model.rounds, count), bool))
+
+
 def dense_matrix(deployments: Sequence[Deployment]) -> Array:
     """The shift operator whose rows the nodes hold."""
     matrix = np.zeros((len(deployments), len(deployments)))
@@ -75,61 +83,54 @@ def replay(model: Model, matrix: Array, x: Array, used: Array, closed: Array) ->
     return np.stack(samples).reshape(*x.shape[:-2], *samples[0].shape)
 
 
-def _replay_layer(layer: Layer, matrix: Array, x: Array, answered: Answered) -> Array:
-    """A layer on one signal ``(N, F)``."""
-    if isinstance(layer, Linear):
-        return np.einsum("nf,of->no", x, layer.weight) + (0 if layer.bias is None else layer.bias)
-    if isinstance(layer, Pointwise):
+def _replay_layer(layer: ModelLayer, matrix: Array, x: Array, answered: Answered) -> Array:
+    """Return a layer's output for one signal ``(N, F)``."""
+    arrays, settings = layer.arrays, layer.settings
+    if layer.kind == "linear":
+        return np.einsum("nf,of->no", x, arrays["weight"]) + arrays.get("bias", 0)
+    if layer.kind == "pointwise":
         return _pointwise(layer, x)
-    if isinstance(layer, Filter):
-        out: Array = x @ layer.taps[0]
-        for tap in layer.taps[1:]:
+    if layer.kind == "filter":
+        out: Array = x @ arrays["taps"][0]
+        for tap in arrays["taps"][1:]:
             x = _shift(matrix, x, *next(answered))
             out = out + x @ tap
-        return out if layer.bias is None else out + layer.bias
-    if isinstance(layer, Activation):
-        return _replay_activation(layer, matrix, x, answered)
-    assert isinstance(layer, HopMixture)
-    out = layer.beta * np.where(x < 0, 0, x)
-    if layer.reads == "shifted":
+        return out + arrays.get("bias", 0)
+    if layer.kind == "activation" and settings["function"] == "max-k":
+        return _max_k(x, settings["options"].get("k") or math.ceil(x.shape[1] / 4))
+    out = arrays["beta"] * np.where(x < 0, 0, x)
+    if layer.kind == "activation":
+        closed, weights, parameters = settings["options"]["closed"], arrays["weights"], {}
+    else:
+        closed, weights, parameters = settings["closed"], arrays["weights"][None], layer.parameters
+    if settings.get("reads") != "hops":
         x = _shift(matrix, x, *next(answered))
-    for weight in layer.weights:
-        used, closed = next(answered)
-        out = out + weight * _function(layer.operation, layer.parameters, layer.closed, x, used, closed)
-        x = _shift(matrix, x, used, closed)
+    for hop in range(weights.shape[1]):
+        used, ended = next(answered)
+        for operation, mixing in zip(layer.operations, weights, strict=True):
+            out = out + mixing[hop] * _function(operation, parameters, closed, x, used, ended)
+        x = _shift(matrix, x, used, ended)
     return out
 
 
-def _replay_activation(layer: Activation, matrix: Array, x: Array, answered: Answered) -> Array:
-    """An activation by its name, on one signal ``(N, F)``."""
-    if layer.function == "max-k":
-        kept = layer.options["k"] or math.ceil(x.shape[1] / 4)
-        out = np.zeros_like(x)
-        for i, row in enumerate(x):
-            ranked = sorted((not np.isnan(value), -value, f) for f, value in enumerate(row))[:kept]
-            out[i, [f for _, _, f in ranked]] = row[[f for _, _, f in ranked]]
-        return out
-    out = layer.tensors["beta"] * np.where(x < 0, 0, x)
-    x = _shift(matrix, x, *next(answered))
-    for hop in range(layer.options["hops"]):
-        used, closed = next(answered)
-        for name, weights in zip(layer.options["ops"], layer.tensors["weights"], strict=True):
-            operation = find_operation(name)
-            out = out + weights[hop] * _function(
-                operation, operation.parameters, layer.options["closed"], x, used, closed
-            )
-        x = _shift(matrix, x, used, closed)
+def _max_k(x: Array, kept: int) -> Array:
+    """Keep the largest features of each row, one row after another."""
+    out = np.zeros_like(x)
+    for i, row in enumerate(x):
+        ranked = sorted((not np.isnan(value), -value, f) for f, value in enumerate(row))[:kept]
+        out[i, [f for _, _, f in ranked]] = row[[f for _, _, f in ranked]]
     return out
 
 
-def _pointwise(layer: Pointwise, x: Array) -> Array:
-    """A function of each value on its own, one value after another."""
-    if layer.slope is None:
+def _pointwise(layer: ModelLayer, x: Array) -> Array:
+    """Apply a function to each value, one value after another."""
+    slope, function = layer.arrays.get("slope"), layer.settings["function"]
+    if slope is None:
         with np.errstate(invalid="ignore"):  # nodes that did not get so far are NaN
-            return np.vectorize(PLAIN_POINTWISE[layer.function], otypes=[float])(x)
-    if layer.function == "prelu":
-        return np.maximum(x, 0) + layer.slope * np.minimum(x, 0)
-    return np.max([a * x + b for a, b in zip(layer.slope, layer.offset, strict=True)], axis=0)
+            return np.vectorize(PLAIN_POINTWISE[function], otypes=[float])(x)
+    if function == "prelu":
+        return np.maximum(x, 0) + slope * np.minimum(x, 0)
+    return np.max([a * x + b for a, b in zip(slope, layer.arrays["offset"], strict=True)], axis=0)
 
 
 def _shift(matrix: Array, y: Array, used: Array, closed: Array) -> Array:
@@ -141,11 +142,11 @@ def _shift(matrix: Array, y: Array, used: Array, closed: Array) -> Array:
 
 
 def _function(
-    operation: Operation, parameters: Mapping[str, Any], with_own: bool, y: Array, used: Array, closed: Array
+    operation: NeighborhoodFunction, parameters: Mapping[str, Any], with_own: bool, y: Array, used: Array, closed: Array
 ) -> Array:
     """The operation over the neighbourhoods without the links that did not answer."""
     out = np.full_like(y, np.nan)
-    plain = PLAIN.get(operation.name) if operation.is_built_in else None
+    plain = PLAIN.get(operation.name) if operation in BUILT_IN else None
     for i in np.flatnonzero(closed):
         members = [i, *np.flatnonzero(used[i])] if with_own else list(np.flatnonzero(used[i]))
         for f in range(y.shape[1]):

@@ -1,81 +1,62 @@
-"""From a trained model and a graph to what each node holds."""
+"""From a model file and a graph file to the folder of each node."""
 
 import os
 import secrets
-import warnings
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from graphact.agents.addresses import Address, Addresses
 from graphact.agents.certificates import can_make_certificates, make_certificates
 from graphact.agents.deployment import Deployment
-from graphact.agents.inference import evaluate_operation
+from graphact.agents.graph_file import ShiftOperator, load_graph
 from graphact.agents.links import Links, Row
 from graphact.agents.messages import KEY_BYTES, link_key
 from graphact.agents.model import Model
-from graphact.layers import HopMixture, UnsupportedModelError
-
-if TYPE_CHECKING:
-    from graphact.graph import Graph
-    from graphact.nn import GraphModule
+from graphact.agents.model_file import load_model
 
 
-def plain_model(model: "GraphModule") -> Model:
-    """A torch model in NumPy; half precision becomes float32.
+def to_model(model: Any) -> Model:
+    """Return a model, from a file or through one.
+
+    A torch model is written by ``graphact.save`` and read back: agents know model files, and nothing of torch.
 
     Raises:
-        UnsupportedModelError: the model is not one of graphact's, was changed, holds a function that is not registered
-            or that gives other values in NumPy than in torch, or has a localized activation of several hops.
+        UnsupportedModelError: agents cannot run the model; the error names the part.
     """
-    import torch
-
-    from graphact.files import coefficients, describe_model
-
-    header = describe_model(model)
-    state = {key: value.detach().cpu() for key, value in coefficients(model).items()}
-    wide = torch.float64 if any(value.dtype == torch.float64 for value in state.values()) else torch.float32
-    parameters = {key: value.to(wide).numpy().copy() for key, value in state.items()}
-    plain = Model(header["module"], header["config"], parameters, header["layers"], header["frozen"])
-    for part, layer in zip(plain.parts, plain.layers, strict=True):
-        if isinstance(layer, HopMixture) and not layer.operation.is_built_in:
-            check_equal_values(layer, part)
-    return plain
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, str | os.PathLike):
+        return load_model(model)
+    library: Any = sys.modules.get("graphact")  # imported by whoever made such a model
+    if library is None or not hasattr(model, "layers"):
+        raise TypeError(f"model must be a Model, a model file or a model of graphact, got {type(model).__name__}")
+    with tempfile.TemporaryDirectory() as folder:
+        library.save(model, Path(folder) / "model.safetensors")
+        return load_model(Path(folder) / "model.safetensors")
 
 
-def check_equal_values(layer: HopMixture, part: str) -> None:
-    """Raise if an operation gives other values in NumPy than in torch, on nodes with 0, 1, 2 and 5 neighbours."""
-    import torch
-
-    from graphact.graph import Graph
-    from graphact.nn import GraphAdaptive
-
-    heard_by_node = [(), (2,), (1, 3), (), (0, 1, 2, 3, 5), (0, 4)]
-    edges = [(j, i) for i, heard in enumerate(heard_by_node) for j in heard]
-    graph = Graph.from_edge_index(np.array(edges).T, np.ones(len(edges)), num_nodes=len(heard_by_node))
-    options: dict[str, Any] = {name: float(value) for name, value in layer.parameters.items()}
-    module = GraphAdaptive(layer.operation, closed=layer.closed, **options).double()
-    x = np.random.default_rng(0).normal(size=(len(heard_by_node), 3))
-    shifted = np.stack([x[list(heard)].sum(0) for heard in heard_by_node])
-    with torch.no_grad(), warnings.catch_warnings(action="ignore"):
-        module.weights.fill_(1.0)
-        expected = module(torch.from_numpy(x), graph).numpy() - np.maximum(x, 0)
-        values = [evaluate_operation(layer, shifted[i], shifted[list(heard)]) for i, heard in enumerate(heard_by_node)]
-    if not np.allclose(values, expected, rtol=1e-9, atol=1e-9, equal_nan=True):
-        reason = f"its operation {layer.operation.name!r} gives other values in NumPy than in torch"
-        raise UnsupportedModelError(part, reason)
+def to_operator(graph: Any) -> ShiftOperator:
+    """Return a shift operator, from a file or, for a ``graphact.Graph``, through one."""
+    if isinstance(graph, ShiftOperator):
+        return graph
+    if isinstance(graph, str | os.PathLike):
+        return load_graph(graph)
+    if not hasattr(graph, "save"):
+        raise TypeError(f"graph must be a graph file or a graphact.Graph, got {type(graph).__name__}")
+    with tempfile.TemporaryDirectory() as folder:
+        graph.save(Path(folder) / "graph.npz")
+        return load_graph(Path(folder) / "graph.npz")
 
 
-def deploy(
-    model: "GraphModule | Model", graph: "Graph", *, epoch: int | None = None, secret: bytes | None = None
-) -> list[Deployment]:
-    """What each node of a graph holds, to run a model together.
+def deploy(model: Any, graph: Any, *, epoch: int | None = None, secret: bytes | None = None) -> list[Deployment]:
+    """Return what each node of a graph holds, to run a model together.
 
     Args:
-        model: a :class:`~graphact.nn.GCNN`, :class:`~graphact.nn.FIR`, filter bank or activation.
-        graph: the graph; its weights are converted to the dtype of the model.
+        model: a model file, a :class:`Model`, or a torch model that ``graphact.save`` can write.
+        graph: a graph file, or a ``graphact.Graph``; its weights are converted to the dtype of the model.
         epoch: number of the deployment; drawn at random when left out.
         secret: 32 bytes from which the keys of the links are derived; drawn at random, and forgotten, when left out.
 
@@ -87,28 +68,25 @@ def deploy(
         >>> nodes[1].links.hears, nodes[2].links.hears
         ((0, 2), (1,))
     """
-    plain = model if isinstance(model, Model) else plain_model(model)
+    plain, operator = to_model(model), to_operator(graph)
     epoch = secrets.randbits(63) if epoch is None else epoch
     secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
     if len(secret) != KEY_BYTES:
         raise ValueError(f"secret must have {KEY_BYTES} bytes, got {len(secret)}")
-    starts, sources = graph.incoming.pointers.tolist(), graph.incoming.members.tolist()
-    starts_out, targets = graph.outgoing.pointers.tolist(), graph.outgoing.members.tolist()
-    weights = graph.weight.detach().cpu().numpy().astype(plain.dtype)
-    diagonal = np.zeros(graph.num_nodes) if graph.diagonal is None else graph.diagonal.detach().cpu().numpy()
+    weights, listeners = operator.weight.astype(plain.dtype), operator.heard_by()
     nodes = []
-    for i in range(graph.num_nodes):
-        entries = slice(starts[i], starts[i + 1])
-        hears, heard_by = tuple(sources[entries]), tuple(targets[starts_out[i] : starts_out[i + 1]])
+    for i in range(operator.num_nodes):
+        entries = slice(operator.rowptr[i], operator.rowptr[i + 1])
+        hears, heard_by = operator.hears(i), listeners[i]
         keys = {j: link_key(secret, i, j) for j in sorted({*hears, *heard_by})}
-        row = Row(hears, weights[entries], float(diagonal[i]))
+        row = Row(hears, weights[entries], float(operator.diagonal[i]))
         nodes.append(Deployment(Links(i, epoch, hears, heard_by, keys), row, plain))
     return nodes
 
 
 def split(
-    model: "GraphModule",
-    graph: "Graph",
+    model: Any,
+    graph: Any,
     out: str | os.PathLike[str],
     *,
     epoch: int | None = None,
@@ -119,23 +97,24 @@ def split(
 
     Args:
         model: the model, as in :func:`deploy`.
-        graph: the graph.
+        graph: the graph, likewise.
         out: folder for the folders.
         epoch: number of the deployment; drawn at random when left out.
         addresses: where each node is reached; a node is given its own and those of its neighbours.
-        tls: make a certificate for each node, of an authority that is forgotten; it names the host of the address. None
-            does so if there are addresses and cryptography.
+        tls: make a certificate for each node, which names the host of its address. None does so if there are addresses
+            and the package cryptography.
 
     Raises:
         FileExistsError: ``out`` holds nodes already; their keys and run numbers must not be mixed with new ones.
     """
+    operator = to_operator(graph)
     if any(Path(out).glob("node-*")):
         raise FileExistsError(f"{out} holds nodes already; choose another folder")
-    if addresses is not None and len(addresses) != graph.num_nodes:
-        raise ValueError(f"addresses must be {graph.num_nodes}, one for each node, got {len(addresses)}")
+    if addresses is not None and len(addresses) != operator.num_nodes:
+        raise ValueError(f"addresses must be {operator.num_nodes}, one for each node, got {len(addresses)}")
     places = [each if isinstance(each, Address) else Address.parse(each) for each in addresses or ()]
     folders = []
-    for deployment in deploy(model, graph, epoch=epoch):
+    for deployment in deploy(model, operator, epoch=epoch):
         folders.append(Path(out) / f"node-{deployment.node}")
         deployment.save(folders[-1])
         if places:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import graphact
-from graphact.agents.split import plain_model
+from graphact.agents.split import to_model
 from graphact.experiments.flocking import live
 from graphact.experiments.flocking.flight import fly
 from graphact.experiments.flocking.live import RECORD, Pilots, Plan, check_flight, fly_live
@@ -46,7 +46,7 @@ def test_agents_compute_what_the_fleet_computes() -> None:
     model, seen = graphact.load(flock.POLICY).double(), []
     start = draw_teams(1, 12, torch.Generator().manual_seed(0), WORLD)
     fly(Teams(*(part.unsqueeze(0) for part in start)), Policies([model], dtype=torch.float64), WORLD, watch=seen.append)
-    plain = plain_model(model)
+    plain = to_model(model)
     for moment in seen:
         state, heard = torch.cat(moment.teams, -1)[0, 0].numpy(), moment.heard[0, 0].numpy()
         programs = {

@@ -11,7 +11,6 @@ from graphact.agents.learning.vjp import VJPS, Gradients, Place, Vjp, check_lear
 from graphact.agents.messages import MAX_DATAGRAM, OVERHEAD, Array, datagram_bytes
 from graphact.agents.model import Cost, Model, agreement
 from graphact.agents.program import Program
-from graphact.layers import Filter
 
 STEP, PREPARATION = 2, 3
 """Program numbers, so that values of learning never mix with those of inference (1)."""
@@ -164,7 +163,7 @@ def prepared_exchanges(model: Model, shape: tuple[int, ...]) -> tuple[int, int]:
     """
     room = (MAX_DATAGRAM - OVERHEAD - 8) // (shape[1] * model.dtype.itemsize)
     first = model.layers[0]
-    return -(-shape[0] // room), first.exchanges if isinstance(first, Filter) else 0
+    return -(-shape[0] // room), first.exchanges if first.kind == "filter" else 0
 
 
 def preparation_rounds(model: Model, shape: tuple[int, ...]) -> int:
@@ -200,7 +199,7 @@ def cost_of_step(
         features: features of the signal, where the model takes any number.
     """
     widths, first = model.widths(features), model.layers[0].exchanges
-    travelling = widths[first:] + (widths[first:] if isinstance(model.layers[0], Filter) else widths)
+    travelling = widths[first:] + (widths[first:] if model.layers[0].kind == "filter" else widths)
     exchanged = sum(datagram_bytes((batch, width), model.dtype) for width in travelling)
     size = sum(model.parameters[name].size for name in model.trained)
     _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from graphact.agents.addresses import Address, status_address
+from graphact.agents.command import command, option
 from graphact.agents.daemon import STATUS_NAME
-from graphact.agents.files import read_json
+from graphact.agents.files import one_line, read_json
 from graphact.agents.network import NetworkFile
 from graphact.agents.status_server import fetch_status
-from graphact.commands.parser import command, option
-from graphact.storage import one_line
 
 
 @command(
