@@ -16,8 +16,8 @@ from saying import say
 
 from graphact import agents, nn
 from graphact.agents.addresses import free_addresses
+from graphact.agents.deployment import to_model
 from graphact.agents.processes import Processes
-from graphact.agents.split import to_model
 from graphact.tasks import denoising
 from graphact.training import TrainingSettings, fit
 

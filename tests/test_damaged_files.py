@@ -15,9 +15,9 @@ import graphact
 from graphact import Graph, agents, nn
 from graphact.agents.addresses import read_addresses
 from graphact.agents.command_simulate import read_numbers
+from graphact.agents.deployment import to_model
 from graphact.agents.learning.state import State
 from graphact.agents.signals import FileSignals, NoSignal, parse
-from graphact.agents.split import to_model
 from graphact.commands.certify import read_signals
 from graphact.data import DataError, read_molene, read_planetoid
 from graphact.experiments import store

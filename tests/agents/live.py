@@ -146,7 +146,7 @@ class Captured:
 
     def say(self, to, run, round_=0, value=(5.0,), kind=Kind.DATA, **fields):
         """Send an authenticated message."""
-        payload = Payload.of(np.asarray(value, float)) if kind == Kind.DATA else NOTHING
+        payload = Payload.from_array(np.asarray(value, float)) if kind == Kind.DATA else NOTHING
         digest = self.digest if kind in GREETINGS else b""
         fields = dict(program=1 if kind == Kind.DATA else 0, payload=payload, digest=digest) | fields
         message = Message(kind, self.links.node, to, self.links.epoch, run, round_, **fields)

@@ -15,8 +15,8 @@ from graphact import agents, nn
 from graphact.agents import Deployment, MemoryLog, Node, Timing
 from graphact.agents.addresses import free_addresses
 from graphact.agents.agent import Agent, BackToBack, Clocked
+from graphact.agents.deployment import to_model
 from graphact.agents.messages import Kind
-from graphact.agents.split import to_model
 
 ONE, OTHER = b"1" * 16, b"2" * 16
 

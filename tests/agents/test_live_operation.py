@@ -101,7 +101,7 @@ def test_a_start_reads_the_end_of_a_long_log_alone(folders):
 
 def test_used_numbers_survive_where_only_the_end_is_read(tmp_path, monkeypatch):
     """A span in the future is told by every later record, so that the end of the file is enough."""
-    monkeypatch.setattr("graphact.agents.log.TAIL", 200)
+    monkeypatch.setattr("graphact.agents.log.TAIL_BYTES", 200)
     log = FileLog(tmp_path / "log.jsonl")
     for run in [*range(100, 110), *range(5000, 5003), *range(110, 140)]:
         log.append(Began(run, 1))

@@ -23,7 +23,7 @@ from graphact.agents.messages import (
 
 KEY = bytes(range(32))
 VALUE = np.array([[1.5, -2.0]])
-DATA = Message(Kind.DATA, 7, 3, 99, 5, 2, 1, Payload.of(VALUE))
+DATA = Message(Kind.DATA, 7, 3, 99, 5, 2, 1, Payload.from_array(VALUE))
 
 
 def seal(body, key=KEY):
@@ -52,7 +52,7 @@ def test_the_authentication_is_keyed_blake2b():
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 1, 2, 2)])
 def test_round_trip(dtype, shape):
     value = np.random.default_rng(0).normal(size=shape).astype(dtype)
-    message = DATA._replace(payload=Payload.of(np.asarray(value)))
+    message = DATA._replace(payload=Payload.from_array(np.asarray(value)))
     got = decode(encode(message, KEY), 3, 99, {7: KEY})
     assert got == message
     assert got.payload.value.dtype == value.dtype
@@ -119,7 +119,7 @@ def test_numbers_out_of_range(name, value):
 
 def test_not_contiguous_values_travel_in_order():
     value = np.arange(12.0).reshape(3, 4).T[::2]
-    np.testing.assert_array_equal(Payload.of(value).value, value)
+    np.testing.assert_array_equal(Payload.from_array(value).value, value)
 
 
 def body_with(**changes):
@@ -205,4 +205,4 @@ def test_a_link_has_one_key_and_every_link_another():
 )
 def test_values_that_cannot_be_sent(value, error, message):
     with pytest.raises(error, match=message):
-        Payload.of(value)
+        Payload.from_array(value)

@@ -19,8 +19,8 @@ from graphact.agents import (
     save_model,
     simulate_inference,
 )
+from graphact.agents.deployment import to_model
 from graphact.agents.replay import replay_inference
-from graphact.agents.split import to_model
 from graphact.files import describe_model
 from graphact.operations import OPERATIONS, Operation, register_operation
 from graphact.storage import save_tensors

@@ -6,9 +6,9 @@ from support import oracle
 from support.graphs import random_case
 
 from graphact import nn
+from graphact.agents.deployment import to_model
 from graphact.agents.log import Began, RoundClosed
 from graphact.agents.replay import answered_links, replay
-from graphact.agents.split import to_model
 
 OPS = {"max": "max-ga", "median": "median-ga", "kernel": "kernel-ga"}
 

@@ -68,7 +68,7 @@ def uses_numbers_twice(self, run):
     return run
 
 
-original_hear, original_close = Node._hear_value, RunInProgress.close_round
+original_hear, original_close = Node._on_value, RunInProgress.close_round
 original_accept = RunInProgress.accept
 
 
@@ -80,7 +80,7 @@ def check_some(seeds):
 @pytest.mark.parametrize(
     ("owner", "method", "fault", "seeds"),
     [
-        (Node, "_hear_value", accepts_stale_rounds, 20),
+        (Node, "_on_value", accepts_stale_rounds, 20),
         (RunInProgress, "close_round", uses_more_than_it_logs, 20),
         (RunInProgress, "accept", forgets_marks, 20),
         (UsedRuns, "next_free", uses_numbers_twice, 60),

@@ -149,7 +149,7 @@ def continue_log(folder):
 
 
 def plain_model():
-    from graphact.agents.split import to_model
+    from graphact.agents.deployment import to_model
 
     return to_model(small_model())
 
@@ -179,7 +179,7 @@ KEY = bytes(range(32))
 
 
 def write_message(folder):
-    payload = Payload.of(np.arange(6.0).reshape(2, 3))
+    payload = Payload.from_array(np.arange(6.0).reshape(2, 3))
     (folder / "datagram").write_bytes(encode(Message(Kind.DATA, 1, 0, 7, 3, 2, 1, payload), KEY))
 
 

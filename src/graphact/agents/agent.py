@@ -251,7 +251,7 @@ class Agent:
 
     @property
     def counted(self) -> dict[str, int]:
-        """What node and transport counted in this life, by name."""
+        """Counts of node and transport in this life, by name."""
         return count_all(self.node.counters, self._transport.dropped)
 
     def count(self) -> None:

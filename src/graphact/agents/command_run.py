@@ -26,13 +26,13 @@ def split(options: argparse.Namespace) -> int:
     """
     from graphact.agents.addresses import consecutive_addresses, read_addresses
     from graphact.agents.certificates import can_make_certificates
+    from graphact.agents.deployment import split as write_folders
     from graphact.agents.files import check_writable
     from graphact.agents.graph_file import load_graph
     from graphact.agents.model import cost_of_inference
     from graphact.agents.model_file import load_model
     from graphact.agents.network import NetworkFile
     from graphact.agents.runs import Timing
-    from graphact.agents.split import split as write_folders
 
     check_writable(options.out)
     if options.tls and not can_make_certificates():
@@ -66,7 +66,7 @@ DEFAULTS: dict[str, Any] = {
     "slot": 0.18,
     **dict.fromkeys(("repeat", "dynamic", "durable"), False),
 }
-"""What holds where neither the command line nor the file of a network says otherwise."""
+"""Defaults of options that neither the command line nor the network file sets."""
 
 
 @command(
@@ -161,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
     certificates = options.folder / TLS_FOLDER
     is_encrypted = certificates.is_dir() and options.transport == "zenoh" if options.tls is None else options.tls
     if is_encrypted:
-        check_private(Tls.of_folder(certificates).key)
+        check_private(Tls.from_folder(certificates).key)
     elif options.transport == "zenoh":
         sys.stderr.write("graphact: no TLS: whoever reaches the port of this node can read its values\n")
     serve(
@@ -171,7 +171,7 @@ def run(options: argparse.Namespace) -> int:
         schedule,
         transport=options.transport,
         timing=timing,
-        tls=Tls.of_folder(certificates) if is_encrypted else None,
+        tls=Tls.from_folder(certificates) if is_encrypted else None,
         durable=options.durable,
         dynamic=options.dynamic,
         status=None if options.status is None else status_address(options.status),

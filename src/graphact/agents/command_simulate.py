@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphact.agents.command import Option, command, option
-from graphact.agents.deployment import Deployment
+from graphact.agents.deployment import Deployment, deploy
 from graphact.agents.files import check_integer, read_array
 from graphact.agents.graph_file import load_graph
 from graphact.agents.messages import Array
@@ -20,7 +20,6 @@ from graphact.agents.replay import replay_complete, replay_inference
 from graphact.agents.runs import Counters, Timing
 from graphact.agents.simulated import simulate_inference
 from graphact.agents.simulation import Outcome
-from graphact.agents.split import deploy
 from graphact.agents.transports.memory import Faults
 
 Lines = list[tuple[str, str]]
@@ -83,7 +82,7 @@ def simulate(options: argparse.Namespace) -> int:
     central = replay_complete(nodes, signals)
     replayed = replay_inference(nodes, signals, answer.outcome)
     cost = cost_of_inference(model, num_edges, signals.shape[1:-2], slot=options.slot, features=signals.shape[-1])
-    return tell(
+    return print_lines(
         compare_outputs(answer.outputs, central, replayed)
         + summarize_inference(answer.outcome, cost, len(signals), num_nodes)
     )
@@ -105,14 +104,14 @@ def read_numbers(path: Path, shape: str, fits: Callable[[Array], bool]) -> Array
     return array
 
 
-def tell(lines: Lines) -> int:
+def print_lines(lines: Lines) -> int:
     """Print labels and values in two columns."""
     sys.stdout.write("".join(f"{label:28s}{text}\n" for label, text in lines))
     return 0
 
 
 def compare_outputs(outputs: Array, central: Array, replayed: Array) -> Lines:
-    """How far agents are from the centralised run, with all links and with those that answered."""
+    """Return the distance of agents from the centralised run, with all links and with those that answered."""
     there = ~np.isnan(outputs).any(-1)
     if not there.any():
         return [("outputs", "none: no node was up from beginning to end")]

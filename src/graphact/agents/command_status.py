@@ -59,12 +59,12 @@ def find_agents(places: list[str]) -> list[tuple[str, int | None, Address | str]
 
 
 def status_in(folder: Path) -> Address:
-    """Where the agent that was started in a folder answers."""
+    """Return the status address of the agent that was started in a folder."""
     return Address.parse(read_json(folder / STATUS_NAME).get("status", ""))
 
 
 def address_in(file: NetworkFile, node: int) -> Address | str:
-    """Where a node of a file answers, or why that is not known; a port that it took itself is in its folder."""
+    """Return the status address of a node of a file, or why it is unknown; a port that it took is in its folder."""
     try:
         address = file.status_address(node)
         return address if address.port else status_in(Path(file.settings(node).get("folder", "")))

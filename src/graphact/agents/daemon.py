@@ -113,7 +113,7 @@ class EventWriter:
         untold: how many of them since the last that was written.
     """
 
-    MOST_BYTES = 2**20
+    MAX_BYTES = 2**20
     LINGER = 2.0
     """Seconds that the last events are given to be read."""
 
@@ -135,7 +135,7 @@ class EventWriter:
         line, waiting = to_line(event), self._came - self._gone
         if not waiting and not self.untold and self._write_now(line):
             return
-        if waiting and waiting + len(line) > self.MOST_BYTES:
+        if waiting and waiting + len(line) > self.MAX_BYTES:
             self.lost, self.untold = self.lost + 1, self.untold + 1
             return
         if self.untold:
@@ -170,7 +170,7 @@ class EventWriter:
 
     def _check(self) -> None:
         if self._error is not None:
-            raise OSError(nobody_reads(self._error)) from self._error
+            raise OSError(explain_write_error(self._error)) from self._error
 
     def __enter__(self) -> "EventWriter":
         return self
@@ -208,21 +208,21 @@ def to_line(event: Event) -> bytes:
     return (json.dumps(event | {"time": round(time.time(), 3)}, allow_nan=False) + "\n").encode()
 
 
-def nobody_reads(error: OSError) -> str:
-    """Why events cannot be written."""
+def explain_write_error(error: OSError) -> str:
+    """Return why events cannot be written."""
     if isinstance(error, BrokenPipeError):
         return "nobody reads the results on standard output any more"
     return f"the results cannot be written to standard output: {error.strerror or error}"
 
 
-def check_read() -> None:
+def check_reader() -> None:
     """Raise OSError if nobody reads standard output any more: for whoever may not write to it for long."""
     file = file_of(sys.stdout)
     if file is not None and hasattr(select, "poll"):
         reader = select.poll()
         reader.register(file, 0)  # for errors alone
         if reader.poll(0):
-            raise OSError(nobody_reads(BrokenPipeError()))
+            raise OSError(explain_write_error(BrokenPipeError()))
 
 
 def write_event(event: Event) -> None:
@@ -233,4 +233,4 @@ def write_event(event: Event) -> None:
         write_out(line)
     except BrokenPipeError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left cannot fail again at the end
-        raise OSError(nobody_reads(error)) from error
+        raise OSError(explain_write_error(error)) from error

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from graphact.agents.messages import KEY_BYTES, LARGEST, Array
+from graphact.agents.messages import KEY_BYTES, MAX_FIELD, Array
 from graphact.agents.program import Direction, Received
 
 
@@ -35,9 +35,9 @@ class Links:
             if list(others) != sorted(set(others)) or self.node in others:
                 raise ValueError(f"{name} must be other nodes than {self.node}, ascending, each once, got {others}")
         numbers = (self.node, *self.neighbors)
-        if min(numbers) < 0 or max(numbers) > LARGEST["sender"]:
+        if min(numbers) < 0 or max(numbers) > MAX_FIELD["sender"]:
             raise ValueError(f"nodes must have numbers from 0 to 2^32 - 1, got {numbers}")
-        if not 0 <= self.epoch <= LARGEST["epoch"]:
+        if not 0 <= self.epoch <= MAX_FIELD["epoch"]:
             raise ValueError(f"epoch must lie between 0 and 2^64 - 1, got {self.epoch}")
         if set(self.keys) != set(self.neighbors):
             raise ValueError(f"keys must be those of the neighbours {self.neighbors}, got {sorted(self.keys)}")

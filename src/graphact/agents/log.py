@@ -20,8 +20,8 @@ LOG_NAME = "log.jsonl"
 """In the folder of a node; the one before has .1 after it."""
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 PLAUSIBLE_JUMP = 2**48
-"""How far apart two runs of a log can be: more than a clock counts from 1970 in periods of 10 microseconds."""
-TAIL = 2**20
+"""The largest step between two runs of a log: a clock that counts from 1970 in periods of 10 microseconds stays below it."""
+TAIL_BYTES = 2**20
 """Bytes at the end of a log that a start reads, so that it takes a moment however long the log is."""
 
 Span = tuple[int, int]  # the first and the last run
@@ -52,7 +52,7 @@ class RoundClosed:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What an agent has counted up to now, over all its lives; written now and then, for operators."""
+    """Counts of an agent over all its lives; written now and then, for operators."""
 
     run: int
     totals: Mapping[str, int]
@@ -71,15 +71,15 @@ class UsedRuns:
 
     spans: list[Span] = field(default_factory=list)
 
-    MISSED = 16
+    MAX_GAP = 16
     """Runs that a node may leave out without a new span."""
-    MOST = 4
+    MAX_SPANS = 4
     """More spans than this become fewer: what lies between the lowest two counts as used."""
 
     def add(self, run: int) -> None:
         for number, (first, last) in enumerate(self.spans):
             following = self.spans[number + 1][0] if number + 1 < len(self.spans) else math.inf
-            if first <= run <= last + self.MISSED and run < following:
+            if first <= run <= last + self.MAX_GAP and run < following:
                 self.spans[number] = (first, max(last, run))
                 break
         else:
@@ -90,7 +90,7 @@ class UsedRuns:
                 joined[-1] = (joined[-1][0], last)
             else:
                 joined.append((first, last))
-        if len(joined) > self.MOST:
+        if len(joined) > self.MAX_SPANS:
             joined[:2] = [(joined[0][0], joined[1][1])]
         self.spans = joined
 
@@ -102,7 +102,7 @@ class UsedRuns:
 
 
 class Log(Protocol):
-    """Where a node writes its records."""
+    """A log of records."""
 
     @property
     def last_run(self) -> int:
@@ -114,7 +114,7 @@ class Log(Protocol):
 
     @property
     def totals(self) -> Mapping[str, int]:
-        """What earlier lives of the agent counted."""
+        """Counts of earlier lives of the agent."""
 
     def append(self, record: Record) -> None:
         """Keep a record; when this returns, it survives the death of the process."""
@@ -247,13 +247,13 @@ def read_end(path: Path) -> tuple[list[Record], bool]:
         return [], True
     with path.open("rb+") as stream:
         size = stream.seek(0, os.SEEK_END)
-        begin = max(0, size - TAIL)
+        begin = max(0, size - TAIL_BYTES)
         stream.seek(begin)
         content = stream.read()
         kept = content.rfind(b"\n") + 1
         if kept < len(content):
             if begin and not kept:
-                raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL} bytes")
+                raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL_BYTES} bytes")
             stream.truncate(begin + kept)
     lines = content[:kept].split(b"\n")[:-1]
     if begin:

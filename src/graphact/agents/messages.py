@@ -62,7 +62,7 @@ DTYPE_CODES = {dtype: code for code, dtype in enumerate(DTYPES) if dtype is not 
 
 
 class Kind(IntEnum):
-    """What a message is for."""
+    """The kind of a message."""
 
     DATA = 1
     REQUEST = 2
@@ -94,7 +94,7 @@ class Payload(NamedTuple):
     content: bytes
 
     @classmethod
-    def of(cls, value: Array) -> "Payload":
+    def from_array(cls, value: Array) -> "Payload":
         """Freeze an array of float32, float64 or int64 that one datagram holds."""
         code = DTYPE_CODES.get(value.dtype)
         if code is None:
@@ -134,7 +134,7 @@ class Message(NamedTuple):
 
 
 WORD = 2**32 - 1
-LARGEST = {"sender": WORD, "recipient": WORD, "epoch": 2**64 - 1, "run": MAX_RUN, "round": WORD, "program": 255}
+MAX_FIELD = {"sender": WORD, "recipient": WORD, "epoch": 2**64 - 1, "run": MAX_RUN, "round": WORD, "program": 255}
 """The largest value of every number of a message; the smallest is 0."""
 
 
@@ -166,7 +166,7 @@ def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
 
 def check_range(message: Message) -> None:
     """Raise ValueError if a number of a message does not fit."""
-    for name, most in LARGEST.items():
+    for name, most in MAX_FIELD.items():
         if not 0 <= (value := getattr(message, name)) <= most:
             raise ValueError(f"{name} of a message must lie between 0 and {most}, got {value}")
 
@@ -206,7 +206,7 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
 
 
 def not_of_this_version(datagram: bytes, recipient: int, keys: Mapping[int, bytes]) -> RejectedError:
-    """Why a datagram is not used that does not begin as those of this version do."""
+    """Return the error for a datagram that does not begin as those of this version do."""
     magic, version, kind, *_, sender, addressed, _, _, _ = HEADER.unpack_from(datagram)
     known = magic == MAGIC and version != VERSION and kind in GREETINGS and addressed == recipient
     key = keys.get(sender) if known else None

@@ -24,7 +24,7 @@ from graphact.agents.log import Began, Log, RoundClosed
 from graphact.agents.messages import (
     DIGEST_BYTES,
     GREETINGS,
-    LARGEST,
+    MAX_FIELD,
     MAX_RUN,
     Kind,
     Message,
@@ -151,8 +151,8 @@ class Node:
             raise ValueError(f"run must not be used up, got {run}, in {self.log.used.spans}")
         if run >= MAX_RUN:
             raise ValueError(f"run must be less than {MAX_RUN}, the end of all numbers, got {run}")
-        if not 0 <= kind <= LARGEST["program"]:
-            raise ValueError(f"kind must lie between 0 and {LARGEST['program']}, got {kind}")
+        if not 0 <= kind <= MAX_FIELD["program"]:
+            raise ValueError(f"kind must lie between 0 and {MAX_FIELD['program']}, got {kind}")
         self.log.append(Began(run, kind, present=self.links.neighbors if self._meets else None))
         self.run = run
         self._mailbox.forget_before(run)
@@ -182,11 +182,11 @@ class Node:
         try:
             message = decode(datagram, self.links.node, self.links.epoch, self.permitted.keys, self.digest)
             if message.kind == Kind.DATA:
-                self._hear_value(message, now)
+                self._on_value(message, now)
             elif message.kind == Kind.REQUEST:
-                self._hear_request(message, now)
+                self._on_request(message, now)
             else:
-                self._hear_greeting(message, now)
+                self._on_greeting(message, now)
         except RejectedError as rejected:
             self.counters.count(rejected.reason)
             if rejected.reason == "other_version":
@@ -286,7 +286,7 @@ class Node:
         recipients, sources = self.links.recipients(exchange.direction), self.links.sources(exchange.direction)
         entry = Entry(run.program_id, *freeze(exchange.value, recipients), mark=not run.is_whole)
         if self._meets and not isinstance(exchange.value, Mapping):
-            entry.shared = next(iter(entry.payloads.values()), None) or Payload.of(exchange.value)
+            entry.shared = next(iter(entry.payloads.values()), None) or Payload.from_array(exchange.value)
         run.open_round(exchange, sources, now)
         self._archive.keep(run.number, run.round, entry)
         for j in recipients:
@@ -326,7 +326,7 @@ class Node:
 
     # Messages
 
-    def _hear_value(self, message: Message, now: float) -> None:
+    def _on_value(self, message: Message, now: float) -> None:
         run = self._active
         if run is None or message.run != run.number:
             self._believe(message.sender, message.run, now)
@@ -345,7 +345,7 @@ class Node:
         if run.may_close:
             self._resume(run, self._close_round(run), now)
 
-    def _hear_request(self, message: Message, now: float) -> None:
+    def _on_request(self, message: Message, now: float) -> None:
         """Send a value again, unless that happened a moment ago."""
         entry = self._archive.entries.get((message.run, message.round))
         wait, sender = self.timing.request_after / 2, message.sender
@@ -358,7 +358,7 @@ class Node:
         self.last_heard[sender] = now
         self._send_value(message.run, message.round, sender, entry, now)
 
-    def _hear_greeting(self, message: Message, now: float) -> None:
+    def _on_greeting(self, message: Message, now: float) -> None:
         if message.kind == Kind.HELLO:
             if now - self._welcomed.get(message.sender, -math.inf) < self.timing.request_after:
                 raise RejectedError("unanswered")

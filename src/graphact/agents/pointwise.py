@@ -78,7 +78,7 @@ def backward(layer: "ModelLayer", x: Array, grad: Array) -> tuple[Array, dict[st
 
 
 def shares(values: Array) -> list[Array]:
-    """Which of the values ``(P, ...)`` is the largest: 1, 0, or parts of 1 for equal ones, as torch divides them."""
+    """Return for each of the values ``(P, ...)`` its share of the largest: 1, 0, or parts of 1 for equal ones."""
     largest, found = values[0], [np.ones_like(values[0])]
     for value in values[1:]:
         kept = np.where(value > largest, 0, np.where(value == largest, 0.5, 1)).astype(values.dtype)

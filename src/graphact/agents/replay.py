@@ -22,7 +22,7 @@ Answered = Iterator[tuple[Array, Array]]
 
 
 def answered_links(logs: Sequence[Iterable[Record]], run: int, rounds: int) -> tuple[Array, Array]:
-    """Who used whom in a run, ``(rounds, N, N)``, and who closed which round, ``(rounds, N)``, from all logs."""
+    """Return who used whom in a run, ``(rounds, N, N)``, and who closed which round, ``(rounds, N)``, from all logs."""
     size = len(logs)
     used, closed = np.zeros((rounds, size, size), bool), np.zeros((rounds, size), bool)
     for i, log in enumerate(logs):
@@ -34,7 +34,7 @@ def answered_links(logs: Sequence[Iterable[Record]], run: int, rounds: int) -> t
 
 
 def neighbors_met(logs: Sequence[Iterable[Record]], run: int) -> Array:
-    """Who counted whom as its neighbour in a run in which neighbours came and went, ``(N, N)``, from all logs."""
+    """Return who counted whom as its neighbour in a run with moving neighbours, ``(N, N)``, from all logs."""
     met = np.zeros((len(logs), len(logs)), bool)
     for i, log in enumerate(logs):
         for record in log:

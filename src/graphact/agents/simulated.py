@@ -18,7 +18,7 @@ from graphact.agents.transports.memory import Faults
 
 @dataclass(frozen=True)
 class SimulatedInference:
-    """What agents answered, ``(runs, ..., N, F_out)`` with NaN where a node was down or failed, and how it went."""
+    """Outputs of agents, ``(runs, ..., N, F_out)`` with NaN where a node was down or failed, and how it went."""
 
     outputs: Array
     outcome: Outcome

@@ -26,12 +26,12 @@ STEPS = (-3, -2, -1, 1, 2, 3, 5)
 POISONS = 12
 """Messages that a captured node sends to each neighbour."""
 ANNOUNCEMENTS = 4
-"""How often a node announces a run, in the slot before it."""
+"""Announcements of a run, in the slot before it."""
 
 
 @dataclass
 class Outcome:
-    """What happened in a simulation.
+    """Results and counts of a simulation.
 
     Attributes:
         results: the runs that ended, by (run, node); those of nodes that were down are missing.
@@ -264,7 +264,7 @@ class Simulation:
 def poison(links: Links, run: int, program: int, rng: random.Random) -> Iterator[tuple[int, bytes]]:
     """Yield recipients and messages of a captured node: runs that cannot be, values that do not fit."""
     far = (run + 2**40, MAX_RUN, max(0, run - 1), run, run + 1)
-    unfit = Payload.of(np.arange(7))
+    unfit = Payload.from_array(np.arange(7))
     for j in links.neighbors:
         for kind in rng.choices(list(Kind), k=POISONS):
             tags = (links.epoch, rng.choice(far), rng.randrange(9), program)

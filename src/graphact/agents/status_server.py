@@ -124,7 +124,7 @@ def fetch_status(address: Address, timeout: float = 2.0) -> dict[str, Any]:
 
 
 def is_status(content: Any) -> bool:
-    """Whether JSON is what :meth:`Status.to_json` writes, as far as others rely on it."""
+    """Return whether JSON is what :meth:`Status.to_json` writes, as far as others rely on it."""
     fields_of = {"node": int, "run": int, "alive": bool, "totals": dict, "peers": dict, "trouble": list}
     if not isinstance(content, dict) or not all(
         isinstance(content.get(name), kind) for name, kind in fields_of.items()

@@ -10,7 +10,7 @@ from graphact import Graph, nn
 from graphact.agents import Timing, deploy
 from graphact.agents.learning import Learning, simulate_training
 from graphact.agents.learning.learner import samples_of
-from graphact.agents.learning.mixing import ALGORITHMS, PIECE
+from graphact.agents.learning.mixing import ALGORITHMS, MAX_PIECE
 from graphact.data.task import LOSSES
 
 TOO_SHORT_TO_REPEAT = Timing(slot=0.0015)
@@ -64,7 +64,7 @@ def step_rounds(model, learning):
     """How many exchanges a step takes."""
     _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
     size = sum(model.parameters[name].size for name in model.trained)
-    return gradient_rounds(model) + vectors * math.ceil(size / PIECE) + acknowledgements
+    return gradient_rounds(model) + vectors * math.ceil(size / MAX_PIECE) + acknowledgements
 
 
 def train_centrally(model, graph, signals, targets, learning, steps):

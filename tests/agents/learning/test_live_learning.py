@@ -50,7 +50,7 @@ class Mirror:
 
     def say(self, run, round_, value, program):
         links = self.deployment.links
-        message = Message(Kind.DATA, 1, 0, links.epoch, run, round_, program, Payload.of(value))
+        message = Message(Kind.DATA, 1, 0, links.epoch, run, round_, program, Payload.from_array(value))
         self.socket.sendto(encode(message, links.keys[0], self.digest), self.to)
 
     def answer(self, process):

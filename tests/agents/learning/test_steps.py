@@ -7,6 +7,7 @@ from agents.networks import GRAPHS, directed, links_of
 
 from graphact import nn
 from graphact.agents import Faults, deploy
+from graphact.agents.deployment import to_model
 from graphact.agents.learning import (
     Learner,
     Learning,
@@ -19,7 +20,6 @@ from graphact.agents.learning.learner import preparation_rounds, samples_of
 from graphact.agents.learning.mixing import ALGORITHMS, OPTIMIZERS, exchange_acknowledged, metropolis_weights
 from graphact.agents.learning.state import to_vector
 from graphact.agents.simulation import Simulation
-from graphact.agents.split import to_model
 
 TOLERANCE = 1e-10
 
@@ -140,8 +140,8 @@ def test_long_vectors_and_many_signals_go_in_pieces(monkeypatch):
     x, targets = samples(graph)
     learning = Learning("push-pull", rate=0.02)
     whole = simulate_training(deploy(model, graph), x, targets, learning, steps=5).copies
-    monkeypatch.setattr(mixing, "PIECE", 5)
-    monkeypatch.setattr("graphact.agents.learning.learner.PIECE", 5)
+    monkeypatch.setattr(mixing, "MAX_PIECE", 5)
+    monkeypatch.setattr("graphact.agents.learning.learner.MAX_PIECE", 5)
     monkeypatch.setattr("graphact.agents.learning.learner.MAX_DATAGRAM", 52 + 8 + 16)
     nodes = deploy(model, graph)
     assert preparation_rounds(nodes[0].model, (7, 1)) == 1 + 4

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import graphact
-from graphact.agents.split import to_model
+from graphact.agents.deployment import to_model
 from graphact.experiments.flocking import live
 from graphact.experiments.flocking.flight import fly
 from graphact.experiments.flocking.live import RECORD, Pilots, Plan, check_flight, fly_live

@@ -20,7 +20,7 @@ import numpy as np
 
 from graphact.agents.addresses import Addresses
 from graphact.agents.certificates import TLS_FOLDER
-from graphact.agents.daemon import check_read, write_event
+from graphact.agents.daemon import check_reader, write_event
 from graphact.agents.deployment import Deployment, check_private
 from graphact.agents.files import READ_ERRORS, one_line, read_json
 from graphact.agents.learning.learner import PREPARATION, STEP, Learner, NotFiniteError
@@ -37,11 +37,11 @@ from graphact.agents.transports.zenoh import Tls
 
 STATE, PREPARED, PLAN, LOG = "state.npz", "prepared.npz", "learning.json", "learning.jsonl"
 TRAINED = "trained.safetensors"
-GATHER = 60.0
+GATHER_SECONDS = 60.0
 """Seconds that a node waits for neighbours that do not answer before it goes on without them."""
-FAILURES = 20
+MAX_FAILURES = 20
 """Steps in a row whose numbers may leave the floating-point range; more are an error."""
-LEAST = 0.25
+MIN_SHARE = 0.25
 """The share of its steps that a node must have made to be called trained."""
 
 
@@ -100,13 +100,13 @@ class NodeTraining:
             if result is None or reason:
                 failures += 1
                 report({"event": "failed", **event, "reason": reason})
-                if failures >= FAILURES:
-                    raise ValueError(f"{reason}, and so were {FAILURES} steps in a row")
+                if failures >= MAX_FAILURES:
+                    raise ValueError(f"{reason}, and so were {MAX_FAILURES} steps in a row")
                 continue
             failures = 0
             report({"event": "step", **event, "loss": result.output, "complete": result.complete})
         made = self.learner.state.steps
-        if made < LEAST * steps:
+        if made < MIN_SHARE * steps:
             raise ValueError(f"node {self.learner.links.node} must make {steps} steps, or most of them, made {made}")
 
     def linger(self, seconds: float) -> None:
@@ -117,7 +117,7 @@ class NodeTraining:
 
     def _wait_for_neighbors(self) -> None:
         """Greet the neighbours until all have answered, or for a while: they may just be starting, too."""
-        until, everybody = time.monotonic() + GATHER, {*self.learner.links.neighbors}
+        until, everybody = time.monotonic() + GATHER_SECONDS, {*self.learner.links.neighbors}
         while self.node.welcomed_by != everybody and time.monotonic() < until:
             here = self.node.welcomed_by
             self.node.greet(sorted(everybody - here))
@@ -134,7 +134,7 @@ class NodeTraining:
         self._expect(run, time.monotonic())
         self.node.begin(run, program, time.monotonic(), kind=kind)
         while not (results := drive(self.node, self.transport, time.monotonic() + 1.0)):
-            check_read()  # a slot may be long, and neighbours that ended because of it are waited for
+            check_reader()  # a slot may be long, and neighbours that ended because of it are waited for
         return results[0]
 
 
@@ -150,7 +150,7 @@ def learn(folder: Path, signals: Array, targets: Array, *, transport: str, slot:
     addresses = Addresses.load(folder, deployment.links.neighbors)
     with ExitStack() as opened:
         has_tls = transport == "zenoh" and (folder / TLS_FOLDER).is_dir()
-        tls = Tls.of_folder(folder / TLS_FOLDER) if has_tls else None
+        tls = Tls.from_folder(folder / TLS_FOLDER) if has_tls else None
         network = open_transport(transport, deployment.links, addresses, tls)
         opened.callback(network.close)
         training = NodeTraining(folder, learner, network, Timing(slot=slot), first)

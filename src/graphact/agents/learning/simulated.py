@@ -26,7 +26,7 @@ SEGMENT = 20
 
 @dataclass(frozen=True)
 class Training:
-    """Where simulated agents stand.
+    """The state of a simulated training.
 
     Attributes:
         states: of every node.

@@ -1,4 +1,4 @@
-"""What a node has learned so far, and how it survives the death of the process."""
+"""The state of a node that learns, and its file."""
 
 import io
 import os
@@ -87,7 +87,7 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None
 
 
 class Store(Protocol):
-    """Where a node keeps its state."""
+    """A store of the state of a node."""
 
     def load(self) -> State | None:
         """The state saved last; None before the first."""

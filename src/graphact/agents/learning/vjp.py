@@ -26,7 +26,7 @@ Gradients = dict[str, Array]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node stands: its links and its row of S."""
+    """The place of a node: its links and its row of S."""
 
     links: Links
     row: Row
@@ -119,7 +119,7 @@ def filter_vjp(layer: ModelLayer, x: Array, place: Place, powers: Array | None) 
 
 
 class Neighborhood(NamedTuple):
-    """What a node knows in one round: its value ``(..., F)``, and of the neighbours that answered ``(d, ..., F)``."""
+    """The values of one round: the node's own ``(..., F)``, and of the neighbours that answered ``(d, ..., F)``."""
 
     own: Array
     members: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What every transport does, how one is opened by its name, and how a node is driven over it."""
+"""The interface of transports, opening one by its name, and driving a node over it."""
 
 import math
 import time

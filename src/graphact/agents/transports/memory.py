@@ -62,12 +62,12 @@ class Faults:
 
 
 RECORDED = 512
-"""How many datagrams an attacker keeps to send them again."""
+"""Datagrams that an attacker keeps to send them again."""
 
 
 @dataclass(slots=True)
 class NetworkCounters:
-    """What the network did."""
+    """Counts of a simulated network."""
 
     sent: int = 0
     bytes_sent: int = 0

@@ -10,7 +10,7 @@ from graphact.agents.addresses import Address, Addresses
 
 RECEIVE_BUFFER = 4 * 2**20
 """Asked of the operating system, so that a burst of all neighbours is not lost while the node computes."""
-MOST_DROPPED = 64
+MAX_DROPPED = 64
 """Datagrams that one call drops before its caller has its turn, so that no stranger keeps a node from its work."""
 
 
@@ -83,7 +83,7 @@ class UdpTransport:
     def _take(self) -> bytes | None:
         """The next datagram of a neighbour, if it comes among the next few."""
         self._drained = False
-        for _ in range(MOST_DROPPED):
+        for _ in range(MAX_DROPPED):
             try:
                 size, sender = self._socket.recvfrom_into(self._buffer)
             except BlockingIOError:
@@ -106,7 +106,7 @@ SocketAddress = tuple[Any, ...]  # (host, port), or (host, port, flow, scope) of
 
 
 def identity_of(address: SocketAddress) -> SocketAddress:
-    """What tells a sender: host and port, and for IPv6 the interface of a link-local address; not the flow."""
+    """Return what identifies a sender: host and port, and the interface of a link-local IPv6 address."""
     return address if len(address) == 2 else (*address[:2], address[3])
 
 

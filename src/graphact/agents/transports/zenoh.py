@@ -33,7 +33,7 @@ not fit is lost."""
 ENVELOPE = 1024
 """Bytes that Zenoh adds to a datagram at most."""
 HANDSHAKE_MS = 3000
-"""How long who connects may take to show who it is."""
+"""Milliseconds that a peer may take to authenticate."""
 
 ONE_THREAD = (
     "(rx: (worker_threads: 1), app: (handover: rx), tx: (handover: rx), net: (handover: rx), acc: (handover: rx))"
@@ -53,7 +53,7 @@ class Tls:
     key: Path
 
     @classmethod
-    def of_folder(cls, folder: Path) -> "Tls":
+    def from_folder(cls, folder: Path) -> "Tls":
         """``ca.pem``, ``cert.pem`` and ``key.pem`` of a folder; FileNotFoundError if one is missing."""
         files = cls(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
         for file in (files.authority, files.certificate, files.key):
@@ -95,7 +95,7 @@ class ZenohTransport:
             self._session = zenoh.open(settings)
         except zenoh.ZError as error:
             raise OSError(f"Zenoh cannot listen on {addresses.listen}: {error}") from error
-        self._subscriber = self._session.declare_subscriber(f"{prefix}/to/{node}/from/*", self._hear)
+        self._subscriber = self._session.declare_subscriber(f"{prefix}/to/{node}/from/*", self._on_sample)
         quality: dict[str, Any] = {
             "congestion_control": zenoh.CongestionControl.DROP,  # BLOCK would wait for a neighbour that stands still
             "reliability": zenoh.Reliability.BEST_EFFORT,
@@ -105,7 +105,7 @@ class ZenohTransport:
             j: self._session.declare_publisher(f"{prefix}/to/{j}/from/{node}", **quality) for j in addresses.neighbors
         }
 
-    def _hear(self, sample: Any) -> None:
+    def _on_sample(self, sample: Any) -> None:
         """Called by a thread of Zenoh."""
         size, sender = len(sample.payload), str(sample.key_expr).rpartition("/")[2]
         with self._lock:
@@ -152,7 +152,7 @@ class ZenohTransport:
 
 
 def key_prefix(epoch: int) -> str:
-    """What the keys of a deployment begin with."""
+    """Return the prefix of all keys of a deployment."""
     return f"graphact/{epoch:016x}"
 
 
@@ -214,5 +214,5 @@ def make_access_control(node: int, epoch: int, addresses: Addresses, *, by_certi
 
 
 def endpoints(address: Address, tls: Tls | None) -> list[str]:
-    """Where Zenoh listens or connects: TCP for itself and UDP for datagrams, or TLS for both."""
+    """Return the endpoints to listen on or connect to: TCP for itself and UDP for datagrams, or TLS for both."""
     return [f"tls/{address}"] if tls is not None else [f"tcp/{address}?rel=1", f"udp/{address}?rel=0"]
