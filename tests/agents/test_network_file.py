@@ -5,7 +5,6 @@ import json
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tomllib
@@ -222,25 +221,6 @@ def test_the_container_is_healthy_as_its_recipe_starts_it(tmp_path):
                 assert subprocess.run(asked, capture_output=True, check=False).returncode == 0
             finally:
                 agent.kill()
-
-
-WITHOUT = """
-import sys
-for name in ("torch", "scipy"):
-    sys.modules[name] = None
-from graphact.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-@pytest.mark.slow
-def test_agents_run_where_torch_is_not_installed(tmp_path):
-    folders = make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double())
-    options = ["--transport", "udp", "--period", "0.8", "--slot", "0.2", "--status", "0"]
-    with Daemon(folders[0], *options, command=["-c", WITHOUT]) as first, Daemon(folders[1], *options) as second:
-        first.next_event("ready")
-        second.next_event("result", where=lambda event: event["complete"])
-        assert first.end(signal.SIGTERM) == 0
 
 
 @pytest.mark.slow

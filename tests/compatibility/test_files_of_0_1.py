@@ -15,8 +15,7 @@ from scaleout.processes import environment
 from support.activations import PAPER
 
 import graphact
-from graphact import Graph, agents
-from graphact.agents.learning import FileStore
+from graphact import Graph
 from graphact.cli import main
 from graphact.scaleout import PartitionedGraph, ScaleoutSettings, read_manifest, train
 
@@ -86,74 +85,6 @@ def test_graphs(name, suffix):
         dense = dense.float().double()
     assert torch.equal(graph.to_dense().double(), dense)
     assert graph.num_edges == expected["edges"]
-
-
-def test_a_deployment_and_its_logs(copied):
-    from graphact.agents.log import Began, RoundClosed
-    from graphact.agents.replay import answered_links, replay
-
-    folder = copied("nodes")
-    nodes = [agents.Deployment.load(folder / f"node-{i}") for i in range(4)]
-    assert [node.node for node in nodes] == [0, 1, 2, 3]
-    assert {node.links.epoch for node in nodes} == {20}
-    for i, node in enumerate(nodes):
-        for j in node.links.neighbors:
-            assert node.links.keys[j] == nodes[j].links.keys[i]
-    with np.load(folder / "expected.npz") as stored:
-        x, outputs, matrix = (stored[name] for name in ("x", "outputs", "matrix"))
-    assert_close(agents.simulate_inference(nodes, x).outputs, outputs, 1e-12)
-
-    logs = [list(agents.read_log(folder / f"node-{i}" / "log.jsonl")) for i in range(4)]
-    rounds = nodes[0].model.rounds
-    for i, records in enumerate(logs):
-        neighbors = nodes[i].links.hears
-        runs = [[Began(run, 1), *(RoundClosed(run, r, neighbors) for r in range(rounds))] for run in range(3)]
-        assert records == [record for run in runs for record in run]
-    for run in range(3):
-        again = replay(nodes[0].model, matrix, x[run], *answered_links(logs, run, rounds))
-        assert_close(again, outputs[run], 1e-12)
-    log = agents.FileLog(folder / "node-0" / "log.jsonl")
-    assert log.last_run == 2
-    log.close()
-
-
-def test_an_agent_goes_on_in_its_folder(copied):
-    """The process of a node reads folder, addresses and log, and takes up the next run number."""
-    from graphact.agents.addresses import Addresses
-
-    folder = copied("nodes") / "node-1"
-    (folder / "keys.json").chmod(0o600)  # as 0.1 left it; a repository does not keep it
-    links = agents.Deployment.load(folder).links
-    addresses = Addresses.load(folder, links.neighbors)
-    assert str(addresses.listen).startswith("127.0.0.1:")
-    assert str(addresses.neighbors[0]).startswith("127.0.0.1:")
-    content = json.loads((folder / "addresses.json").read_text())
-    (folder / "addresses.json").write_text(json.dumps({**content, "listen": "127.0.0.1:0"}))
-    (folder / "signal.jsonl").write_text("[0.5]\n" * 4)
-    words = ["agents", "run", folder, "--transport", "udp", "--period", "1", "--slot", "0.01", "--runs", "1"]
-    command = [sys.executable, "-m", "graphact.cli", *map(str, words), "--signals", str(folder / "signal.jsonl")]
-    result = subprocess.run([*command, "--repeat"], capture_output=True, text=True, check=False, timeout=60)
-    assert result.returncode == 0, result.stderr
-    ready, *events = map(json.loads, result.stdout.splitlines())
-    assert (ready["event"], ready["node"], ready["last_run"]) == ("ready", 1, 2)
-    (answer,) = [event for event in events if event["event"] == "result"]
-    assert answer["run"] > 2
-
-
-def test_a_learning_checkpoint_is_refused(copied, capsys):
-    """The order of its parameters depended on where the model came from: a node could go on with another model."""
-    folder = copied("learning")
-    words = ["agents", "train", folder / "model.safetensors", folder / "graph.npz", "--seed", 3, "--loss", 0.1]
-    words += ["--signals", folder / "x.npy", "--targets", folder / "y.npy", "--steps", 40]
-    words += ["--checkpoint", folder / "checkpoint.npz", "--out", folder / "trained.safetensors"]
-    assert main(list(map(str, words))) == 2
-    assert "checkpoint.npz: must be a checkpoint of version 2, got 1" in capsys.readouterr().err
-    assert not (folder / "trained.safetensors").exists()
-
-
-def test_the_state_of_a_node_that_learns_is_refused():
-    with pytest.raises(ValueError, match="a state of version 1, whose order of parameters depended on"):
-        FileStore(FIXTURES / "learning" / "state-of-node-2.npz").load()
 
 
 ON_TWO_PROCESSES = """
