@@ -45,6 +45,7 @@ def test_settings_of_a_node_go_before_those_of_the_network(tmp_path):
         ("[network", "not valid TOML"),
         ("[network]\n", "nodes must be tables by number"),
         ("[nodes.x]\n", "nodes must be tables by number"),
+        ("[nodes.1]\n[nodes.01]\n", "nodes must be tables by number"),
         ("[other]\n[nodes.0]\n", "other is no setting"),
         ("[network]\nslott = 1\n[nodes.0]\n", "network.slott is no setting"),
         ('[network]\nslot = "1"\n[nodes.0]\n', "network.slot must be a float, got '1'"),

@@ -196,8 +196,10 @@ def test_totals_of_a_log(tmp_path):
     for record in [Began(0, 1), Counted(0, {"runs": 5, "forged": 2}), Began(1, 1), RoundClosed(1, 0, (3, 4))]:
         log.append(record)
     log.close()
-    assert FileLog(tmp_path / "log.jsonl").totals == {"runs": 6, "forged": 2, "rounds": 1, "links_used": 2}
-    assert FileLog(tmp_path / "log.jsonl").ignored == 0
+    again = FileLog(tmp_path / "log.jsonl")
+    assert again.totals == {"runs": 6, "forged": 2, "rounds": 1, "links_used": 2}
+    assert again.ignored == 0
+    again.close()
 
 
 def test_who_asks_badly_is_cut_off_and_stops_nobody(folders):

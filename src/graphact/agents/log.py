@@ -13,6 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # not on POSIX
+    fcntl = None  # type: ignore[assignment]
+
 from graphact.agents.files import sync
 from graphact.agents.messages import MAX_RUN
 
@@ -20,7 +25,7 @@ LOG_NAME = "log.jsonl"
 """In the folder of a node; the one before has .1 after it."""
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 PLAUSIBLE_JUMP = 2**48
-"""The largest step between two runs of a log: a clock that counts from 1970 in periods of 10 microseconds stays below it."""
+"""The largest step between two runs of a log; a clock since 1970 in periods of 10 microseconds stays below it."""
 TAIL_BYTES = 2**20
 """Bytes at the end of a log that a start reads, so that it takes a moment however long the log is."""
 
@@ -149,29 +154,40 @@ class FileLog:
         used: the run numbers that are used up.
         totals: what earlier lives of the agent counted, all but what it counted in the last moments before a crash;
             runs, rounds and links that were used are counted from the log to the last.
-        ignored: how many records at its end were left out because their run is implausible.
+        ignored: how many records at its end were left out because their run is implausible, or their totals damaged.
 
     Raises:
         ValueError: the end of the file holds something else than records.
+        OSError: another agent has the file open.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = False, max_bytes: int = 64 * 2**20) -> None:
         self.path, self.durable, self.max_bytes = Path(path), durable, max_bytes
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._older = self.path.with_name(self.path.name + ".1")
-        records, is_whole = read_end(self.path)
-        if is_whole and self._older.exists():
-            older, is_whole = read_end(self._older)
-            records = [*older, *records]
-        else:
-            is_whole = is_whole and not self._older.exists()
-        self.last_run, self.ignored, self.used = last_plausible_run(records, is_whole=is_whole)
-        self.totals = sum_up(records)
-        self._file = self._open()
+        self._file = self._open()  # and locked, before it is repaired
+        try:
+            records, is_whole, damaged = read_end(self.path)
+            if is_whole and self._older.exists():
+                older, is_whole, more = read_end(self._older)
+                records, damaged = [*older, *records], damaged + more
+            else:
+                is_whole = is_whole and not self._older.exists()
+        except BaseException:
+            os.close(self._file)
+            raise
+        self.last_run, ignored, self.used = last_plausible_run(records, is_whole=is_whole)
+        self.ignored, self.totals = ignored + damaged, sum_up(records)
 
     def _open(self) -> int:
         """The file, at its end; that there is one survives a power failure, too."""
         file = os.open(self.path, APPEND, 0o644)
+        if fcntl is not None:  # freed when the process ends, however it does
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                os.close(file)
+                raise OSError(f"{self.path} is in use by another agent; one folder is for one agent") from error
         if self.durable:
             sync(self.path.parent)
         return file
@@ -241,10 +257,13 @@ def sum_up(records: Iterable[Record]) -> dict[str, int]:
     return totals
 
 
-def read_end(path: Path) -> tuple[list[Record], bool]:
-    """The last records of a log, and whether they are all; what a crash cut off is removed from the file."""
+def read_end(path: Path) -> tuple[list[Record], bool, int]:
+    """The last records of a log, whether they are all, and how many damaged totals were left out.
+
+    What a crash cut off is removed from the file. Totals are for operators: damaged ones keep no node from starting.
+    """
     if not path.exists():
-        return [], True
+        return [], True, 0
     with path.open("rb+") as stream:
         size = stream.seek(0, os.SEEK_END)
         begin = max(0, size - TAIL_BYTES)
@@ -260,7 +279,14 @@ def read_end(path: Path) -> tuple[list[Record], bool]:
         lines = lines[1:]  # the first may be cut
     end = len(lines)
     names = [f"line {i + 1}" if begin == 0 else f"line {end - i} from the end" for i in range(end)]
-    return [parse_record(line, f"{path}: {name}") for line, name in zip(lines, names, strict=True)], begin == 0
+    records: list[Record] = []
+    for line, name in zip(lines, names, strict=True):
+        try:
+            records.append(parse_record(line, f"{path}: {name}"))
+        except ValueError:
+            if b'"totals"' not in line:
+                raise
+    return records, begin == 0, len(lines) - len(records)
 
 
 def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:

@@ -68,7 +68,7 @@ class NetworkFile:
             raise ValueError(f"{path}: not valid TOML: {error}") from error
         check_names(path, content, {"network": dict, "nodes": dict})
         nodes = content.get("nodes", {})
-        if not nodes or not all(name.isdecimal() and len(name) < 10 for name in nodes):
+        if not nodes or not all(name.isdecimal() and name == str(int(name[:9])) for name in nodes):
             raise ValueError(f"{path}: nodes must be tables by number, such as [nodes.3], got {list(nodes)[:5]}")
         shared = check_names(path, content.get("network", {}), SETTINGS | {"folder": str}, "network")
         allowed = SETTINGS | {"folder": str, "address": str}
