@@ -61,12 +61,10 @@ mutation: $(READY)  ## faults put into a sample of the code, half an hour at mos
 fuzz: $(READY)  ## random calls against a dense oracle, damaged files for every reader: MINUTES=60 SEED=7
 	$(BIN)/python tests/fuzz.py --minutes $(or $(MINUTES),5) --seed $(or $(SEED),0)
 
-soak: $(READY)  ## agents for half an hour: 10,000 networks with faults, 20 processes that are changed, a red team
+soak: $(READY)  ## agents for a quarter of an hour: 10,000 networks with faults, a million hostile datagrams
 	PYTHONPATH=tests $(BIN)/python -m agents.soak --seeds $(or $(SEEDS),10000)
 	PYTHONPATH=tests $(BIN)/python -m agents.hostile --datagrams 1000000
-	PYTHONPATH=tests $(BIN)/python -m agents.changing --nodes 20 --rate 10 --repeats 3
-	$(BIN)/graphact agents flock --agents 20 --rate 20 --seconds 60 --loss 0.1
-	PYTHONPATH=tests $(BIN)/python -m agents.redteam --datagrams 1000000 --files 10000
+	$(BIN)/python examples/agents/flock.py --agents 20 --rate 20 --seconds 60 --loss 0.1
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "graphact needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'

@@ -16,7 +16,8 @@ from saying import say
 
 from graphact import Graph, nn
 from graphact.agents import Faults, Timing, deploy
-from graphact.agents.learning import Learning, simulate_training, train_centrally
+from graphact.agents.learning import Learning, simulate_training
+from graphact.agents.learning.learner import samples_of
 from graphact.tasks import denoising, metric_of
 
 ALGORITHMS = ("d-psgd", "gradient-tracking", "push-pull")
@@ -58,6 +59,17 @@ def convergence(options):
             )
             distance = abs(result.copies - optimum).max()
             say(f"{algorithm:20s}{name:28s}{distance:9.1e} /{result.disagreement:9.1e}")
+
+
+def train_centrally(model, graph, signals, targets, learning, steps):
+    """Train a model in one place with Adam and the batches of ``learning``."""
+    x, t = torch.from_numpy(signals), torch.from_numpy(targets)
+    optimizer = torch.optim.Adam(model.parameters(), lr=learning.rate)
+    for step in range(steps):
+        batch = samples_of(step, len(signals), learning)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x[batch], graph), t[batch]).backward()
+        optimizer.step()
 
 
 def molene(options):

@@ -16,8 +16,8 @@ from saying import say
 
 from graphact import agents, nn
 from graphact.agents.addresses import free_addresses
+from graphact.agents.deployment import to_model
 from graphact.agents.processes import Processes
-from graphact.agents.split import plain_model
 from graphact.tasks import denoising
 from graphact.training import TrainingSettings, fit
 
@@ -34,7 +34,7 @@ def main():
     hours, truth = task.inputs[task.test], task.targets[task.test]
     with torch.no_grad():
         central = model(hours, task.graph)
-    cost = agents.cost_of_inference(plain_model(model), task.graph.num_edges)
+    cost = agents.cost_of_inference(to_model(model), task.graph.num_edges)
     outputs, seconds = on_processes(model, task.graph, hours.numpy(), options.transport)
     say(f"{task.graph.num_nodes} stations, {task.graph.num_edges // 2} links, {len(hours)} hours of the test set")
     say(f"one inference: {cost.rounds} rounds, {cost.messages} messages, {cost.bytes} bytes, {1000 * seconds:.0f} ms")

@@ -23,8 +23,7 @@ from graphact.agents.addresses import free_addresses
 from graphact.agents.processes import Processes
 
 NODES, EDGES, ROUNDS = 20, 55, 10
-WANTED = {"udp": 337, "udp-encrypted": 286, "zenoh": 130}
-OPTIONS = {"udp-encrypted": ["--transport", "udp", "--encrypt"]}
+WANTED = {"udp": 337, "zenoh": 130}
 
 
 def main():
@@ -55,7 +54,7 @@ def measure(transport, runs):
     signals = np.random.default_rng(0).normal(size=(runs, NODES, 1))
     with tempfile.TemporaryDirectory() as folder:
         folders = agents.split(model, graph, folder, addresses=free_addresses(NODES))
-        network = OPTIONS.get(transport, ["--transport", transport])
+        network = ["--transport", transport]
         with Processes(folders, [*network, "--period", "0", "--slot", "2"]) as processes:
             processes.wait_until_ready()
             processes.feed(signals)

@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
-from graphact import commands
+from graphact import agents, commands
+from graphact.agents.command import COMMANDS as SUBCOMMANDS
+from graphact.agents.command import Command as AgentsCommand
 from graphact.cli import COMMANDS, main
-from graphact.commands.agents import SUBCOMMANDS
 from graphact.commands.parser import Command, CommandParser
 
 HEAVY = {"torch", "numpy", "scipy", "pandas", "matplotlib", "numba", "triton", "rich", "jinja2", "safetensors"}
@@ -84,6 +85,10 @@ def test_the_tables_say_what_the_modules_say(table, capsys):
 
 
 def test_every_command_is_in_a_table():
-    modules = [importlib.import_module(f"graphact.commands.{m.name}") for m in pkgutil.iter_modules(commands.__path__)]
-    places = {f"{m.__name__}:{name}" for m in modules for name, value in vars(m).items() if isinstance(value, Command)}
+    packages = (commands, agents)
+    modules = [
+        importlib.import_module(f"{p.__name__}.{m.name}") for p in packages for m in pkgutil.iter_modules(p.__path__)
+    ]
+    kinds = (Command, AgentsCommand)
+    places = {f"{m.__name__}:{name}" for m in modules for name, value in vars(m).items() if isinstance(value, kinds)}
     assert places == {place for table in (COMMANDS, SUBCOMMANDS) for place, _ in table.values()}

@@ -13,10 +13,10 @@ from support.imitation import STATIONS, station_file, station_lines, write_molen
 import graphact
 from graphact import Graph, agents, nn
 from graphact.agents.addresses import read_addresses
+from graphact.agents.command_simulate import read_numbers
+from graphact.agents.deployment import to_model
 from graphact.agents.learning.state import State
 from graphact.agents.signals import FileSignals, NoSignal, parse
-from graphact.agents.split import plain_model
-from graphact.commands.agents_simulated import read_numbers
 from graphact.commands.certify import read_signals
 from graphact.data import DataError, read_molene, read_planetoid
 from graphact.experiments import parquet, store
@@ -109,7 +109,7 @@ class TestArrays:
     def test_every_reader_of_signals(self, tmp_path, content):
         path = tmp_path / "x.npy"
         path.write_bytes(content)
-        model = plain_model(nn.GraphFilter(1, 1, order=1))
+        model = to_model(nn.GraphFilter(1, 1, order=1))
         for read in (
             lambda: FileSignals(path, model),
             lambda: read_numbers(path, "(M, N, F)", lambda _: True),
@@ -122,7 +122,7 @@ class TestArrays:
         np.savez(tmp_path / "x.npz", a=np.ones(3))
         (tmp_path / "x.npz").rename(tmp_path / "x.npy")
         with pytest.raises(ValueError, match="must hold one array, got an archive"):
-            FileSignals(tmp_path / "x.npy", plain_model(nn.GraphFilter(1, 1, order=1)))
+            FileSignals(tmp_path / "x.npy", to_model(nn.GraphFilter(1, 1, order=1)))
 
     def test_state_of_a_node_that_learns(self, tmp_path):
         State.first(np.ones(2), 1).save(tmp_path / "state.npz")
@@ -144,7 +144,7 @@ class TestNestedJson:
         with pytest.raises(ValueError, match="line 1 is not a record"):
             list(agents.read_log(tmp_path / "log.jsonl"))
         with pytest.raises(NoSignal, match="must hold a JSON array"):
-            parse("a line", DEEP.decode(), plain_model(nn.GraphFilter(1, 1, order=1)))
+            parse("a line", DEEP.decode(), to_model(nn.GraphFilter(1, 1, order=1)))
 
     def test_long_addresses_are_cut(self, tmp_path):
         (tmp_path / "a.json").write_text(json.dumps({"0": "1" * 5000}))

@@ -83,7 +83,6 @@ COMMAND = "from graphact.cli import main; sys.exit(main(sys.argv[1:]))"
 CASES = {
     "run source-localization --preset smoke": ["jinja2", "matplotlib", "pandas", "rich"],
     "certify model.safetensors --graph graph.npz": ["matplotlib"],
-    "agents demo --transport zenoh": ["matplotlib", "zenoh"],
     "data fetch --data data": ["pooch"],
     "agents run node-0": ["zenoh"],
 }

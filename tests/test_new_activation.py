@@ -1,12 +1,13 @@
 """A new activation is one class: everything that interprets descriptions works with it or refuses it in one line."""
 
+import numpy as np
 import pytest
 import torch
 from support.graphs import random_graph
 
 import graphact
 from graphact import nn
-from graphact.agents import deploy, simulate_inference
+from graphact.agents import deploy, operations, simulate_inference
 from graphact.analysis import check_equivariance, lipschitz_bound
 from graphact.cli import main
 from graphact.operations import MEAN, OPERATIONS, Operation
@@ -72,7 +73,12 @@ def test_it_is_saved_and_loaded(learn, tmp_path):
 
 
 @pytest.mark.parametrize("learn", [False, True])
-def test_it_runs_on_agents(learn):
+def test_it_runs_on_agents(learn, monkeypatch):
+    def soft_max_in_numpy(_own, neighbors, temperature):
+        return temperature * np.log(np.exp(neighbors / temperature).mean(-2))
+
+    monkeypatch.setattr(operations, "OPERATIONS", dict(operations.OPERATIONS))
+    operations.register_operation("soft-max", soft_max_in_numpy)
     model, graph, x = gcnn(learn_temperature=learn).double(), random_graph(), torch.randn(12, 1, dtype=torch.float64)
     outputs = simulate_inference(deploy(model, graph), x[None].numpy()).outputs[0]
     assert torch.allclose(torch.as_tensor(outputs), model(x, graph), rtol=1e-12, atol=1e-12)

@@ -31,21 +31,12 @@ def inputs(tmp_path):
 
 def commands(inputs, out):
     """Every command that writes, with the work behind it."""
-    model, graph, numbers = (str(inputs / name) for name in ("model.safetensors", "graph.npz", "x.npy"))
+    model, graph = (str(inputs / name) for name in ("model.safetensors", "graph.npz"))
     return {
         "run": ["run", "source-localization", "--preset", "smoke", "--out", str(out)],
         "certify": ["certify", model, "--graph", graph, "--out", str(out)],
         "partition": ["partition", graph, "--parts", "2", "--out", str(out)],
         "split": ["agents", "split", model, graph, "--out", str(out)],
-        "demo": ["agents", "demo", "--out", str(out)],
-        "train": [
-            *["agents", "train", model, graph, "--signals", numbers, "--targets", numbers],
-            *["--out", str(out / "trained.safetensors")],
-        ],
-        "checkpoint": [
-            *["agents", "train", model, graph, "--signals", numbers, "--targets", numbers],
-            *["--out", str(inputs / "trained.safetensors"), "--checkpoint", str(out / "checkpoint")],
-        ],
         "data": ["data", "fetch", "--data", str(out)],
     }
 
@@ -63,8 +54,6 @@ def forbid_work(monkeypatch):
         "graphact.experiments.runner.run_protocol",
         "graphact.commands.certify.find",
         "graphact.scaleout.assign_nodes",
-        "graphact.commands.agents_demo_sensors.SensorNetwork.make",
-        "graphact.commands.agents_training.simulate_training",
         "graphact.data.datasets.download.download",
     ):
         monkeypatch.setattr(name, too_late)

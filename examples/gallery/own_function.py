@@ -65,7 +65,16 @@ for axis, (title, values) in zip(axes, shown.items(), strict=True):
 plt.show()
 
 # %%
-# The same function on one agent a pixel, by messages between neighbours:
+# The same function on one agent a pixel, by messages between neighbours. Agents run
+# without torch, so they are given the function in NumPy.
+
+
+def spread_in_numpy(_own, neighbors):
+    """The same function in NumPy."""
+    return neighbors.max(-2) - neighbors.min(-2)
+
+
+graphact.agents.operations.register_operation("gallery-spread", spread_in_numpy)
 deployments = graphact.agents.deploy(activation, grid)
 found = graphact.agents.simulate_inference(deployments, picture[None].numpy())
 print(f"largest difference: {abs(found.outputs[0] - outline.numpy()).max():.1e}")

@@ -17,7 +17,6 @@ from graphact.agents import Deployment, MemoryLog, Timing
 from graphact.agents.addresses import Addresses, free_addresses
 from graphact.agents.agent import Agent, BackToBack, Clocked
 from graphact.agents.messages import GREETINGS, NOTHING, Kind, Message, Payload, encode
-from graphact.agents.transports.sealed import PART, PIECE, SealedTransport, tag_of
 
 PATIENCE = 60.0
 """Seconds that a test waits for what must happen; a machine with many processes is slow."""
@@ -117,9 +116,9 @@ class Wire:
 
 
 class Captured:
-    """A node in wrong hands: its keys and its address, over UDP; with ``encrypt`` it seals what it says."""
+    """A node in wrong hands: its keys and its address, over UDP."""
 
-    def __init__(self, folder, slot=0.18, origin=0.0, period=0.0, encrypt=None):
+    def __init__(self, folder, slot=0.18, origin=0.0, period=0.0):
         self.deployment = Deployment.load(folder)
         self.links = self.deployment.links
         self.addresses = Addresses.load(folder, self.links.neighbors)
@@ -129,7 +128,6 @@ class Captured:
         self.socket = socket.socket(type=socket.SOCK_DGRAM)
         self.socket.bind((self.addresses.listen.host, self.addresses.listen.port))
         self.wire = Wire(self)
-        self.sealed = None if encrypt is None else SealedTransport(self.wire, self.links, encrypt=encrypt)
 
     def __enter__(self):
         return self
@@ -138,28 +136,18 @@ class Captured:
         self.socket.close()
 
     def listen(self):
-        """What has come, opened where it was sealed; sessions are answered."""
-        return (self.sealed or self.wire).receive(0.0)
+        """What has come."""
+        return self.wire.receive(0.0)
 
     def send(self, to, datagram):
         """Send a frame as it is."""
         address = self.addresses.neighbors[to]
         self.socket.sendto(datagram, (address.host, address.port))
 
-    def send_piece(self, to, part):
-        """Send an authenticated piece of a datagram, as agents with --mtu do."""
-        body = PIECE.pack(b"GP", 1, 0, self.links.node, self.links.epoch) + part
-        self.send(to, body + tag_of(body, self.links.keys[to]))
-
-    def say(self, to, run, round_=0, value=(5.0,), kind=Kind.DATA, pieces=0, **fields):
-        """Send an authenticated message, as a whole or in pieces."""
-        payload = Payload.of(np.asarray(value, float)) if kind == Kind.DATA else NOTHING
+    def say(self, to, run, round_=0, value=(5.0,), kind=Kind.DATA, **fields):
+        """Send an authenticated message."""
+        payload = Payload.from_array(np.asarray(value, float)) if kind == Kind.DATA else NOTHING
         digest = self.digest if kind in GREETINGS else b""
         fields = dict(program=1 if kind == Kind.DATA else 0, payload=payload, digest=digest) | fields
         message = Message(kind, self.links.node, to, self.links.epoch, run, round_, **fields)
-        datagram = encode(message, self.links.keys[to], self.digest)
-        if not pieces:
-            (self.sealed or self).send(to, datagram)
-        size = -(-len(datagram) // max(pieces, 1))
-        for i in range(pieces):
-            self.send_piece(to, PART.pack(run % 2**32, i, pieces) + datagram[size * i : size * (i + 1)])
+        self.send(to, encode(message, self.links.keys[to], self.digest))

@@ -15,9 +15,8 @@ from support.activations import ON_AGENTS
 
 import graphact
 from graphact.agents import Deployment, Faults, Limits, Timing, deploy, simulate_inference
-from graphact.agents.log import Began, RoundClosed
-from graphact.agents.renewal import renew, with_node, without_node
-from graphact.agents.replay import answered_links, dense_matrix, in_epoch, replay, replay_inference
+from graphact.agents.log import RoundClosed
+from graphact.agents.replay import answered_links, dense_matrix, replay, replay_inference
 from graphact.agents.simulated import SimulatedInference
 
 TOLERANCE = 1e-12
@@ -36,21 +35,10 @@ class Scenario:
     faults: Faults
     timing: Timing
     limits: Limits
-    changes: list[tuple[int, list[Deployment | None]]]
 
     def run(self) -> SimulatedInference:
         options = dict(faults=self.faults, timing=self.timing, limits=self.limits, seed=self.seed)
-        return simulate_inference(self.nodes, self.signals, changes=self.changes, **options)
-
-    def node(self, epoch, i) -> Deployment:
-        """What a node was in an epoch as its log names it."""
-        nodes = {each[i].links.epoch: each[i] for _, each in self.changes if each[i] is not None}
-        return self.nodes[i] if epoch is None else nodes[epoch]
-
-    def begins(self, epoch) -> int | None:
-        """The run from which on an epoch holds; None if it is none of the network."""
-        runs = (run for run, each in self.changes for node in each if node and node.links.epoch == epoch)
-        return 0 if epoch is None else next(runs, None)
+        return simulate_inference(self.nodes, self.signals, **options)
 
 
 def scenario(seed):
@@ -68,43 +56,7 @@ def scenario(seed):
     if late.random() < 0.4 and faults != Faults():
         faults = replace(faults, clock=float(late.uniform(0, 0.4)) if late.random() < 0.6 else 0.0)
         faults = replace(faults, poison=float(late.uniform(0, 0.6)) if late.random() < 0.6 else 0.0)
-    changes = []
-    if late.random() < 0.4:
-        more = late.normal(size=(int(late.integers(2, 8)), *signals.shape[1:]))  # runs for more than one change
-        signals = np.concatenate([signals, more])
-        nodes, changes = random_changes(late, seed, nodes, len(signals))
-    return Scenario(seed, graph, model, nodes, signals, faults, timing, limits, changes)
-
-
-def random_changes(rng, seed, nodes, runs):
-    """Updates, nodes added and removed, and keys rotated, at one or two runs: the first nodes, and what follows."""
-    first, current, joining = list(nodes), {node.node: node for node in nodes}, None
-    if len(nodes) > 2 and rng.random() < 0.4:
-        joining = int(rng.integers(len(nodes)))
-        weights = {j: float(rng.uniform(0.1, 0.3)) for j in current if j != joining}
-        rows = without_node({i: node.row for i, node in current.items()}, joining)
-        current = renew(current, rows=rows, epoch=seed, secret=SECRET)
-        current = {i: replace(node, links=replace(node.links, first_epoch=None)) for i, node in current.items()}
-        first = [current.get(i) for i in range(len(nodes))]
-    changes = []
-    first_run = int(rng.integers(0, max(1, runs // 2)))
-    later = [run for run in (first_run + int(rng.integers(2, 8)),) if run < runs]  # refused, if the first is under way
-    for number, run in enumerate([first_run, *later]):
-        fresh = dict(epoch=2**40 + 10_000 * seed + number, secret=rng.bytes(32))
-        rows = {i: node.row for i, node in current.items()}
-        if joining is not None:
-            current = renew(current, rows=with_node(rows, joining, weights), **fresh)
-            joining = None
-        elif len(current) > 1 and rng.random() < 0.3:
-            current = renew(current, rows=without_node(rows, int(rng.choice(sorted(current)))), **fresh)
-        elif rng.random() < 0.5:
-            old = next(iter(current.values())).model
-            shaken = {name: value * rng.uniform(0.5, 1.5) for name, value in old.parameters.items()}
-            current = renew(current, model=replace(old, parameters=shaken), **fresh)
-        else:
-            current = renew(current, **fresh)
-        changes.append((int(run), [current.get(i) for i in range(len(nodes))]))
-    return first, changes
+    return Scenario(seed, graph, model, nodes, signals, faults, timing, limits)
 
 
 def random_network(rng):
@@ -165,31 +117,25 @@ def random_faults(rng):
 def check(case):
     """Everything agents promise. Returns what happened."""
     answer = case.run()
-    outcome, rounds = answer.outcome, next(node for node in case.nodes if node is not None).model.rounds
-    epochs = [{r.run: r.epoch for r in log.records if isinstance(r, Began)} for log in outcome.logs]
+    outcome, rounds = answer.outcome, case.nodes[0].model.rounds
     assert set(outcome.results) >= outcome.survived, "a node that was up has not ended its run"
     for (run, i), result in outcome.results.items():
         longest = max(rounds, 1) * case.timing.slot
         assert result.finished <= result.started + longest + 1e-9, f"run {run} at node {i} went past its deadline"
         closed = [r for r in outcome.logs[i].records if isinstance(r, RoundClosed) and r.run == run]
         assert [r.used for r in closed] == list(result.used), f"run {run} at node {i} used other links than it logged"
-        begins = case.begins(epochs[i][run])
-        assert begins is not None, f"run {run} at node {i} is in an epoch that was taken back"
-        assert case.faults.clock or run >= begins, f"run {run} at node {i} is in an epoch that holds from {begins} on"
         for used, missed in zip(result.used, result.missed, strict=True):
-            assert sorted((*used, *missed)) == list(case.node(epochs[i][run], i).links.hears), (
-                "a link is neither used nor missed"
-            )
+            assert sorted((*used, *missed)) == list(case.nodes[i].links.hears), "a link is neither used nor missed"
     check_replay(case, answer)
     check_complete(case, answer)
-    if case.faults == Faults() and not case.changes:
+    if case.faults == Faults():
         check_without_faults(case, answer)
     return answer
 
 
 def check_replay(case, answer):
     """Nothing stale, repeated, foreign or of a dead node was used: the logs alone give the same numbers."""
-    expected = replay_inference(case.nodes, case.signals, answer.outcome, case.changes)
+    expected = replay_inference(case.nodes, case.signals, answer.outcome)
     for run, i in answer.outcome.results:
         actual, wanted = answer.outputs[run, ..., i, :], expected[run, ..., i, :]
         error = np.abs(actual - wanted) / np.maximum(1.0, np.abs(wanted))
@@ -197,28 +143,22 @@ def check_replay(case, answer):
 
 
 def check_complete(case, answer):
-    """What is called complete, and nothing else, is what the centralised model gives on the graph of its epoch."""
-    logs = [log.records for log in answer.outcome.logs]
-    for nodes in [case.nodes, *(each for _, each in case.changes)]:
-        known = next(node for node in nodes if node is not None)
-        matrix, rounds = dense_matrix(nodes), known.model.rounds
-        part, hears = np.array([node is not None for node in nodes]), np.zeros(matrix.shape, bool)
-        for i, node in enumerate(nodes):
-            hears[i, [] if node is None else list(node.links.hears)] = True
-        every = np.broadcast_to(hears, (rounds, *hears.shape)), np.broadcast_to(part, (rounds, len(part)))
-        for run, x in enumerate(case.signals):
-            here = in_epoch(logs, run, None if nodes is case.nodes else known.links.epoch)
-            ended = [i for i in np.flatnonzero(here) if (run, i) in answer.outcome.results]
-            if not ended:
-                continue
-            whole, expected = whole_answers(logs, run, hears, rounds), replay(known.model, matrix, x, *every)
-            for i in ended:
-                told = answer.outcome.results[run, i].complete
-                assert told == whole[i], f"run {run} at node {i} is called {'complete' if told else 'incomplete'}"
-                if told:
-                    wanted = expected[..., i, :]
-                    error = np.abs(answer.outputs[run, ..., i, :] - wanted) / np.maximum(1.0, np.abs(wanted))
-                    assert error.max() <= TOLERANCE, f"run {run} at node {i} is complete, and off by {error.max()}"
+    """What is called complete, and nothing else, is what the centralised model gives."""
+    logs, matrix = [log.records for log in answer.outcome.logs], dense_matrix(case.nodes)
+    model, count = case.nodes[0].model, len(case.nodes)
+    hears = np.zeros(matrix.shape, bool)
+    for i, node in enumerate(case.nodes):
+        hears[i, list(node.links.hears)] = True
+    every = np.broadcast_to(hears, (model.rounds, count, count)), np.ones((model.rounds, count), bool)
+    for run, x in enumerate(case.signals):
+        whole, expected = whole_answers(logs, run, hears, model.rounds), replay(model, matrix, x, *every)
+        for i in (i for i in range(count) if (run, i) in answer.outcome.results):
+            told = answer.outcome.results[run, i].complete
+            assert told == whole[i], f"run {run} at node {i} is called {'complete' if told else 'incomplete'}"
+            if told:
+                error = np.abs(answer.outputs[run, ..., i, :] - expected[..., i, :])
+                error = error / np.maximum(1.0, np.abs(expected[..., i, :]))
+                assert error.max() <= TOLERANCE, f"run {run} at node {i} is complete, and off by {error.max()}"
 
 
 def whole_answers(logs, run, hears, rounds):

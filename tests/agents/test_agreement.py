@@ -15,8 +15,8 @@ from graphact import agents, nn
 from graphact.agents import Deployment, MemoryLog, Node, Timing
 from graphact.agents.addresses import free_addresses
 from graphact.agents.agent import Agent, BackToBack, Clocked
+from graphact.agents.deployment import to_model
 from graphact.agents.messages import Kind
-from graphact.agents.split import plain_model
 
 ONE, OTHER = b"1" * 16, b"2" * 16
 
@@ -66,7 +66,7 @@ def test_values_of_another_model_are_never_used(digests, lose):
     ("digest", "reason"),
     [
         (OTHER, "its model, slot, period, origin or dynamic differs from that of this node"),
-        (b"", "its greeting has no digest of model and settings; version 0.1 sends none"),
+        (b"", "its greeting has no digest of model and settings"),
     ],
 )
 def test_the_reason(digest, reason):
@@ -96,9 +96,9 @@ def test_a_digest_has_16_bytes():
 
 
 def model(seed=0, **options):
-    parameters = dict(plain_model(nn.GCNN([1, 2], order=1, activation="max-ga", **options).double()).parameters)
+    parameters = dict(to_model(nn.GCNN([1, 2], order=1, activation="max-ga", **options).double()).parameters)
     rng = np.random.default_rng(seed)
-    plain = plain_model(nn.GCNN([1, 2], order=1, activation="max-ga", **options).double())
+    plain = to_model(nn.GCNN([1, 2], order=1, activation="max-ga", **options).double())
     return replace(plain, parameters={name: rng.normal(size=value.shape) for name, value in parameters.items()})
 
 
@@ -163,7 +163,7 @@ def test_processes_with_different_models_tell_and_never_answer_wrongly(tmp_path)
     graph = undirected([(0, 1), (1, 2)], 3)
     folders = agents.split(nn.GCNN([1, 1], order=1).double(), graph, tmp_path / "nodes", addresses=free_addresses(3))
     other = Deployment.load(folders[2])
-    replace(other, model=plain_model(nn.GCNN([1, 1], order=1).double())).save(folders[2])
+    replace(other, model=to_model(nn.GCNN([1, 1], order=1).double())).save(folders[2])
     origin = time.time() + 3.0
     options = ["--transport", "udp", "--origin", repr(origin), "--period", "1", "--runs", "3"]
     for folder in folders:

@@ -103,24 +103,6 @@ def test_files_of_json_lines_repeat_if_asked(tmp_path):
     assert json.loads(printed[-1])["reason"] == "5 runs are done"
 
 
-def test_an_agent_imports_no_torch(tmp_path):
-    (folder,) = split(tmp_path, GRAPHS["one node"](), nn.GCNN([1, 1], order=1, activation="relu").double())
-    np.save(tmp_path / "x.npy", np.ones((1, 1)))
-    for transport in ("udp", "zenoh"):
-        (folder / "log.jsonl").unlink(missing_ok=True)
-        code = f"""
-import sys
-from graphact.cli import main
-assert main(["agents", "run", {str(folder)!r}, "--transport", {transport!r}, "--period", "0",
-    "--signals", {str(tmp_path / "x.npy")!r}]) == 0
-heavy = sorted({{name.split(".")[0] for name in sys.modules}} & {{"torch", "scipy", "numba", "matplotlib"}})
-assert not heavy, heavy
-"""
-        done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert '"event": "result"' in done.stdout
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

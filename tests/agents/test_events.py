@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from graphact.agents.daemon import EventWriter, check_read
+from graphact.agents.daemon import EventWriter, check_reader
 
 
 def standing_in(out):
@@ -60,7 +60,7 @@ def fill(out):
 
 def test_a_pipe_without_a_reader_is_noticed():
     with standard_output() as pipe:
-        check_read()
+        check_reader()
         pipe.close()
         with pytest.raises(OSError, match="nobody reads the results"):
-            check_read()
+            check_reader()

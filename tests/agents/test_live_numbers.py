@@ -1,5 +1,6 @@
 """Running agents, and numbers that are not finite."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -8,9 +9,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 from agents.live import Captured, Daemon, make_network, make_pairs
-from agents.networks import undirected
 
-import graphact
 from graphact import nn
 
 OPTIONS = ["--transport", "udp", "--period", "2", "--slot", "0.6"]
@@ -74,24 +73,19 @@ def test_numbers_that_leave_the_range_at_one_node_stay_there(tmp_path):
 
 @pytest.mark.parametrize(("number", "message"), [(np.nan, "must be finite"), (1e200, "must be finite")])
 def test_learning_from_such_numbers_ends_in_one_line_and_writes_no_model(tmp_path, number, message):
-    model, graph = (
-        nn.GCNN([1, 2], order=1, activation="max-ga", out_features=1).double(),
-        undirected([(0, 1), (1, 2)], 3),
-    )
-    graphact.save(model, tmp_path / "model.safetensors")
-    graph.save(tmp_path / "graph.npz")
-    x = np.ones((4, 3, 1))
-    x[2, 1] = number
-    np.save(tmp_path / "x.npy", x)
-    np.save(tmp_path / "y.npy", np.ones((4, 3, 1)))
-    files = [str(tmp_path / name) for name in ("model.safetensors", "graph.npz")]
-    data = ["--signals", str(tmp_path / "x.npy"), "--targets", str(tmp_path / "y.npy"), "--steps", "5"]
-    words = [sys.executable, "-m", "graphact.cli", "agents", "train", *files, *data, "--out", str(tmp_path / "out.st")]
+    model = nn.GCNN([1, 2], order=1, activation="max-ga", out_features=1).double()
+    (folder,) = make_network(tmp_path, [], 1, model)
+    x = np.ones((4, 1))
+    x[2] = number
+    np.save(folder / "signals.npy", x)
+    np.save(folder / "targets.npy", np.ones((4, 1)))
+    (folder / "learning.json").write_text(json.dumps({"learning": {"rate": 0.01}, "steps": 30, "first": 0}))
+    words = [sys.executable, "-m", "graphact.cli", "agents", "learn", str(folder), "--transport", "udp"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert message in line
-    assert not (tmp_path / "out.st").exists()
+    assert not (folder / "trained.safetensors").exists()
 
 
 def test_events_are_json_without_nan():

@@ -63,7 +63,7 @@ def test_a_command_that_does_not_end_is_killed_with_its_children(folder, tmp_pat
     assert not any(map(alive, started))
 
 
-FAILURES = [
+MAX_FAILURES = [
     ("exit 3", "the sensor command failed with exit code 3"),
     ("head -c 3000000 /dev/zero", "the sensor command printed more than 1048576 bytes"),
     ("echo NaN", "the sensor command: a signal must be finite, got nan"),
@@ -82,13 +82,13 @@ FAILURES = [
 
 def test_commands_that_fail_are_told(tmp_path):
     """And the agents go on; each has a command of its own."""
-    folders, _ = make_pairs(tmp_path, len(FAILURES))
+    folders, _ = make_pairs(tmp_path, len(MAX_FAILURES))
     with ExitStack() as stack:
         daemons = [
             stack.enter_context(Daemon(folder, *OPTIONS, "--sensor", command(tmp_path / f"sensor-{i}", line)))
-            for i, (folder, (line, _)) in enumerate(zip(folders, FAILURES, strict=True))
+            for i, (folder, (line, _)) in enumerate(zip(folders, MAX_FAILURES, strict=True))
         ]
-        for daemon, (_, reason) in zip(daemons, FAILURES, strict=True):
+        for daemon, (_, reason) in zip(daemons, MAX_FAILURES, strict=True):
             first = daemon.next_event("skipped", where=lambda event, reason=reason: event["reason"] == reason)
             assert daemon.next_event("skipped", where=lambda event, run=first["run"] + 1: event["run"] == run)
         for daemon in daemons:

@@ -92,7 +92,7 @@ def test_who_has_no_certificate_of_the_network_is_not_connected(line, tmp_path):
     where = address_of(line[1])
     attempts = [
         (f"tcp/{where}", None),
-        (f"tls/{where}", Tls.of_folder(stranger / "tls")),
+        (f"tls/{where}", Tls.from_folder(stranger / "tls")),
     ]
     with started(line) as daemons:
         for endpoint, tls in attempts:
@@ -109,7 +109,7 @@ def test_who_has_no_certificate_of_the_network_is_not_connected(line, tmp_path):
 def test_a_neighbor_says_what_is_its_own_and_no_more_than_a_datagram(line, is_encrypted):
     """Node 2 of a line in wrong hands: for itself it may speak; not for node 0, not to it, and not at length."""
     prefix, where = key_prefix(Deployment.load(line[1]).links.epoch), address_of(line[1])
-    tls = Tls.of_folder(line[2] / "tls") if is_encrypted else None
+    tls = Tls.from_folder(line[2] / "tls") if is_encrypted else None
     others = [f"{prefix}/to/1/from/9", f"{prefix}/to/0/from/1", f"{prefix}/to/0/from/2", "else"]
     others += [f"{prefix}/to/1/from/0"] if is_encrypted else []  # without certificates nobody knows who speaks
     options = [] if is_encrypted else ["--no-tls"]
@@ -160,7 +160,7 @@ def test_silent_connections_keep_no_neighbor_out(line):
 def test_a_neighbor_that_floods_takes_little_memory(line):
     """With messages that are just allowed, faster than they are read; others are heard all the same."""
     links, where = Deployment.load(line[1]).links, address_of(line[1])
-    message = Message(Kind.DATA, 2, 1, links.epoch, 5, 0, 1, Payload.of(np.zeros(8100)))
+    message = Message(Kind.DATA, 2, 1, links.epoch, 5, 0, 1, Payload.from_array(np.zeros(8100)))
     forged = encode(message, bytes(32))  # takes its time: all of it is hashed before it is refused
     with Daemon(line[0], *OPTIONS, "--no-tls"), Daemon(line[1], *OPTIONS, "--no-tls") as victim:
         hears_the_other = dict(where=lambda event: event["missed"] and all(0 not in each for each in event["missed"]))

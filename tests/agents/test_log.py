@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from graphact.agents import FileLog, read_log
-from graphact.agents.log import Began, Counted, RoundClosed, last_run
+from graphact.agents.log import Began, Counted, RoundClosed
 
 RECORDS = [Began(3, 1), RoundClosed(3, 0, (1, 2)), RoundClosed(3, 1, ()), Began(4, 1)]
 
@@ -79,22 +79,9 @@ def test_a_log_that_counts_runs_by_a_clock_since_1970_is_believed(tmp_path):
     log = filled(tmp_path / "log.jsonl")
     log.append(Began(175_000_000_000, 1))  # every 10 ms, after runs without a clock
     log.close()
-    assert (FileLog(log.path).last_run, FileLog(log.path).ignored) == (175_000_000_000, 0)
-
-
-@pytest.mark.parametrize("far", [2**64 - 2, 2**48 + 5, 1000])
-def test_the_last_run_of_a_folder_is_that_of_its_log(tmp_path, far):
-    """Not the largest: of an implausible run, or of a clock that stood in the future and was set right again."""
-    assert last_run(tmp_path) == -1
-    log = filled(tmp_path / "log.jsonl")
-    for record in (Began(far, 1), RoundClosed(far, 0, ()), Counted(far, {"runs": 1}), Began(5, 1)):
-        log.append(record)
-    log.close()
-    assert last_run(tmp_path) == FileLog(log.path).last_run == 5
-    log.path.rename(tmp_path / "log.jsonl.1")
-    assert last_run(tmp_path) == 5  # while a new one is begun
-    (tmp_path / "log.jsonl").write_text("nonsense\n")
-    assert last_run(tmp_path) == 5
+    again = FileLog(log.path)
+    assert (again.last_run, again.ignored) == (175_000_000_000, 0)
+    again.close()
 
 
 def test_what_was_appended_survives_a_kill(tmp_path):
@@ -130,3 +117,30 @@ def test_a_durable_log_has_its_names_on_the_disk_too(tmp_path, monkeypatch):
     assert synced == [str(tmp_path / "b")] * 2
     assert (tmp_path / "b" / "log.jsonl.1").exists()
     log.close()
+
+
+def test_damaged_totals_keep_no_node_from_starting(tmp_path):
+    """They are for operators; a damaged record of a run is an error all the same."""
+    log = filled(tmp_path / "log.jsonl")
+    log.append(Counted(7, {"runs": 3}))
+    log.append(Began(8, 1))
+    log.close()
+    content = log.path.read_bytes()
+    log.path.write_bytes(content.replace(b'"runs": 3', b'"runs": x'))
+    again = FileLog(log.path)
+    assert (again.last_run, again.ignored) == (8, 1)
+    again.close()
+    log.path.write_bytes(content.replace(b'"program"', b'"progran"'))
+    with pytest.raises(ValueError, match="is not a record of a log"):
+        FileLog(log.path)
+
+
+def test_a_log_has_one_writer(tmp_path):
+    """Two agents in one folder would use run numbers twice; the death of one frees the folder."""
+    first = FileLog(tmp_path / "log.jsonl", max_bytes=1)
+    for run in (1, 2):  # also after it was put aside
+        with pytest.raises(OSError, match=r"log.jsonl is in use by another agent"):
+            FileLog(tmp_path / "log.jsonl")
+        first.append(Began(run, 1))
+    first.close()
+    FileLog(tmp_path / "log.jsonl").close()

@@ -1,10 +1,15 @@
 """The simulated network: its faults have the stated sizes, and the driver works over it."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
-from agents.networks import MemoryTransport, links_of
+from agents.networks import GRAPHS, MemoryTransport, links_of
 
-from graphact.agents import Exchange, Faults, MemoryLog, Node, Timing, drive
+import graphact
+from graphact import nn
+from graphact.agents import Exchange, Faults, MemoryLog, Node, Timing, deploy, drive, simulate_inference
 from graphact.agents.simulation import Simulation
 from graphact.agents.transports.memory import MemoryNetwork
 
@@ -173,3 +178,24 @@ def test_the_driver_over_the_network():
     ends[0].close()
     ends[0].close()
     assert ends[0].receive(1.0) is None
+
+
+def test_a_message_visits_ten_files_at_most():
+    """From the program that makes a value to the program of the neighbour that uses it."""
+    nodes = deploy(nn.GCNN([1, 2], order=2, activation="kernel-ga", learn_gamma=True).double(), GRAPHS["line"]())
+    visited, source = set(), str(Path(graphact.__file__).parent)
+
+    def note(frame, kind, _):
+        if kind == "call" and frame.f_code.co_filename.startswith(source):
+            visited.add(Path(frame.f_code.co_filename).name)
+
+    def deliver(self, original=MemoryNetwork.deliver):
+        sys.setprofile(note)  # from the first delivery on: all programs have begun
+        return original(self)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryNetwork, "deliver", deliver)
+        simulate_inference(nodes, np.ones((1, 6, 1)))
+        sys.setprofile(None)
+    assert {"node.py", "messages.py", "inference.py", "log.py", "memory.py"} <= visited
+    assert len(visited) <= 10, sorted(visited)

@@ -6,9 +6,9 @@ from support import oracle
 from support.graphs import random_case
 
 from graphact import nn
+from graphact.agents.deployment import to_model
 from graphact.agents.log import Began, RoundClosed
 from graphact.agents.replay import answered_links, replay
-from graphact.agents.split import plain_model
 
 OPS = {"max": "max-ga", "median": "median-ga", "kernel": "kernel-ga"}
 
@@ -18,7 +18,7 @@ OPS = {"max": "max-ga", "median": "median-ga", "kernel": "kernel-ga"}
 def test_with_all_links_and_with_links_lost_for_the_whole_inference(seed, op):
     case = random_case(seed)
     features = case.x.shape[-1]
-    model = plain_model(
+    model = to_model(
         nn.GCNN(
             [features, 3], order=2, activation=OPS[op], hops=2, out_features=None, gamma=0.9, closed=bool(seed % 2)
         ).double()
@@ -41,7 +41,7 @@ def test_with_all_links_and_with_links_lost_for_the_whole_inference(seed, op):
 
 def test_values_of_dead_nodes_show():
     """Node 1 closed no round: whoever used it later gets NaN, whoever did not does not."""
-    model = plain_model(nn.GraphFilter(1, 1, order=2).double())
+    model = to_model(nn.GraphFilter(1, 1, order=2).double())
     matrix = np.ones((3, 3)) - np.eye(3)
     used = np.zeros((2, 3, 3), bool)
     used[0, 0, 1] = used[1, 2, 1] = True

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from graphact import nn
+from graphact.agents.deployment import to_model
 from graphact.agents.signals import EndOfSignals, FileSignals, NoSignal, NotFinite, NotYet, SensorSignals, StreamSignals
-from graphact.agents.split import plain_model
 
-MODEL = plain_model(nn.GCNN([1, 64], order=1, activation="max-ga").double())  # exchanges 1 feature, then 64
-ANY = plain_model(nn.GraphAdaptive("max"))  # takes any number of features
+MODEL = to_model(nn.GCNN([1, 64], order=1, activation="max-ga").double())  # exchanges 1 feature, then 64
+ANY = to_model(nn.GraphAdaptive("max"))  # takes any number of features
 
 
 @pytest.mark.parametrize("kind", ["npy", "jsonl"])

@@ -451,7 +451,9 @@ def networks():
     )
     made["GraphFilter"] = nn.GraphFilter(2, 3, order=3, bias=True)
     made["EdgeNet"] = nn.EdgeNet(2, 3, graph, order=2, bias=True)
-    made["Sequential"] = nn.Sequential(nn.GraphFilter(2, 3, order=1), nn.GraphAdaptiveMax(3), torch.nn.Linear(3, 2))
+    made["Sequential"] = nn.Sequential(
+        nn.GraphFilter(2, 3, order=1), nn.GraphAdaptiveMax(hops=3), torch.nn.Linear(3, 2)
+    )
     made["Residual"] = nn.Residual(nn.GraphFilter(2, 2, order=2), nn.GraphAdaptiveMedian())
     return {name: set_parameters(module, 50, 0.6).double() for name, module in made.items()}, graph
 
@@ -615,7 +617,7 @@ def describable():
     made = {"filter": nn.GraphFilter(2, 3, order=2), "FIR": nn.FIR([2, 3], out_features=2, bias=True)}
     for name in ("relu", "max-ga", "median-ga", "kernel-ga", "max-l", "mean-ga", "gelu", "soft-maximum-ga"):
         made[f"GCNN {name}"] = nn.GCNN([2, 3, 3], order=1, activation=name, hops=2, out_features=3, gamma=0.7)
-    made["Residual"] = nn.Residual(nn.GraphFilter(2, 2, order=1), nn.GraphAdaptiveMax(2))
+    made["Residual"] = nn.Residual(nn.GraphFilter(2, 2, order=1), nn.GraphAdaptiveMax(hops=2))
     return {name: set_parameters(module, 100, 0.5).double() for name, module in made.items()}, graph
 
 

@@ -19,12 +19,10 @@ import torch
 import graphact
 from graphact import Graph, agents, nn, scaleout
 from graphact.agents.addresses import Address, Addresses, read_addresses
-from graphact.agents.learning.simulated import Training, read_training, write_training
+from graphact.agents.command_simulate import read_numbers
 from graphact.agents.learning.state import State
 from graphact.agents.messages import Kind, Message, Payload, decode, encode
-from graphact.agents.runs import Counters
 from graphact.agents.signals import EndOfSignals, FileSignals
-from graphact.commands.agents_simulated import read_numbers
 from graphact.commands.certify import read_signals
 from graphact.data import DataError, read_molene, read_movielens, read_planetoid
 from graphact.experiments.store import Store, StoreError
@@ -107,6 +105,16 @@ def check_finite_graph(path):
     return graph_content(graph)
 
 
+def read_operator(folder):
+    operator = agents.load_graph(folder / "graph.npz")
+    assert np.isfinite(operator.weight).all()
+    assert np.isfinite(operator.diagonal).all()
+    assert operator.num_nodes >= 1
+    assert operator.rowptr[-1] == len(operator.col) == len(operator.weight)
+    assert len(operator.col) == 0 or 0 <= operator.col.min() <= operator.col.max() < operator.num_nodes
+    return canonical([operator.rowptr, operator.col, operator.weight, operator.diagonal])
+
+
 def write_node(folder):
     agents.deploy(small_model(), small_graph(), secret=bytes(32))[0].save(folder)
 
@@ -141,9 +149,9 @@ def continue_log(folder):
 
 
 def plain_model():
-    from graphact.agents.split import plain_model
+    from graphact.agents.deployment import to_model
 
-    return plain_model(small_model())
+    return to_model(small_model())
 
 
 def read_file_signals(folder, name):
@@ -167,20 +175,11 @@ def read_state(folder):
     return canonical(State.load(folder / "state.npz").to_arrays())
 
 
-def write_training_file(folder):
-    write_training(Training((state(), state()), np.array([1.0, 0.5]), Counters(), 0), folder / "training.npz", "me")
-
-
-def read_training_file(folder):
-    training = read_training(folder / "training.npz", "me")
-    return canonical([[each.to_arrays() for each in training.states], training.losses, training.crashes])
-
-
 KEY = bytes(range(32))
 
 
 def write_message(folder):
-    payload = Payload.of(np.arange(6.0).reshape(2, 3))
+    payload = Payload.from_array(np.arange(6.0).reshape(2, 3))
     (folder / "datagram").write_bytes(encode(Message(Kind.DATA, 1, 0, 7, 3, 2, 1, payload), KEY))
 
 
@@ -320,6 +319,7 @@ READERS = {
         lambda folder: model_content(graphact.load(folder / "model.safetensors")),
         sealed=True,
     ),
+    "graph of agents": Reader(lambda folder: small_graph().save(folder / "graph.npz"), read_operator),
     "model of agents": Reader(
         lambda folder: graphact.save(small_model(), folder / "model.safetensors"),
         lambda folder: canonical(dict(agents.load_model(folder / "model.safetensors").parameters)),
@@ -349,7 +349,6 @@ READERS = {
         lambda folder: read_file_signals(folder, "s.jsonl"),
     ),
     "state of learning": Reader(write_state, read_state),
-    "simulated training": Reader(write_training_file, read_training_file),
     "message": Reader(write_message, read_message, sealed=True),
     "partition": Reader(write_parts, read_parts, (scaleout.PartitionError,), sealed=True),
     "results": Reader(write_store, read_store, (StoreError,), check=check_store),

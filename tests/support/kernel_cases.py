@@ -68,7 +68,7 @@ def signal(shape, kind="normal", seed=0):
 def shorten_lists(monkeypatch):
     """Let short lists take the ways that Triton kernels keep for long ones."""
     shorter = {"SIZES": (2, 4), "IN_REGISTER": (8,), "TILED": {16: 1}, "TILED_NUMBERS": 64}
-    shorter |= {"RANKED": 6, "ALONE": 8, "PIECE": 10}
+    shorter |= {"RANKED": 6, "ALONE": 8, "MAX_PIECE": 10}
     for room in ("fused", "launch", "median", "median_long", "select"):
         module = importlib.import_module(f"graphact.kernels.triton.{room}")
         for name, value in shorter.items():

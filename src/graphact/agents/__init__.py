@@ -1,20 +1,43 @@
 """A network that runs on its own nodes: each computes its output from messages of its neighbours alone.
 
-Nothing here imports torch except :func:`deploy` and :func:`split`, which read a torch model.
+Agents need NumPy and safetensors alone. They know a trained model by its file (:mod:`graphact.agents.model_file`) and a
+graph by its file (:mod:`graphact.agents.graph_file`).
 """
 
-from graphact.agents.deployment import Deployment
-from graphact.agents.inference import infer
-from graphact.agents.links import Links, Row
-from graphact.agents.log import FileLog, MemoryLog, read_log
-from graphact.agents.model import Cost, Model, cost_of_inference, load_model, save_model
-from graphact.agents.node import Node
-from graphact.agents.program import Direction, Exchange, Program, Received
-from graphact.agents.runs import Limits, RunResult, Timing
-from graphact.agents.simulated import simulate_inference
-from graphact.agents.split import deploy, split
-from graphact.agents.transports.base import drive
-from graphact.agents.transports.memory import Faults
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphact.agents.deployment import Deployment, deploy, split
+    from graphact.agents.graph_file import ShiftOperator, load_graph
+    from graphact.agents.inference import infer
+    from graphact.agents.links import Links, Row
+    from graphact.agents.log import FileLog, MemoryLog, read_log
+    from graphact.agents.model import Cost, Model, UnsupportedModelError, cost_of_inference
+    from graphact.agents.model_file import load_model, save_model
+    from graphact.agents.node import Node
+    from graphact.agents.program import Direction, Exchange, Program, Received
+    from graphact.agents.runs import Limits, RunResult, Timing
+    from graphact.agents.simulated import simulate_inference
+    from graphact.agents.transports.base import drive
+    from graphact.agents.transports.memory import Faults
+
+HOMES = {
+    "deployment": "Deployment deploy split",
+    "graph_file": "ShiftOperator load_graph",
+    "inference": "infer",
+    "links": "Links Row",
+    "log": "FileLog MemoryLog read_log",
+    "model": "Cost Model UnsupportedModelError cost_of_inference",
+    "model_file": "load_model save_model",
+    "node": "Node",
+    "program": "Direction Exchange Program Received",
+    "runs": "Limits RunResult Timing",
+    "simulated": "simulate_inference",
+    "transports.base": "drive",
+    "transports.memory": "Faults",
+}
+"""Public names by module, which is imported when one of them is first used: the command line starts fast."""
 
 __all__ = [
     "Cost",
@@ -32,14 +55,33 @@ __all__ = [
     "Received",
     "Row",
     "RunResult",
+    "ShiftOperator",
     "Timing",
+    "UnsupportedModelError",
     "cost_of_inference",
     "deploy",
     "drive",
     "infer",
+    "load_graph",
     "load_model",
     "read_log",
     "save_model",
     "simulate_inference",
     "split",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in HOMES.items():
+        if name in names.split():
+            value = getattr(importlib.import_module(f"graphact.agents.{home}"), name)
+            globals()[name] = value
+            return value
+    try:
+        return importlib.import_module(f"graphact.agents.{name}")
+    except ModuleNotFoundError:
+        raise AttributeError(f"module 'graphact.agents' has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

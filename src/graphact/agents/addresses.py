@@ -1,4 +1,4 @@
-"""Where nodes are reached: one host and port each, for every transport."""
+"""Addresses of nodes: one host and port each, for every transport."""
 
 import json
 import os
@@ -9,9 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphact._checks import check_integer
-from graphact.agents.deployment import read_json
-from graphact.storage import one_line, write_atomically
+from graphact.agents.files import check_integer, one_line, read_json, write_atomically
 
 FILE_NAME = "addresses.json"
 DEFAULT_BASE_PORT = 7500
@@ -53,7 +51,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where one node listens and where its neighbours are; ``addresses.json`` in the folder of the node.
+    """The address of a node and those of its neighbours; ``addresses.json`` in the folder of the node.
 
     To listen on ``0.0.0.0`` or ``[::]`` is to listen on all interfaces.
     """
@@ -81,7 +79,7 @@ class Addresses:
 
 
 def status_address(text: str) -> Address:
-    """Where an agent answers its operators: a port of this machine, or ``host:port``."""
+    """Return the status address that a text stands for: a port of this machine, or ``host:port``."""
     return Address.parse(f"127.0.0.1:{text}" if text.isdecimal() else text)
 
 

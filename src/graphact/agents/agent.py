@@ -8,21 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from graphact._checks import check_positive
-from graphact.agents.addresses import Addresses
-from graphact.agents.changeover import Changeover
-from graphact.agents.changes import ChangeStore
 from graphact.agents.deployment import Deployment
-from graphact.agents.epochs import Epochs
+from graphact.agents.files import check_positive
 from graphact.agents.inference import infer
 from graphact.agents.log import Counted, Log
 from graphact.agents.messages import Array
 from graphact.agents.model import agreement
 from graphact.agents.node import Node
-from graphact.agents.runs import Counters, Limits, RunResult, Timing
+from graphact.agents.runs import Limits, RunResult, Timing
 from graphact.agents.signals import EndOfSignals, NoSignal, NotYet, Signals
 from graphact.agents.status import STALLED, Status, Tally, Watchdog, count_all
-from graphact.agents.transports.base import Transport, drive, take_refusals
+from graphact.agents.transports.base import Transport, drive
 
 LOOK_UP = 0.1
 """Seconds after which a waiting agent looks whether it is to stop."""
@@ -87,9 +83,6 @@ class Agent:
 
     With ``dynamic`` the links of the deployment are those that may be: the neighbours of a run are those among them
     that announced it in the slot before it, or those that its signal names.
-
-    ``changes`` is the folder in which changes of the network arrive (:mod:`graphact.agents.changes`), and ``addresses``
-    where its neighbours are now; ``first`` is the first run of a node that was added to a running network.
     """
 
     def __init__(
@@ -105,48 +98,21 @@ class Agent:
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] | None = None,
         dynamic: bool = False,
-        changes: ChangeStore | None = None,
-        addresses: Addresses | None = None,
-        first: int = 0,
     ) -> None:
-        self._log, self._timing, self._limits, self._schedule = log, timing or Timing(), limits, schedule
-        self._dynamic = dynamic
-        self._nodes = Epochs(self._make_node(deployment))
+        self._deployment, self._timing, self._schedule = deployment, timing or Timing(), schedule
+        self._dynamic, self._transport, self._signals = dynamic, transport, signals
+        settings = [("slot", self._timing.slot), ("dynamic", dynamic), *asdict(schedule).items()]
+        numbers = {name: float(value) for name, value in settings}
+        digest = agreement(deployment.model, schedule=type(schedule).__name__, **numbers)
+        self.node = Node(deployment.links, log, self._timing, limits, digest=digest, finite=True)
         self.stopping = False
-        self._transport, self._signals, self._first, self._changes = transport, signals, first, changes
-        if changes is not None:
-            self.node.order = changes.own_order
-        self._changeover = Changeover(
-            self._nodes,
-            deployment,
-            addresses,
-            changes,
-            transport,
-            make_node=self._make_node,
-            check=self._check_change,
-            about={"origin": schedule.origin, "period": getattr(schedule, "period", 0.0)},
-            report=report,
-        )
         self._report, self._clock = report, clock
         self._timer = timer or (time.monotonic if clock is time.time else clock)
         self._skipped = -1
-        self._over = -math.inf  # when the last run is, at all nodes
-        self._announced: tuple[Node | None, int, float] = (None, -1, 0.0)  # the last: in which epoch, its run, and when
+        self._announced = (-1, 0.0)  # the last: its run, and when
         self._refusals: dict[int, str] = {}
         self.tally, self._before, self._counted = Tally(), dict(log.totals), self._timer()
         self.watchdog = Watchdog({})
-
-    @property
-    def node(self) -> Node:
-        """In its current epoch."""
-        return self._nodes.current
-
-    def _make_node(self, deployment: Deployment, order_key: bytes = b"") -> Node:
-        settings = [("slot", self._timing.slot), ("dynamic", self._dynamic), *asdict(self._schedule).items()]
-        numbers = {name: float(value) for name, value in settings}
-        digest = agreement(deployment.model, schedule=type(self._schedule).__name__, **numbers)
-        timing, limits = self._timing, self._limits
-        return Node(deployment.links, self._log, timing, limits, digest=digest, finite=True, order_key=order_key)
 
     def stop(self) -> None:
         """Leave after the run in progress; may be called by a signal handler."""
@@ -164,8 +130,6 @@ class Agent:
             run, start = self._wait_for_run()
             if self.stopping:
                 return "stopped"
-            if not self._changeover.follow(run):
-                return f"this node is no longer part of the network, from run {self._changeover.removed_from} on"
             try:
                 signal = self._signals.take(run)
             except EndOfSignals as end:
@@ -189,7 +153,7 @@ class Agent:
 
     def _let_pass(self, run: int) -> None:
         """Without a clock, give neighbours the time of a run that is skipped, or until one is beyond it."""
-        until = self._timer() + self._changeover.deployment.model.rounds * self._timing.slot
+        until = self._timer() + self._deployment.model.rounds * self._timing.slot
         while isinstance(self._schedule, BackToBack) and self._timer() < until and not self.stopping:
             if self.node.latest_heard > run:
                 return
@@ -215,41 +179,27 @@ class Agent:
         while True:
             clock, now = self._clock(), self._timer()
             run, at = self._schedule.next_run(self.node, self._skipped, clock)  # again and again: the clock may be set
-            if run < self._first:
-                run, at = self._wait_for_first(at)
             start = now + at - clock
-            rest = min(self._over, start - self._timing.slot)  # a run is over everywhere, or the next one draws near
-            has_time = isinstance(self._schedule, BackToBack) or rest <= now < start - self._timing.slot / 2
-            self._changeover.watch(now, run, has_time=has_time)
             if isinstance(self._schedule, Clocked):
-                for node in (self.node, *self._nodes.others):
-                    node.expect(run, start, self._schedule.period)
+                self.node.expect(run, start, self._schedule.period)
             self._signals.prepare(at, clock, run)
             if self.stopping or clock >= at:
                 return run, start
-            wake = rest if now < rest else start
-            self._drive(min(self._announce(run, start, now), wake, now + LOOK_UP))
-
-    def _wait_for_first(self, at: float) -> tuple[int, float]:
-        """The first run of a new node, and when it begins; without a clock, when a neighbour has begun it."""
-        if isinstance(self._schedule, Clocked):
-            return self._first, self._schedule.origin + self._first * self._schedule.period
-        return self._first, at if self.node.latest_heard >= self._first else math.inf
+            self._drive(min(self._announce(run, start, now), start, now + LOOK_UP))
 
     def _announce(self, run: int, start: float, now: float) -> float:
         """Announce a run four times in the slot before it, where neighbours come and go; when to come back."""
         if not self._dynamic:
             return start
-        slot, node, (*announced, at) = self._timing.slot, self._changeover.node_in(run), self._announced
-        due = start - slot if announced != [node, run] else max(start - slot, at + slot / 4)
+        slot, (announced, at) = self._timing.slot, self._announced
+        due = start - slot if announced != run else max(start - slot, at + slot / 4)
         if now >= due:
-            node.announce(run)
-            self._announced, due = (node, run, now), now + slot / 4
+            self.node.announce(run)
+            self._announced, due = (run, now), now + slot / 4
         return min(start, due)
 
     def _run(self, run: int, start: float, signal: Array) -> None:
-        deployment = self._changeover.deployment
-        self._over = start + deployment.model.rounds * self._timing.slot
+        deployment = self._deployment
         program = infer(deployment.model, deployment.row, signal)
         if run <= self.node.run:
             self.node.go_back(run)
@@ -257,9 +207,6 @@ class Agent:
             self.node.meet(self._neighbors_of(run))
         self.tally.begun += 1
         self.node.begin(run, program, self._timer(), start=start)
-        if self._first and self._changes is not None:
-            self._first = 0
-            self._changes.begun()
         while True:
             for result in self._drive(self._timer() + LOOK_UP):
                 self.tally.add(result)
@@ -287,10 +234,7 @@ class Agent:
         """Let the node work until a time or the end of its run, and report neighbours it does not take part with."""
         self.tally.beat = time.monotonic()
         self.watchdog.beat(self.tally.beat)
-        results = drive(self._nodes, self._transport, until, self._timer)
-        for j, reason in take_refusals(self._transport).items():
-            if j in self.node.permitted.neighbors:
-                self.node.refusals[j] = reason
+        results = drive(self.node, self._transport, until, self._timer)
         if self.node.refusals != self._refusals:
             before, self._refusals = self._refusals, dict(self.node.refusals)
             for j, reason in self._refusals.items():
@@ -298,21 +242,7 @@ class Agent:
                     self._report({"event": "refused", "node": self.node.links.node, "neighbor": j, "reason": reason})
         return results
 
-    def _check_change(self, new: Deployment) -> None:
-        """Raise ValueError if this agent cannot go on with another model."""
-        old, period = self._changeover.deployment.model, getattr(self._schedule, "period", math.inf)
-        if (new.model.in_features, new.model.dtype) != (old.in_features, old.dtype):
-            expected = f"{old.in_features} features of {old.dtype}"
-            raise ValueError(f"the model must take {expected}, got {new.model.in_features} of {new.model.dtype}")
-        if (new.model.rounds + self._dynamic) * self._timing.slot > period * (1 + 1e-9):
-            raise ValueError(f"the {new.model.rounds} rounds of the model must fit into a period of {period:g} s")
-
     # What operators see
-
-    @property
-    def counters(self) -> Counters:
-        """Of its node, in all epochs that it holds or held."""
-        return self._nodes.counters
 
     @property
     def totals(self) -> dict[str, int]:
@@ -321,8 +251,8 @@ class Agent:
 
     @property
     def counted(self) -> dict[str, int]:
-        """What node and transport counted in this life, by name."""
-        return count_all(self.counters, self._transport.dropped)
+        """Counts of node and transport in this life, by name."""
+        return count_all(self.node.counters, self._transport.dropped)
 
     def count(self) -> None:
         """Write the totals into the log."""
@@ -345,10 +275,8 @@ class Agent:
             for j in node.permitted.neighbors
         }
         age = None if tally.finished is None else round(now - tally.finished, 3)
-        differ = self.counted["unsealed" if encrypted else "sealed"]
-        hint = f" (datagrams arrive that are {'not ' * encrypted}encrypted; encrypt must be equal at all nodes)"
         quiet = tally.quiet(node.timing.slot, getattr(self._schedule, "period", None))
-        trouble = [reason] * bool(reason) + quiet + tally.trouble(node.links.hears, heard, hint * bool(differ))
+        trouble = [reason] * bool(reason) + quiet + tally.trouble(node.links.hears, heard)
         trouble += [f"{j}: {peer['refused']}" for j, peer in peers.items() if peer["refused"]]
         about = (node.links.node, node.links.epoch_name, transport, node.run)
         return Status(*about, not reason, reason, age, self.totals, peers, encrypted, trouble)

@@ -1,78 +1,84 @@
-"""Certificates for the nodes of one network, made with openssl by an authority that is forgotten at once."""
+"""Certificates for the nodes of one network, signed by an authority whose key is never written."""
 
+import datetime
 import ipaddress
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 TLS_FOLDER = "tls"
-DAYS = "3650"
-NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+DAYS = 3650
 
 
 def common_name(node: int) -> str:
-    """The name in the certificate of a node, by which its neighbours let it in."""
+    """Return the name in the certificate of a node, by which its neighbours let it in."""
     return f"node-{node}"
 
 
 def can_make_certificates() -> bool:
-    """Whether openssl is installed."""
-    return shutil.which("openssl") is not None
+    """Return whether the package cryptography is installed."""
+    from importlib.util import find_spec
+
+    return find_spec("cryptography") is not None
 
 
-def make_certificates(folders: Sequence[Path], hosts: Sequence[str], nodes: Sequence[int] | None = None) -> None:
+def make_certificates(folders: Sequence[Path], hosts: Sequence[str]) -> None:
     """Write ``tls/ca.pem``, ``tls/cert.pem`` and ``tls/key.pem`` into the folder of each node, valid for ten years.
 
     Args:
-        folders: of each node.
-        hosts: by which neighbours reach each of them; its certificate names it.
-        nodes: their numbers; 0, 1 and so on, if left out.
+        folders: the folder of each node, by number.
+        hosts: the host by which neighbours reach each node; its certificate names it.
 
     Raises:
-        FileNotFoundError: openssl is not installed.
+        ModuleNotFoundError: cryptography is not installed.
     """
     if not can_make_certificates():
-        raise FileNotFoundError("openssl, which makes the certificates for TLS, is not installed")
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(os.cpu_count()) as pool:
-        work = Path(name)
-        authority = ("-subj", "/CN=network", "-addext", "basicConstraints=critical,CA:TRUE")
-        openssl(work, "req", "-x509", *NEW_KEY, "-days", DAYS, *authority, "-keyout", "ca.key", "-out", "ca.pem")
-        numbers = range(len(folders)) if nodes is None else nodes
-        jobs = [pool.submit(make_certificate, work, *each) for each in zip(numbers, folders, hosts, strict=True)]
-        for job in jobs:
-            job.result()
+        raise ModuleNotFoundError("certificates need the package cryptography: pip install 'graphact[agents]'")
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    authority_key = ec.generate_private_key(ec.SECP256R1())
+    authority = sign("network", authority_key.public_key(), authority_key, "network", host=None)
+    for node, (folder, host) in enumerate(zip(folders, hosts, strict=True)):
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = sign(common_name(node), key.public_key(), authority_key, "network", host)
+        out = folder / TLS_FOLDER
+        out.mkdir(mode=0o700)
+        secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        with os.fdopen(os.open(out / "key.pem", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secret)
+        (out / "cert.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+        (out / "ca.pem").write_bytes(authority.public_bytes(Encoding.PEM))
 
 
-def make_certificate(work: Path, node: int, folder: Path, host: str) -> None:
-    """The certificate of one node, signed by the authority in the folder ``work``."""
-    out = (folder / TLS_FOLDER).resolve()
-    out.mkdir(mode=0o700)
-    key, request, extension = out / "key.pem", work / f"{node}.csr", work / f"{node}.ext"
-    key.touch(mode=0o600)
-    subject = ("-subj", f"/CN={common_name(node)}")
-    openssl(work, "req", *NEW_KEY, *subject, "-keyout", str(key), "-out", str(request))
-    extension.write_text(f"subjectAltName={alternative_name(host)}\nbasicConstraints=CA:FALSE\n")
-    serial = ("-set_serial", str(node + 2), "-days", DAYS, "-extfile", str(extension))
-    signing = ("-in", str(request), "-CA", "ca.pem", "-CAkey", "ca.key", *serial)
-    openssl(work, "x509", "-req", *signing, "-out", str(out / "cert.pem"))
-    shutil.copy(work / "ca.pem", out / "ca.pem")
+def sign(name: str, public_key: Any, authority_key: Any, authority: str, host: str | None) -> Any:
+    """Return a certificate of a name and host; one without a host is an authority."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    def named(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
+
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(
+        issuer_name=named(authority),
+        subject_name=named(name),
+        public_key=public_key,
+        serial_number=x509.random_serial_number(),
+        not_valid_before=now - datetime.timedelta(days=1),  # clocks of nodes may be behind
+        not_valid_after=now + datetime.timedelta(days=DAYS),
+    ).add_extension(x509.BasicConstraints(ca=host is None, path_length=None), critical=True)
+    if host is not None:
+        builder = builder.add_extension(x509.SubjectAlternativeName([alternative_name(host)]), critical=False)
+    return builder.sign(authority_key, SHA256())
 
 
-def alternative_name(host: str) -> str:
-    """A host as a certificate names it; an IPv6 address without the interface of its scope."""
+def alternative_name(host: str) -> Any:
+    """Return a host as a certificate names it; an IPv6 address without the interface of its scope."""
+    from cryptography import x509
+
     try:
-        return f"IP:{ipaddress.ip_address(host.partition('%')[0])}"
+        return x509.IPAddress(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
-        return f"DNS:{host}"
-
-
-def openssl(folder: Path, *arguments: str) -> None:
-    """Run openssl in a folder; OSError with its last line if it fails."""
-    done = subprocess.run(["openssl", *arguments], capture_output=True, cwd=folder, check=False)
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise OSError(f"openssl {arguments[0]} failed: {said[-1] if said else f'exit code {done.returncode}'}")
+        return x509.DNSName(host)

@@ -16,9 +16,8 @@ from typing import TextIO
 
 from graphact.agents.addresses import Address, Addresses
 from graphact.agents.agent import Agent, Clocked, Event, Schedule
-from graphact.agents.bridge import Bridge
-from graphact.agents.changes import Changes, first_run
 from graphact.agents.deployment import Deployment
+from graphact.agents.files import write_atomically
 from graphact.agents.log import LOG_NAME, FileLog
 from graphact.agents.runs import Timing
 from graphact.agents.signals import Signals
@@ -26,7 +25,6 @@ from graphact.agents.status import Status, Watchdog, memory_use
 from graphact.agents.status_server import StatusServer
 from graphact.agents.transports.base import open_transport
 from graphact.agents.transports.zenoh import Tls
-from graphact.storage import write_atomically
 
 STATUS_NAME = "status.json"
 
@@ -40,35 +38,24 @@ def serve(
     transport: str,
     timing: Timing | None = None,
     tls: Tls | None = None,
-    encrypt: bool = False,
-    mtu: int | None = None,
     durable: bool = False,
     dynamic: bool = False,
     status: Address | None = None,
-    bridge: Bridge | None = None,
     runs: int | None = None,
 ) -> None:
     """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes; events go to standard output.
 
-    They also go to the topic of a ``bridge``, if it has one. ``status`` is where it answers its operators
+    ``status`` is where it answers its operators
     (:class:`~graphact.agents.status_server.StatusServer`); the others are as in
     :func:`~graphact.agents.transports.base.open_transport` and :class:`~graphact.agents.agent.Agent`.
     """
     links, addresses = deployment.links, Addresses.load(folder, deployment.links.neighbors)
     with ExitStack() as opened:
         events = opened.enter_context(EventWriter())
-        if bridge is not None:
-            opened.callback(bridge.close)
         opened.callback(signals.close)
-
-        def report(event: Event) -> None:
-            events.write(event)
-            if bridge is not None:
-                bridge.publish(event)
-
         log = opened.enter_context(closing(FileLog(folder / LOG_NAME, durable=durable)))
         timely = isinstance(schedule, Clocked)
-        network = open_transport(transport, links, addresses, tls, encrypt=encrypt, mtu=mtu, timely=timely)
+        network = open_transport(transport, links, addresses, tls, timely=timely)
         opened.callback(network.close)
         agent = Agent(
             deployment,
@@ -76,12 +63,9 @@ def serve(
             log,
             signals,
             schedule,
-            report,
+            events.write,
             timing,
             dynamic=dynamic,
-            changes=Changes(folder),
-            addresses=addresses,
-            first=first_run(folder),
         )
 
         def stop(*_: object) -> None:
@@ -93,7 +77,7 @@ def serve(
         for number in (signal.SIGTERM, signal.SIGINT):
             opened.callback(signal.signal, number, signal.signal(number, stop))
         agent.watchdog = Watchdog()
-        encrypted = encrypt or tls is not None
+        encrypted = tls is not None
 
         def ask() -> Status:
             found = agent.status(transport, encrypted)
@@ -129,7 +113,7 @@ class EventWriter:
         untold: how many of them since the last that was written.
     """
 
-    MOST_BYTES = 2**20
+    MAX_BYTES = 2**20
     LINGER = 2.0
     """Seconds that the last events are given to be read."""
 
@@ -151,7 +135,7 @@ class EventWriter:
         line, waiting = to_line(event), self._came - self._gone
         if not waiting and not self.untold and self._write_now(line):
             return
-        if waiting and waiting + len(line) > self.MOST_BYTES:
+        if waiting and waiting + len(line) > self.MAX_BYTES:
             self.lost, self.untold = self.lost + 1, self.untold + 1
             return
         if self.untold:
@@ -186,7 +170,7 @@ class EventWriter:
 
     def _check(self) -> None:
         if self._error is not None:
-            raise OSError(nobody_reads(self._error)) from self._error
+            raise OSError(explain_write_error(self._error)) from self._error
 
     def __enter__(self) -> "EventWriter":
         return self
@@ -224,21 +208,21 @@ def to_line(event: Event) -> bytes:
     return (json.dumps(event | {"time": round(time.time(), 3)}, allow_nan=False) + "\n").encode()
 
 
-def nobody_reads(error: OSError) -> str:
-    """Why events cannot be written."""
+def explain_write_error(error: OSError) -> str:
+    """Return why events cannot be written."""
     if isinstance(error, BrokenPipeError):
         return "nobody reads the results on standard output any more"
     return f"the results cannot be written to standard output: {error.strerror or error}"
 
 
-def check_read() -> None:
+def check_reader() -> None:
     """Raise OSError if nobody reads standard output any more: for whoever may not write to it for long."""
     file = file_of(sys.stdout)
     if file is not None and hasattr(select, "poll"):
         reader = select.poll()
         reader.register(file, 0)  # for errors alone
         if reader.poll(0):
-            raise OSError(nobody_reads(BrokenPipeError()))
+            raise OSError(explain_write_error(BrokenPipeError()))
 
 
 def write_event(event: Event) -> None:
@@ -249,4 +233,4 @@ def write_event(event: Event) -> None:
         write_out(line)
     except BrokenPipeError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left cannot fail again at the end
-        raise OSError(nobody_reads(error)) from error
+        raise OSError(explain_write_error(error)) from error

@@ -1,28 +1,23 @@
-"""What a node does for each kind of layer: programs in NumPy that exchange with the neighbours as often as they need.
+"""Programs of inference in NumPy, one for each kind of layer; each exchanges with the neighbours as often as it needs.
 
-``PROGRAMS`` holds one program for each kind of layer spec. A program takes the node's value ``(..., F)`` and its row of
-S; see :mod:`graphact.agents.program`.
+A program takes the node's value ``(..., F)`` and its row of S; see :mod:`graphact.agents.program`.
 """
 
-import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from graphact.agents import pointwise
 from graphact.agents.links import Row
 from graphact.agents.messages import Array
+from graphact.agents.model import Model, ModelLayer
+from graphact.agents.operations import NeighborhoodFunction
 from graphact.agents.program import Exchange, Program
-from graphact.layers import Activation, Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
-from graphact.operations import OPERATIONS, Operation, find_operation
-
-if TYPE_CHECKING:
-    from graphact.agents.model import Model
 
 
-def infer(model: "Model", row: Row, signal: Array) -> Program[Array]:
-    """The program of one inference at one node.
+def infer(model: Model, row: Row, signal: Array) -> Program[Array]:
+    """Return the program of one inference at one node.
 
     Args:
         model: the model, the same at every node.
@@ -40,182 +35,95 @@ def infer(model: "Model", row: Row, signal: Array) -> Program[Array]:
     return x
 
 
-def run_filter(layer: Filter, x: Array, row: Row) -> Program[Array]:
+def run_filter(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
     """Shift and mix, tap by tap."""
-    out: Array = x @ layer.taps[0]
-    for tap in layer.taps[1:]:
+    taps = layer.arrays["taps"]
+    out: Array = x @ taps[0]
+    for tap in taps[1:]:
         heard, weights = row.gather((yield Exchange(x)), x)
         x = row.shift(x, heard, weights)
         out = out + x @ tap
-    return out if layer.bias is None else out + layer.bias
+    return out + layer.arrays["bias"] if "bias" in layer.arrays else out
 
 
-def run_linear(layer: Linear, x: Array, _: Row) -> Program[Array]:
-    """The map of a node's own value: no exchange, and yet a program like the others."""
+def run_linear(layer: ModelLayer, x: Array, _: Row) -> Program[Array]:
+    """Map the node's own value, without an exchange."""
     yield from ()
-    out: Array = x @ layer.weight.T
-    return out if layer.bias is None else out + layer.bias
+    out: Array = x @ layer.arrays["weight"].T
+    return out + layer.arrays["bias"] if "bias" in layer.arrays else out
 
 
-def run_pointwise(layer: Pointwise, x: Array, _: Row) -> Program[Array]:
-    """A function of a node's own value, likewise."""
+def run_pointwise(layer: ModelLayer, x: Array, _: Row) -> Program[Array]:
+    """Apply a function to each value of the node, without an exchange."""
     yield from ()
     return pointwise.evaluate(layer, x)
 
 
-def run_hop_mixture(layer: HopMixture, x: Array, row: Row) -> Program[Array]:
+def run_hop_mixture(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
     r"""Exchange, take the function of the neighbourhood, shift.
 
     A graph-adaptive activation exchanges :math:`y_0 = x, y_1 = Sx, \ldots, y_K`: the neighbours' values of :math:`y_k`
     give both the function of the neighbourhood and :math:`y_{k+1}`, so K hops take K + 1 exchanges. A localized one of
     one hop exchanges x.
     """
-    out: Array = layer.beta * np.maximum(x, 0)
-    if layer.reads == "shifted":
+    out: Array = layer.arrays["beta"] * np.maximum(x, 0)
+    if layer.settings["reads"] == "shifted":
         heard, weights = row.gather((yield Exchange(x)), x)
         x = row.shift(x, heard, weights)
-    for hop, mixing in enumerate(layer.weights, start=1):
+    mixing = layer.arrays["weights"]
+    for hop in range(len(mixing)):
         heard, weights = row.gather((yield Exchange(x)), x)
-        out = out + mixing * evaluate_operation(layer, x, heard)
-        if hop < layer.hops:
+        out = out + mixing[hop] * evaluate_hop_mixture(layer, x, heard)
+        if hop + 1 < len(mixing):
             x = row.shift(x, heard, weights)
     return out
 
 
-def run_activation(layer: Activation, x: Array, row: Row) -> Program[Array]:
-    """An activation by its name."""
-    return (yield from ACTIVATIONS[layer.function](layer, x, row))
+def run_activation(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
+    """Apply a named activation: ``max-k``, or ``mixture-ga``."""
+    program = run_max_k if layer.settings["function"] == "max-k" else run_mixture
+    return (yield from program(layer, x, row))
 
 
-def run_max_k(layer: Activation, x: Array, _: Row) -> Program[Array]:
+def run_max_k(layer: ModelLayer, x: Array, _: Row) -> Program[Array]:
     """Keep the largest features, the first among equal ones; NaN counts as the largest."""
     yield from ()
-    kept = layer.options["k"] or -(-x.shape[-1] // 4)
+    kept = layer.settings["options"].get("k") or -(-x.shape[-1] // 4)
     order = np.argsort(np.where(np.isnan(x), -np.inf, -x), axis=-1, kind="stable")
     place = np.argsort(order, axis=-1, kind="stable")
     return np.where(place < kept, x, x.dtype.type(0))
 
 
-def run_mixture(layer: Activation, x: Array, row: Row) -> Program[Array]:
-    """As a graph-adaptive activation, with several functions of the values that an exchange brings."""
-    mixing, closed = layer.tensors["weights"], layer.options["closed"]
-    operations = [find_operation(name) for name in layer.options["ops"]]
-    out: Array = layer.tensors["beta"] * np.maximum(x, 0)
-    for hop in range(layer.rounds):
+def run_mixture(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
+    """Take several functions of the values that each exchange brings."""
+    mixing, closed = layer.arrays["weights"], layer.settings["options"]["closed"]
+    out: Array = layer.arrays["beta"] * np.maximum(x, 0)
+    for hop in range(layer.exchanges):
         heard, weights = row.gather((yield Exchange(x)), x)
-        for number, operation in enumerate(operations if hop else ()):
-            term = evaluate_members(operation, operation.parameters, closed, x, heard)
-            out = out + mixing[number, hop - 1] * term
+        for number, operation in enumerate(layer.operations if hop else ()):
+            out = out + mixing[number, hop - 1] * evaluate(operation, {}, closed, x, heard)
         x = row.shift(x, heard, weights)
     return out
 
 
-ACTIVATIONS: dict[str, Callable[[Activation, Array, Row], Program[Array]]] = {
-    "max-k": run_max_k,
-    "mixture-ga": run_mixture,
+PROGRAMS: dict[str, Callable[[ModelLayer, Array, Row], Program[Array]]] = {
+    "filter": run_filter,
+    "linear": run_linear,
+    "pointwise": run_pointwise,
+    "hop-mixture": run_hop_mixture,
+    "activation": run_activation,
 }
-"""Programs of activations by their name."""
-
-PROGRAMS: dict[str, Callable[[Any, Array, Row], Program[Array]]] = {
-    Filter.kind: run_filter,
-    Linear.kind: run_linear,
-    Pointwise.kind: run_pointwise,
-    HopMixture.kind: run_hop_mixture,
-    Activation.kind: run_activation,
-}
+"""Programs by the kind of a layer."""
 
 
-def evaluate_operation(layer: HopMixture, own: Array, heard: Array) -> Array:
-    """The operation over the node's value ``(..., F)`` and those of neighbours that answered, ``(d, ..., F)``."""
-    return evaluate_members(layer.operation, layer.parameters, layer.closed, own, heard)
+def evaluate_hop_mixture(layer: ModelLayer, own: Array, heard: Array) -> Array:
+    """Return the operation of a layer over the node's value ``(..., F)`` and those that answered, ``(d, ..., F)``."""
+    return evaluate(layer.operations[0], layer.parameters, layer.settings["closed"], own, heard)
 
 
-def evaluate_members(
-    operation: Operation, parameters: Mapping[str, Any], closed: bool, own: Array, heard: Array
+def evaluate(
+    operation: NeighborhoodFunction, parameters: Mapping[str, Any], closed: bool, own: Array, heard: Array
 ) -> Array:
-    """The same for any operation."""
+    """Return an operation over the node's value and those of its neighbours, itself among them if ``closed``."""
     members = np.concatenate([own[np.newaxis], heard]) if closed else heard
-    values = {name: own.dtype.type(value) for name, value in parameters.items()}
-    return np.asarray(operation(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), values), own.dtype)
-
-
-def operation_values(layer: HopMixture, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """The parameters of an activation's operation, in the precision of the computation."""
-    return {name: dtype.type(value) for name, value in layer.parameters.items()}
-
-
-# What must hold for a layer to run on agents
-
-DIMENSIONS = {"taps": (3,), "weight": (2,), "bias": (1,), "weights": (1, 2), "slope": (0, 1, 2), "offset": (1, 2)}
-"""How many dimensions an array of a layer may have; others are scalars."""
-
-
-def check_layer(layer: Layer, part: str) -> None:
-    """Raise UnsupportedModelError, which calls the layer by the name ``part``, if agents cannot compute it."""
-    if layer.kind not in PROGRAMS:
-        raise UnsupportedModelError(part, f"agents know the layers {', '.join(PROGRAMS)}, got {layer.kind!r}")
-    if isinstance(layer, Activation):
-        if (reason := why_not_activation(layer)) is not None:
-            raise UnsupportedModelError(part, reason)
-        return
-    for name, array in layer.arrays().items():
-        if array.ndim not in DIMENSIONS.get(name, (0,)) or 0 in array.shape:
-            dimensions = " or ".join(map(str, DIMENSIONS.get(name, (0,))))
-            raise UnsupportedModelError(part, f"{name} must have {dimensions} dimensions, got the shape {array.shape}")
-        if name == "bias" and len(array) != layer.out_features:
-            raise UnsupportedModelError(part, f"bias must have {layer.out_features} entries, got {array.shape}")
-    if isinstance(layer, Pointwise) and (unfit := pointwise.why_not(layer)):
-        raise UnsupportedModelError(part, unfit)
-    if isinstance(layer, HopMixture) and (reason := why_not_hop_mixture(layer)) is not None:
-        raise UnsupportedModelError(part, reason)
-
-
-def why_not_activation(layer: Activation) -> str | None:
-    """Why agents cannot compute an activation that is known by its name; None if they can."""
-    if layer.function not in ACTIVATIONS:
-        hint = "; it reads means over all nodes, which no neighbour sends" if layer.pools else ""
-        return f"agents know the activations {', '.join(ACTIVATIONS)}, got {layer.function!r}{hint}"
-    shapes = {name: tuple(array.shape) for name, array in layer.tensors.items()}
-    if layer.function == "max-k":
-        kept = layer.options.get("k")
-        is_whole = kept is None or (type(kept) is int and kept > 0)
-        return None if is_whole and not shapes and layer.rounds == 0 else f"k must be a positive number, got {kept!r}"
-    ops, hops, closed = (layer.options.get(name) for name in ("ops", "hops", "closed"))
-    if not (isinstance(ops, list) and ops and type(hops) is int and hops > 0 and type(closed) is bool):
-        return f"ops, hops and closed must be names, a number and a truth value, got {ops!r}, {hops!r}, {closed!r}"
-    wide = () if layer.features is None else (layer.features,)
-    if shapes != {"beta": (), "weights": (len(ops), hops, *wide)} or layer.rounds != hops + 1:
-        return f"weights must have the shape {(len(ops), hops, *wide)} for {hops + 1} exchanges, got {shapes}"
-    unknown = [name for name in ops if name not in OPERATIONS]
-    return f"ops must be among {', '.join(OPERATIONS)}, got {unknown[0]!r}" if unknown else None
-
-
-def why_not_hop_mixture(layer: HopMixture) -> str | None:
-    """Why agents cannot compute an activation; None if they can."""
-    if layer.reads not in ("shifted", "hops"):
-        return f"reads must be 'shifted' or 'hops', got {layer.reads!r}"
-    if layer.reads == "hops" and layer.hops > 1:
-        return (
-            "a localized activation must have one hop to run on agents (more need messages from nodes that are not "
-            f"neighbours), got {layer.hops}"
-        )
-    if {*layer.constants, *layer.log_parameters} != {*layer.operation.parameters}:
-        return f"the parameters of {layer.operation.name!r} must be {list(layer.operation.parameters)}"
-    return None if layer.operation.is_built_in else why_not_operation(layer)
-
-
-def why_not_operation(layer: HopMixture) -> str | None:
-    """Why an operation that is not graphact's own does not run on NumPy arrays; None if it does."""
-    dtype, name = layer.beta.dtype, layer.operation.name
-    values = np.linspace(-1, 1, 24, dtype=dtype).reshape(4, 2, 3)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            for count in (1, 3):
-                neighbors = np.moveaxis(values[:count], 0, -2)
-                result = layer.operation(values[3, :, np.newaxis], neighbors, operation_values(layer, dtype))
-                if not isinstance(result, np.ndarray) or result.shape != (2, 3):
-                    came = getattr(result, "shape", type(result).__name__)
-                    return f"its operation {name!r} must map NumPy arrays (2, {count}, 3) to (2, 3), got {came}"
-    except Exception as error:
-        return f"its operation {name!r} does not run on NumPy arrays: {type(error).__name__}: {error}"
-    return None
+    return np.asarray(operation(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), parameters), own.dtype)

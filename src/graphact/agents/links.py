@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from graphact.agents.messages import KEY_BYTES, LARGEST, Array
+from graphact.agents.messages import KEY_BYTES, MAX_FIELD, Array
 from graphact.agents.program import Direction, Received
 
 
@@ -21,7 +21,6 @@ class Links:
         hears: the nodes it hears, ascending.
         heard_by: the nodes that hear it, ascending.
         keys: one key for each of these, known to the two ends alone.
-        first_epoch: that in which the network began, if it was changed since.
     """
 
     node: int
@@ -29,7 +28,6 @@ class Links:
     hears: tuple[int, ...]
     heard_by: tuple[int, ...]
     keys: Mapping[int, bytes] = field(repr=False)  # secrets do not belong into error messages
-    first_epoch: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("hears", "heard_by"):
@@ -37,19 +35,14 @@ class Links:
             if list(others) != sorted(set(others)) or self.node in others:
                 raise ValueError(f"{name} must be other nodes than {self.node}, ascending, each once, got {others}")
         numbers = (self.node, *self.neighbors)
-        if min(numbers) < 0 or max(numbers) > LARGEST["sender"]:
+        if min(numbers) < 0 or max(numbers) > MAX_FIELD["sender"]:
             raise ValueError(f"nodes must have numbers from 0 to 2^32 - 1, got {numbers}")
-        if not 0 <= self.epoch <= LARGEST["epoch"]:
+        if not 0 <= self.epoch <= MAX_FIELD["epoch"]:
             raise ValueError(f"epoch must lie between 0 and 2^64 - 1, got {self.epoch}")
         if set(self.keys) != set(self.neighbors):
             raise ValueError(f"keys must be those of the neighbours {self.neighbors}, got {sorted(self.keys)}")
         if any(len(key) != KEY_BYTES for key in self.keys.values()):
             raise ValueError(f"keys must have {KEY_BYTES} bytes")
-
-    @property
-    def network(self) -> int:
-        """What tells a network from others, whatever was changed in it."""
-        return self.epoch if self.first_epoch is None else self.first_epoch
 
     @property
     def epoch_name(self) -> str:
@@ -68,7 +61,7 @@ class Links:
             raise ValueError(f"present must be among the neighbours {self.neighbors}, got {strangers}")
         hears, heard_by = (tuple(j for j in each if j in present) for each in (self.hears, self.heard_by))
         keys = {j: self.keys[j] for j in {*hears, *heard_by}}
-        return Links(self.node, self.epoch, hears, heard_by, keys, self.first_epoch)
+        return Links(self.node, self.epoch, hears, heard_by, keys)
 
     def recipients(self, direction: Direction) -> tuple[int, ...]:
         if direction is Direction.FORWARD:

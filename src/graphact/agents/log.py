@@ -9,20 +9,24 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # not on POSIX
+    fcntl = None  # type: ignore[assignment]
+
+from graphact.agents.files import sync
 from graphact.agents.messages import MAX_RUN
-from graphact.storage import sync
 
 LOG_NAME = "log.jsonl"
 """In the folder of a node; the one before has .1 after it."""
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 PLAUSIBLE_JUMP = 2**48
-"""How far apart two runs of a log can be: more than a clock counts from 1970 in periods of 10 microseconds."""
-TAIL = 2**20
+"""The largest step between two runs of a log; a clock since 1970 in periods of 10 microseconds stays below it."""
+TAIL_BYTES = 2**20
 """Bytes at the end of a log that a start reads, so that it takes a moment however long the log is."""
 
 Span = tuple[int, int]  # the first and the last run
@@ -33,15 +37,13 @@ class Began:
     """The node took a run number into use.
 
     ``spans`` are all numbers that are used up, where they are not one span; ``present`` are the neighbours of this run,
-    where they differ from run to run (:meth:`graphact.agents.Node.meet`); ``epoch`` is that of the run, in a network
-    that was changed since it began.
+    where they differ from run to run (:meth:`graphact.agents.Node.meet`).
     """
 
     run: int
     program: int
     spans: tuple[Span, ...] = ()
     present: tuple[int, ...] | None = None
-    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class RoundClosed:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What an agent has counted up to now, over all its lives; written now and then, for operators."""
+    """Counts of an agent over all its lives; written now and then, for operators."""
 
     run: int
     totals: Mapping[str, int]
@@ -74,15 +76,15 @@ class UsedRuns:
 
     spans: list[Span] = field(default_factory=list)
 
-    MISSED = 16
+    MAX_GAP = 16
     """Runs that a node may leave out without a new span."""
-    MOST = 4
+    MAX_SPANS = 4
     """More spans than this become fewer: what lies between the lowest two counts as used."""
 
     def add(self, run: int) -> None:
         for number, (first, last) in enumerate(self.spans):
             following = self.spans[number + 1][0] if number + 1 < len(self.spans) else math.inf
-            if first <= run <= last + self.MISSED and run < following:
+            if first <= run <= last + self.MAX_GAP and run < following:
                 self.spans[number] = (first, max(last, run))
                 break
         else:
@@ -93,7 +95,7 @@ class UsedRuns:
                 joined[-1] = (joined[-1][0], last)
             else:
                 joined.append((first, last))
-        if len(joined) > self.MOST:
+        if len(joined) > self.MAX_SPANS:
             joined[:2] = [(joined[0][0], joined[1][1])]
         self.spans = joined
 
@@ -105,7 +107,7 @@ class UsedRuns:
 
 
 class Log(Protocol):
-    """Where a node writes its records."""
+    """A log of records."""
 
     @property
     def last_run(self) -> int:
@@ -117,7 +119,7 @@ class Log(Protocol):
 
     @property
     def totals(self) -> Mapping[str, int]:
-        """What earlier lives of the agent counted."""
+        """Counts of earlier lives of the agent."""
 
     def append(self, record: Record) -> None:
         """Keep a record; when this returns, it survives the death of the process."""
@@ -152,29 +154,40 @@ class FileLog:
         used: the run numbers that are used up.
         totals: what earlier lives of the agent counted, all but what it counted in the last moments before a crash;
             runs, rounds and links that were used are counted from the log to the last.
-        ignored: how many records at its end were left out because their run is implausible.
+        ignored: how many records at its end were left out because their run is implausible, or their totals damaged.
 
     Raises:
         ValueError: the end of the file holds something else than records.
+        OSError: another agent has the file open.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = False, max_bytes: int = 64 * 2**20) -> None:
         self.path, self.durable, self.max_bytes = Path(path), durable, max_bytes
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._older = self.path.with_name(self.path.name + ".1")
-        records, is_whole = read_end(self.path)
-        if is_whole and self._older.exists():
-            older, is_whole = read_end(self._older)
-            records = [*older, *records]
-        else:
-            is_whole = is_whole and not self._older.exists()
-        self.last_run, self.ignored, self.used = last_plausible_run(records, is_whole=is_whole)
-        self.totals = sum_up(records)
-        self._file = self._open()
+        self._file = self._open()  # and locked, before it is repaired
+        try:
+            records, is_whole, damaged = read_end(self.path)
+            if is_whole and self._older.exists():
+                older, is_whole, more = read_end(self._older)
+                records, damaged = [*older, *records], damaged + more
+            else:
+                is_whole = is_whole and not self._older.exists()
+        except BaseException:
+            os.close(self._file)
+            raise
+        self.last_run, ignored, self.used = last_plausible_run(records, is_whole=is_whole)
+        self.ignored, self.totals = ignored + damaged, sum_up(records)
 
     def _open(self) -> int:
         """The file, at its end; that there is one survives a power failure, too."""
         file = os.open(self.path, APPEND, 0o644)
+        if fcntl is not None:  # freed when the process ends, however it does
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                os.close(file)
+                raise OSError(f"{self.path} is in use by another agent; one folder is for one agent") from error
         if self.durable:
             sync(self.path.parent)
         return file
@@ -190,8 +203,6 @@ class FileLog:
             written = b', "spans": %s' % json.dumps(spans).encode() if len(spans) > 1 else b""
             if record.present is not None:
                 written += b', "present": %s' % json.dumps(record.present).encode()
-            if record.epoch is not None:
-                written += b', "epoch": %d' % record.epoch
             line = b'{"run": %d, "program": %d%s}\n' % (record.run, record.program, written)
         elif isinstance(record, Counted):
             line = b'{"run": %d, "totals": %s}\n' % (record.run, json.dumps(record.totals).encode())
@@ -211,8 +222,8 @@ class FileLog:
 def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> tuple[int, int, UsedRuns]:
     """The last run number of a log, how many records were left out for it, and all that are used up.
 
-    A record is left out if its run is not below 2^63, or more than 2^48 above the one before it: version 0.1 took
-    over whatever number a neighbour named, and its log must not keep a node from starting again. Of a log that is not
+    A record is left out if its run is not below 2^63, or more than 2^48 above the one before it: a damaged number must
+    not keep a node from starting again. Of a log that is not
     read from its beginning all numbers before the first count as used, unless a record tells more.
     """
     last, ignored, used = -1, 0, UsedRuns()
@@ -234,16 +245,6 @@ def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> t
     return last, ignored, used
 
 
-def last_run(folder: Path) -> int:
-    """The run number that the log in the folder of a node took into use last, as it is read at a start; -1 if none."""
-    for name in (LOG_NAME, f"{LOG_NAME}.1"):
-        with suppress(ValueError):
-            records, _ = read_end(folder / name, repair=False)
-            if (run := last_plausible_run(records)[0]) >= 0:
-                return run
-    return -1
-
-
 def sum_up(records: Iterable[Record]) -> dict[str, int]:
     """The totals that were written last, and what the records after them add."""
     totals: dict[str, int] = {}
@@ -256,27 +257,36 @@ def sum_up(records: Iterable[Record]) -> dict[str, int]:
     return totals
 
 
-def read_end(path: Path, *, repair: bool = True) -> tuple[list[Record], bool]:
-    """The last records of a log, and whether they are all; ``repair`` removes what a crash cut off from the file."""
+def read_end(path: Path) -> tuple[list[Record], bool, int]:
+    """The last records of a log, whether they are all, and how many damaged totals were left out.
+
+    What a crash cut off is removed from the file. Totals are for operators: damaged ones keep no node from starting.
+    """
     if not path.exists():
-        return [], True
-    with path.open("rb+" if repair else "rb") as stream:
+        return [], True, 0
+    with path.open("rb+") as stream:
         size = stream.seek(0, os.SEEK_END)
-        begin = max(0, size - TAIL)
+        begin = max(0, size - TAIL_BYTES)
         stream.seek(begin)
         content = stream.read()
         kept = content.rfind(b"\n") + 1
         if kept < len(content):
             if begin and not kept:
-                raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL} bytes")
-            if repair:
-                stream.truncate(begin + kept)
+                raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL_BYTES} bytes")
+            stream.truncate(begin + kept)
     lines = content[:kept].split(b"\n")[:-1]
     if begin:
         lines = lines[1:]  # the first may be cut
     end = len(lines)
     names = [f"line {i + 1}" if begin == 0 else f"line {end - i} from the end" for i in range(end)]
-    return [parse_record(line, f"{path}: {name}") for line, name in zip(lines, names, strict=True)], begin == 0
+    records: list[Record] = []
+    for line, name in zip(lines, names, strict=True):
+        try:
+            records.append(parse_record(line, f"{path}: {name}"))
+        except ValueError:
+            if b'"totals"' not in line:
+                raise
+    return records, begin == 0, len(lines) - len(records)
 
 
 def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
@@ -304,11 +314,9 @@ def parse_record(line: bytes, where: str) -> Record:
         limits = [number for span in spans for number in span]
         if limits != sorted(limits) or not all(type(number) is int for number in limits):
             raise ValueError("spans must ascend")
-        present, epoch = entry.get("present"), entry.get("epoch")
-        if epoch is not None and type(epoch) is not int:
-            raise TypeError("epoch must be an integer")
+        present = entry.get("present")
         if present is not None and not all(type(number) is int for number in present):
             raise ValueError("present must be nodes")
-        return Began(run, entry["program"], tuple(spans), None if present is None else tuple(present), epoch)
+        return Began(run, entry["program"], tuple(spans), None if present is None else tuple(present))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{where} is not a record of a log: {line[:80]!r}") from error

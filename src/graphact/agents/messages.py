@@ -6,9 +6,8 @@ All numbers are little-endian.
 offset  bytes  field
 ======  =====  ==================================================================================
 0       2      ``GA``
-2       1      version: 3
-3       1      kind: 1 data, 2 request (send this round again), 3 hello, 4 welcome, 5 presence (in the run to come),
-               6 order (the run from which on this epoch holds; without a signature it asks for it)
+2       1      version: 1
+3       1      kind: 1 data, 2 request (send this round again), 3 hello, 4 welcome, 5 presence (in the run to come)
 4       1      program: which computation the rounds belong to (1 inference; others are learning's)
 5       1      dtype: 0 none, 1 float32, 2 float64, 3 int64
 6       1      number of dimensions d, at most 4
@@ -19,8 +18,7 @@ offset  bytes  field
 24      8      run: number of the inference, less than 2^63
 32      4      round within the run
 36      4 d    dimensions
-36+4d          the values, row by row; in a greeting the digest, 16 bytes, if the node has one; in an order its
-               signature, 432 bytes (:mod:`graphact.agents.orders`), or nothing
+36+4d          the values, row by row; in a greeting the digest, 16 bytes, if the node has one
 -16     16     keyed BLAKE2b over everything before, with the key of the link
 ======  =====  ==================================================================================
 
@@ -48,14 +46,11 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 MAGIC = b"GA"
-SEALED_MAGIC = (b"GK", b"GS")  # of encrypted frames, see transports/sealed.py
-VERSION = 3
-OLDER_VERSIONS = (1, 2)
+VERSION = 1
 HEADER = struct.Struct("<2sBBBBBBIIQQI")
 TAG_BYTES = 16
 KEY_BYTES = 32
 DIGEST_BYTES = 16
-ORDER_ELEMENT, ORDER_ELEMENTS = 24, 18  # of the signature of an order
 MAX_RUN = 2**63 - 1
 MAX_DATAGRAM = 65_507  # what one UDP datagram holds
 MAX_DIMENSIONS = 4
@@ -67,20 +62,17 @@ DTYPE_CODES = {dtype: code for code, dtype in enumerate(DTYPES) if dtype is not 
 
 
 class Kind(IntEnum):
-    """What a message is for."""
+    """The kind of a message."""
 
     DATA = 1
     REQUEST = 2
     HELLO = 3
     WELCOME = 4
     PRESENCE = 5
-    ORDER = 6
 
 
 KINDS = {int(kind): kind for kind in Kind}
 GREETINGS = (Kind.HELLO, Kind.WELCOME, Kind.PRESENCE)
-APPENDED = dict.fromkeys(GREETINGS, (0, DIGEST_BYTES)) | {Kind.ORDER: (0, ORDER_ELEMENT * ORDER_ELEMENTS)}
-"""How many bytes may follow the values, by kind; none in others."""
 
 
 class RejectedError(ValueError):
@@ -102,7 +94,7 @@ class Payload(NamedTuple):
     content: bytes
 
     @classmethod
-    def of(cls, value: Array) -> "Payload":
+    def from_array(cls, value: Array) -> "Payload":
         """Freeze an array of float32, float64 or int64 that one datagram holds."""
         code = DTYPE_CODES.get(value.dtype)
         if code is None:
@@ -139,11 +131,10 @@ class Message(NamedTuple):
     payload: Payload = NOTHING
     digest: bytes = b""
     mark: bool = False
-    signature: bytes = b""
 
 
 WORD = 2**32 - 1
-LARGEST = {"sender": WORD, "recipient": WORD, "epoch": 2**64 - 1, "run": MAX_RUN, "round": WORD, "program": 255}
+MAX_FIELD = {"sender": WORD, "recipient": WORD, "epoch": 2**64 - 1, "run": MAX_RUN, "round": WORD, "program": 255}
 """The largest value of every number of a message; the smallest is 0."""
 
 
@@ -160,7 +151,7 @@ def datagram_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any] | type") -> int
 
 def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
     """The datagram of a message, authenticated with the key of the link and, unless it is a greeting, with a digest."""
-    kind, sender, recipient, epoch, run, round_, program, (code, shape, content), own_digest, mark, signature = message
+    kind, sender, recipient, epoch, run, round_, program, (code, shape, content), own_digest, mark = message
     tags = (MAGIC, VERSION, kind, program, code, len(shape), mark, sender, recipient, epoch, run, round_)
     try:
         head = HEADER.pack(*tags)
@@ -169,13 +160,13 @@ def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
         raise
     if run > MAX_RUN:
         check_range(message)
-    body = head + DIMENSIONS[len(shape)].pack(*shape) + content + own_digest + signature
+    body = head + DIMENSIONS[len(shape)].pack(*shape) + content + own_digest
     return body + authenticate(body, key, b"" if kind in GREETINGS else digest)
 
 
 def check_range(message: Message) -> None:
     """Raise ValueError if a number of a message does not fit."""
-    for name, most in LARGEST.items():
+    for name, most in MAX_FIELD.items():
         if not 0 <= (value := getattr(message, name)) <= most:
             raise ValueError(f"{name} of a message must lie between 0 and {most}, got {value}")
 
@@ -197,7 +188,7 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     shape = DIMENSIONS[dimensions].unpack_from(datagram, HEADER.size)
     carries, greets = kind == Kind.DATA, kind in GREETINGS
     size = math.prod(shape) * ITEM_BYTES[code] if carries else 0
-    fits = size == end - start > 0 if carries else end - start in APPENDED.get(kind, (0,))
+    fits = size == end - start > 0 if carries else end - start in ((0, DIGEST_BYTES) if greets else (0,))
     if not fits or (not carries and (code or dimensions or mark)):
         raise RejectedError("malformed")
     key = keys.get(sender)
@@ -211,16 +202,13 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     if carries:
         payload = Payload(code, shape, content)
         return Message(Kind.DATA, sender, addressed, at, run, round_, program, payload, b"", mark == 1)
-    digest, signature = (content, b"") if greets else (b"", content)
-    return Message(KINDS[kind], sender, addressed, at, run, round_, program, NOTHING, digest, False, signature)
+    return Message(KINDS[kind], sender, addressed, at, run, round_, program, NOTHING, content)
 
 
 def not_of_this_version(datagram: bytes, recipient: int, keys: Mapping[int, bytes]) -> RejectedError:
-    """Why a datagram is not used that does not begin as those of this version do."""
+    """Return the error for a datagram that does not begin as those of this version do."""
     magic, version, kind, *_, sender, addressed, _, _, _ = HEADER.unpack_from(datagram)
-    if magic in SEALED_MAGIC:
-        return RejectedError("sealed")
-    known = magic == MAGIC and version in OLDER_VERSIONS and kind in GREETINGS and addressed == recipient
+    known = magic == MAGIC and version != VERSION and kind in GREETINGS and addressed == recipient
     key = keys.get(sender) if known else None
     if key is None or not hmac.compare_digest(authenticate(datagram[:-TAG_BYTES], key), datagram[-TAG_BYTES:]):
         return RejectedError("malformed")

@@ -5,7 +5,6 @@
     [network]
     folder = "/var/lib/graphact/node-{node}"
     transport = "udp"
-    encrypt = true
     period = 60.0
     status = "0.0.0.0:9107"
 
@@ -38,17 +37,13 @@ SETTINGS: dict[str, type] = {
     "origin": float,
     "slot": float,
     "tls": bool,
-    "encrypt": bool,
-    "mtu": int,
     "dynamic": bool,
     "status": str,
-    "bridge": str,
-    "results": str,
     "durable": bool,
 }
 """Options of ``graphact agents run``, and what they hold."""
 SOURCES = ("signals", "sensor")
-"""Where signals come from: one of them, the nearest to the node."""
+"""Settings that name a source of signals; the one nearest to the node is used."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ class NetworkFile:
             raise ValueError(f"{path}: not valid TOML: {error}") from error
         check_names(path, content, {"network": dict, "nodes": dict})
         nodes = content.get("nodes", {})
-        if not nodes or not all(name.isdecimal() and len(name) < 10 for name in nodes):
+        if not nodes or not all(name.isdecimal() and name == str(int(name[:9])) for name in nodes):
             raise ValueError(f"{path}: nodes must be tables by number, such as [nodes.3], got {list(nodes)[:5]}")
         shared = check_names(path, content.get("network", {}), SETTINGS | {"folder": str}, "network")
         allowed = SETTINGS | {"folder": str, "address": str}
@@ -86,7 +81,7 @@ class NetworkFile:
         return cls(path, shared, found)
 
     def settings(self, node: int) -> dict[str, Any]:
-        """What is set for a node; ``folder`` with its number."""
+        """Return the settings of a node; ``folder`` with its number."""
         if node not in self.nodes:
             raise ValueError(f"{self.path}: node must be one of {sorted(self.nodes)}, got {node}")
         own = self.nodes[node]
@@ -105,7 +100,7 @@ class NetworkFile:
         return found
 
     def status_address(self, node: int) -> Address:
-        """Where the status of a node is asked for from this machine: at the host of its address.
+        """Return the address at which to ask for the status of a node from this machine.
 
         ValueError if no status is set, or it is a port alone, which is open to the machine of the node only, and that
         is another one.
@@ -121,7 +116,7 @@ class NetworkFile:
 
 
 def is_here(host: str) -> bool:
-    """Whether a host is this machine: whether it lets us listen there."""
+    """Return whether a host is this machine, that is, whether it lets us listen there."""
     with suppress(OSError, UnicodeError):
         family, kind, *_, address = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:

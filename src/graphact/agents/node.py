@@ -24,7 +24,7 @@ from graphact.agents.log import Began, Log, RoundClosed
 from graphact.agents.messages import (
     DIGEST_BYTES,
     GREETINGS,
-    LARGEST,
+    MAX_FIELD,
     MAX_RUN,
     Kind,
     Message,
@@ -33,7 +33,6 @@ from graphact.agents.messages import (
     decode,
     encode,
 )
-from graphact.agents.orders import Order
 from graphact.agents.program import AnyProgram, Exchange, Received
 from graphact.agents.runs import (
     Archive,
@@ -56,10 +55,7 @@ OTHER_VERSION = "it speaks another version of the messages; bring all nodes to o
 ANNOUNCED = 4
 """Runs that a neighbour may announce at once; more make the oldest forgotten."""
 NOT_FINITE = "its value is not finite"
-NOT_SIGNED = "the order of a change that it passed on is not the operator's"
-ORDER_EVERY = 0.2
-"""Seconds from one order, or question for it, to the next, for each neighbour."""
-NO_DIGEST = "its greeting has no digest of model and settings; version 0.1 sends none"
+NO_DIGEST = "its greeting has no digest of model and settings"
 
 
 class Node:
@@ -75,10 +71,6 @@ class Node:
             neighbour with another digest are refused. Empty asks for no agreement.
         finite: refuse values with NaN or infinity, and let a run fail at the node where they arise, before they are
             sent. Otherwise they spread as in the centralised model.
-        order: the operator's order by which its epoch holds, for neighbours that ask; None where it is not known, or
-            the network began with this epoch.
-        order_key: the public key of such an order. A node that has it and no order knows its epoch, but not that it
-            holds: it asks whoever uses it.
 
     Attributes:
         links: the neighbours of the run in progress, or of the next one.
@@ -99,14 +91,11 @@ class Node:
         seed: int | None = None,
         digest: bytes = b"",
         finite: bool = False,
-        order: Order | None = None,
-        order_key: bytes = b"",
     ) -> None:
         if len(digest) not in (0, DIGEST_BYTES):
             raise ValueError(f"digest must have {DIGEST_BYTES} bytes or none, got {len(digest)}")
         self.links, self.permitted, self.log, self.digest, self.finite = links, links, log, digest, finite
         self.timing, self.limits = timing or Timing(), limits or Limits()
-        self.order, self.order_key = order, order_key
         self.run = log.last_run
         self.latest_heard = -1
         self.welcomed_by: set[int] = set()
@@ -122,7 +111,6 @@ class Node:
         self._meets = False  # whether neighbours differ from run to run
         self._announced: dict[int, deque[int]] = {j: deque(maxlen=ANNOUNCED) for j in links.neighbors}
         self._welcomed: dict[int, float] = {}  # when a greeting of a neighbour was last answered
-        self._ordered: dict[tuple[int, str], float] = {}  # when an order was last told, asked for or checked
         self._outgoing: list[tuple[int, bytes]] = []
         self._results: list[RunResult] = []
 
@@ -163,10 +151,9 @@ class Node:
             raise ValueError(f"run must not be used up, got {run}, in {self.log.used.spans}")
         if run >= MAX_RUN:
             raise ValueError(f"run must be less than {MAX_RUN}, the end of all numbers, got {run}")
-        if not 0 <= kind <= LARGEST["program"]:
-            raise ValueError(f"kind must lie between 0 and {LARGEST['program']}, got {kind}")
-        epoch = None if self.links.first_epoch is None else self.links.epoch
-        self.log.append(Began(run, kind, present=self.links.neighbors if self._meets else None, epoch=epoch))
+        if not 0 <= kind <= MAX_FIELD["program"]:
+            raise ValueError(f"kind must lie between 0 and {MAX_FIELD['program']}, got {kind}")
+        self.log.append(Began(run, kind, present=self.links.neighbors if self._meets else None))
         self.run = run
         self._mailbox.forget_before(run)
         self._archive.forget_before(run - 1)
@@ -190,24 +177,16 @@ class Node:
         self.run = run - 1
         self._mailbox = Mailbox(self.permitted.neighbors, self.limits)
 
-    def go_on_from(self, other: "Node") -> None:
-        """Go on where another epoch of this node stands; both have one log."""
-        self.run, self.latest_heard = other.run, max(self.latest_heard, other.latest_heard)
-
     def receive(self, datagram: bytes, now: float) -> None:
         """Use a datagram; one that is not from a neighbour, altered, repeated or late is counted and dropped."""
         try:
             message = decode(datagram, self.links.node, self.links.epoch, self.permitted.keys, self.digest)
-            if self.order is None and self.order_key:
-                self._ask_for_order(message, now)
             if message.kind == Kind.DATA:
-                self._hear_value(message, now)
+                self._on_value(message, now)
             elif message.kind == Kind.REQUEST:
-                self._hear_request(message, now)
-            elif message.kind == Kind.ORDER:
-                self._hear_order(message, now)
+                self._on_request(message, now)
             else:
-                self._hear_greeting(message, now)
+                self._on_greeting(message, now)
         except RejectedError as rejected:
             self.counters.count(rejected.reason)
             if rejected.reason == "other_version":
@@ -235,51 +214,6 @@ class Node:
         for j in self.permitted.neighbors if neighbors is None else neighbors:
             self.counters.greetings_sent += 1
             self._send(Kind.HELLO, j, self.run + 1, self._nonce)
-
-    # The epoch of this node
-
-    def tell_order(self, order: Order, sender: int | None = None) -> None:
-        """Take the order by which the epoch of this node holds, and pass it on to all but its sender."""
-        self.order = order
-        for j in self.permitted.neighbors:
-            if j != sender:
-                self._send_order(j)
-
-    def _ask_for_order(self, message: Message, now: float) -> None:
-        """Ask a neighbour that uses this epoch for the order by which it holds."""
-        uses = message.kind in (Kind.DATA, Kind.REQUEST, Kind.PRESENCE)
-        if uses and self._is_due(message.sender, "asked", now):
-            self.counters.greetings_sent += 1
-            self._send(Kind.ORDER, message.sender, 0, 0)
-
-    def _hear_order(self, message: Message, now: float) -> None:
-        """Answer a question for the order, or take one that the operator signed, whoever passes it on."""
-        sender, order = message.sender, Order(message.run, message.signature)
-        if not order.signature:
-            if self.order is None or not self._is_due(sender, "told", now):
-                raise RejectedError("unanswered")
-            self._send_order(sender)
-        elif self.order is not None or not self.order_key:
-            raise RejectedError("duplicate")
-        elif not self._is_due(sender, "checked", now):
-            raise RejectedError("overflow")
-        elif not order.is_signed(self.order_key):
-            self.refusals[sender] = NOT_SIGNED
-            raise RejectedError("forged")
-        else:
-            self.tell_order(order, sender)
-
-    def _send_order(self, j: int) -> None:
-        assert self.order is not None
-        self.counters.greetings_sent += 1
-        self._send(Kind.ORDER, j, self.order.run, 0, signature=self.order.signature)
-
-    def _is_due(self, j: int, what: str, now: float) -> bool:
-        """Whether something was not done for a neighbour a moment ago; it is now."""
-        is_due = now - self._ordered.get((j, what), -math.inf) >= ORDER_EVERY
-        if is_due:
-            self._ordered[j, what] = now
-        return is_due
 
     # Neighbours that come and go
 
@@ -352,7 +286,7 @@ class Node:
         recipients, sources = self.links.recipients(exchange.direction), self.links.sources(exchange.direction)
         entry = Entry(run.program_id, *freeze(exchange.value, recipients), mark=not run.is_whole)
         if self._meets and not isinstance(exchange.value, Mapping):
-            entry.shared = next(iter(entry.payloads.values()), None) or Payload.of(exchange.value)
+            entry.shared = next(iter(entry.payloads.values()), None) or Payload.from_array(exchange.value)
         run.open_round(exchange, sources, now)
         self._archive.keep(run.number, run.round, entry)
         for j in recipients:
@@ -392,7 +326,7 @@ class Node:
 
     # Messages
 
-    def _hear_value(self, message: Message, now: float) -> None:
+    def _on_value(self, message: Message, now: float) -> None:
         run = self._active
         if run is None or message.run != run.number:
             self._believe(message.sender, message.run, now)
@@ -411,7 +345,7 @@ class Node:
         if run.may_close:
             self._resume(run, self._close_round(run), now)
 
-    def _hear_request(self, message: Message, now: float) -> None:
+    def _on_request(self, message: Message, now: float) -> None:
         """Send a value again, unless that happened a moment ago."""
         entry = self._archive.entries.get((message.run, message.round))
         wait, sender = self.timing.request_after / 2, message.sender
@@ -424,7 +358,7 @@ class Node:
         self.last_heard[sender] = now
         self._send_value(message.run, message.round, sender, entry, now)
 
-    def _hear_greeting(self, message: Message, now: float) -> None:
+    def _on_greeting(self, message: Message, now: float) -> None:
         if message.kind == Kind.HELLO:
             if now - self._welcomed.get(message.sender, -math.inf) < self.timing.request_after:
                 raise RejectedError("unanswered")
@@ -473,10 +407,10 @@ class Node:
         self.counters.data_sent += 1
         self.counters.data_bytes_sent += self._hand_over(Message(*tags, entry.payloads[j], b"", entry.mark))
 
-    def _send(self, kind: Kind, j: int, run: int, round_: int, program: int = 0, signature: bytes = b"") -> None:
+    def _send(self, kind: Kind, j: int, run: int, round_: int, program: int = 0) -> None:
         tags = (kind, self.links.node, j, self.links.epoch, run, round_, program)
         own_digest = self.digest if kind in GREETINGS else b""
-        self._hand_over(Message(*tags, digest=own_digest, signature=signature))
+        self._hand_over(Message(*tags, digest=own_digest))
 
     def _hand_over(self, message: Message) -> int:
         """Let the driver send a message; its size."""

@@ -5,12 +5,14 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphact.agents.messages import Array
-from graphact.layers import Pointwise
+
+if TYPE_CHECKING:
+    from graphact.agents.model import ModelLayer
 
 LEAK = 0.01
 ERFC = np.vectorize(math.erfc, otypes=[np.float64])  # a node has few values, and needs no SciPy
@@ -54,41 +56,29 @@ SLOPES: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def why_not(layer: Pointwise) -> str:
-    """Why agents cannot compute a function; empty if they can."""
-    if layer.function not in FUNCTIONS:
-        return f"function must be one of {', '.join(FUNCTIONS)} on agents, got {layer.function!r}"
-    shapes = {name: array.shape for name, array in layer.arrays().items()}
-    fits = {
-        "prelu": list(shapes) == ["slope"] and len(shapes["slope"]) < 2,
-        "maxout": len(shapes) == 2 and shapes["slope"] == shapes["offset"],
-    }
-    if fits.get(layer.function, not shapes):
-        return ""
-    return f"the arrays of {layer.function!r} must have the shapes that it was trained with, got {shapes}"
-
-
-def evaluate(layer: Pointwise, x: Array) -> Array:
+def evaluate(layer: "ModelLayer", x: Array) -> Array:
     """The function of a node's own value."""
-    return FUNCTIONS[layer.function](x, *layer.arrays().values())
+    return FUNCTIONS[layer.settings["function"]](x, *layer.arrays.values())
 
 
-def backward(layer: Pointwise, x: Array, grad: Array) -> tuple[Array, dict[str, Array]]:
+def backward(layer: "ModelLayer", x: Array, grad: Array) -> tuple[Array, dict[str, Array]]:
     """The gradients of the value and of the trained arrays."""
-    if layer.function == "prelu":
+    function, slope = layer.settings["function"], layer.arrays.get("slope")
+    if slope is None:
+        return grad * SLOPES[function](x), {}
+    if function == "prelu":
         below = grad * np.minimum(x, 0)
-        return grad * np.where(x > 0, 1, layer.slope), {"slope": total_like(layer.slope, below)}
-    if layer.function == "maxout":
-        back, parts = np.zeros_like(x), [grad * share for share in shares(lines(x, layer.slope, layer.offset))]
-        for slope, part in zip(layer.slope, parts, strict=True):
-            back = back + slope * part
-        slopes = [total_like(layer.slope[0], part * x) for part in parts]
-        return back, {"slope": np.stack(slopes), "offset": np.stack([total_like(layer.offset[0], p) for p in parts])}
-    return grad * SLOPES[layer.function](x), {}
+        return grad * np.where(x > 0, 1, slope), {"slope": total_like(slope, below)}
+    offset = layer.arrays["offset"]
+    back, parts = np.zeros_like(x), [grad * share for share in shares(lines(x, slope, offset))]
+    for each, part in zip(slope, parts, strict=True):
+        back = back + each * part
+    grad_slope = np.stack([total_like(slope[0], part * x) for part in parts])
+    return back, {"slope": grad_slope, "offset": np.stack([total_like(offset[0], part) for part in parts])}
 
 
 def shares(values: Array) -> list[Array]:
-    """Which of the values ``(P, ...)`` is the largest: 1, 0, or parts of 1 for equal ones, as torch divides them."""
+    """Return for each of the values ``(P, ...)`` its share of the largest: 1, 0, or parts of 1 for equal ones."""
     largest, found = values[0], [np.ones_like(values[0])]
     for value in values[1:]:
         kept = np.where(value > largest, 0, np.where(value == largest, 0.5, 1)).astype(values.dtype)

@@ -19,13 +19,13 @@ Event = dict[str, Any]
 
 
 class Processes:
-    """One process of ``graphact agents run`` (``command``) for each folder; ended at the latest when the block is left.
+    """One process of ``graphact-agents run`` (``command``) for each folder; ended at the latest when the block is left.
 
     Signals are files, one for each node; without them :meth:`feed` hands signals over. ``errors`` is a file that takes
     their standard error.
     """
 
-    program: Sequence[str] = ()  # another module in the place of graphact agents
+    program: Sequence[str] = ()  # another module in the place of the agents' own
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Processes:
     def start(self, i: int) -> None:
         """Start the agent of a node, or start it again after it ended."""
         signals = "-" if self.signals is None else str(self.signals[i])
-        program = self.program or ("graphact.cli", "agents", self.command)
+        program = self.program or ("graphact.agents.command", self.command)
         process = subprocess.Popen(
             [sys.executable, "-m", *program, str(self.folders[i]), *self.options, "--signals", signals],
             stdin=subprocess.PIPE if self.signals is None else subprocess.DEVNULL,

@@ -26,7 +26,7 @@ AnyProgram = Generator["Exchange", Received, Any]
 
 
 class Direction(Enum):
-    """Which way values travel in a round.
+    """The direction in which values travel in a round.
 
     ``FORWARD``: along the edges; a node sends to those who hear it and receives from those it hears (a shift by S).
     ``BACKWARD``: against the edges (a shift by the transpose of S, the adjoint exchange of learning).

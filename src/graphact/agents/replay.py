@@ -13,17 +13,16 @@ import numpy as np
 from graphact.agents.deployment import Deployment
 from graphact.agents.log import Began, Record, RoundClosed
 from graphact.agents.messages import Array
-from graphact.agents.model import Model
+from graphact.agents.model import Model, ModelLayer
+from graphact.agents.operations import BUILT_IN, NeighborhoodFunction
 from graphact.agents.simulation import Outcome
-from graphact.layers import Activation, Filter, HopMixture, Layer, Linear, Pointwise
-from graphact.operations import Operation, find_operation
 
 Answered = Iterator[tuple[Array, Array]]
 """For each round still to come who used whom, ``(N, N)``, and who closed it, ``(N,)``."""
 
 
 def answered_links(logs: Sequence[Iterable[Record]], run: int, rounds: int) -> tuple[Array, Array]:
-    """Who used whom in a run, ``(rounds, N, N)``, and who closed which round, ``(rounds, N)``, from all logs."""
+    """Return who used whom in a run, ``(rounds, N, N)``, and who closed which round, ``(rounds, N)``, from all logs."""
     size = len(logs)
     used, closed = np.zeros((rounds, size, size), bool), np.zeros((rounds, size), bool)
     for i, log in enumerate(logs):
@@ -35,7 +34,7 @@ def answered_links(logs: Sequence[Iterable[Record]], run: int, rounds: int) -> t
 
 
 def neighbors_met(logs: Sequence[Iterable[Record]], run: int) -> Array:
-    """Who counted whom as its neighbour in a run in which neighbours came and went, ``(N, N)``, from all logs."""
+    """Return who counted whom as its neighbour in a run with moving neighbours, ``(N, N)``, from all logs."""
     met = np.zeros((len(logs), len(logs)), bool)
     for i, log in enumerate(logs):
         for record in log:
@@ -44,49 +43,27 @@ def neighbors_met(logs: Sequence[Iterable[Record]], run: int) -> Array:
     return met
 
 
-def replay_inference(
-    deployments: Sequence[Deployment | None],
-    signals: Array,
-    outcome: Outcome,
-    changes: Sequence[tuple[int, Sequence[Deployment | None]]] = (),
-) -> Array:
-    """The same inferences computed in one place, with the links that answered according to the logs.
-
-    In a network that was changed (``changes``, as in :func:`~graphact.agents.simulate_inference`) every node is in the
-    epoch that its log names; no link connects nodes of two epochs.
-    """
+def replay_inference(deployments: Sequence[Deployment], signals: Array, outcome: Outcome) -> Array:
+    """The same inferences computed in one place, with the links that answered according to the logs."""
+    model, matrix = deployments[0].model, dense_matrix(deployments)
     logs = [log.records for log in outcome.logs]
-    epochs = [each for _, each in [(0, deployments), *changes]]
-    rounds = max(node.model.rounds for each in epochs for node in each if node is not None)
-    outputs = []
-    for run, x in enumerate(signals):
-        used, closed = answered_links(logs, run, rounds)
-        replayed: Array | None = None
-        for each in epochs:
-            node = next(node for node in each if node is not None)
-            here = in_epoch(logs, run, None if each is deployments else node.links.epoch)
-            answers = replay(node.model, dense_matrix(each), x, used & here & here[:, np.newaxis], closed & here)
-            replayed = np.full_like(answers, np.nan) if replayed is None else replayed
-            replayed[..., here, :] = answers[..., here, :]
-        assert replayed is not None
-        outputs.append(replayed)
-    return np.stack(outputs)
+    answered = [answered_links(logs, run, model.rounds) for run in range(len(signals))]
+    return np.stack([replay(model, matrix, x, *each) for x, each in zip(signals, answered, strict=True)])
 
 
-def in_epoch(logs: Sequence[Iterable[Record]], run: int, epoch: int | None) -> Array:
-    """The nodes that were in an epoch in a run, ``(N,)``, from all logs."""
-    here = np.zeros(len(logs), bool)
-    for i, log in enumerate(logs):
-        here[i] = any(isinstance(r, Began) and (r.run, r.epoch) == (run, epoch) for r in log)
-    return here
+def replay_complete(deployments: Sequence[Deployment], signals: Array) -> Array:
+    """Return what the centralised model gives for signals ``(runs, ..., N, F)``: every link answers."""
+    model, count = deployments[0].model, len(deployments)
+    used = np.zeros((model.rounds, count, count), bool)
+    for i, deployment in enumerate(deployments):
+        used[:, i, list(deployment.row.hears)] = True
+    return replay(model, dense_matrix(deployments), signals, used, np.ones((model.rounds, count), bool))
 
 
-def dense_matrix(deployments: Sequence[Deployment | None]) -> Array:
+def dense_matrix(deployments: Sequence[Deployment]) -> Array:
     """The shift operator whose rows the nodes hold."""
     matrix = np.zeros((len(deployments), len(deployments)))
     for i, deployment in enumerate(deployments):
-        if deployment is None:
-            continue
         matrix[i, list(deployment.row.hears)] = deployment.row.weights
         matrix[i, i] = deployment.row.diagonal
     return matrix
@@ -106,61 +83,54 @@ def replay(model: Model, matrix: Array, x: Array, used: Array, closed: Array) ->
     return np.stack(samples).reshape(*x.shape[:-2], *samples[0].shape)
 
 
-def _replay_layer(layer: Layer, matrix: Array, x: Array, answered: Answered) -> Array:
-    """A layer on one signal ``(N, F)``."""
-    if isinstance(layer, Linear):
-        return np.einsum("nf,of->no", x, layer.weight) + (0 if layer.bias is None else layer.bias)
-    if isinstance(layer, Pointwise):
+def _replay_layer(layer: ModelLayer, matrix: Array, x: Array, answered: Answered) -> Array:
+    """Return a layer's output for one signal ``(N, F)``."""
+    arrays, settings = layer.arrays, layer.settings
+    if layer.kind == "linear":
+        return np.einsum("nf,of->no", x, arrays["weight"]) + arrays.get("bias", 0)
+    if layer.kind == "pointwise":
         return _pointwise(layer, x)
-    if isinstance(layer, Filter):
-        out: Array = x @ layer.taps[0]
-        for tap in layer.taps[1:]:
+    if layer.kind == "filter":
+        out: Array = x @ arrays["taps"][0]
+        for tap in arrays["taps"][1:]:
             x = _shift(matrix, x, *next(answered))
             out = out + x @ tap
-        return out if layer.bias is None else out + layer.bias
-    if isinstance(layer, Activation):
-        return _replay_activation(layer, matrix, x, answered)
-    assert isinstance(layer, HopMixture)
-    out = layer.beta * np.where(x < 0, 0, x)
-    if layer.reads == "shifted":
+        return out + arrays.get("bias", 0)
+    if layer.kind == "activation" and settings["function"] == "max-k":
+        return _max_k(x, settings["options"].get("k") or math.ceil(x.shape[1] / 4))
+    out = arrays["beta"] * np.where(x < 0, 0, x)
+    if layer.kind == "activation":
+        closed, weights, parameters = settings["options"]["closed"], arrays["weights"], {}
+    else:
+        closed, weights, parameters = settings["closed"], arrays["weights"][None], layer.parameters
+    if settings.get("reads") != "hops":
         x = _shift(matrix, x, *next(answered))
-    for weight in layer.weights:
-        used, closed = next(answered)
-        out = out + weight * _function(layer.operation, layer.parameters, layer.closed, x, used, closed)
-        x = _shift(matrix, x, used, closed)
+    for hop in range(weights.shape[1]):
+        used, ended = next(answered)
+        for operation, mixing in zip(layer.operations, weights, strict=True):
+            out = out + mixing[hop] * _function(operation, parameters, closed, x, used, ended)
+        x = _shift(matrix, x, used, ended)
     return out
 
 
-def _replay_activation(layer: Activation, matrix: Array, x: Array, answered: Answered) -> Array:
-    """An activation by its name, on one signal ``(N, F)``."""
-    if layer.function == "max-k":
-        kept = layer.options["k"] or math.ceil(x.shape[1] / 4)
-        out = np.zeros_like(x)
-        for i, row in enumerate(x):
-            ranked = sorted((not np.isnan(value), -value, f) for f, value in enumerate(row))[:kept]
-            out[i, [f for _, _, f in ranked]] = row[[f for _, _, f in ranked]]
-        return out
-    out = layer.tensors["beta"] * np.where(x < 0, 0, x)
-    x = _shift(matrix, x, *next(answered))
-    for hop in range(layer.options["hops"]):
-        used, closed = next(answered)
-        for name, weights in zip(layer.options["ops"], layer.tensors["weights"], strict=True):
-            operation = find_operation(name)
-            out = out + weights[hop] * _function(
-                operation, operation.parameters, layer.options["closed"], x, used, closed
-            )
-        x = _shift(matrix, x, used, closed)
+def _max_k(x: Array, kept: int) -> Array:
+    """Keep the largest features of each row, one row after another."""
+    out = np.zeros_like(x)
+    for i, row in enumerate(x):
+        ranked = sorted((not np.isnan(value), -value, f) for f, value in enumerate(row))[:kept]
+        out[i, [f for _, _, f in ranked]] = row[[f for _, _, f in ranked]]
     return out
 
 
-def _pointwise(layer: Pointwise, x: Array) -> Array:
-    """A function of each value on its own, one value after another."""
-    if layer.slope is None:
+def _pointwise(layer: ModelLayer, x: Array) -> Array:
+    """Apply a function to each value, one value after another."""
+    slope, function = layer.arrays.get("slope"), layer.settings["function"]
+    if slope is None:
         with np.errstate(invalid="ignore"):  # nodes that did not get so far are NaN
-            return np.vectorize(PLAIN_POINTWISE[layer.function], otypes=[float])(x)
-    if layer.function == "prelu":
-        return np.maximum(x, 0) + layer.slope * np.minimum(x, 0)
-    return np.max([a * x + b for a, b in zip(layer.slope, layer.offset, strict=True)], axis=0)
+            return np.vectorize(PLAIN_POINTWISE[function], otypes=[float])(x)
+    if function == "prelu":
+        return np.maximum(x, 0) + slope * np.minimum(x, 0)
+    return np.max([a * x + b for a, b in zip(slope, layer.arrays["offset"], strict=True)], axis=0)
 
 
 def _shift(matrix: Array, y: Array, used: Array, closed: Array) -> Array:
@@ -172,11 +142,11 @@ def _shift(matrix: Array, y: Array, used: Array, closed: Array) -> Array:
 
 
 def _function(
-    operation: Operation, parameters: Mapping[str, Any], with_own: bool, y: Array, used: Array, closed: Array
+    operation: NeighborhoodFunction, parameters: Mapping[str, Any], with_own: bool, y: Array, used: Array, closed: Array
 ) -> Array:
     """The operation over the neighbourhoods without the links that did not answer."""
     out = np.full_like(y, np.nan)
-    plain = PLAIN.get(operation.name) if operation.is_built_in else None
+    plain = PLAIN.get(operation.name) if operation in BUILT_IN else None
     for i in np.flatnonzero(closed):
         members = [i, *np.flatnonzero(used[i])] if with_own else list(np.flatnonzero(used[i]))
         for f in range(y.shape[1]):

@@ -1,4 +1,4 @@
-"""What a node keeps (its run in progress, early and sent values, results, counts), for how long and how much of it."""
+"""The memory of a node: its run in progress, early and sent values, results, counts, and limits of all of them."""
 
 import math
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from graphact._checks import check_integer, check_positive
+from graphact.agents.files import check_integer, check_positive
 from graphact.agents.messages import DTYPE_CODES, Array, Message, Payload, RejectedError
 from graphact.agents.program import AnyProgram, Exchange
 
 Tag = tuple[int, int]  # run, round
-FEW = 16
+SMALL_SIZE = 16
 """Numbers that Python looks through in less time than NumPy takes to begin."""
 
 
@@ -50,7 +50,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a node keeps at most. More is dropped (and asked for again if it is needed after all).
+    """Limits of the memory of a node. More is dropped (and asked for again if it is needed after all).
 
     Args:
         runs_ahead: how many runs ahead of its own a neighbour may be for its values to be kept.
@@ -102,7 +102,7 @@ class RunResult:
 
     @property
     def complete(self) -> bool:
-        """Whether the whole computation behind the output was: every link, at every node that it depends on."""
+        """True if the whole computation of the output was complete: every link, at every node that it depends on."""
         return self.is_whole and not any(self.missed) and not self.failure
 
 
@@ -158,11 +158,11 @@ class RunInProgress:
 
     @property
     def may_close(self) -> bool:
-        """Whether no neighbour is waited for in the open round."""
+        """True if no neighbour is waited for in the open round."""
         return not self.missing or (bool(self.silent) and not any(map(self.waits_for, self.missing)))
 
     def waits_for(self, j: int) -> bool:
-        """Whether a neighbour is given time to answer; one that has been silent for too long is not."""
+        """Return whether a neighbour is given time to answer; one that has been silent for too long is not."""
         return self.silent.get(j, 0) < self.timing.patience
 
     def plan_requests(self) -> None:
@@ -180,11 +180,11 @@ class RunInProgress:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether an array, or each of a mapping, holds no NaN and no infinity; true of anything else."""
+    """Return whether an array, or each of a mapping, holds no NaN and no infinity; true of anything else."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind != "f":
             return True
-        if value.size <= FEW:
+        if value.size <= SMALL_SIZE:
             return all(map(math.isfinite, value.ravel().tolist()))
         return bool(np.isfinite(value).all())
     return not isinstance(value, Mapping) or all(map(is_finite, value.values()))
@@ -237,7 +237,7 @@ class Mailbox:
 
 @dataclass(slots=True)
 class Entry:
-    """What was sent in one round, and when it was last sent to whom."""
+    """The values sent in one round, and the time of the last sending to each recipient."""
 
     program: int
     payloads: dict[int, Payload]
@@ -269,13 +269,13 @@ class Archive:
 
 
 def freeze(value: Array | Mapping[int, Array], recipients: tuple[int, ...]) -> tuple[dict[int, Payload], int]:
-    """What every recipient is sent, and how many bytes that takes; one value for all is frozen once."""
+    """Return the payload of every recipient, and their bytes; one value for all is frozen once."""
     if isinstance(value, Mapping):
         if set(value) != set(recipients):
             raise ValueError(f"value must hold one array for each of {recipients}, got {tuple(sorted(value))}")
-        frozen = {j: Payload.of(value[j]) for j in recipients}
+        frozen = {j: Payload.from_array(value[j]) for j in recipients}
         return frozen, sum(len(payload.content) for payload in frozen.values())
-    payload = Payload.of(value)
+    payload = Payload.from_array(value)
     return dict.fromkeys(recipients, payload), len(payload.content)
 
 
@@ -290,8 +290,8 @@ class Counters:
     neighbour that sends nothing in that round), ``unanswered`` (a request for something this node does not have,
     or has sent a moment ago), ``ahead`` (its run is implausibly far ahead), ``differs`` (a greeting of a neighbour with
     another model or other settings; its values count as ``forged``), ``other_version`` (a greeting of a neighbour with
-    another version of the messages, whose values count as ``malformed``, or of encryption), ``not_finite`` (a value
-    with NaN or infinity), ``sealed`` (encrypted, where this node does not encrypt).
+    another version of the messages, whose values count as ``malformed``,), ``not_finite`` (a value
+    with NaN or infinity).
     """
 
     data_sent: int = 0
@@ -317,7 +317,6 @@ class Counters:
     differs: int = 0
     other_version: int = 0
     not_finite: int = 0
-    sealed: int = 0
 
     def count(self, name: str) -> None:
         setattr(self, name, getattr(self, name) + 1)

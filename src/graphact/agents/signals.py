@@ -1,4 +1,4 @@
-"""Where the signals of a node come from: a file, a stream of lines, or a command that reads a sensor."""
+"""Sources of the signals of a node: a file, a stream of lines, or a command that reads a sensor."""
 
 import json
 import math
@@ -18,9 +18,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from graphact.agents.files import one_line, read_array
 from graphact.agents.messages import MAX_DATAGRAM, MAX_DIMENSIONS, Array, datagram_bytes
 from graphact.agents.model import Model
-from graphact.storage import one_line, read_array
 
 
 class EndOfSignals(Exception):  # noqa: N818, as StopIteration: not an error
@@ -135,7 +135,7 @@ class StreamSignals(TextSignals):
     few ahead: whoever writes faster than runs take place is held up.
     """
 
-    MOST_BYTES, AHEAD_BYTES, OBJECT_BYTES = 2**20, 2**20, 64
+    MAX_BYTES, AHEAD_BYTES, OBJECT_BYTES = 2**20, 2**20, 64
     """Of a line; of all that are read ahead, and what a line takes beside its content."""
 
     def __init__(self, stream: IO[bytes], model: Model) -> None:
@@ -149,7 +149,7 @@ class StreamSignals(TextSignals):
 
     def _read(self) -> None:
         try:
-            while line := self._stream.readline(self.MOST_BYTES + 1):
+            while line := self._stream.readline(self.MAX_BYTES + 1):
                 self._came += len(line) + self.OBJECT_BYTES
                 self._lines.append(line)
                 while line and not line.endswith(b"\n"):  # too long, and refused when it is taken; or the last
@@ -178,8 +178,8 @@ class StreamSignals(TextSignals):
         self._taken += len(line) + self.OBJECT_BYTES
         if self._came - self._taken < self.AHEAD_BYTES // 2:
             self._has_room.set()
-        if len(line) > self.MOST_BYTES:
-            raise NoSignal(f"a line has more than {self.MOST_BYTES} bytes")
+        if len(line) > self.MAX_BYTES:
+            raise NoSignal(f"a line has more than {self.MAX_BYTES} bytes")
         return self._parse("a line", line.decode(errors="replace"))
 
 
@@ -191,7 +191,7 @@ class SensorSignals(TextSignals):
     after a pause if the run waits for it, without a clock.
     """
 
-    MOST_PRINTED = 2**20
+    MAX_PRINTED = 2**20
     PAUSE = 1.0
 
     def __init__(self, command: str, model: Model, lead: float = 0.5) -> None:
@@ -237,7 +237,7 @@ class SensorSignals(TextSignals):
     def _read(self) -> None:
         """Take what has been printed so far, without waiting for more."""
         stream = None if self._process is None else self._process.stdout
-        while stream is not None and len(self._printed) <= self.MOST_PRINTED and (piece := stream.read(2**16)):
+        while stream is not None and len(self._printed) <= self.MAX_PRINTED and (piece := stream.read(2**16)):
             self._printed += piece
 
     def take(self, run: int) -> Array:  # noqa: ARG002, a sensor knows no runs
@@ -256,8 +256,8 @@ class SensorSignals(TextSignals):
     def _take(self, process: "subprocess.Popen[bytes]") -> Array:
         is_over = has_ended(process)
         self._read()
-        if len(self._printed) > self.MOST_PRINTED:
-            raise NoSignal(f"the sensor command printed more than {self.MOST_PRINTED} bytes")
+        if len(self._printed) > self.MAX_PRINTED:
+            raise NoSignal(f"the sensor command printed more than {self.MAX_PRINTED} bytes")
         if not is_over:
             raise NotYet("the sensor command has not ended in time")
         self.close()
@@ -278,7 +278,7 @@ class SensorSignals(TextSignals):
 
 
 def has_ended(process: "subprocess.Popen[bytes]") -> bool:
-    """Whether a process has ended; where possible it stays there, so that nobody else is given its process group."""
+    """Return whether a process has ended; where possible as a zombie, so that its process group is not reused."""
     if hasattr(os, "waitid"):
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     return process.poll() is not None

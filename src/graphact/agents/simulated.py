@@ -1,4 +1,4 @@
-"""Inference by simulated agents: their answers to a stream of signals, with faults and changes of the network."""
+"""Inference by simulated agents: their answers to a stream of signals, with faults."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from graphact.agents.messages import (
 )
 from graphact.agents.program import Program
 from graphact.agents.runs import Limits, Timing
-from graphact.agents.simulation import Epoch, Outcome, Reach, Simulation
+from graphact.agents.simulation import Outcome, Reach, Simulation
 from graphact.agents.transports.memory import Faults
 
 
 @dataclass(frozen=True)
 class SimulatedInference:
-    """What agents answered, ``(runs, ..., N, F_out)`` with NaN where a node was down or failed, and how it went."""
+    """Outputs of agents, ``(runs, ..., N, F_out)`` with NaN where a node was down or failed, and how it went."""
 
     outputs: Array
     outcome: Outcome
 
 
 def simulate_inference(
-    deployments: Sequence[Deployment | None],
+    deployments: Sequence[Deployment],
     signals: Array,
     *,
     faults: Faults | None = None,
@@ -33,7 +33,6 @@ def simulate_inference(
     limits: Limits | None = None,
     seed: int = 0,
     reach: Reach | None = None,
-    changes: Sequence[Epoch] = (),
 ) -> SimulatedInference:
     """Let simulated agents work on a stream of signals.
 
@@ -43,8 +42,6 @@ def simulate_inference(
         faults: what goes wrong, nothing when left out; this and the others as in
             :class:`~graphact.agents.simulation.Simulation`.
         reach: the links that are there in a run, where they come and go.
-        changes: other models, links and keys, each with the run from which on they hold; None stands for a node that is
-            no part of the network (:func:`graphact.agents.renewal.renew`).
 
     Example:
         >>> import graphact, torch
@@ -55,30 +52,25 @@ def simulate_inference(
         >>> bool((torch.from_numpy(answer.outputs) - model(x, path)).abs().max() < 1e-6)
         True
     """
-    epochs = [(0, deployments), *changes]
-    models = [check_one_model([node for node in each if node is not None]) for _, each in epochs]
-    model = models[0]
+    model = check_one_model(deployments)
     if signals.ndim < 3 or signals.shape[-2] != len(deployments):
         expected = f"(runs, ..., N, F) with N = {len(deployments)}, the number of nodes"
         raise ValueError(f"signals must have the shape {expected}, got {signals.shape}")
 
     def program(i: int, run: int) -> Program[Array]:
-        deployment = simulation.deployment(i)
-        return infer(deployment.model, deployment.row, signals[run, ..., i, :])
+        return infer(model, deployments[i].row, signals[run, ..., i, :])
 
-    simulation = Simulation(
-        deployments,
+    outcome = Simulation(
+        [deployment.links for deployment in deployments],
         program,
-        rounds=max(each.rounds for each in models),
+        rounds=model.rounds,
         runs=len(signals),
         faults=faults,
         timing=timing,
         limits=limits,
         seed=seed,
         reach=reach,
-        epochs=changes,
-    )
-    outcome = simulation.simulate()
+    ).simulate()
     outputs = np.full((*signals.shape[:-1], model.out_features(signals.shape[-1])), np.nan, model.dtype)
     for (run, i), result in outcome.results.items():
         if result.output is not None:

@@ -2,40 +2,36 @@
 
 import heapq
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-from graphact._checks import check_integer
-from graphact.agents.changeover import WATCH_EVERY, Changeover, Done
-from graphact.agents.changes import MemoryChanges, resume
-from graphact.agents.deployment import Deployment
-from graphact.agents.epochs import Epochs
+import numpy as np
+
+from graphact.agents.files import check_integer
 from graphact.agents.links import Links
 from graphact.agents.log import MemoryLog
+from graphact.agents.messages import MAX_RUN, NOTHING, Kind, Message, Payload, encode
 from graphact.agents.node import INFERENCE, Node
-from graphact.agents.orders import Order
 from graphact.agents.program import AnyProgram
 from graphact.agents.runs import Counters, Limits, RunResult, Timing
-from graphact.agents.simulated_actors import operate, poison
 from graphact.agents.transports.memory import Faults, MemoryNetwork, NetworkCounters
 
 ProgramFactory = Callable[[int, int], AnyProgram]
 """Makes the program of (node, run)."""
 Reach = Callable[[int], Collection[tuple[int, int]]]
 """The pairs of nodes, in ascending order, that can hear each other in a run."""
-Epoch = tuple[int, Sequence[Deployment | None]]
-"""A change of the network: the run from which on it holds, and what all nodes are then; None for those without."""
 STEPS = (-3, -2, -1, 1, 2, 3, 5)
 """By how many runs a clock is set."""
+POISONS = 12
+"""Messages that a captured node sends to each neighbour."""
 ANNOUNCEMENTS = 4
-"""How often a node announces a run, in the slot before it."""
+"""Announcements of a run, in the slot before it."""
 
 
 @dataclass
 class Outcome:
-    """What happened in a simulation.
+    """Results and counts of a simulation.
 
     Attributes:
         results: the runs that ended, by (run, node); those of nodes that were down are missing.
@@ -63,16 +59,11 @@ class Simulation:
     With ``reach`` links come and go: it is called a slot before each run, when the run before has ended everywhere, and
     says which links deliver until it is called again. Nodes then announce themselves, and the neighbours of a run are
     those that a node has heard (:meth:`Node.meet`); :attr:`nodes` holds the nodes, None for those that are down.
-
-    ``epochs`` are changes of the network (:mod:`graphact.agents.changes`), each of which is staged at the nodes one by
-    one in the runs before it holds; the nodes are deployments then, and go from one epoch to the next as agents do
-    (:class:`~graphact.agents.changeover.Changeover`). :meth:`deployment` is what one of them is. Some are not told that
-    a change holds, and learn it from their neighbours; some changes are taken back before others.
     """
 
     def __init__(
         self,
-        links: Sequence[Links | Deployment | None],
+        links: Sequence[Links],
         program: ProgramFactory,
         *,
         rounds: int,
@@ -83,10 +74,8 @@ class Simulation:
         seed: int = 0,
         kind: int = INFERENCE,
         reach: Reach | None = None,
-        epochs: Sequence[Epoch] = (),
     ) -> None:
-        self.epochs = list(epochs)
-        self._bare = [each if isinstance(each, Links) else None for each in links]
+        self.links = list(links)
         self.program, self.kind, self.reach = program, kind, reach
         self.runs = check_integer("runs", runs, minimum=1)
         self.faults, self.timing, self.limits = faults or Faults(), timing or Timing(), limits
@@ -94,43 +83,22 @@ class Simulation:
         self.lead = 0.0 if reach is None else self.timing.slot + self.faults.skew  # for announcements
         self.period = self.length + self.timing.slot + 2 * self.faults.skew + self.lead
         self.seed = seed
-        held = [*links, *(each for _, nodes in self.epochs for each in nodes)]
-        places = [each.links if isinstance(each, Deployment) else each for each in held if each is not None]
-        neighbors = {i: {j for p in places if p.node == i for j in p.neighbors} for i in range(len(links))}
-        self.network = MemoryNetwork(neighbors, self.faults, seed)
+        self.network = MemoryNetwork({each.node: each.neighbors for each in links}, self.faults, seed)
         self._random = random.Random(f"simulation {seed}")
         self._skew = [self._random.uniform(0, self.faults.skew) for _ in links]
         self.outcome = Outcome([MemoryLog() for _ in links], self.network.counters)
-        self._pairs = {(min(p.node, j), max(p.node, j)) for p in places for j in p.neighbors}
-        self.nodes: list[Epochs | None] = [None] * len(links)
-        self._disks = [MemoryChanges(each if isinstance(each, Deployment) else None) for each in links]
-        self._changeovers: list[Changeover | None] = [None] * len(links)
-        self._due = [0] * len(links)  # the run that is next at a node
+        self._pairs = {(min(p.node, j), max(p.node, j)) for p in links for j in p.neighbors}
+        self.nodes: list[Node | None] = [None] * len(links)
         self._clock = [0] * len(links)  # by how many runs the clock of a node is ahead
         self._lives = self._number = 0
         self._dying: set[int] = set()
         self._events: list[tuple[float, bool, int, Callable[[], None]]] = []  # time, is a deadline, number, action
 
-    def deployment(self, i: int) -> Deployment:
-        """What a node is now, in a simulation of deployments."""
-        changeover, deployment = self._changeovers[i], self._disks[i].deployment
-        found = deployment if changeover is None else changeover.deployment
-        assert found is not None
-        return found
-
     def simulate(self) -> Outcome:
         for i in range(len(self.nodes)):
             self._start(i)
-        end = 0.0
-        for run, nodes in self.epochs:  # one after the other
-            begin = max(end, self._start_of(run) - 2 * self.period)
-            end = max(begin + self.timing.slot, self._start_of(run) - self.timing.slot / 2)
-            self._at(begin, partial(self._change, run, nodes, begin, end))
         for run in range(self.runs):
             self._plan(run)
-        if self.epochs:
-            for i in range(len(self.nodes)):
-                self._at(self._random.uniform(0, WATCH_EVERY), partial(self._watch, i))
         self._let_happen(self.runs * self.period)
         for node in filter(None, self.nodes):
             self.outcome.counters += node.counters
@@ -170,37 +138,10 @@ class Simulation:
         self.network.lost_links = lost if self.reach is None else lost | (self._pairs - {*self.reach(run)})
 
     def _announce(self, i: int, run: int) -> None:
-        node, changeover = self.nodes[i], self._changeovers[i]
+        node = self.nodes[i]
         if node is not None:
-            (node.current if changeover is None else changeover.node_in(run)).announce(run)
+            node.announce(run)
             self._flush(i)
-
-    # Changes of the network
-
-    def _change(self, run: int, nodes: Sequence[Deployment | None], begin: float, end: float) -> None:
-        operate(self._disks, run, nodes, (begin, end), self._at, self._join, self._random)
-
-    def _join(self, i: int, deployment: Deployment, order: Order) -> None:
-        """Start a node that is added, which waits for the run of the change."""
-        disk = self._disks[i]
-        disk.deployment, disk.own_order, disk.first = deployment, order, order.run
-        self._start(i)
-
-    def _watch(self, i: int) -> None:
-        """Between runs an agent looks for changes."""
-        node, changeover = self.nodes[i], self._changeovers[i]
-        if node is not None and changeover is not None and not node.current.busy:
-            changeover.watch(self.network.now, self._due[i])
-            self._flush(i)
-        self._at(self.network.now + WATCH_EVERY, partial(self._watch, i))
-
-    def _follow(self, i: int, run: int) -> bool:
-        """Let a node change to the next epoch if it holds from this run on; False if it has no part in the run."""
-        changeover = self._changeovers[i]
-        if changeover is not None and not changeover.follow(run):
-            self._kill(i)
-            return False
-        return run >= self._disks[i].first
 
     def _moment(self) -> float:
         """A moment of a run, equally likely in each order of magnitude: a run that meets no fault is over soon."""
@@ -208,42 +149,20 @@ class Simulation:
 
     # Faults of a node
 
-    def _make_node(self, links: Links, **options: Any) -> Node:
+    def _start(self, i: int) -> Node:
+        """Start the node, with the log of its earlier lives."""
         self._lives += 1
-        jitter = random.Random(f"{self.seed} {links.node} {self._lives}").getrandbits(64)
-        return Node(links, self.outcome.logs[links.node], self.timing, self.limits, seed=jitter, **options)
-
-    def _start(self, i: int) -> Node | None:
-        """Start the node, with what is on its disk; None if it is no part of the network."""
-        disk = self._disks[i]
-        resume(disk, self.outcome.logs[i].last_run)
-        links = self._bare[i] if disk.deployment is None else disk.deployment.links
-        if links is None:
-            return None
-        started = self.nodes[i] = Epochs(self._make_node(links, order=disk.own_order))
-        if self.epochs and disk.deployment is not None:
-            self._changeovers[i] = Changeover(
-                started,
-                disk.deployment,
-                None,
-                disk,
-                None,
-                make_node=lambda new, key: self._make_node(new.links, order_key=key),
-                check=lambda _: None,
-                about={},
-                report=lambda _: None,
-                job=Done,
-            )
-        return started.current
+        jitter = random.Random(f"{self.seed} {i} {self._lives}").getrandbits(64)
+        node = Node(self.links[i], self.outcome.logs[i], self.timing, self.limits, seed=jitter)
+        self.nodes[i] = node
+        return node
 
     def _begin(self, i: int, due: int) -> None:
         """Begin the run that is due, or that which the clock of the node says is."""
         self._set_clock(i)
-        run, epochs, begins = due + self._clock[i], self.nodes[i], self._start_of(due)
-        self._due[i] = run + 1
-        if epochs is None or not 0 <= run < self.runs or not self._follow(i, run):
+        run, node, begins = due + self._clock[i], self.nodes[i], self._start_of(due)
+        if node is None or not 0 <= run < self.runs:
             return
-        node = epochs.current
         if self.faults.clock:
             if run != node.log.used.next_free(run):
                 return
@@ -254,12 +173,10 @@ class Simulation:
         if self.reach is not None:
             node.meet(node.present(run))
         node.begin(run, self.program(i, run), self._local(i), start=begins, kind=self.kind)
-        self._disks[i].begun()
         self._flush(i)
         if self.faults.poison and self._random.random() < self.faults.poison:
-            for each in (node, *epochs.others):  # also of an epoch that is staged
-                for j, datagram in poison(each.links, run, self.kind, self._random):
-                    self.network.inject(j, datagram)
+            for j, datagram in poison(node.links, run, self.kind, self._random):
+                self.network.inject(j, datagram)
 
     def _set_clock(self, i: int) -> None:
         if self.faults.clock and self._random.random() < self.faults.clock:
@@ -277,16 +194,16 @@ class Simulation:
         if node is not None:
             self.outcome.crashes += 1
             self.outcome.counters += node.counters
-            if node.current.busy:
-                self.outcome.survived.discard((node.current.run, i))
-        self.nodes[i] = self._changeovers[i] = None
+            if node.busy:
+                self.outcome.survived.discard((node.run, i))
+        self.nodes[i] = None
         self._dying.discard(i)
 
     def _restart(self, i: int) -> None:
         if i in self._dying:
             self._kill(i)
-        if self.nodes[i] is None and (node := self._start(i)) is not None:
-            node.greet()
+        if self.nodes[i] is None:
+            self._start(i).greet()
             self._flush(i)
 
     # Time
@@ -318,7 +235,7 @@ class Simulation:
                 node.receive(datagram, self._local(to))
                 self._flush(to)
 
-    def _wake(self, i: int, node: Epochs, due: float) -> None:
+    def _wake(self, i: int, node: Node, due: float) -> None:
         """Let a node advance at its deadline, if it is still alive and the deadline still holds."""
         if node is self.nodes[i] and node.deadline is not None and node.deadline <= due:
             node.advance(max(due, self._local(i)))
@@ -331,7 +248,7 @@ class Simulation:
         if i in self._dying and outgoing:
             for to, datagram in outgoing[: self._random.randint(0, len(outgoing) - 1)]:
                 self.network.send(i, to, datagram)
-            self.outcome.survived.discard((node.current.run, i))
+            self.outcome.survived.discard((node.run, i))
             self._kill(i)
             return
         for to, datagram in outgoing:
@@ -342,3 +259,13 @@ class Simulation:
         if due is not None:
             when = max(due + self._skew[i], self.network.now)
             self._at(when, partial(self._wake, i, node, due), is_deadline=True)
+
+
+def poison(links: Links, run: int, program: int, rng: random.Random) -> Iterator[tuple[int, bytes]]:
+    """Yield recipients and messages of a captured node: runs that cannot be, values that do not fit."""
+    far = (run + 2**40, MAX_RUN, max(0, run - 1), run, run + 1)
+    unfit = Payload.from_array(np.arange(7))
+    for j in links.neighbors:
+        for kind in rng.choices(list(Kind), k=POISONS):
+            tags = (links.epoch, rng.choice(far), rng.randrange(9), program)
+            yield j, encode(Message(kind, links.node, j, *tags, unfit if kind == Kind.DATA else NOTHING), links.keys[j])

@@ -1,4 +1,4 @@
-"""What an agent lets its operators see: counts of its runs, health, metrics in Prometheus' format, systemd's watchdog.
+"""The status of an agent for its operators: counts of runs, health, metrics for Prometheus, systemd's watchdog.
 
 :mod:`graphact.agents.status_server` answers whoever asks for it.
 """
@@ -20,11 +20,11 @@ STALLED = 5.0
 """Seconds without a sign of life of the agent's loop after which it is not healthy."""
 SENT = {"data_sent": "data", "resent": "resent", "requests_sent": "request", "greetings_sent": "greeting"}
 PLAIN = ("data_bytes_sent", "bytes_sent", "received", "rounds", "links_used", "links_missed")
-DROPPED = ("strangers", "unsealed", "unopened")
-"""Why a transport drops a datagram, beside the reasons of a node."""
+DROPPED = ("strangers",)
+"""Reasons of a transport to drop a datagram, beside those of a node."""
 REASONS = (*(f.name for f in fields(Counters) if f.name not in {*SENT, *PLAIN}), *DROPPED)
 OUTCOMES = ("complete", "incomplete", "failed", "skipped")
-RECENT = 3
+RECENT_RUNS = 3
 """Runs without a complete one, or without a word of a peer, after which an operator should look."""
 QUIET_SECONDS, QUIET_SLOTS = 60.0, 50
 """Without a clock, time without a run after which an operator should look; whichever is longer."""
@@ -32,7 +32,7 @@ QUIET_SECONDS, QUIET_SLOTS = 60.0, 50
 
 @dataclass
 class Tally:
-    """What an agent counts beside the counters of its node, from its start; ``beat`` is when its loop last went round.
+    """Counts of an agent beside the counters of its node, from its start; ``beat`` is when its loop last went round.
 
     ``missed`` counts, by neighbour, the runs in which it missed a round; ``recent`` holds start, outcome and reason of
     the last runs; ``ended`` is when the last of them ended or was skipped, at first the start of the agent, and
@@ -43,7 +43,7 @@ class Tally:
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
     seconds: float = 0.0
     missed: dict[int, int] = field(default_factory=dict)
-    recent: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    recent: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=RECENT_RUNS))
     finished: float | None = None
     beat: float = field(default_factory=time.monotonic)
     ended: float = field(default_factory=time.monotonic)
@@ -64,26 +64,26 @@ class Tally:
         self.ended, self.waits = time.monotonic(), ""
 
     def quiet(self, slot: float, period: float | None) -> list[str]:
-        """That there was no run for long, if so: some periods since the last, or without a clock a minute or more."""
+        """Return that there was no run for long, if so: for some periods, or without a clock for a minute or more."""
         quiet = time.monotonic() - self.ended
         if period is None:
             most = max(QUIET_SECONDS, QUIET_SLOTS * slot)
         else:
-            most = max(STALLED, (RECENT + 1) * period) if self.recent else float("inf")  # the first may be far ahead
+            most = max(STALLED, (RECENT_RUNS + 1) * period) if self.recent else float("inf")
         return [f"no run for {quiet:.0f} s{self.waits and f': {self.waits}'}"] if quiet > most else []
 
-    def trouble(self, hears: Iterable[int], heard: Mapping[int, float], hint: str) -> list[str]:
-        """What is wrong with the last runs; ``hint`` is a likely reason why peers are not heard."""
+    def trouble(self, hears: Iterable[int], heard: Mapping[int, float]) -> list[str]:
+        """Return what is wrong with the last runs."""
         recent, found = list(self.recent), []
-        if len(recent) < RECENT:
+        if len(recent) < RECENT_RUNS:
             return []
         outcomes = [outcome for _, outcome, _ in recent]
         if "complete" not in outcomes:
             counts = ", ".join(f"{outcomes.count(name)} {name}" for name in OUTCOMES if name in outcomes)
             reason = next((f": {why}" for *_, why in recent[::-1] if why), "")
-            found.append(f"none of the last {RECENT} runs was complete ({counts}{reason})")
+            found.append(f"none of the last {RECENT_RUNS} runs was complete ({counts}{reason})")
         if silent := [str(j) for j in hears if heard.get(j, float("-inf")) < recent[0][0]]:
-            found.append(f"not heard in the last {RECENT} runs: node {', '.join(silent)}{hint}")
+            found.append(f"not heard in the last {RECENT_RUNS} runs: node {', '.join(silent)}")
         return found
 
     def totals(self, counters: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
@@ -101,7 +101,7 @@ def count_all(node: Counters, dropped: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Status:
-    """What is asked for by ``/status``, as a whole; see :func:`metrics` for the same as Prometheus reads it.
+    """The content of ``/status``; see :func:`metrics` for the same as Prometheus reads it.
 
     ``trouble`` is all that an operator should look at, here or in the network, and ``healthy`` that there is none.
     ``alive`` is about the process alone, whose loop goes round, and ``reason`` why it is not.

@@ -1,131 +1,78 @@
-"""The status of an agent over HTTP: a thread that answers its operators, and the client that asks.
-
-The server is written by hand: one of the standard library would take more memory than it saves lines here. It reads
-what the agent counts and changes nothing.
-"""
+"""The status of an agent over HTTP: a server in a thread, and the client that asks."""
 
 import json
-import selectors
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 from graphact.agents.addresses import Address
+from graphact.agents.files import one_line
 from graphact.agents.status import OUTCOMES, Status, metrics
-from graphact.storage import one_line
 
-REQUEST_BYTES = 4096
+MAX_REQUEST_BYTES = 4096
+MAX_CONNECTIONS = 64
 REQUEST_SECONDS = 1.0
-CONNECTIONS = 64
-"""That are open at once; one more cuts off the oldest."""
+"""Seconds to ask, and as long to read the answer; who takes longer is cut off."""
 
 
-@dataclass
-class Connection:
-    """Somebody who asks: until when, what has come, and what is left of the answer."""
-
-    socket: socket.socket
-    until: float
-    asked: bytes = b""
-    answer: memoryview = field(default_factory=lambda: memoryview(b""))
-
-
-class StatusServer:
-    """A thread that answers ``GET /metrics``, ``/healthz`` (503 with trouble) and ``/status`` (JSON), many at a time.
-
-    Whoever takes longer than a second to ask or to read the answer, or asks for more than 4 KiB, is cut off.
+class StatusServer(socketserver.ThreadingTCPServer):
+    """A server that answers ``GET /metrics``, ``/healthz`` (503 with trouble) and ``/status`` (JSON).
 
     Args:
         address: where it listens; port 0 takes a free one.
-        ask: gives the status, called by the thread.
+        ask: returns the status; called by threads.
 
     Raises:
         OSError: it cannot listen there.
     """
 
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = MAX_CONNECTIONS
+
     def __init__(self, address: Address, ask: Callable[[], Status]) -> None:
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        self._ask, self._open = ask, dict[socket.socket, None]()  # the oldest first
         try:
-            self._socket = socket.create_server((address.host, address.port), family=family, backlog=CONNECTIONS)
+            super().__init__((address.host, address.port), StatusHandler)
         except OSError as error:
             raise OSError(f"cannot listen on {address} for the status: {error.strerror or error}") from error
-        self._socket.setblocking(False)
-        self.address = Address(address.host, self._socket.getsockname()[1])
-        self._ask, self._closed = ask, False
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._socket, selectors.EVENT_READ)
-        self._connections: dict[socket.socket, Connection] = {}  # the oldest first
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+        self.address = Address(address.host, self.socket.getsockname()[1])
+        threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()
 
-    def _serve(self) -> None:
-        while not self._closed:
-            now = time.monotonic()
-            for late in [each for each in self._connections.values() if each.until <= now]:
-                self._cut_off(late)
-            wait = min((each.until - now for each in self._connections.values()), default=REQUEST_SECONDS)
-            for key, _ in self._selector.select(wait):
-                if key.data is None:
-                    self._accept()
-                elif key.data.socket in self._connections:  # nobody cut it off meanwhile
-                    self._go_on(key.data)
-        for each in list(self._connections.values()):
-            self._cut_off(each)
-        self._selector.close()
-
-    def _accept(self) -> None:
+    def get_request(self) -> tuple[socket.socket, Any]:
         try:
-            opened, _ = self._socket.accept()
-        except BlockingIOError:  # gone again
-            return
-        except OSError:  # closed, or this process has no descriptor left: others will be given back
-            time.sleep(0.0 if self._closed else 0.1)
-            return
-        if len(self._connections) >= CONNECTIONS:
-            self._cut_off(next(iter(self._connections.values())))
-        opened.setblocking(False)
-        connection = Connection(opened, time.monotonic() + REQUEST_SECONDS)
-        self._connections[opened] = connection
-        self._selector.register(opened, selectors.EVENT_READ, connection)
+            opened, where = super().get_request()
+        except OSError:  # gone again, or this process has no descriptor left
+            time.sleep(0.1)
+            raise
+        if len(self._open) >= MAX_CONNECTIONS:
+            with suppress(OSError, StopIteration, RuntimeError):  # the oldest, unless it ends just now
+                next(iter(self._open)).shutdown(socket.SHUT_RDWR)
+        self._open[opened] = None
+        return opened, where
 
-    def _go_on(self, connection: Connection) -> None:
-        """Read what was asked, or write what is left of the answer; never waits."""
-        try:
-            if connection.answer:
-                connection.answer = connection.answer[connection.socket.send(connection.answer) :]
-                is_over = not connection.answer
-            else:
-                is_over = not self._read(connection)
-        except BlockingIOError:
-            return
-        except OSError:
-            is_over = True
-        if is_over:
-            self._cut_off(connection)
+    def shutdown_request(self, request: Any) -> None:
+        self._open.pop(request, None)
+        super().shutdown_request(request)
 
-    def _read(self, connection: Connection) -> bool:
-        """Take a part of the request, and answer it when it is whole; False if there is nothing to wait for."""
-        piece = connection.socket.recv(REQUEST_BYTES)
-        connection.asked += piece
-        if b"\r\n\r\n" not in connection.asked and b"\n\n" not in connection.asked:
-            return bool(piece) and len(connection.asked) <= REQUEST_BYTES
-        connection.answer = memoryview(self._answer(connection.asked))
-        connection.until = time.monotonic() + REQUEST_SECONDS
-        self._selector.modify(connection.socket, selectors.EVENT_WRITE, connection)
-        return True
+    def handle_error(self, *_: object) -> None:
+        """Somebody went away while being answered."""
 
-    def _answer(self, asked: bytes) -> bytes:
-        words = asked.split(b"\r\n")[0].split()
-        path = words[1].split(b"?")[0] if len(words) == 3 and words[0] == b"GET" else b""
+    def answer(self, asked: bytes) -> bytes:
+        """Return the answer to a request."""
+        path = asked.split(b" ")[1] if asked.startswith(b"GET ") and asked.count(b" ") >= 2 else b""
         code, kind, body = "404 Not Found", "text/plain", b"GET /metrics, /healthz or /status\n"
         try:
             status = self._ask()
             if path == b"/metrics":
-                code, kind, body = "200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics(status).encode()
+                code, kind = "200 OK", "text/plain; version=0.0.4; charset=utf-8"
+                body = metrics(status).encode()
             elif path == b"/status":
                 code, kind, body = "200 OK", "application/json", status.to_json()
             elif path == b"/healthz":
@@ -136,17 +83,24 @@ class StatusServer:
         head = f"HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         return head.encode() + body
 
-    def _cut_off(self, connection: Connection) -> None:
-        del self._connections[connection.socket]
-        self._selector.unregister(connection.socket)
-        connection.socket.close()
-
     def close(self) -> None:
-        self._closed = True
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
-        self._thread.join(2 * REQUEST_SECONDS)
-        self._socket.close()
+        self.shutdown()
+        self.server_close()
+
+
+class StatusHandler(socketserver.BaseRequestHandler):
+    """One request, within its time."""
+
+    def handle(self) -> None:
+        connection, until, asked = self.request, time.monotonic() + REQUEST_SECONDS, b""
+        while b"\r\n\r\n" not in asked:
+            connection.settimeout(max(1e-3, until - time.monotonic()))
+            piece = connection.recv(MAX_REQUEST_BYTES)
+            asked += piece
+            if not piece or len(asked) > MAX_REQUEST_BYTES:
+                return
+        connection.settimeout(REQUEST_SECONDS)
+        connection.sendall(self.server.answer(asked))  # type: ignore[attr-defined]
 
 
 def fetch_status(address: Address, timeout: float = 2.0) -> dict[str, Any]:
@@ -170,7 +124,7 @@ def fetch_status(address: Address, timeout: float = 2.0) -> dict[str, Any]:
 
 
 def is_status(content: Any) -> bool:
-    """Whether JSON is what :meth:`Status.to_json` writes, as far as others rely on it."""
+    """Return whether JSON is what :meth:`Status.to_json` writes, as far as others rely on it."""
     fields_of = {"node": int, "run": int, "alive": bool, "totals": dict, "peers": dict, "trouble": list}
     if not isinstance(content, dict) or not all(
         isinstance(content.get(name), kind) for name, kind in fields_of.items()

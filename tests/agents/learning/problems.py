@@ -9,8 +9,9 @@ import torch
 from graphact import Graph, nn
 from graphact.agents import Timing, deploy
 from graphact.agents.learning import Learning, simulate_training
-from graphact.agents.learning.mixing import ALGORITHMS, PIECE
-from graphact.layers import Filter
+from graphact.agents.learning.learner import samples_of
+from graphact.agents.learning.mixing import ALGORITHMS, MAX_PIECE
+from graphact.data.task import LOSSES
 
 TOO_SHORT_TO_REPEAT = Timing(slot=0.0015)
 """A datagram travels for 1 ms, and nobody asks for it again before 20 ms: what is lost is lost."""
@@ -55,7 +56,7 @@ def least_squares(num_nodes=8):
 def gradient_rounds(model, *, prepared=True):
     """How many exchanges a gradient takes, when the signals were shifted before or not."""
     first = model.layers[0].exchanges
-    forward = model.rounds - (first if prepared and isinstance(model.layers[0], Filter) else 0)
+    forward = model.rounds - (first if prepared and model.layers[0].kind == "filter" else 0)
     return forward + model.rounds - first
 
 
@@ -63,4 +64,31 @@ def step_rounds(model, learning):
     """How many exchanges a step takes."""
     _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
     size = sum(model.parameters[name].size for name in model.trained)
-    return gradient_rounds(model) + vectors * math.ceil(size / PIECE) + acknowledgements
+    return gradient_rounds(model) + vectors * math.ceil(size / MAX_PIECE) + acknowledgements
+
+
+def train_centrally(model, graph, signals, targets, learning, steps):
+    """Train a torch model with the optimizer, rate and batches of ``learning``; the loss before every step."""
+    dtype = next(model.parameters()).dtype
+    x, t, graph = torch.from_numpy(signals).to(dtype), torch.from_numpy(targets).to(dtype), graph.to(dtype=dtype)
+    optimizer = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[learning.optimizer]
+    optimizer, losses = optimizer(model.parameters(), lr=learning.rate), []
+    for step in range(steps):
+        batch = samples_of(step, len(signals), learning)
+        optimizer.zero_grad()
+        loss = mean_loss(learning.objective, model(x[batch], graph), t[batch])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return np.array(losses)
+
+
+def mean_loss(objective, outputs, targets):
+    """The mean over samples and nodes; a target that is NaN adds 0."""
+    asked = ~targets.isnan()
+    known = torch.where(asked, targets, 0.0)
+    if objective == "cross_entropy":
+        each = LOSSES[objective](outputs, known.squeeze(-1).long()).unsqueeze(-1)
+    else:
+        each = LOSSES[objective](outputs, known)
+    return torch.where(asked, each, 0.0).mean()

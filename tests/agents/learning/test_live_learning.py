@@ -1,7 +1,6 @@
 """Processes that learn: a neighbour in wrong hands, folders that have run before, kills while files are written."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -13,12 +12,12 @@ import torch
 from agents.networks import undirected
 
 from graphact import agents, nn
-from graphact.agents import Deployment, deploy
+from graphact.agents import Deployment, load_model
 from graphact.agents.addresses import Addresses, free_addresses
 from graphact.agents.learning import Learner, Learning, MemoryStore, networked, simulate_training
-from graphact.agents.learning.networked import common_step, train_on_processes
-from graphact.agents.learning.state import State
+from graphact.agents.learning.state import State, to_vector
 from graphact.agents.messages import DIMENSIONS, DTYPES, HEADER, Kind, Message, Payload, encode
+from graphact.agents.processes import Processes
 
 STEPS = 24
 
@@ -51,7 +50,7 @@ class Mirror:
 
     def say(self, run, round_, value, program):
         links = self.deployment.links
-        message = Message(Kind.DATA, 1, 0, links.epoch, run, round_, program, Payload.of(value))
+        message = Message(Kind.DATA, 1, 0, links.epoch, run, round_, program, Payload.from_array(value))
         self.socket.sendto(encode(message, links.keys[0], self.digest), self.to)
 
     def answer(self, process):
@@ -142,71 +141,26 @@ def test_others_must_not_use_the_keys(folder):
     assert "keys.json must be for its owner alone" in errors
 
 
-class Killed(BaseException):
-    """kill -9."""
-
-
-def problem():
+@pytest.mark.parametrize("transport", ["udp", "zenoh"])
+def test_processes_learn_what_the_simulation_does(tmp_path, transport):
+    """To the bit where no link is missed."""
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
-    data = rng.normal(size=(8, 2, 1)), rng.normal(size=(8, 2, 1))
-    return (lambda: deploy(nn.FIR([1, 1], order=1).double(), undirected([(0, 1)], 2))), data, Learning(rate=0.05)
-
-
-@pytest.mark.slow
-def test_a_training_that_is_killed_while_its_folders_are_written_begins_again(tmp_path, monkeypatch):
-    """The next start does not mix keys of two draws."""
-    nodes, data, learning = problem()
-    torch.manual_seed(0)
-    first = nodes()
-
-    def save(self, folder, original=Deployment.save):
-        if self.node == 1:
-            raise Killed
-        original(self, folder)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Deployment, "save", save)
-        with pytest.raises(Killed):
-            train_on_processes(first, *data, learning, tmp_path / "t", steps=2, slot=10)
-    torch.manual_seed(0)
-    trained = train_on_processes(second := nodes(), *data, learning, tmp_path / "t", steps=2, slot=10)
-    assert trained.counters.links_missed == 0
-    np.testing.assert_array_equal(trained.copies, simulate_training(second, *data, learning, steps=2).copies)
-
-
-@pytest.mark.slow
-def test_a_training_goes_on_from_states_that_are_whole(tmp_path):
-    """A damaged one is passed over."""
-    nodes, data, learning = problem()
-    deployed = nodes()
-    train_on_processes(deployed, *data, learning, tmp_path / "t", steps=40, slot=10)
-    damaged = tmp_path / "t" / "node-1" / "state-40.npz"
-    damaged.write_bytes(damaged.read_bytes()[:100])
-    assert common_step([tmp_path / "t" / f"node-{i}" for i in range(2)], 40) == 20
-    trained = train_on_processes(deployed, *data, learning, tmp_path / "t", steps=45, slot=10)
-    np.testing.assert_array_equal(trained.copies, simulate_training(deployed, *data, learning, steps=45).copies)
-
-
-def test_the_state_of_a_step_is_kept_whole_or_not_at_all(folder, monkeypatch):
-    """Killed at any moment of writing state-20.npz, the file is not there, or complete."""
-    learner = Learner(Deployment.load(folder), Learning(), np.ones((2, 1)), np.ones((2, 1)), MemoryStore())
-    state = State.first(np.zeros(3), 1)
-    state.save(folder / "state.npz")
-
-    class Step:
-        failure, output, complete = "", 0.5, True
-
-    steps = iter((19, STEPS))
-    monkeypatch.setattr(networked.NodeTraining, "_next_step", lambda self, _: next(steps))
-    monkeypatch.setattr(networked.NodeTraining, "_run", lambda self, *_: Step())
-    training = networked.NodeTraining(folder, learner, None, agents.Timing())
-
-    def killed(*_):
-        raise Killed
-
-    monkeypatch.setattr(os, "replace", killed)
-    with pytest.raises(Killed):
-        training.train(STEPS, lambda _: None)
-    assert not (folder / "state-20.npz").exists()
-    training.log.close()
+    graph, model = undirected([(0, 1), (1, 2)], 3), nn.GCNN([1, 2], order=1, activation="max-ga").double()
+    folders = agents.split(model, graph, tmp_path / "n", addresses=free_addresses(3), tls=False)
+    x, targets = rng.normal(size=(2, 8, 3, 1))
+    for i, folder in enumerate(folders):
+        np.save(folder / "signals.npy", x[:, i])
+        np.save(folder / "targets.npy", targets[:, i])
+        (folder / "learning.json").write_text(json.dumps({"learning": {"rate": 0.05}, "steps": 12, "first": 0}))
+    files = [folder / "signals.npy" for folder in folders]
+    with Processes(folders, ["--transport", transport, "--slot", "10"], files, command="learn") as processes:
+        events = processes.wait()
+    assert {event["steps"] for event in events if event["event"] == "trained"} == {12}
+    expected = simulate_training(
+        [Deployment.load(folder) for folder in folders], x, targets, Learning(rate=0.05), steps=12
+    )
+    for folder, state in zip(folders, expected.states, strict=True):
+        np.testing.assert_array_equal(State.load(folder / "state.npz").parameters, state.parameters)
+        trained = load_model(folder / "trained.safetensors")
+        np.testing.assert_array_equal(to_vector(trained.parameters, trained), state.parameters)

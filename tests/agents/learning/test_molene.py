@@ -8,10 +8,11 @@ import os
 
 import pytest
 import torch
+from agents.learning.problems import train_centrally
 
 from graphact import nn
 from graphact.agents import Faults, deploy
-from graphact.agents.learning import Learning, simulate_training, train_centrally
+from graphact.agents.learning import Learning, simulate_training
 from graphact.tasks import denoising, metric_of
 
 STEPS = 40

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from agents.learning.problems import step_rounds
+from agents.learning.problems import step_rounds, train_centrally
 from agents.networks import GRAPHS, directed, links_of
 
 from graphact import nn
 from graphact.agents import Faults, deploy
+from graphact.agents.deployment import to_model
 from graphact.agents.learning import (
     Learner,
     Learning,
@@ -14,13 +15,11 @@ from graphact.agents.learning import (
     cost_of_step,
     mixing,
     simulate_training,
-    train_centrally,
 )
 from graphact.agents.learning.learner import preparation_rounds, samples_of
 from graphact.agents.learning.mixing import ALGORITHMS, OPTIMIZERS, exchange_acknowledged, metropolis_weights
 from graphact.agents.learning.state import to_vector
 from graphact.agents.simulation import Simulation
-from graphact.agents.split import plain_model
 
 TOLERANCE = 1e-10
 
@@ -50,7 +49,7 @@ def test_on_a_complete_graph_agents_make_the_centralised_steps(algorithm, optimi
     begin = to_vector(nodes[0].model.parameters, nodes[0].model)
     training = simulate_training(nodes, x, targets, learning, steps=25)
     losses = train_centrally(model, graph, x, targets, learning, 25)
-    central = to_vector(plain_model(model).parameters, nodes[0].model)
+    central = to_vector(to_model(model).parameters, nodes[0].model)
     np.testing.assert_allclose(training.losses, losses, rtol=TOLERANCE, atol=TOLERANCE)
     np.testing.assert_allclose(training.copies, np.tile(central, (6, 1)), rtol=TOLERANCE, atol=TOLERANCE)
     assert abs(central - begin).max() > 0.02
@@ -127,7 +126,7 @@ def test_costs_to_the_byte(algorithm, graph):
 
 def test_the_cost_by_hand():
     """Order 1, one hop, two layers: 1 + 2 + 1 + 2 rounds, of which the first is prepared; 28 parameters."""
-    model = plain_model(gcnn())
+    model = to_model(gcnn())
     assert sum(p.size for p in model.parameters.values()) == 6 + 4 + 12 + 3 + 3
     cost = cost_of_step(model, Learning("push-pull"), 10, 10, 5, slot=0.1)
     assert cost.rounds == 5 + 5 + 2
@@ -141,8 +140,8 @@ def test_long_vectors_and_many_signals_go_in_pieces(monkeypatch):
     x, targets = samples(graph)
     learning = Learning("push-pull", rate=0.02)
     whole = simulate_training(deploy(model, graph), x, targets, learning, steps=5).copies
-    monkeypatch.setattr(mixing, "PIECE", 5)
-    monkeypatch.setattr("graphact.agents.learning.learner.PIECE", 5)
+    monkeypatch.setattr(mixing, "MAX_PIECE", 5)
+    monkeypatch.setattr("graphact.agents.learning.learner.MAX_PIECE", 5)
     monkeypatch.setattr("graphact.agents.learning.learner.MAX_DATAGRAM", 52 + 8 + 16)
     nodes = deploy(model, graph)
     assert preparation_rounds(nodes[0].model, (7, 1)) == 1 + 4

@@ -3,11 +3,10 @@
 import time
 
 import pytest
-from agents.networks import MemoryTransport, links_of
+from agents.networks import MemoryTransport
 
 from graphact.agents.addresses import Addresses, free_addresses
 from graphact.agents.transports.memory import MemoryNetwork
-from graphact.agents.transports.sealed import SealedTransport
 from graphact.agents.transports.udp import UdpTransport
 from graphact.agents.transports.zenoh import ZenohTransport
 
@@ -45,22 +44,6 @@ class Udp(Real):
         return UdpTransport(self.addresses[node])
 
 
-class Sealed(Real):
-    """Encrypted, in small frames."""
-
-    encrypt = True
-
-    def open(self, node):
-        links = links_of([(i, j) for i, others in LINE.items() for j in others], len(LINE))[node]
-        return SealedTransport(UdpTransport(self.addresses[node]), links, encrypt=self.encrypt, mtu=600)
-
-
-class Cut(Sealed):
-    """Not encrypted, in small frames."""
-
-    encrypt = False
-
-
 class Zenoh(Real):
     def open(self, node):
         return ZenohTransport(node, 7, self.addresses[node])
@@ -89,7 +72,7 @@ class Ends:
         pytest.fail(f"node {recipient} never heard node {sender}")
 
 
-@pytest.fixture(params=[Memory, Udp, Sealed, Cut, Zenoh], ids=lambda kind: kind.__name__.lower())
+@pytest.fixture(params=[Memory, Udp, Zenoh], ids=lambda kind: kind.__name__.lower())
 def line(request):
     """Three nodes in a line; the ends are opened by each test."""
     ends = Ends(request.param(LINE))

@@ -73,7 +73,7 @@ def make_certificates(folder, names):
         signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "ext"]
         openssl("x509", "-req", "-in", f"{name}/csr.pem", *signing, "-out", f"{name}/cert.pem")
         shutil.copy(folder / "ca.pem", folder / name / "ca.pem")
-    return [Tls.of_folder(folder / name) for name in names]
+    return [Tls.from_folder(folder / name) for name in names]
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates with")
@@ -102,7 +102,7 @@ def test_tls_is_one_encrypted_link_and_needs_all_files(tmp_path):
     assert endpoints(address, None) == ["tcp/10.0.0.7:7500?rel=1", "udp/10.0.0.7:7500?rel=0"]
     assert endpoints(address, Tls(tmp_path, tmp_path, tmp_path)) == ["tls/10.0.0.7:7500"]
     with pytest.raises(FileNotFoundError, match="ca.pem is missing; TLS needs ca.pem, cert.pem and key.pem"):
-        Tls.of_folder(tmp_path)
+        Tls.from_folder(tmp_path)
 
 
 def test_udp_cannot_encrypt(tmp_path):

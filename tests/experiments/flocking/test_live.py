@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,15 +13,16 @@ import pytest
 import torch
 
 import graphact
-from graphact.agents.split import plain_model
-from graphact.cli import main
-from graphact.commands.agents_flock import POLICY, failures
+from graphact.agents.deployment import to_model
 from graphact.experiments.flocking import live
 from graphact.experiments.flocking.flight import fly
 from graphact.experiments.flocking.live import RECORD, Pilots, Plan, check_flight, fly_live
 from graphact.experiments.flocking.pilot import LossyTransport, sense, steer
 from graphact.experiments.flocking.policies import Policies
 from graphact.experiments.flocking.world import Teams, World, draw_teams, hears, measure, pairs_of
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "agents"))
+import flock
 
 fcntl = pytest.importorskip("fcntl", reason="processes of a flock talk through pipes that do not block, as POSIX has")
 WORLD = World(steps=3, connected=True)
@@ -41,10 +43,10 @@ def exchange(programs: dict, heard: np.ndarray) -> dict:
 
 
 def test_agents_compute_what_the_fleet_computes() -> None:
-    model, seen = graphact.load(POLICY).double(), []
+    model, seen = graphact.load(flock.POLICY).double(), []
     start = draw_teams(1, 12, torch.Generator().manual_seed(0), WORLD)
     fly(Teams(*(part.unsqueeze(0) for part in start)), Policies([model], dtype=torch.float64), WORLD, watch=seen.append)
-    plain = plain_model(model)
+    plain = to_model(model)
     for moment in seen:
         state, heard = torch.cat(moment.teams, -1)[0, 0].numpy(), moment.heard[0, 0].numpy()
         programs = {
@@ -93,7 +95,7 @@ def test_what_is_lost_is_lost_at_the_given_rate_and_between_halves() -> None:
 def test_a_team_of_processes_flies_through_faults_and_its_logs_tell_every_control(tmp_path: Path) -> None:
     plan = Plan(agents=5, steps=75, rate=5.0, loss=0.1, killed=2, partition=(0.7, 0.8), world=WORLD)
     steps = []
-    facts = fly_live(graphact.load(POLICY), plan, tmp_path, lambda *step: steps.append(step))
+    facts = fly_live(graphact.load(flock.POLICY), plan, tmp_path, lambda *step: steps.append(step))
     check = check_flight(tmp_path, WORLD)
     assert len(steps) == 75
     assert facts["lost"] > 0
@@ -135,7 +137,7 @@ def test_an_agent_that_stands_still_holds_up_nobody_and_is_named(tmp_path: Path,
 
     plain_start = Pilots.start
     monkeypatch.setattr(Pilots, "start", start)
-    facts = fly_live(graphact.load(POLICY), plan, tmp_path, watch)
+    facts = fly_live(graphact.load(flock.POLICY), plan, tmp_path, watch)
     check = check_flight(tmp_path, WORLD)
     assert (facts["gone"], facts["idle"]) == ([frozen, killed], [])
     assert check.largest <= 1e-9
@@ -144,7 +146,7 @@ def test_an_agent_that_stands_still_holds_up_nobody_and_is_named(tmp_path: Path,
     assert not there[12:, frozen].any()
     assert not there[22:, killed].any()
     assert there[50:, [0, 2, 4]].mean() > 0.5
-    assert len(failures(facts, check)) == 1
+    assert len(flock.find_failures(facts, check)) == 1
 
 
 def test_of_what_an_agent_is_told_after_it_stood_still_no_line_is_torn(tmp_path: Path) -> None:
@@ -182,18 +184,18 @@ def test_of_what_an_agent_is_told_after_it_stood_still_no_line_is_torn(tmp_path:
         ({"gone": [2]}, float("nan"), ["agents 2 did not come to the end", "differs by nan"]),
     ],
 )
-def test_the_command_fails_where_the_flight_did(monkeypatch, capsys, facts, largest, words) -> None:
+def test_the_example_fails_where_the_flight_did(monkeypatch, capsys, facts, largest, words) -> None:
     usual = {"controls": 1.0, "missed": 0, "used": 1, "lost": 0, "sent": 0, "variance": 0.0, "gone": [], "idle": []}
     monkeypatch.setattr(live, "fly_live", lambda *_: usual | facts)
     monkeypatch.setattr(live, "check_flight", lambda *_: live.Check(1, largest, np.zeros(3)))
-    assert main(["agents", "flock", "--agents", "4"]) == int(bool(words))
+    assert flock.main(["--agents", "4"]) == int(bool(words))
     said = capsys.readouterr().err
     assert len(said.splitlines()) == len(words)
     assert all(word in said for word in words)
 
 
 def test_a_policy_is_shipped_that_fits_the_problem() -> None:
-    model = graphact.load(POLICY)
+    model = graphact.load(flock.POLICY)
     layers = model.layers()
     assert layers[0].in_features == 6
     assert layers[-1].out_features == 2

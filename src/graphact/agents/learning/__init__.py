@@ -5,7 +5,7 @@ No node sees the graph, or another node's targets; of signals it hears what it w
 
 from graphact.agents.learning.learner import Learner, cost_of_step, gradient
 from graphact.agents.learning.mixing import Learning, mix
-from graphact.agents.learning.simulated import Training, simulate_training, train_centrally
+from graphact.agents.learning.simulated import Training, simulate_training
 from graphact.agents.learning.state import FileStore, MemoryStore, State, Store
 from graphact.agents.learning.vjp import Place
 
@@ -22,5 +22,4 @@ __all__ = [
     "gradient",
     "mix",
     "simulate_training",
-    "train_centrally",
 ]

@@ -5,13 +5,12 @@ from dataclasses import asdict
 import numpy as np
 
 from graphact.agents.deployment import Deployment
-from graphact.agents.learning.mixing import ALGORITHMS, PIECE, Learning, metropolis_weights, mix
+from graphact.agents.learning.mixing import ALGORITHMS, MAX_PIECE, Learning, metropolis_weights, mix
 from graphact.agents.learning.state import State, Store, from_vector, to_vector
 from graphact.agents.learning.vjp import VJPS, Gradients, Place, Vjp, check_learnable, evaluate, shift_powers
 from graphact.agents.messages import MAX_DATAGRAM, OVERHEAD, Array, datagram_bytes
 from graphact.agents.model import Cost, Model, agreement
 from graphact.agents.program import Program
-from graphact.layers import Filter
 
 STEP, PREPARATION = 2, 3
 """Program numbers, so that values of learning never mix with those of inference (1)."""
@@ -62,7 +61,7 @@ def gradient(
 
 
 class Learner:
-    """What one node holds to learn: its deployment, its own signals and targets, its state.
+    """A node that learns: its deployment, its own signals and targets, its state.
 
     Drive it as any node: one run with ``prepare()`` (program number 3), in which every neighbour must answer, then
     one run a step with ``step(number)`` (program number 2), where all nodes number steps alike. The state is saved at
@@ -139,7 +138,7 @@ class Learner:
 
     @property
     def digest(self) -> bytes:
-        """What all nodes must agree upon to learn together, for :class:`~graphact.agents.Node`."""
+        """The digest of what all nodes must agree upon to learn together, for :class:`~graphact.agents.Node`."""
         return agreement(self.model, **asdict(self.learning))
 
 
@@ -158,17 +157,17 @@ def samples_of(step: int, count: int, learning: Learning) -> Array | slice:
 
 
 def prepared_exchanges(model: Model, shape: tuple[int, ...]) -> tuple[int, int]:
-    """Into how many messages a node's signals go in the preparation, and how often each is shifted.
+    """Return the number of messages of a node's signals in the preparation, and of shifts of each.
 
     That is the order of a first layer that is a filter; nothing is shifted before another one.
     """
     room = (MAX_DATAGRAM - OVERHEAD - 8) // (shape[1] * model.dtype.itemsize)
     first = model.layers[0]
-    return -(-shape[0] // room), first.exchanges if isinstance(first, Filter) else 0
+    return -(-shape[0] // room), first.exchanges if first.kind == "filter" else 0
 
 
 def preparation_rounds(model: Model, shape: tuple[int, ...]) -> int:
-    """How many exchanges the preparation takes, for signals of a node of this shape: degrees, then shifts."""
+    """Return the number of exchanges of the preparation, for signals of a node of this shape: degrees, then shifts."""
     pieces, exchanges = prepared_exchanges(model, shape)
     return 1 + pieces * exchanges
 
@@ -200,11 +199,11 @@ def cost_of_step(
         features: features of the signal, where the model takes any number.
     """
     widths, first = model.widths(features), model.layers[0].exchanges
-    travelling = widths[first:] + (widths[first:] if isinstance(model.layers[0], Filter) else widths)
+    travelling = widths[first:] + (widths[first:] if model.layers[0].kind == "filter" else widths)
     exchanged = sum(datagram_bytes((batch, width), model.dtype) for width in travelling)
     size = sum(model.parameters[name].size for name in model.trained)
     _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
-    pieces = [min(PIECE, size - start) for start in range(0, size, PIECE)] * vectors
+    pieces = [min(MAX_PIECE, size - start) for start in range(0, size, MAX_PIECE)] * vectors
     mixed = sum(datagram_bytes((piece,), float) for piece in pieces) + acknowledgements * datagram_bytes((1,), np.int64)
     mixing = len(pieces) + acknowledgements
     rounds, messages = len(travelling) + mixing, num_edges * len(travelling) + num_pairs * mixing

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graphact._checks import check_choice, check_integer, check_positive, check_seed
+from graphact.agents.files import check_choice, check_integer, check_positive
 from graphact.agents.learning.state import State
 from graphact.agents.learning.vjp import OBJECTIVES
 from graphact.agents.links import Links
@@ -37,13 +37,13 @@ from graphact.agents.program import Direction, Exchange, Program
 Weights = Mapping[int, float]
 OPTIMIZERS = ("sgd", "adam")
 BETAS, EPSILON = (0.9, 0.999), 1e-8
-PIECE = 8_000
-"""How many numbers of float64 travel in one message; a longer vector takes several rounds."""
+MAX_PIECE = 8_000
+"""Numbers of float64 in one message; a longer vector takes several rounds."""
 
 
 @dataclass(frozen=True)
 class Learning:
-    """What all nodes must agree upon before they learn.
+    """Settings of learning, on which all nodes must agree.
 
     Args:
         algorithm: how neighbours mix: a key of ``ALGORITHMS``.
@@ -68,7 +68,7 @@ class Learning:
         check_choice("objective", self.objective, tuple(OBJECTIVES))
         if self.batch is not None:
             check_integer("batch", self.batch, minimum=1)
-        check_seed("seed", self.seed)
+        check_integer("seed", self.seed, minimum=0)
 
 
 def mix(state: State, gradient: Array, links: Links, weights: Weights, learning: Learning) -> Program[State]:
@@ -137,14 +137,14 @@ ALGORITHMS: dict[str, tuple[Callable[..., Program[State]], int, int]] = {
     "gradient-tracking": (track_acknowledged, 2, 1),
     "push-pull": (track_by_running_sums, 2, 0),
 }
-"""How the gradient is tracked, and how many vectors and acknowledgements a step exchanges."""
+"""Tracking of the gradient, and the number of vectors and of acknowledgements that a step exchanges."""
 
 
 def exchange_vectors(links: Links, values: Array | Mapping[int, Array], length: int) -> Program[dict[int, Array]]:
     """Send all neighbours a vector ``(length,)``, or each its own; the finite ones whose pieces all came."""
     heard: dict[int, list[Array]] = {j: [] for j in links.neighbors}
-    for start in range(0, length, PIECE):
-        piece = slice(start, min(length, start + PIECE))
+    for start in range(0, length, MAX_PIECE):
+        piece = slice(start, min(length, start + MAX_PIECE))
         sent = {j: v[piece] for j, v in values.items()} if isinstance(values, Mapping) else values[piece]
         shape = (piece.stop - piece.start,)
         received = yield Exchange(sent, Direction.BOTH, shape=shape, dtype=np.float64)

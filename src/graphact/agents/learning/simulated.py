@@ -1,46 +1,32 @@
-"""Learning by simulated agents, the file with which it goes on after a stop, and the same learning in one place."""
+"""Learning by simulated agents."""
 
-import hashlib
-import io
-import json
-import os
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphact._checks import check_integer
 from graphact.agents.deployment import Deployment, check_one_model
-from graphact.agents.learning.learner import PREPARATION, STEP, Learner, cost_of_step, preparation_rounds, samples_of
+from graphact.agents.files import check_integer
+from graphact.agents.learning.learner import PREPARATION, STEP, Learner, cost_of_step, preparation_rounds
 from graphact.agents.learning.mixing import Learning
-from graphact.agents.learning.state import MemoryStore, State, from_vector, save_arrays
+from graphact.agents.learning.state import MemoryStore, State, from_vector
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
 from graphact.agents.runs import Counters, Limits, Timing
 from graphact.agents.simulation import Simulation
 from graphact.agents.transports.memory import Faults
-from graphact.storage import DAMAGES, one_line
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from graphact.graph import Graph
-    from graphact.nn import GraphModule
 
 PATIENT = Timing(slot=60.0, backoff=1.0, patience=1_000_000)
 """For the preparation: it costs nothing to wait for all neighbours when that happens once."""
 SEGMENT = 20
 """Steps that are simulated at once; their logs are dropped then, and progress is reported."""
-CHECKPOINT_VERSION = 2  # parameters stand layer by layer; in version 1 as torch names them
 
 
 @dataclass(frozen=True)
 class Training:
-    """Where simulated agents stand.
+    """The state of a simulated training.
 
     Attributes:
         states: of every node.
@@ -169,96 +155,3 @@ def prepare(learners: Sequence[Learner], faults: Faults, limits: Limits | None, 
     if not all((0, i) in outcome.results and outcome.results[0, i].complete for i in range(len(learners))):
         raise RuntimeError(f"the network loses too much to prepare: {faults}")
     return outcome.counters
-
-
-# Checkpoints
-
-
-def write_training(training: Training, path: str | os.PathLike[str], identity: str) -> None:
-    """Write where a training stands; ``identity`` tells trainings apart, see :func:`identity_of`."""
-    described = {"version": CHECKPOINT_VERSION, "identity": identity, "nodes": len(training.states)}
-    described |= {"counters": asdict(training.counters), "crashes": training.crashes}
-    arrays: dict[str, Any] = {"losses": training.losses, "described": np.array(json.dumps(described))}
-    for i, state in enumerate(training.states):
-        arrays |= state.to_arrays(f"{i} ")
-    save_arrays(path, arrays)
-
-
-def read_training(path: str | os.PathLike[str], identity: str) -> Training | None:
-    """Read a file, None if there is none; ValueError if it is damaged, of another version or of another training."""
-    if not Path(path).exists():
-        return None
-    try:
-        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as content:
-            described = json.loads(str(content["described"]))
-            states = tuple(State.from_arrays(content, f"{i} ") for i in range(described["nodes"]))
-            counters, crashes = Counters(**described["counters"]), int(described["crashes"])
-            training = Training(states, content["losses"], counters, crashes)
-            version, found = described["version"], described["identity"]
-    except DAMAGES as error:
-        raise ValueError(f"{path}: not the checkpoint of a training: {one_line(error)}") from error
-    if version != CHECKPOINT_VERSION:
-        raise ValueError(f"{path}: must be a checkpoint of version {CHECKPOINT_VERSION}, got {version}")
-    if found != identity:
-        other = "another training (other model, graph, samples or options)"
-        raise ValueError(f"{path}: the checkpoint of {other}; name another file, or delete it")
-    return training
-
-
-def identity_of(described: Any, *arrays: Array) -> str:
-    """SHA-256 over what makes a training what it is."""
-    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
-    for array in arrays:
-        digest.update(f"{array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-# In one place, by torch: what agents are compared with
-
-
-def train_centrally(
-    model: "GraphModule", graph: "Graph", signals: Array, targets: Array, learning: Learning, steps: int
-) -> Array:
-    """Train a model as one that sees everything, with the optimizer, the rate and the batches of ``learning``.
-
-    Args:
-        model: trained in place.
-        graph: the graph.
-        signals: ``(M, N, F)``.
-        targets: ``(M, N, O)``; NaN asks for nothing.
-        learning: the algorithm in it means nothing here.
-        steps: how many.
-
-    Returns:
-        The loss before every step.
-    """
-    import torch
-
-    dtype = next(model.parameters()).dtype
-    x, t, graph = torch.from_numpy(signals).to(dtype), torch.from_numpy(targets).to(dtype), graph.to(dtype=dtype)
-    optimizers = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
-    optimizer = optimizers[learning.optimizer](model.parameters(), lr=learning.rate)
-    losses = []
-    for step in range(steps):
-        batch = samples_of(step, len(signals), learning)
-        optimizer.zero_grad()
-        loss = mean_loss(learning.objective, model(x[batch], graph), t[batch])
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return np.array(losses)
-
-
-def mean_loss(objective: str, outputs: "Tensor", targets: "Tensor") -> "Tensor":
-    """The loss of the network: the mean over samples and nodes; a target that is NaN adds 0."""
-    import torch
-
-    from graphact.data.task import LOSSES
-
-    asked = ~targets.isnan()
-    known = torch.where(asked, targets, 0.0)
-    if objective == "cross_entropy":
-        each = LOSSES[objective](outputs, known.squeeze(-1).long()).unsqueeze(-1)
-    else:
-        each = LOSSES[objective](outputs, known)
-    return torch.where(asked, each, 0.0).mean()

@@ -1,4 +1,4 @@
-"""What a node has learned so far, and how it survives the death of the process."""
+"""The state of a node that learns, and its file."""
 
 import io
 import os
@@ -9,12 +9,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graphact.agents.files import READ_ERRORS, one_line, write_atomically
 from graphact.agents.messages import Array
 from graphact.agents.model import Model
-from graphact.storage import DAMAGES, one_line, write_atomically
 
-VERSION = 2
-"""Since version 2 parameters stand layer by layer (:attr:`graphact.agents.Model.trained`)."""
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -69,17 +68,14 @@ class State:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "State":
-        """Read a file; ValueError if it is damaged, not a state, or of graphact 0.1."""
+        """Read a file; ValueError if it is damaged or not a state."""
         try:
             with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as content:
-                state, version = cls.from_arrays(content), int(content["version"]) if "version" in content else 1
-        except DAMAGES as error:
+                state, version = cls.from_arrays(content), int(content["version"])
+        except READ_ERRORS as error:
             raise ValueError(f"{path}: not the state of a node that learns: {one_line(error)}") from error
         if version != VERSION:
-            raise ValueError(
-                f"{path}: a state of version {version}, whose order of parameters depended on where the model came "
-                "from; begin with the model again"
-            )
+            raise ValueError(f"{path}: must be a state of version {VERSION}, got {version}")
         return state
 
 
@@ -91,7 +87,7 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None
 
 
 class Store(Protocol):
-    """Where a node keeps its state."""
+    """A store of the state of a node."""
 
     def load(self) -> State | None:
         """The state saved last; None before the first."""

@@ -13,22 +13,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphact._checks import check_choice
-from graphact.agents import pointwise
-from graphact.agents.inference import evaluate_operation, operation_values, run_linear, run_pointwise
+from graphact.agents import operations, pointwise
+from graphact.agents.files import check_choice
+from graphact.agents.inference import evaluate_hop_mixture, run_linear, run_pointwise
 from graphact.agents.links import Links, Row
 from graphact.agents.messages import Array
-from graphact.agents.model import Model
+from graphact.agents.model import Model, ModelLayer, UnsupportedModelError
 from graphact.agents.program import Direction, Exchange, Program
-from graphact.layers import Activation, Filter, HopMixture, Linear, Pointwise, UnsupportedModelError
-from graphact.operations import Operation
 
 Gradients = dict[str, Array]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node stands: its links and its row of S."""
+    """The place of a node: its links and its row of S."""
 
     links: Links
     row: Row
@@ -68,21 +66,21 @@ def flat(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
-def linear_vjp(layer: Linear, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
+def linear_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
     """The linear map and its VJP."""
     out = yield from run_linear(layer, x, place.row)
 
     def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
         yield from ()
         gradients = {"weight": flat(grad).T @ flat(x)}
-        if layer.bias is not None:
+        if "bias" in layer.arrays:
             gradients["bias"] = flat(grad).sum(0)
-        return grad @ layer.weight, gradients
+        return grad @ layer.arrays["weight"], gradients
 
     return Vjp(out, backward)
 
 
-def pointwise_vjp(layer: Pointwise, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
+def pointwise_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
     """A pointwise function and its VJP."""
     out = yield from run_pointwise(layer, x, place.row)
 
@@ -93,7 +91,7 @@ def pointwise_vjp(layer: Pointwise, x: Array, place: Place, _powers: Array | Non
     return Vjp(out, backward)
 
 
-def filter_vjp(layer: Filter, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
+def filter_vjp(layer: ModelLayer, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
     """A filter bank and its VJP: the shifts by the transpose of S, tap by tap from the last."""
     shifted, answered = [x] if powers is None else [x, *powers[1:]], []
     for _ in range(layer.exchanges if powers is None else 0):
@@ -102,26 +100,26 @@ def filter_vjp(layer: Filter, x: Array, place: Place, powers: Array | None) -> P
         x = place.row.shift(x, heard, weights)
         shifted.append(x)
         answered.append(dict(zip(received, weights, strict=True)))
-    out = sum(y @ tap for y, tap in zip(shifted, layer.taps, strict=True))
+    out = sum(y @ tap for y, tap in zip(shifted, layer.arrays["taps"], strict=True))
 
     def backward(grad: Array, wanted: bool) -> Program[tuple[Array, Gradients]]:
         gradients = {"taps": np.stack([flat(y).T @ flat(grad) for y in shifted])}
-        if layer.bias is not None:
+        if "bias" in layer.arrays:
             gradients["bias"] = flat(grad).sum(0)
-        flowing = grad @ layer.taps[-1].T
+        flowing = grad @ layer.arrays["taps"][-1].T
         if not wanted:
             return flowing, gradients
-        for tap, weight_of in zip(layer.taps[-2::-1], reversed(answered), strict=True):
+        for tap, weight_of in zip(layer.arrays["taps"][-2::-1], reversed(answered), strict=True):
             parts = {j: weight * flowing for j, weight in weight_of.items()}
             back = yield from send_back(place, parts, flowing)
             flowing = back + flowing.dtype.type(place.row.diagonal) * flowing + grad @ tap.T
         return flowing, gradients
 
-    return Vjp(out if layer.bias is None else out + layer.bias, backward)
+    return Vjp(out + layer.arrays["bias"] if "bias" in layer.arrays else out, backward)
 
 
 class Neighborhood(NamedTuple):
-    """What a node knows in one round: its value ``(..., F)``, and of the neighbours that answered ``(d, ..., F)``."""
+    """The values of one round: the node's own ``(..., F)``, and of the neighbours that answered ``(d, ..., F)``."""
 
     own: Array
     members: tuple[int, ...]
@@ -129,7 +127,7 @@ class Neighborhood(NamedTuple):
     weights: Array
 
 
-def hop_mixture_vjp(layer: HopMixture, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
+def hop_mixture_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
     """A localized or graph-adaptive activation and its VJP; keeps what was received in every round."""
     rounds: list[Neighborhood] = []
     y = x
@@ -138,23 +136,24 @@ def hop_mixture_vjp(layer: HopMixture, x: Array, place: Place, _powers: Array | 
         heard, weights = place.row.gather(received, y)
         rounds.append(Neighborhood(y, tuple(received), heard, weights))
         y = place.row.shift(y, heard, weights)
-    skipped = layer.exchanges - layer.hops  # the round that only shifts
+    beta, mixing_weights = layer.arrays["beta"], layer.arrays["weights"]
+    skipped = layer.exchanges - len(mixing_weights)  # the round that only shifts
     rectified = np.maximum(x, 0)
-    values = [evaluate_operation(layer, around.own, around.heard) for around in rounds[skipped:]]
-    out = layer.beta * rectified + sum(mixing * value for mixing, value in zip(layer.weights, values, strict=True))
+    values = [evaluate_hop_mixture(layer, around.own, around.heard) for around in rounds[skipped:]]
+    out = beta * rectified + sum(mixing * value for mixing, value in zip(mixing_weights, values, strict=True))
 
     def backward(grad: Array, wanted: bool) -> Program[tuple[Array, Gradients]]:
-        hops = zip(rounds[skipped:], values, layer.weights, strict=True)
+        hops = zip(rounds[skipped:], values, mixing_weights, strict=True)
         node = place.links.node
         parts = [operation_vjp(layer, node, around, value, grad * mixing) for around, value, mixing in hops]
         by_feature = np.stack([flat(grad * value).sum(0) for value in values])
         gradients = {
             "beta": np.asarray((grad * rectified).sum()),
-            "weights": by_feature if layer.weights.ndim == 2 else by_feature.sum(1),
+            "weights": by_feature if mixing_weights.ndim == 2 else by_feature.sum(1),
         }
-        for name in layer.log_parameters:
+        for name in (name for name in layer.operations[0].parameters if f"log_{name}" in layer.arrays):
             gradients[f"log_{name}"] = np.asarray(sum(logs[name] for _, _, logs in parts), grad.dtype)
-        direct = grad * layer.beta * (x > 0)
+        direct = grad * beta * (x > 0)
         if not wanted:
             return direct, gradients
         flowing = np.zeros_like(x)  # the gradient of the shift that followed a round
@@ -173,10 +172,10 @@ def hop_mixture_vjp(layer: HopMixture, x: Array, place: Place, _powers: Array | 
 
 
 VJPS: dict[str, Callable[[Any, Array, Place, Array | None], Program[Vjp]]] = {
-    Filter.kind: filter_vjp,
-    Linear.kind: linear_vjp,
-    Pointwise.kind: pointwise_vjp,
-    HopMixture.kind: hop_mixture_vjp,
+    "filter": filter_vjp,
+    "linear": linear_vjp,
+    "pointwise": pointwise_vjp,
+    "hop-mixture": hop_mixture_vjp,
 }
 """Programs that run a layer on the node's value ``(..., F)`` and keep what its adjoint needs, by kind of the layer. The
 last argument is, for a filter, ``x, Sx, ..., S^K x`` at this node where they are known: no exchange then."""
@@ -184,55 +183,21 @@ last argument is, for a filter, ``x, Sx, ..., S^K x`` at this node where they ar
 
 # Operations
 
-OperationGradients = tuple[Array, Array, Mapping[str, float]]
-OperationGradient = Callable[..., OperationGradients]
-"""See :class:`graphact.operations.Operation`."""
 
-
-def operation_vjp(layer: HopMixture, node: int, around: Neighborhood, value: Array, grad: Array) -> OperationGradients:
+def operation_vjp(
+    layer: ModelLayer, node: int, around: Neighborhood, value: Array, grad: Array
+) -> operations.Gradients:
     """The gradients of the node's value, its neighbours' ``(d, ..., F)``, and the logarithm of each parameter."""
     own, place = around.own, bisect.bisect(around.members, node)  # ties go to the first in closed neighbourhoods
-    members = np.insert(around.heard, place, own, axis=0) if layer.closed else around.heard
+    (operation,), closed = layer.operations, layer.settings["closed"]
+    members = np.insert(around.heard, place, own, axis=0) if closed else around.heard
     if len(members) == 0:
-        return np.zeros_like(own), np.zeros_like(around.heard), dict.fromkeys(layer.operation.parameters, 0.0)
-    gradient, values = gradient_of(layer.operation), operation_values(layer, own.dtype)
-    assert gradient is not None  # see check_learnable
-    back_own, back, logs = gradient(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), value, grad, values)
+        return np.zeros_like(own), np.zeros_like(around.heard), dict.fromkeys(operation.parameters, 0.0)
+    assert operation.gradient is not None  # see check_learnable
+    neighbors = np.moveaxis(members, 0, -2)
+    back_own, back, logs = operation.gradient(own[..., np.newaxis, :], neighbors, value, grad, layer.parameters)
     back = np.moveaxis(back, -2, 0)
-    return (back_own + back[place], np.delete(back, place, axis=0), logs) if layer.closed else (back_own, back, logs)
-
-
-def selection_gradient(own: Array, neighbors: Array, value: Array, grad: Array, _: object) -> OperationGradients:
-    """Max, min and median hand the gradient to the neighbour that was chosen, among equal ones to the first."""
-    matches = (neighbors == value[..., np.newaxis, :]) | np.isnan(neighbors)
-    chosen = np.argmax(matches, axis=-2)[..., np.newaxis, :] == np.arange(neighbors.shape[-2])[:, np.newaxis]
-    return np.zeros_like(own[..., 0, :]), np.where(chosen, grad[..., np.newaxis, :], grad.dtype.type(0)), {}
-
-
-def kernel_gradient(
-    own: Array, neighbors: Array, value: Array, grad: Array, values: Mapping[str, Any]
-) -> OperationGradients:
-    r"""Of :math:`g = \exp(-\sum_j (x_i - x_j)^2 / 2\gamma^2)`.
-
-    .. math:: \partial g / \partial x_j = g\,(x_i - x_j) / \gamma^2, \qquad
-        \partial g / \partial x_i = -\textstyle\sum_j \partial g / \partial x_j, \qquad
-        \partial g / \partial \log\gamma = g \textstyle\sum_j (x_i - x_j)^2 / \gamma^2
-    """
-    gamma, differences = values["gamma"], own - neighbors
-    pulls = (grad * value)[..., np.newaxis, :] * differences / gamma**2
-    width = float((grad * value * np.square(differences).sum(-2)).sum() / float(gamma) ** 2)
-    return -pulls.sum(-2), pulls, {"gamma": width}
-
-
-BUILT_IN: dict[str, OperationGradient] = {
-    **dict.fromkeys(("max", "min", "median"), selection_gradient),
-    "kernel": kernel_gradient,
-}
-
-
-def gradient_of(operation: Operation) -> OperationGradient | None:
-    """The gradient of an operation: that of graphact's own, or the one it declares, or None."""
-    return BUILT_IN[operation.name] if operation.is_built_in else operation.gradient
+    return (back_own + back[place], np.delete(back, place, axis=0), logs) if closed else (back_own, back, logs)
 
 
 def check_learnable(model: Model) -> Model:
@@ -241,12 +206,10 @@ def check_learnable(model: Model) -> Model:
         raise UnsupportedModelError("", "the model has no parameter to learn that is not frozen")
     for part, layer in zip(model.parts, model.layers, strict=True):
         function, is_known = layer.kind, layer.kind in VJPS
-        if isinstance(layer, Pointwise):
-            function, is_known = layer.function, layer.function in pointwise.FUNCTIONS
-        elif isinstance(layer, HopMixture):
-            function, is_known = layer.operation.name, gradient_of(layer.operation) is not None
-        elif isinstance(layer, Activation):
-            function = layer.function
+        if layer.kind == "hop-mixture":
+            function, is_known = layer.operations[0].name, layer.operations[0].gradient is not None
+        elif layer.kind == "activation":
+            function = layer.settings["function"]
         if not is_known:
             raise UnsupportedModelError(part, f"agents know no gradient of {function!r} to learn with")
     return model

@@ -1,1 +1,1 @@
-"""How datagrams travel: one interface, several networks."""
+"""Transports of datagrams: one interface, several networks."""

@@ -1,13 +1,12 @@
-"""What every transport does, how one is opened by its name, and how a node is driven over it."""
+"""The interface of transports, opening one by its name, and driving a node over it."""
 
 import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from graphact._checks import check_choice
 from graphact.agents.addresses import Addresses
-from graphact.agents.epochs import Epochs
+from graphact.agents.files import check_choice
 from graphact.agents.links import Links
 from graphact.agents.node import Node
 from graphact.agents.runs import RunResult
@@ -20,8 +19,6 @@ class Transport(Protocol):
     A transport may lose, delay, repeat or reorder datagrams. It must not deliver them in pieces, and should let in
     neighbours alone, though the node survives if it does not. ``dropped`` counts the datagrams that it did not let in,
     by reason: those of :class:`~graphact.agents.runs.Counters` and of :data:`graphact.agents.status.DROPPED`.
-
-    One that has sessions of its own may have a method for :func:`take_refusals`, too.
     """
 
     @property
@@ -39,23 +36,8 @@ class Transport(Protocol):
         Where many are dropped it returns None before its time: whoever drives a node then sees to its deadlines.
         """
 
-    def look_up(self, addresses: Addresses) -> None:
-        """Look up hosts, so that :meth:`reach` does not wait for it; may be called by another thread.
-
-        OSError if one is unknown.
-        """
-
-    def reach(self, *places: tuple[Addresses, Links]) -> None:
-        """Have the neighbours of an epoch (the first) and, where that is possible, of others that follow or went."""
-
     def close(self) -> None:
         """Leave the network; closing twice does no harm."""
-
-
-def take_refusals(transport: Transport) -> Mapping[int, str]:
-    """Why a transport does not understand neighbours that it has heard since the last call, by neighbour."""
-    take: Callable[[], Mapping[int, str]] = getattr(transport, "take_refusals", dict)
-    return take()
 
 
 TRANSPORTS = ("zenoh", "udp")
@@ -67,30 +49,21 @@ def open_transport(
     addresses: Addresses,
     tls: Tls | None = None,
     *,
-    encrypt: bool = False,
-    mtu: int | None = None,
     timely: bool = False,
 ) -> Transport:
-    """The end of a real network at one node.
+    """Return one node's end of a real network.
 
-    Zenoh encrypts by ``tls``; UDP by ``encrypt``, and sends datagrams in pieces that fit into ``mtu`` bytes. Over UDP
-    runs by a clock, which have deadlines, want a ``timely`` one.
+    Zenoh encrypts with ``tls``; UDP does not encrypt. Over UDP runs by a clock, which have deadlines, want a ``timely``
+    one.
     """
     check_choice("transport", name, TRANSPORTS)
     if name == "zenoh":
-        if encrypt or mtu is not None:
-            raise ValueError("encrypt and mtu need the transport udp, got zenoh, which has TLS and cuts by itself")
-        return ZenohTransport(links.node, links.network, addresses, tls)
+        return ZenohTransport(links.node, links.epoch, addresses, tls)
     if tls is not None:
         raise ValueError("TLS needs the transport zenoh, got udp")
     from graphact.agents.transports.udp import UdpTransport  # uses poll, which some systems lack
 
-    network = UdpTransport(addresses, timely=timely)
-    if not encrypt and mtu is None:
-        return network
-    from graphact.agents.transports.sealed import LARGEST_MTU, SealedTransport
-
-    return SealedTransport(network, links, mtu=LARGEST_MTU if mtu is None else mtu, encrypt=encrypt)
+    return UdpTransport(addresses, timely=timely)
 
 
 BATCH, BATCH_SECONDS = 256, 0.05
@@ -98,7 +71,7 @@ BATCH, BATCH_SECONDS = 256, 0.05
 
 
 def drive(
-    node: Node | Epochs, transport: Transport, until: float, clock: Callable[[], float] = time.monotonic
+    node: Node, transport: Transport, until: float, clock: Callable[[], float] = time.monotonic
 ) -> list[RunResult]:
     """Let a node work until a time, or until its run ends.
 
@@ -112,12 +85,7 @@ def drive(
     """
     while True:
         for to, datagram in node.take_outgoing():
-            try:
-                transport.send(to, datagram)
-            except KeyError:
-                if isinstance(node, Node) or to in node.current.permitted.neighbors:
-                    raise
-                continue  # a neighbour of another epoch, which a transport need not reach: lost, as on the way
+            transport.send(to, datagram)
         results = node.take_results()
         now = clock()
         if results or now >= until:

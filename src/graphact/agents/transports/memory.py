@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
-from graphact._checks import check_probability
+from graphact.agents.files import check_probability
 from graphact.agents.messages import KEY_BYTES, TAG_BYTES, authenticate
 
 TIMES = ("delay", "jitter", "downtime", "partition_time", "skew")
@@ -62,12 +62,12 @@ class Faults:
 
 
 RECORDED = 512
-"""How many datagrams an attacker keeps to send them again."""
+"""Datagrams that an attacker keeps to send them again."""
 
 
 @dataclass(slots=True)
 class NetworkCounters:
-    """What the network did."""
+    """Counts of a simulated network."""
 
     sent: int = 0
     bytes_sent: int = 0

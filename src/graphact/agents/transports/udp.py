@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphact.agents.addresses import Address, Addresses
-from graphact.agents.links import Links
 
 RECEIVE_BUFFER = 4 * 2**20
 """Asked of the operating system, so that a burst of all neighbours is not lost while the node computes."""
-MOST_DROPPED = 64
+MAX_DROPPED = 64
 """Datagrams that one call drops before its caller has its turn, so that no stranger keeps a node from its work."""
 
 
@@ -36,8 +35,8 @@ class UdpTransport:
     def __init__(self, addresses: Addresses, *, timely: bool = False) -> None:
         self._timely = timely
         self._family, own = resolve(addresses.listen)
-        self._found: dict[Address, SocketAddress] = {}
-        self._have(addresses)
+        self._to = {j: resolve(each, self._family)[1] for j, each in addresses.neighbors.items()}
+        self._known = {identity_of(each) for each in self._to.values()}
         self._strangers = 0
         self._socket = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
@@ -57,20 +56,6 @@ class UdpTransport:
     @property
     def dropped(self) -> Mapping[str, int]:
         return {"strangers": self._strangers}
-
-    def look_up(self, addresses: Addresses) -> None:
-        found = {address: resolve(address, self._family)[1] for address in addresses.neighbors.values()}
-        self._found = {**self._found, **found}
-
-    def reach(self, *places: tuple[Addresses, Links]) -> None:
-        self._have(*(addresses for addresses, _ in places))
-
-    def _have(self, *addresses: Addresses) -> None:
-        """Have these neighbours, of one or more epochs; where they differ, the first say where one is."""
-        merged = {j: address for each in reversed(addresses) for j, address in each.neighbors.items()}
-        self._found = {each: self._found.get(each) or resolve(each, self._family)[1] for each in merged.values()}
-        self._to = {j: self._found[address] for j, address in merged.items()}
-        self._known = {identity_of(each) for each in self._to.values()}
 
     def send(self, to: int, datagram: bytes) -> None:
         address = self._to[to]
@@ -98,7 +83,7 @@ class UdpTransport:
     def _take(self) -> bytes | None:
         """The next datagram of a neighbour, if it comes among the next few."""
         self._drained = False
-        for _ in range(MOST_DROPPED):
+        for _ in range(MAX_DROPPED):
             try:
                 size, sender = self._socket.recvfrom_into(self._buffer)
             except BlockingIOError:
@@ -121,7 +106,7 @@ SocketAddress = tuple[Any, ...]  # (host, port), or (host, port, flow, scope) of
 
 
 def identity_of(address: SocketAddress) -> SocketAddress:
-    """What tells a sender: host and port, and for IPv6 the interface of a link-local address; not the flow."""
+    """Return what identifies a sender: host and port, and the interface of a link-local IPv6 address."""
     return address if len(address) == 2 else (*address[:2], address[3])
 
 

@@ -25,7 +25,6 @@ from typing import Any
 
 from graphact.agents.addresses import Address, Addresses
 from graphact.agents.certificates import common_name
-from graphact.agents.links import Links
 from graphact.agents.messages import MAX_DATAGRAM
 
 QUEUE_BYTES, OBJECT_BYTES = 2**21, 128
@@ -34,7 +33,7 @@ not fit is lost."""
 ENVELOPE = 1024
 """Bytes that Zenoh adds to a datagram at most."""
 HANDSHAKE_MS = 3000
-"""How long who connects may take to show who it is."""
+"""Milliseconds that a peer may take to authenticate."""
 
 ONE_THREAD = (
     "(rx: (worker_threads: 1), app: (handover: rx), tx: (handover: rx), net: (handover: rx), acc: (handover: rx))"
@@ -54,7 +53,7 @@ class Tls:
     key: Path
 
     @classmethod
-    def of_folder(cls, folder: Path) -> "Tls":
+    def from_folder(cls, folder: Path) -> "Tls":
         """``ca.pem``, ``cert.pem`` and ``key.pem`` of a folder; FileNotFoundError if one is missing."""
         files = cls(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
         for file in (files.authority, files.certificate, files.key):
@@ -66,7 +65,7 @@ class Tls:
 class ZenohTransport:
     """The Zenoh session of one node.
 
-    The epoch in which a network began is part of all keys, so that two deployments on one network do not meet.
+    The epoch of the deployment is part of all keys, so that two deployments on one network do not meet.
 
     Attributes:
         dropped: datagrams that were not let in, by reason: too long (``malformed``), or the queue of their sender was
@@ -84,37 +83,29 @@ class ZenohTransport:
         except ModuleNotFoundError as error:
             advice = "the transport zenoh needs the package eclipse-zenoh: pip install 'graphact[agents]', or use udp"
             raise ModuleNotFoundError(advice) from error
-        self._zenoh, self._node, self._epoch, self._tls = zenoh, node, epoch, tls
         self._arrived: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self._waiting: Counter[str] = Counter()  # bytes in the queue, by sender
         self._lock = threading.Lock()  # of what threads of Zenoh count
         self._closed = False
         self._dropped: Counter[str] = Counter()
-        self._open(addresses)
-
-    def _open(self, addresses: Addresses) -> None:
-        zenoh, prefix = self._zenoh, key_prefix(self._epoch)
-        self._addresses = addresses
-        self._certificate = b"" if self._tls is None else self._tls.certificate.read_bytes()
-        settings = zenoh.Config()
-        for name, value in make_settings(self._node, self._epoch, addresses, self._tls).items():
+        prefix, settings = key_prefix(epoch), zenoh.Config()
+        for name, value in make_settings(node, epoch, addresses, tls).items():
             settings.insert_json5(name, json.dumps(value))
         try:
             self._session = zenoh.open(settings)
         except zenoh.ZError as error:
             raise OSError(f"Zenoh cannot listen on {addresses.listen}: {error}") from error
-        self._subscriber = self._session.declare_subscriber(f"{prefix}/to/{self._node}/from/*", self._hear)
+        self._subscriber = self._session.declare_subscriber(f"{prefix}/to/{node}/from/*", self._on_sample)
         quality: dict[str, Any] = {
             "congestion_control": zenoh.CongestionControl.DROP,  # BLOCK would wait for a neighbour that stands still
             "reliability": zenoh.Reliability.BEST_EFFORT,
             "express": True,
         }
         self._publishers = {
-            j: self._session.declare_publisher(f"{prefix}/to/{j}/from/{self._node}", **quality)
-            for j in addresses.neighbors
+            j: self._session.declare_publisher(f"{prefix}/to/{j}/from/{node}", **quality) for j in addresses.neighbors
         }
 
-    def _hear(self, sample: Any) -> None:
+    def _on_sample(self, sample: Any) -> None:
         """Called by a thread of Zenoh."""
         size, sender = len(sample.payload), str(sample.key_expr).rpartition("/")[2]
         with self._lock:
@@ -129,16 +120,6 @@ class ZenohTransport:
     def dropped(self) -> Mapping[str, int]:
         with self._lock:
             return dict(self._dropped)
-
-    def look_up(self, addresses: Addresses) -> None:
-        """Zenoh does so by itself, beside."""
-
-    def reach(self, *places: tuple[Addresses, Links]) -> None:
-        """Have the neighbours of the first of these; where they or the certificate changed, in a new session."""
-        certificate = b"" if self._tls is None else self._tls.certificate.read_bytes()
-        if (places[0][0], certificate) != (self._addresses, self._certificate):
-            self._session.close()
-            self._open(places[0][0])
 
     def send(self, to: int, datagram: bytes) -> None:
         publisher = self._publishers[to]
@@ -171,7 +152,7 @@ class ZenohTransport:
 
 
 def key_prefix(epoch: int) -> str:
-    """What the keys of a deployment begin with."""
+    """Return the prefix of all keys of a deployment."""
     return f"graphact/{epoch:016x}"
 
 
@@ -233,5 +214,5 @@ def make_access_control(node: int, epoch: int, addresses: Addresses, *, by_certi
 
 
 def endpoints(address: Address, tls: Tls | None) -> list[str]:
-    """Where Zenoh listens or connects: TCP for itself and UDP for datagrams, or TLS for both."""
+    """Return the endpoints to listen on or connect to: TCP for itself and UDP for datagrams, or TLS for both."""
     return [f"tls/{address}"] if tls is not None else [f"tcp/{address}?rel=1", f"udp/{address}?rel=0"]

@@ -17,12 +17,11 @@ import numpy as np
 import torch
 
 from graphact.agents.addresses import free_addresses
-from graphact.agents.deployment import Deployment
+from graphact.agents.deployment import Deployment, split
 from graphact.agents.log import LOG_NAME, read_log
 from graphact.agents.messages import Array
 from graphact.agents.processes import Processes
 from graphact.agents.replay import answered_links, replay
-from graphact.agents.split import split
 from graphact.experiments.flocking.pilot import FLIGHT, control_of
 from graphact.experiments.flocking.world import Teams, World, disagreement, draw_teams, hears, measure, move, pairs_of
 from graphact.graph import Graph

@@ -78,12 +78,6 @@ class LossyTransport:
     def receive(self, timeout: float) -> bytes | None:
         return self.inner.receive(timeout)
 
-    def look_up(self, addresses: Addresses) -> None:
-        self.inner.look_up(addresses)
-
-    def reach(self, *places: Any) -> None:
-        self.inner.reach(*places)
-
     def close(self) -> None:
         self.inner.close()
 
@@ -127,8 +121,8 @@ def fly(folder: Path, lines: deque[str | None], transport: LossyTransport, log: 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fly until standard input ends; ``graphact agents flock`` starts this."""
-    parser = argparse.ArgumentParser(description="one agent of graphact agents flock")
+    """Fly until standard input ends; :class:`~graphact.experiments.flocking.live.Pilots` starts this."""
+    parser = argparse.ArgumentParser(description="one agent of a flock")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--transport", choices=("udp", "zenoh"), default="udp")
     parser.add_argument("--signals", choices=("-",), default="-", help="states come from standard input")

@@ -81,14 +81,13 @@ def test_ties_and_numbers_that_are_not_finite():
         np.testing.assert_allclose(outputs, expected, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-def test_other_precisions_compute_in_float32(dtype):
+def test_single_precision_computes_in_float32():
     graph = GRAPHS["random"]()
-    model = gcnn("max-ga").to(dtype)
+    model = gcnn("max-ga").float()
     x = np.random.default_rng(5).normal(size=(1, graph.num_nodes, 2)).astype(np.float32)
     outputs = simulate_inference(deploy(model, graph), x).outputs
     assert outputs.dtype == np.float32
-    expected = model.float()(torch.from_numpy(x), graph.to(torch.float32)).detach().numpy()
+    expected = model(torch.from_numpy(x), graph.to(torch.float32)).detach().numpy()
     np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -126,7 +125,7 @@ def test_localized_activations_over_several_hops_are_refused():
 def test_functions_and_strangers_are_refused():
     with pytest.raises(TypeError, match="Python function"):
         deploy(nn.GraphAdaptive(lambda neighbors: neighbors.sum(-2)), GRAPHS["line"]())
-    with pytest.raises(TypeError, match="model must be one of GCNN, .* got Linear"):
+    with pytest.raises(TypeError, match="a model of graphact, got Linear"):
         deploy(torch.nn.Linear(1, 1), GRAPHS["line"]())
 
 

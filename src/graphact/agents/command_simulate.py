@@ -5,28 +5,27 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from graphact import agents
-from graphact._checks import check_integer
-from graphact.agents import Cost, Deployment
+from graphact.agents.command import Option, command, option
+from graphact.agents.deployment import Deployment, deploy
+from graphact.agents.files import check_integer, read_array
+from graphact.agents.graph_file import load_graph
 from graphact.agents.messages import Array
-from graphact.agents.replay import replay_inference
-from graphact.agents.runs import Counters
+from graphact.agents.model import Cost, cost_of_inference
+from graphact.agents.model_file import load_model
+from graphact.agents.replay import replay_complete, replay_inference
+from graphact.agents.runs import Counters, Timing
+from graphact.agents.simulated import simulate_inference
 from graphact.agents.simulation import Outcome
-from graphact.commands.parser import Option, command, option
-from graphact.storage import read_array
-
-if TYPE_CHECKING:
-    from graphact import Graph
-    from graphact.nn import GraphModule
+from graphact.agents.transports.memory import Faults
 
 Lines = list[tuple[str, str]]
 FAULTS = {
     "loss": "probability that a datagram is lost",
-    "link_loss": "probability that a link is lost for a whole {}, both directions (the paper's model)",
+    "link_loss": "probability that a link is lost for a whole inference, both directions (the paper's model)",
     "delay": "seconds a datagram travels at least",
     "jitter": "seconds it travels longer at most",
     "reorder": "probability that a datagram is held back",
@@ -34,26 +33,21 @@ FAULTS = {
     "corrupt": "probability that a bit of a datagram is flipped",
     "replay": "probability that a stranger sends an old datagram again",
     "forge": "probability that a stranger sends a datagram with a wrong key",
-    "crash": "probability that a node dies during one {}",
+    "crash": "probability that a node dies during one inference",
     "downtime": "seconds until it is back at most",
-    "partition": "probability that the network falls into two halves during one {}",
+    "partition": "probability that the network falls into two halves during one inference",
     "partition_time": "seconds until they meet again at most",
     "skew": "seconds by which the clocks of nodes differ at most",
-    "clock": "probability that the clock of a node is set by some runs, or right again, before one {}",
-    "poison": "probability that a captured node sends what cannot be true during one {}",
+    "clock": "probability that the clock of a node is set by some runs, or right again, before one inference",
+    "poison": "probability that a captured node sends what cannot be true during one inference",
 }
 
-NOT_IN_LEARNING = ("clock", "poison")
-"""Steps follow one another, and what a captured node sends of learning is not told from what is true."""
 
-
-def faults(unit: str) -> list[Option]:
-    """What goes wrong in a simulated network, during one ``unit`` of work."""
+def fault_options() -> list[Option]:
+    """Return options for the faults of a simulated network."""
     options = []
-    for name, default in asdict(agents.Faults()).items():
-        if name in NOT_IN_LEARNING and unit == "step":
-            continue
-        text, metavar = FAULTS[name].format(unit), "S" if "seconds" in FAULTS[name] else "P"
+    for name, default in asdict(Faults()).items():
+        text, metavar = FAULTS[name], "S" if "seconds" in FAULTS[name] else "P"
         flag, text = f"--{name.replace('_', '-')}", f"{text} (default: {default:g})"
         options.append(option(flag, text, type=float, default=default, metavar=metavar))
     return options
@@ -67,46 +61,39 @@ def faults(unit: str) -> list[Option]:
     option("--batch", "signals an inference, without --signals (default: 1)", type=int, default=1),
     "--slot",
     "--seed",
-    *faults("inference"),
+    *fault_options(),
 )
 def simulate(options: argparse.Namespace) -> int:
     """Let simulated agents work on signals, with a virtual clock and seeded faults, and compare with the centralised
     run.
     """
-    import torch
-
-    model, graph, nodes, network = load_network(options)
-    plain = nodes[0].model
+    nodes, network = load_network(options)
+    model, num_nodes = nodes[0].model, len(nodes)
+    num_edges = sum(len(node.links.hears) for node in nodes)
     if options.signals is None:
         runs, batch = (check_integer(f"--{name}", getattr(options, name), minimum=1) for name in ("runs", "batch"))
-        shape = (runs, batch, graph.num_nodes, plain.in_features or 1)
+        shape = (runs, batch, num_nodes, model.in_features or 1)
         signals = np.random.default_rng(options.seed).normal(size=shape)
     else:
-        expected = f"(runs, ..., {graph.num_nodes}, F)"
-        signals = read_numbers(options.signals, expected, lambda x: x.ndim >= 3 and x.shape[-2] == graph.num_nodes)
-    signals = signals.astype(plain.dtype)
-    answer = agents.simulate_inference(nodes, signals, **network)
-    dtype = torch.from_numpy(signals).dtype
-    with torch.no_grad():
-        central = model.to(dtype)(torch.from_numpy(signals), graph.to(dtype=dtype)).numpy()
+        expected = f"(runs, ..., {num_nodes}, F)"
+        signals = read_numbers(options.signals, expected, lambda x: x.ndim >= 3 and x.shape[-2] == num_nodes)
+    signals = signals.astype(model.dtype)
+    answer = simulate_inference(nodes, signals, **network)
+    central = replay_complete(nodes, signals)
     replayed = replay_inference(nodes, signals, answer.outcome)
-    cost = agents.cost_of_inference(
-        plain, graph.num_edges, signals.shape[1:-2], slot=options.slot, features=signals.shape[-1]
-    )
-    return tell(
+    cost = cost_of_inference(model, num_edges, signals.shape[1:-2], slot=options.slot, features=signals.shape[-1])
+    return print_lines(
         compare_outputs(answer.outputs, central, replayed)
-        + summarize_inference(answer.outcome, cost, len(signals), graph.num_nodes)
+        + summarize_inference(answer.outcome, cost, len(signals), num_nodes)
     )
 
 
-def load_network(options: argparse.Namespace) -> "tuple[GraphModule, Graph, list[Deployment], dict[str, Any]]":
-    """Model and graph, what every node holds, and the arguments of the network that is simulated."""
-    from graphact import Graph, load
-
-    model, graph = load(options.model), Graph.load(options.graph)
-    failures = agents.Faults(**{name: getattr(options, name) for name in FAULTS if hasattr(options, name)})
-    network = {"faults": failures, "timing": agents.Timing(slot=options.slot), "seed": options.seed}
-    return model, graph, agents.deploy(model, graph, epoch=options.seed), network
+def load_network(options: argparse.Namespace) -> tuple[list[Deployment], dict[str, Any]]:
+    """Return what every node holds, and the arguments of the network that is simulated."""
+    model, graph = load_model(options.model), load_graph(options.graph)
+    failures = Faults(**{name: getattr(options, name) for name in FAULTS if hasattr(options, name)})
+    network = {"faults": failures, "timing": Timing(slot=options.slot), "seed": options.seed}
+    return deploy(model, graph, epoch=options.seed), network
 
 
 def read_numbers(path: Path, shape: str, fits: Callable[[Array], bool]) -> Array:
@@ -117,14 +104,14 @@ def read_numbers(path: Path, shape: str, fits: Callable[[Array], bool]) -> Array
     return array
 
 
-def tell(lines: Lines) -> int:
+def print_lines(lines: Lines) -> int:
     """Print labels and values in two columns."""
     sys.stdout.write("".join(f"{label:28s}{text}\n" for label, text in lines))
     return 0
 
 
 def compare_outputs(outputs: Array, central: Array, replayed: Array) -> Lines:
-    """How far agents are from the centralised run, with all links and with those that answered."""
+    """Return the distance of agents from the centralised run, with all links and with those that answered."""
     there = ~np.isnan(outputs).any(-1)
     if not there.any():
         return [("outputs", "none: no node was up from beginning to end")]

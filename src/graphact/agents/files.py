@@ -1,0 +1,172 @@
+"""Files on disk: written whole or not at all, read with errors of one line; checks of arguments."""
+
+import difflib
+import errno
+import json
+import math
+import os
+import secrets
+import struct
+import tempfile
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+READ_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""Errors that NumPy and zipfile raise for a damaged file."""
+MIN_FREE_BYTES = 1 << 16
+"""Bytes that a folder must take to be called writable."""
+
+
+def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Write a temporary file beside ``path``, flush it to disk, and rename it into place.
+
+    Nobody but the owner may write to it, whatever the umask.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode & ~0o022), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise type(error)(f"cannot write to {path.parent}: {explain(error)}") from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def check_writable(folder: Path) -> None:
+    """Raise OSError if no file can be written to a folder, which may still have to be made; nothing is left behind."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        if not existing.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{existing} is a file", str(existing))
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(bytes(MIN_FREE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise type(error)(f"cannot write to {folder}: {explain(error)}") from error
+
+
+def explain(error: OSError) -> str:
+    """Return why a folder cannot be written to, and what to do."""
+    advice = ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        advice = "; free some space or choose another folder"
+    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        advice = "; choose a folder that you may write to"
+    return (error.strerror or str(error)) + advice
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to disk on systems that can."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:  # some network file systems do not support it
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file of a node's folder."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing; graphact agents split writes it")
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: must hold a JSON object")
+    return content
+
+
+def read_array(path: Path) -> np.ndarray[Any, Any]:
+    """Return the array in an ``.npy`` file; ValueError if it is damaged or of another kind."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        with path.open("rb") as stream:
+            array = np.load(stream, allow_pickle=False)
+    except READ_ERRORS as error:
+        reason = one_line(error)
+        if "pickle" in reason:  # NumPy's advice would have it executed
+            is_numpy = path.read_bytes()[:6] == b"\x93NUMPY"
+            reason = "it holds Python objects" if is_numpy else "it does not begin as the files of numpy.save do"
+        raise ValueError(f"{path} is not a NumPy file of numbers, or is damaged: {reason}") from error
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path} must hold one array, got an archive")
+    return array
+
+
+def one_line(reason: object) -> str:
+    """Return the text of an error without line breaks, cut where it is long."""
+    text = " ".join(str(reason).split())
+    return text if len(text) <= 500 else f"{text[:500]}..."
+
+
+def check_integer(name: str, value: Any, *, minimum: int) -> int:
+    """Return ``value`` if it is an integer of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    return int(value)
+
+
+def check_number(name: str, value: Any) -> float:
+    """Return ``value`` as a float if it is a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
+    return float(value)
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return ``value`` if it is a finite number above 0."""
+    if not 0 < check_number(name, value) < math.inf:
+        raise ValueError(f"{name} must be a finite number above 0, got {value}")
+    return float(value)
+
+
+def check_probability(name: str, value: Any) -> float:
+    """Return ``value`` if it lies between 0 and 1."""
+    if not 0 <= check_number(name, value) <= 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value}")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Return ``value`` if it is one of ``choices``."""
+    if value not in choices:
+        near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.7)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}{hint}")
+    return str(value)
