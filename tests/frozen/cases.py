@@ -451,9 +451,8 @@ def networks():
     )
     made["GraphFilter"] = nn.GraphFilter(2, 3, order=3, bias=True)
     made["EdgeNet"] = nn.EdgeNet(2, 3, graph, order=2, bias=True)
-    made["Sequential"] = nn.Sequential(
-        nn.GraphFilter(2, 3, order=1), nn.GraphAdaptiveMax(hops=3), torch.nn.Linear(3, 2)
-    )
+    parts = (nn.GraphFilter(2, 3, order=1), nn.GraphAdaptiveMax(hops=3), torch.nn.Linear(3, 2))
+    made["Sequential"] = nn.Sequential(*parts)
     made["Residual"] = nn.Residual(nn.GraphFilter(2, 2, order=2), nn.GraphAdaptiveMedian())
     return {name: set_parameters(module, 50, 0.6).double() for name, module in made.items()}, graph
 

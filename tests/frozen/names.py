@@ -5,9 +5,11 @@ When modules move or are renamed, this file changes and no other in this folder.
 
 from pathlib import Path
 
+from agents.learning.problems import train_centrally
+
 import graphact
 from graphact import Graph, agents, analysis, export_onnx, functional, load, nn, save, scaleout
-from graphact.agents.learning import Learning, simulate_training, train_centrally
+from graphact.agents.learning import Learning, simulate_training
 from graphact.agents.replay import replay_inference
 from graphact.data import DataError, Task, loss_of, metric_of
 from graphact.experiments.flocking.experiment import find_settings as find_flocking
