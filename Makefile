@@ -9,7 +9,7 @@ help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 demo: $(READY)  ## source localization with six activations: table, figure, HTML report
-	@echo 'Nine kinds of networks are trained: two minutes on two idle cores, ten times that on a busy machine.'
+	@echo 'Nine kinds of networks are trained: less than a minute on two idle cores, two minutes on a busy machine.'
 	$(BIN)/graphact run source-localization --preset quick --device cpu --out out/demo
 
 check: $(READY) lint types imports quick  ## every check and the quick tests: two minutes on two cores

@@ -40,8 +40,10 @@ def are_set() -> bool:
 def measured_threads(clock: Callable[[], float] = time.perf_counter) -> Iterator[None]:
     """Let the first steps of every training on the CPU decide whether it takes one thread or torch's number.
 
-    The steps that are timed are steps of the training. Torch does not promise that a number of threads leaves the last
-    bits of a result as they are. REPEATABILITY
+    The steps that are timed are steps of the training. The choice depends on what else the machine does, and torch does
+    not promise the same last bits with another number of threads: sums of a million numbers differ. Rows of
+    source-localization (quick) and of the other experiments (smoke), but for robustness, were the same bit for bit with
+    one thread and with two. Where more is at stake, set the number.
     """
     before = torch.get_num_threads()
     token = _measurement.set(_Measurement((1, before), clock))

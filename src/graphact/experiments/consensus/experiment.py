@@ -102,7 +102,7 @@ def shown_under_losses(at_levels: "pd.DataFrame", cells: "pd.DataFrame") -> "lis
     tested, others = simple[is_tested], simple[~is_tested]
     whole = others.sort_values("mean", kind="stable").drop_duplicates("method")
     whole = whole.assign(column=None, line=whole.line + ", no link lost")
-    at_level = tested.assign(column=tested.level.fillna(NO_LOSS))
+    at_level = tested.assign(column=tested.level.astype(float).fillna(NO_LOSS).astype(object))
     return [at_levels.loc[shown].astype({"column": object}), whole, at_level]
 
 
