@@ -15,10 +15,10 @@ import torch
 from saying import say
 
 from graphact import Graph, nn
-from graphact.agents import Faults, Timing, deploy
-from graphact.agents.learning import Learning, simulate_training
-from graphact.agents.learning.learner import samples_of
-from graphact.tasks import denoising, metric_of
+from graphact_agents import Faults, Timing, deploy
+from graphact_agents.learning import Learning, simulate_training
+from graphact_agents.learning.learner import samples_of
+from graphact_lab.tasks import denoising, metric_of
 
 ALGORITHMS = ("d-psgd", "gradient-tracking", "push-pull")
 NO_TIME_TO_REPEAT = Timing(

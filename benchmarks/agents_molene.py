@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from saying import say
 
-from graphact import agents, nn
-from graphact.agents.addresses import free_addresses
-from graphact.agents.deployment import to_model
-from graphact.agents.processes import Processes
-from graphact.tasks import denoising
+import graphact_agents as agents
+from graphact import nn
 from graphact.training import TrainingSettings, fit
+from graphact_agents.addresses import free_addresses
+from graphact_agents.deployment import to_model
+from graphact_agents.processes import Processes
+from graphact_lab.tasks import denoising
 
 
 def main():

@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from arguments import count
 
-from graphact import Graph, agents, nn
-from graphact.agents.addresses import free_addresses
-from graphact.agents.processes import Processes
+import graphact_agents as agents
+from graphact import Graph, nn
+from graphact_agents.addresses import free_addresses
+from graphact_agents.processes import Processes
 
 NODES, EDGES, ROUNDS = 20, 55, 10
 WANTED = {"udp": 337, "zenoh": 130}

@@ -23,7 +23,7 @@ from arguments import count
 from saying import say
 
 import graphact
-from graphact.analysis import (
+from graphact.guarantees import (
     EdgeNoise,
     LostLinks,
     attack,
@@ -33,13 +33,12 @@ from graphact.analysis import (
     lipschitz_bound,
     topology_bound,
 )
-from graphact.analysis.description import read_layers
-from graphact.analysis.enumeration import Links, Trial
-from graphact.data import Task
+from graphact.guarantees.description import read_layers
+from graphact.guarantees.enumeration import Links, Trial
 from graphact.storage import write_atomically
-from graphact.tasks import source_localization
-from graphact.training import TrainingSettings, fit
+from graphact.training import Task, TrainingSettings, fit
 from graphact.training.memory import keep_freed_memory
+from graphact_lab.tasks import source_localization
 
 KINDS = {
     "FIR (linear)": (None, None),

@@ -18,11 +18,11 @@ import torch
 from arguments import count, need_cuda
 from saying import say
 
-from graphact.experiments.pairing import difference
-from graphact.experiments.protocol import run_seed
-from graphact.experiments.registry import find_experiment, find_protocol
 from graphact.nn import GCNN
 from graphact.training import Fleet
+from graphact_lab.pairing import difference
+from graphact_lab.protocol import run_seed
+from graphact_lab.registry import find_experiment, find_protocol
 
 FEATURES = 8
 CHOICES = {

@@ -18,12 +18,12 @@ from limits import copy_bandwidth, demands, matrix_rate
 from saying import say
 
 import graphact
-from graphact.experiments.protocol import TrainingJob
-from graphact.experiments.registry import find_experiment, find_protocol
-from graphact.experiments.runner import make_models
 from graphact.training import Fleet
 from graphact.training.memory import keep_freed_memory
 from graphact.training.single import SeparateModels, fit
+from graphact_lab.protocol import TrainingJob
+from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.runner import make_models
 
 
 def check(models, tasks, device):

@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 from saying import say
 
-from graphact.data import DataError
-from graphact.data.datasets.nodes import NodeData, read_nodes
-from graphact.experiments.node_classification.experiment import OVERLAP
 from graphact.storage import write_atomically
+from graphact_lab.data.download import DataError
+from graphact_lab.data.nodes import NodeData, read_nodes
+from graphact_lab.experiments.node_classification.experiment import OVERLAP
 
 FILE = Path(__file__).parents[1] / "results" / "benchmarks" / "graphs.json"
 

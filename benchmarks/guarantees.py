@@ -18,7 +18,7 @@ from guarantees_figures import topology_figure
 from saying import say
 
 import graphact
-from graphact.analysis import (
+from graphact.guarantees import (
     EdgeNoise,
     LostLinks,
     empirical_lipschitz,
@@ -26,12 +26,12 @@ from graphact.analysis import (
     lipschitz_bound,
     topology_bound,
 )
-from graphact.experiments.protocol import TrainingJob
-from graphact.experiments.registry import find_experiment, find_protocol
-from graphact.experiments.runner import make_models
-from graphact.experiments.style import Variant
 from graphact.training import Fleet
 from graphact.training.memory import keep_freed_memory
+from graphact_lab.protocol import TrainingJob
+from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.runner import make_models
+from graphact_lab.style import Variant
 
 VARIANTS = tuple(
     Variant(*pair)

@@ -24,8 +24,9 @@ from saying import say
 from scipy.spatial import KDTree
 
 import graphact
-from graphact.analysis import lipschitz_bound
-from graphact.data import locate, read_planetoid
+from graphact.guarantees import lipschitz_bound
+from graphact_lab.data.download import locate
+from graphact_lab.data.planetoid import read_planetoid
 
 SIZES = (100, 1000, 5000, 20000)
 LAYERS = (1, 2, 3, 4)

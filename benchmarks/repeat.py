@@ -18,11 +18,11 @@ from arguments import count
 from saying import say
 
 from graphact.cli import make_parser
-from graphact.commands.run import pick_device, protocol_of
-from graphact.experiments.protocol import jobs_of
-from graphact.experiments.runner import run_protocol
-from graphact.experiments.store import Store, StoreError
-from graphact.tasks import DataError
+from graphact_lab.commands.run import pick_device, protocol_of
+from graphact_lab.protocol import jobs_of
+from graphact_lab.runner import run_protocol
+from graphact_lab.store import Store, StoreError
+from graphact_lab.tasks import DataError
 
 
 def published(store):

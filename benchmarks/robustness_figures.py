@@ -8,7 +8,7 @@ import scipy.stats
 from matplotlib.ticker import NullFormatter
 from saying import say
 
-from graphact.experiments.style import GREY, METHODS, Style, house_style, new_sheet, settle, to_png
+from graphact_lab.style import GREY, METHODS, Style, house_style, new_sheet, settle, to_png
 
 CONTROL_LOOKS = {
     "tanh": Style("Tanh", "tanh", GREY, "P", (0, (1.2, 1.2)), 1.1),

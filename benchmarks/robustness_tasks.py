@@ -9,15 +9,16 @@ import torch
 from torch import nn
 
 from graphact import Graph
-from graphact.analysis import lipschitz_bound, lipschitz_constrained, release
-from graphact.analysis.description import read_layers
-from graphact.analysis.lipschitz import certified_norms
-from graphact.data import locate, read_planetoid
-from graphact.experiments.protocol import TrainingJob
-from graphact.experiments.registry import find_experiment, find_protocol
-from graphact.experiments.runner import make_models
+from graphact.guarantees import lipschitz_bound, lipschitz_constrained, release
+from graphact.guarantees.description import read_layers
+from graphact.guarantees.lipschitz import certified_norms
 from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings, fit
+from graphact_lab.data.download import locate
+from graphact_lab.data.planetoid import read_planetoid
+from graphact_lab.protocol import TrainingJob
+from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.runner import make_models
 
 LIMITS = (100.0, 1000.0, 10000.0, math.inf)  # the last is tuning alone
 DONOR = "relu"  # its attacks are tried on all others

@@ -25,8 +25,7 @@ from graph_kinds import communities, geometric, random_links, small_world
 from saying import say
 
 import graphact
-from graphact.graph import Neighborhoods
-from graphact.scaleout import (
+from graphact.distributed import (
     PartitionedGraph,
     ScaleoutSettings,
     Sizes,
@@ -38,6 +37,7 @@ from graphact.scaleout import (
     train,
     write_partition,
 )
+from graphact.graph import Neighborhoods
 
 GIB = 2**30
 MODEL = {"features": [8, 16, 16], "order": 2, "activation": "max-ga", "hops": 1, "start": "uniform"}

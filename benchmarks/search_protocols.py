@@ -22,12 +22,12 @@ from pathlib import Path
 from arguments import count
 from saying import say
 
-from graphact.commands.run import pick_device
-from graphact.experiments.protocol import jobs_of
-from graphact.experiments.registry import EXPERIMENTS, find_experiment, find_protocol
-from graphact.experiments.runner import run_protocol
-from graphact.experiments.store import Store, StoreError
 from graphact.progress import JobLines
+from graphact_lab.commands.run import pick_device
+from graphact_lab.protocol import jobs_of
+from graphact_lab.registry import EXPERIMENTS, find_experiment, find_protocol
+from graphact_lab.runner import run_protocol
+from graphact_lab.store import Store, StoreError
 
 SEED = 1000
 # One setting of each experiment, under its first condition, on few graphs or splits

@@ -35,12 +35,13 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_torch_csr_tensor
 
 from graphact import Graph
-from graphact.data import locate, read_planetoid
-from graphact.experiments.protocol import run_seed
-from graphact.experiments.registry import find_experiment, find_protocol
 from graphact.functional import graph_filter
 from graphact.nn import GCNN, make_activation
 from graphact.training import Fleet
+from graphact_lab.data.download import locate
+from graphact_lab.data.planetoid import read_planetoid
+from graphact_lab.protocol import run_seed
+from graphact_lab.registry import find_experiment, find_protocol
 
 CITATIONS = ("cora", "citeseer", "pubmed", "cora-deep", "citeseer-deep")
 DEEP = 5  # layers

@@ -23,14 +23,14 @@ import torch
 from arguments import count, need_cuda
 from saying import say
 
-from graphact.data.splits import data_generator, random_split
-from graphact.experiments.pairing import choose, difference
-from graphact.experiments.protocol import jobs_of, run_seed
-from graphact.experiments.registry import find_experiment, find_protocol
-from graphact.experiments.runner import make_models
-from graphact.experiments.source_localization.task import BLOCKS, STEPS
-from graphact.tasks import DataError, baselines, locate, prepared, prepared_baselines
 from graphact.training import Fleet
+from graphact.training.splits import data_generator, random_split
+from graphact_lab.experiments.source_localization.task import BLOCKS, STEPS
+from graphact_lab.pairing import choose, difference
+from graphact_lab.protocol import jobs_of, run_seed
+from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.runner import make_models
+from graphact_lab.tasks import DataError, baselines, locate, prepared, prepared_baselines
 
 NETWORKS = ("max-ga", "relu")
 RAW = ("max-ga", "relu", "prelu")  # with the signals as they come

@@ -89,7 +89,7 @@ def main(arguments=None) -> float:
     options = parser.parse_args(arguments)
 
     torch.manual_seed(0)
-    transform = graphact.data.AttachGraph(normalize="symmetric")
+    transform = graphact.pyg.AttachGraph(normalize="symmetric")
     loading = {"batch_size": 32, "num_workers": options.workers, "pin_memory": options.device.startswith("cuda")}
     train_loader = DataLoader(Communities(options.graphs, 0, transform), shuffle=True, **loading)
     test_loader = DataLoader(Communities(options.graphs // 4, 1, transform), **loading)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from graphact import functional
-from graphact.tasks import consensus, source_localization
+from graphact_lab.tasks import consensus, source_localization
 
 GRAPHS, BATCH, FEATURES, DEVIATION, GAMMA = 4, 100, 8, 0.1, 0.1
 

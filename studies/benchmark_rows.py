@@ -10,15 +10,14 @@ from pkgutil import resolve_name
 from statistics import fmean
 
 from evidence import NotRunError, keep_better, protocol_of
-
-from graphact.experiments.graph_classification.experiment import OPTIMISTIC
-from graphact.experiments.pairing import difference
-from graphact.experiments.protocol import CONTROLS, is_neighborhood
-from graphact.experiments.protocol import is_pointwise as is_pointwise_method
-from graphact.experiments.registry import BENCHMARKS, find_experiment
-from graphact.experiments.selection import tuning_score
-from graphact.experiments.store import StoreError, find_stores
-from graphact.experiments.style import title_of
+from graphact_lab.experiments.graph_classification.experiment import OPTIMISTIC
+from graphact_lab.pairing import difference
+from graphact_lab.protocol import CONTROLS, is_neighborhood
+from graphact_lab.protocol import is_pointwise as is_pointwise_method
+from graphact_lab.registry import BENCHMARKS, find_experiment
+from graphact_lab.selection import tuning_score
+from graphact_lab.store import StoreError, find_stores
+from graphact_lab.style import title_of
 
 
 @dataclass(frozen=True, order=True)
@@ -51,7 +50,7 @@ class Setting:
     @property
     def overlap(self):
         """Test samples over all others; 0 where runs differ in their seeds alone."""
-        module = f"graphact.experiments.{self.experiment.replace('-', '_')}.experiment"
+        module = f"graphact_lab.experiments.{self.experiment.replace('-', '_')}.experiment"
         known = resolve_name(f"{module}:OVERLAP")
         return 0.0 if self.on_one_split else known[self.level if self.level in known else self.name]
 

@@ -25,9 +25,8 @@ from pathlib import Path
 from claims_localization import robustness_claims, source_localization_claims
 from claims_regression import consensus_claims, denoising_claims, recommendation_claims
 from evidence import PROBLEMS, RESULTS, Evidence
+from graphact_lab.statistics import bootstrap_interval
 from verdicts import judge, shown_interval, shown_p, units_of
-
-from graphact.experiments.statistics import bootstrap_interval
 
 # Differences that would not matter, named before the runs of the second round: a seventh of the 14 points that the
 # paper claims; one hundredth of the error of answering zero, and of the noise; about the spread of networks in Table 2

@@ -7,9 +7,8 @@ import math
 
 from evidence import Contrast, at, minus
 from exhibits import LOCALIZED, NETWORKS, OTHERS, POINTWISE, at_widths, less, localizing, name, of_each
+from graphact_lab.experiments.source_localization.experiment import TABLE_1
 from verdicts import claims_of
-
-from graphact.experiments.source_localization.experiment import TABLE_1
 
 
 def source_localization_claims(margin, of_table):

@@ -21,9 +21,8 @@ from exhibits import (
     over_films,
     rating,
 )
+from graphact_lab.experiments.recommendation.experiment import FILMS, TABLE_2
 from verdicts import claims_of
-
-from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
 
 
 def consensus_claims(margin):

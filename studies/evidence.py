@@ -13,11 +13,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from graphact.experiments.pairing import REPLICA, difference, place_of
-from graphact.experiments.protocol import TrainingJob
-from graphact.experiments.registry import find_experiment
-from graphact.experiments.statistics import published
-from graphact.experiments.store import StoreError, find_stores
+from graphact_lab.pairing import REPLICA, difference, place_of
+from graphact_lab.protocol import TrainingJob
+from graphact_lab.registry import find_experiment
+from graphact_lab.statistics import published
+from graphact_lab.store import StoreError, find_stores
 
 RESULTS = Path(__file__).parent.parent / "results"
 KEYS = ("kind", "method", "hops", "features", "order", "condition")

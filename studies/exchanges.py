@@ -20,9 +20,8 @@ from statistics import fmean
 
 from evidence import PROBLEMS, RESULTS, Cell, Evidence, NotRunError, Study
 from exhibits import POINTWISE, name
-
-from graphact.experiments.pairing import difference, place_of
-from graphact.experiments.statistics import ALPHA, holm
+from graphact_lab.pairing import difference, place_of
+from graphact_lab.statistics import ALPHA, holm
 
 FAMILIES = {
     "pointwise": ("Pointwise", "#6e7781", "o"),
@@ -256,7 +255,7 @@ def heads():
 
 def draw(evidence, experiments):
     """One panel an experiment: every network, and the front of each family."""
-    from graphact.experiments import style
+    from graphact_lab import style
 
     with style.house_style():
         sheet = style.new_sheet(2.9)

@@ -1,10 +1,9 @@
 """Networks in the settings of the paper's exhibits, and contrasts of them that several claims consist of."""
 
 from evidence import Contrast, at, minus
-
-from graphact.experiments.recommendation.experiment import FILMS
-from graphact.experiments.style import Variant
 from graphact.registry import POINTWISE as EVERY_POINTWISE
+from graphact_lab.experiments.recommendation.experiment import FILMS
+from graphact_lab.style import Variant
 
 OTHERS = ("max-l", "max-ga", "median-l", "median-ga", "kernel-ga")
 NETWORKS = ("relu", *OTHERS)

@@ -5,19 +5,19 @@ it comes from.
 """
 
 import torch
+
 from authors import measure
 from claims import CLAIMS
 from evidence import Study, at, minus
 from exhibits import LINEAR, NETWORKS, RIDGE, WIENER, agreeing, averaging, denoising, localizing, name, rating
+from graphact.registry import POINTWISE
+from graphact.training.splits import data_generator, eighty_ten_ten, random_split
+from graphact_lab.experiments.recommendation.experiment import FILMS
+from graphact_lab.statistics import bootstrap_interval
 from grid import Grid
 from grids import Grids
 from quotes import NOT_RUN
 from verdicts import judge, shown_interval, shown_p, units_of
-
-from graphact.data.splits import data_generator, eighty_ten_ten, random_split
-from graphact.experiments.recommendation.experiment import FILMS
-from graphact.experiments.statistics import bootstrap_interval
-from graphact.registry import POINTWISE
 
 HOURS = 744  # of January 2014
 RATERS = {

@@ -13,12 +13,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 import graphact
-from graphact.experiments.flocking.certificates import folder_of
-from graphact.experiments.flocking.experiment import ORDER, USUAL, Flocking
-from graphact.experiments.flocking.policies import Policies
-from graphact.experiments.flocking.runner import Airfield
-from graphact.experiments.pairing import choose, difference
-from graphact.experiments.store import Store
+from graphact_lab.experiments.flocking.certificates import folder_of
+from graphact_lab.experiments.flocking.experiment import ORDER, USUAL, Flocking
+from graphact_lab.experiments.flocking.policies import Policies
+from graphact_lab.experiments.flocking.runner import Airfield
+from graphact_lab.pairing import choose, difference
+from graphact_lab.store import Store
 
 
 def main() -> int:

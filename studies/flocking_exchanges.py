@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from graphact.experiments.flocking.report import mean_spread, table
-from graphact.experiments.flocking.results import GAPS, Line, Results, compared, values
-from graphact.experiments.pairing import difference
-from graphact.experiments.statistics import holm
-from graphact.experiments.store import Store
+from graphact_lab.experiments.flocking.report import mean_spread, table
+from graphact_lab.experiments.flocking.results import GAPS, Line, Results, compared, values
+from graphact_lab.pairing import difference
+from graphact_lab.statistics import holm
+from graphact_lab.store import Store
 
 CONDITIONS = {"as trained": {}, "with 50 % of the links lost": {"loss": 0.5}}
 MORE = (  # method and order, from which and to which

@@ -16,14 +16,14 @@ import numpy as np
 import torch
 
 import graphact
-from graphact.experiments.flocking.experiment import ORDER, world_of
-from graphact.experiments.flocking.flight import Conditions, Moment, fly
-from graphact.experiments.flocking.imitation import teams_for
-from graphact.experiments.flocking.policies import Policies
-from graphact.experiments.flocking.world import Teams, World, disagreement, hears, pairs_of
-from graphact.experiments.protocol import file_key, run_seed
-from graphact.experiments.store import Store, StoreError
-from graphact.experiments.style import Variant
+from graphact_lab.experiments.flocking.experiment import ORDER, world_of
+from graphact_lab.experiments.flocking.flight import Conditions, Moment, fly
+from graphact_lab.experiments.flocking.imitation import teams_for
+from graphact_lab.experiments.flocking.policies import Policies
+from graphact_lab.experiments.flocking.world import Teams, World, disagreement, hears, pairs_of
+from graphact_lab.protocol import file_key, run_seed
+from graphact_lab.store import Store, StoreError
+from graphact_lab.style import Variant
 
 INK, PAPER, LINK, LOST = "#e8ecf4", "#0e1320", "#5d6a86", "#ff5a4f"
 COMMON = (1.6, 0.9)  # a velocity that all agents share changes nothing for them, and gives the team a heading

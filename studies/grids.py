@@ -18,15 +18,14 @@ from exchanges import (
     not_tried,
 )
 from exhibits import CONSTANT, NETWORKS, POINTWISE, RIDGE, agreeing, averaging, localizing, name, rating
+from graphact_lab.experiments.recommendation.experiment import FILMS, TABLE_2
+from graphact_lab.experiments.source_localization.experiment import TABLE_1
+from graphact_lab.pairing import difference
 from grid import Grid
 from inputs import Inputs
 from learned import lines_of
 from quotes import NOT_RUN, bold, sure
 from rivals import Rivals
-
-from graphact.experiments.pairing import difference
-from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
-from graphact.experiments.source_localization.experiment import TABLE_1
 
 
 class Grids(Elsewhere, Inputs, Rivals):

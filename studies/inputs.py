@@ -4,11 +4,10 @@ from statistics import fmean, median
 
 from evidence import Contrast, NotRunError, at
 from exhibits import NETWORKS, POINTWISE, agreeing, denoising, localizing, name, rating
+from graphact_lab.experiments.recommendation.experiment import FILMS
+from graphact_lab.pairing import place_of
 from grid import Grid
 from quotes import NOT_RUN, Quotes
-
-from graphact.experiments.pairing import place_of
-from graphact.experiments.recommendation.experiment import FILMS
 
 METHODS = ("fir", *NETWORKS, *POINTWISE)
 # Where every method is compared: its experiment, and what to average there with raw and with prepared inputs

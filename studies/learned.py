@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+
 from evidence import PROBLEMS, RESULTS, Evidence, NotRunError, Study
 
 LEVELS = {-0.5: "#d55e00", 0.0: "#1f2328", 0.5: "#0072b2"}
@@ -61,8 +62,8 @@ def draw(evidence, study, features):
     """A panel for each layer and method: the median network at three levels, and some single ones at one level."""
     import torch
 
-    from graphact.experiments import style
-    from graphact.tasks import source_localization
+    from graphact_lab import style
+    from graphact_lab.tasks import source_localization
 
     task = source_localization(dtype=torch.float64)
     node, values = int(task.node or 0), np.linspace(-1, 1, 81)

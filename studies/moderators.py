@@ -3,11 +3,11 @@
 from collections import defaultdict
 from statistics import fmean
 
-from evidence import NotRunError
 from scipy.stats import spearmanr
 
-from graphact.experiments.registry import find_experiment
-from graphact.experiments.style import INK, house_style, new_sheet, title_of
+from evidence import NotRunError
+from graphact_lab.registry import find_experiment
+from graphact_lab.style import INK, house_style, new_sheet, title_of
 
 # By name: what an axis says, and whether it is a property of the graph or of the network on it
 FACTORS = {

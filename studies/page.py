@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 
 import jinja2
+
 from evidence import PROBLEMS, RESULTS, Evidence
 from facts import Facts
-
 from graphact.storage import write_atomically
 
 ROOT = Path(__file__).parent.parent

@@ -15,10 +15,9 @@ from pathlib import Path
 import exchanges
 from evidence import PROBLEMS, RESULTS, Evidence
 from facts import Facts
+from graphact.storage import check_writable, write_atomically
 from page import make_environment
 from verdicts import shown_p
-
-from graphact.storage import check_writable, write_atomically
 
 DELIMITERS = {
     **{
@@ -69,7 +68,7 @@ def tabular(grid, columns=None):
 
 def forest(verdict, axis):
     """The contrasts of a claim with their intervals, as a figure of matplotlib."""
-    from graphact.experiments import style
+    from graphact_lab import style
 
     with style.house_style():
         found = list(verdict.estimates.items())

@@ -5,11 +5,10 @@ from statistics import fmean
 
 from evidence import Contrast, NotRunError, Study, at, minus
 from exhibits import NETWORKS, localizing, rating
-
-from graphact.experiments.recommendation.experiment import FILMS, TABLE_2
-from graphact.experiments.source_localization.experiment import TABLE_1
-from graphact.experiments.statistics import ALPHA, holm, published
 from graphact.registry import POINTWISE
+from graphact_lab.experiments.recommendation.experiment import FILMS, TABLE_2
+from graphact_lab.experiments.source_localization.experiment import TABLE_1
+from graphact_lab.statistics import ALPHA, holm, published
 
 SOURCES = ("the paper", "the protocol", "the data", "rows not kept", "measured once", "a definition")
 NOT_RUN, STALE = "not run", "rows no longer say:"

@@ -5,9 +5,8 @@ from statistics import fmean
 
 from evidence import at
 from exhibits import POINTWISE, name
+from graphact_lab.pairing import difference, place_of
 from quotes import NOT_RUN, Quotes, bold
-
-from graphact.experiments.pairing import difference, place_of
 
 LOCAL_WIENER = "Wiener filter of each neighbourhood"  # one exchange, no centre
 

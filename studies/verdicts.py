@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 
 from evidence import NotRunError, Study
-
-from graphact.experiments.registry import EXPERIMENTS
-from graphact.experiments.statistics import ALPHA, holm
+from graphact_lab.registry import EXPERIMENTS
+from graphact_lab.statistics import ALPHA, holm
 
 
 @dataclass(frozen=True)

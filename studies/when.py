@@ -19,6 +19,14 @@ from statistics import fmean
 
 from benchmark_rows import Benchmarks, common_to, is_ours, is_pointwise
 from evidence import PROBLEMS, Evidence
+from graphact.storage import write_atomically
+from graphact_lab.experiments.flocking.experiment import ORDER
+from graphact_lab.experiments.graph_classification.experiment import PUBLISHED, SETS
+from graphact_lab.experiments.node_classification.networks import GAMMA
+from graphact_lab.registry import find_experiment
+from graphact_lab.statistics import ALPHA, holm
+from graphact_lab.store import Store
+from graphact_lab.style import INK, Variant, house_style, new_sheet, title_of
 from grids import Grids
 from moderators import association, draw_moderators, moderators_table, noise_table
 from page import ROOT, make_environment
@@ -34,15 +42,6 @@ from when_tables import (
     scores_table,
     verdicts,
 )
-
-from graphact.experiments.flocking.experiment import ORDER
-from graphact.experiments.graph_classification.experiment import PUBLISHED, SETS
-from graphact.experiments.node_classification.networks import GAMMA
-from graphact.experiments.registry import find_experiment
-from graphact.experiments.statistics import ALPHA, holm
-from graphact.experiments.store import Store
-from graphact.experiments.style import INK, Variant, house_style, new_sheet, title_of
-from graphact.storage import write_atomically
 
 RESULTS = ROOT / "results" / "benchmarks"
 # GCN of DiGRAF's Table 1 (Mantri et al., NeurIPS 2024), in its own protocol: see the page for what differs

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
 from support import api_cases, file_cases
 from support.drawing import Draw, as_settings, kind_of, outcome, shrink
 

@@ -34,12 +34,25 @@ PACKAGE = Path("src/graphact")
 KERNEL_TESTS = ("mixing", "numba", "operators", "reference")
 NODE_TESTS = ("node", "node_refusals", "agreement", "exactness", "hostile", "link_loss", "memory_network", "replay")
 AREAS = {  # what is mutated: the tests that shall notice
-    "graph": ("tests/graph", "tests/functional", "src/graphact/graph"),
-    "functional": ("tests/functional", "tests/graph/test_protocol.py", "tests/nn", "src/graphact/functional"),
-    "nn": ("tests/nn", "tests/test_new_activation.py", "tests/test_files.py", "src/graphact/nn"),
-    "kernels/reference.py": ("tests/functional", *(f"tests/kernels/test_{name}.py" for name in KERNEL_TESTS)),
-    "training": ("tests/training", "src/graphact/training"),
-    "agents/node.py": tuple(f"tests/agents/test_{name}.py" for name in NODE_TESTS),
+    "graph": ("packages/graphact/tests/graph", "packages/graphact/tests/functional", "src/graphact/graph"),
+    "functional": (
+        "packages/graphact/tests/functional",
+        "packages/graphact/tests/graph/test_protocol.py",
+        "packages/graphact/tests/nn",
+        "src/graphact/functional",
+    ),
+    "nn": (
+        "packages/graphact/tests/nn",
+        "packages/graphact/tests/test_new_activation.py",
+        "packages/graphact/tests/test_files.py",
+        "src/graphact/nn",
+    ),
+    "kernels/reference.py": (
+        "packages/graphact/tests/functional",
+        *(f"packages/graphact/tests/kernels/test_{name}.py" for name in KERNEL_TESTS),
+    ),
+    "training": ("packages/graphact/tests/training", "src/graphact/training"),
+    "agents/node.py": tuple(f"packages/graphact-agents/tests/agents/test_{name}.py" for name in NODE_TESTS),
 }
 LONGEST_TEST = 5.0  # seconds; a longer one is left out
 START = 20.0  # seconds that a mutant may take beyond five times the time of its tests

@@ -39,17 +39,17 @@ USES = {
     "pyg": """
 import torch, graphact
 from torch_geometric.data import Data
-data = graphact.data.AttachGraph()(Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]])))
+data = graphact.pyg.AttachGraph()(Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]])))
 assert data.graph.num_nodes == 3
 """,
     "experiments": """
 from graphact.cli import main
 assert main("run source-localization --preset smoke --activation relu --device cpu --out out --quiet".split()) == 0
 """,
-    "agents": "import zenoh, graphact.agents",
+    "agents": "import zenoh, graphact_agents",
     "scaleout": """
 import graphact
-from graphact.scaleout import assign_nodes
+from graphact.distributed import assign_nodes
 assert assign_nodes(graphact.Graph.stochastic_block_model([20, 20], 0.5, 0.01), 2)[1] == "metis"
 """,
     "onnx": """

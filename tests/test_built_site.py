@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
 from support.browser import brightness, open_browser, set_screen
 
 pytestmark = pytest.mark.slow

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.browser import open_browser, set_screen
 
 import graphact
-from graphact.analysis import lipschitz_bound
-from graphact.layers import UnsupportedModelError
+from graphact.guarantees import lipschitz_bound
+from graphact.spec import UnsupportedModelError
+from support.browser import open_browser, set_screen
 
 pytestmark = pytest.mark.slow
 

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 import graphact
+import graphact_agents
+import graphact_lab
 from graphact._extras import EXTRA_OF, EXTRAS, is_installed, require
 
 ROOT = Path(__file__).parent.parent
@@ -97,7 +99,7 @@ def test_a_command_says_what_is_missing_before_it_works(words, tmp_path):
     graphact.save(model, tmp_path / "model.safetensors")
     if words.startswith("agents run"):
         addresses = ["127.0.0.1:7500", "127.0.0.1:7501"]
-        graphact.agents.split(model, graph, tmp_path, addresses=addresses)
+        graphact_agents.split(model, graph, tmp_path, addresses=addresses)
     before = set(tmp_path.rglob("*"))
     done = run_without(list(EXTRA_OF), COMMAND, *words.split(), cwd=tmp_path)
     assert done.returncode == 2
@@ -121,6 +123,6 @@ def test_a_command_that_can_do_without(words, tmp_path):
 
 def test_progress_bars_are_asked_for_before_training(monkeypatch):
     monkeypatch.setitem(sys.modules, "rich", None)
-    model, task = graphact.nn.GCNN([1, 2], order=1, activation="relu"), graphact.tasks.consensus()
+    model, task = graphact.nn.GCNN([1, 2], order=1, activation="relu"), graphact_lab.tasks.consensus()
     with pytest.raises(ModuleNotFoundError, match=r"progress=True needs the package rich: pip install 'graphact"):
         graphact.training.fit(model, task, graphact.training.TrainingSettings(epochs=1), progress=True)

@@ -20,6 +20,7 @@ def test_import_is_clean_and_light():
 import sys, torch
 before = set(sys.modules)
 import graphact
+import graphact_lab
 loaded = sorted(name for name in set(sys.modules) - before if name.split('.')[0] in {OPTIONAL})
 assert not loaded, loaded
 """
@@ -39,7 +40,7 @@ def test_everything_public_is_there():
 def test_dir_shows_the_public_names_alone():
     import graphact
 
-    graphact.Graph, graphact.tasks  # noqa: B018, loaded names change nothing
+    graphact.Graph, graphact_lab.tasks  # noqa: B018, loaded names change nothing
     assert dir(graphact) == sorted(graphact.__all__)
     assert not {name for name in vars(graphact) if not name.startswith("_")} & {"importlib", "Any", "TYPE_CHECKING"}
     with pytest.raises(AttributeError, match="module 'graphact' has no attribute 'activations'"):
@@ -67,7 +68,7 @@ def test_subpackages_are_attributes():
 
 
 def test_a_bare_import_loads_no_torch():
-    code = "import sys, graphact, graphact.agents; assert not {'torch', 'scipy', 'numba'} & set(sys.modules)"
+    code = "import sys, graphact, graphact_agents; assert not {'torch', 'scipy', 'numba'} & set(sys.modules)"
     assert run_python("-c", code).returncode == 0
 
 

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 import graphact
-from graphact.experiments.flocking import live
+from graphact_lab.experiments.flocking import live
 
 POLICY = Path(live.__file__).with_name("policy.safetensors")
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from graphact import Graph, agents, nn
-from graphact.agents.addresses import free_addresses
-from graphact.agents.processes import Processes
+import graphact_agents as agents
+from graphact import Graph, nn
+from graphact_agents.addresses import free_addresses
+from graphact_agents.processes import Processes
 
 PERIOD, NOISE = 0.5, 0.5
 

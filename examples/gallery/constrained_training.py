@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import graphact
-from graphact.analysis import (
+from graphact.guarantees import (
     empirical_lipschitz,
     lipschitz_bound,
     lipschitz_constrained,

@@ -14,9 +14,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import scipy.stats
 import torch
+from graphact_lab.tasks import source_localization_tasks
 
 from graphact.nn import GCNN
-from graphact.tasks import source_localization_tasks
 from graphact.training import Fleet, TrainingSettings
 
 GRAPHS, SPLITS = 5, 2

@@ -31,7 +31,7 @@ def draw_sample(seed):
     return Data(x=x, edge_index=edge_index, y=torch.tensor([label]))
 
 
-attach = graphact.data.AttachGraph(normalize="symmetric")
+attach = graphact.pyg.AttachGraph(normalize="symmetric")
 samples = [attach(draw_sample(seed)) for seed in range(900)]
 train_loader = DataLoader(samples[:600], batch_size=60, shuffle=True)
 test_loader = DataLoader(samples[600:], batch_size=300)

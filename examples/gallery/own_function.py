@@ -8,11 +8,13 @@ that is, at an edge. Then the function gets a trained parameter and a name, so t
 ``GCNN``, a fleet, files and agents know it.
 """
 
+import graphact_agents
+import graphact_lab
 import matplotlib.pyplot as plt
 import torch
 
 import graphact
-from graphact.operations import Operation, register_operation
+from graphact.spec.operations import Operation, register_operation
 
 # %%
 # A function and its name
@@ -74,9 +76,9 @@ def spread_in_numpy(_own, neighbors):
     return neighbors.max(-2) - neighbors.min(-2)
 
 
-graphact.agents.operations.register_operation("gallery-spread", spread_in_numpy)
-deployments = graphact.agents.deploy(activation, grid)
-found = graphact.agents.simulate_inference(deployments, picture[None].numpy())
+graphact_agents.operations.register_operation("gallery-spread", spread_in_numpy)
+deployments = graphact_agents.deploy(activation, grid)
+found = graphact_agents.simulate_inference(deployments, picture[None].numpy())
 print(f"largest difference: {abs(found.outputs[0] - outline.numpy()).max():.1e}")
 
 # %%
@@ -109,7 +111,7 @@ class GraphAdaptiveSoftSpread(graphact.nn.GraphAdaptive):
 # Four small networks, one for each node that is read. Each tells from which of four
 # communities a signal came (by chance 25 %), and has found a ``t`` of its own. This
 # shows that the parameter is trained, not that the function is a good one for the task.
-tasks = graphact.tasks.source_localization_tasks(graphs=1, splits=1, nodes=4)
+tasks = graphact_lab.tasks.source_localization_tasks(graphs=1, splits=1, nodes=4)
 softly = {"name": "gallery-soft-spread-ga", "learn_t": True}
 shape = {"order": 3, "activation": softly, "out_features": 4}
 torch.manual_seed(0)

@@ -14,9 +14,9 @@ here). All of it is one command:
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from graphact_lab.tasks import source_localization_tasks
 
 from graphact.nn import GCNN
-from graphact.tasks import source_localization_tasks
 from graphact.training import Fleet, TrainingSettings
 
 PAPER = 73.9, 6.8  # mean and standard deviation in Table 1

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import graphact
-from graphact.scaleout import assign_nodes, divide, write_partition
+from graphact.distributed import assign_nodes, divide, write_partition
 
 generator = torch.Generator().manual_seed(0)
 places = torch.rand(400, 2, generator=generator, dtype=torch.float64)
@@ -32,7 +32,7 @@ graph = graph.to(dtype=torch.float32)
 # the only one.
 PROGRAM = """
 import json, sys, torch, graphact
-from graphact.scaleout import PartitionedGraph, ScaleoutSettings, connect, train
+from graphact.distributed import PartitionedGraph, ScaleoutSettings, connect, train
 
 rank, processes = connect("cpu")
 graph = PartitionedGraph.load(sys.argv[1])  # this process's share

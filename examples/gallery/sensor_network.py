@@ -11,13 +11,14 @@ drawn at random.
 
 import matplotlib.pyplot as plt
 import torch
+from graphact_agents import Faults, deploy, simulate_inference
+from graphact_lab.data.download import DataError, locate
+from graphact_lab.data.molene import read_molene
+from graphact_lab.tasks import denoising
 
 import graphact
-from graphact.agents import Faults, deploy, simulate_inference
-from graphact.analysis import certify, lipschitz_bound
-from graphact.data import DataError, Task, locate, read_molene
-from graphact.tasks import denoising
-from graphact.training import TrainingSettings, fit
+from graphact.guarantees import certify, lipschitz_bound
+from graphact.training import Task, TrainingSettings, fit
 
 try:
     task = denoising(download=False)

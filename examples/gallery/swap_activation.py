@@ -13,10 +13,11 @@ graph max has 3.4 ± 1.0 points more than ReLU, 3.1 ± 2.4 more than no activati
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
+from graphact_lab.data.download import DataError, locate
+from graphact_lab.data.planetoid import read_planetoid
 from torch_geometric.nn import GCNConv
 
 import graphact
-from graphact.data import DataError, locate, read_planetoid
 
 try:
     folder = locate("planetoid", download=False)

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from agents.networks import GRAPHS
-from support.activations import ON_AGENTS
 
+from agents.networks import GRAPHS
 from graphact import nn
-from graphact.agents import Deployment, cost_of_inference, deploy, simulate_inference
-from graphact.agents.messages import datagram_bytes
+from graphact_agents import Deployment, cost_of_inference, deploy, simulate_inference
+from graphact_agents.messages import datagram_bytes
+from support.activations import ON_AGENTS
 
 TOLERANCE = 1e-12
 BARE = {

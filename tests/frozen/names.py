@@ -5,22 +5,24 @@ When modules move or are renamed, this file changes and no other in this folder.
 
 from pathlib import Path
 
-from agents.learning.problems import train_centrally
-
 import graphact
-from graphact import Graph, agents, analysis, export_onnx, functional, load, nn, save, scaleout
-from graphact.agents.learning import Learning, simulate_training
-from graphact.agents.replay import replay_inference
-from graphact.data import DataError, Task, loss_of, metric_of
-from graphact.experiments.flocking.experiment import find_settings as find_flocking
-from graphact.experiments.flocking.runner import run_flocking
-from graphact.experiments.registry import find_protocol
-from graphact.experiments.runner import run_protocol
-from graphact.experiments.store import Store
-from graphact.operations import OURS
+import graphact_agents as agents
+from agents.learning.problems import train_centrally
+from graphact import Graph, export_onnx, functional, load, nn, save
+from graphact import distributed as scaleout
+from graphact import guarantees as analysis
 from graphact.registry import BUILT_IN
-from graphact.tasks import locate
-from graphact.training import Fleet, TrainingSettings, fit
+from graphact.spec.operations import OURS
+from graphact.training import Fleet, Task, TrainingSettings, fit, loss_of, metric_of
+from graphact_agents.learning import Learning, simulate_training
+from graphact_agents.replay import replay_inference
+from graphact_lab.data.download import DataError
+from graphact_lab.experiments.flocking.experiment import find_settings as find_flocking
+from graphact_lab.experiments.flocking.runner import run_flocking
+from graphact_lab.registry import find_protocol
+from graphact_lab.runner import run_protocol
+from graphact_lab.store import Store
+from graphact_lab.tasks import locate
 
 __all__ = [
     "ACTIVATIONS",

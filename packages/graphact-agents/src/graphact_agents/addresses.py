@@ -1,0 +1,132 @@
+"""Addresses of nodes: one host and port each, for every transport."""
+
+import json
+import os
+import random
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphact_agents.files import check_integer, one_line, read_json, write_atomically
+
+FILE_NAME = "addresses.json"
+DEFAULT_BASE_PORT = 7500
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and a port.
+
+    Example:
+        >>> from graphact_agents.addresses import Address
+        >>> Address.parse("10.0.0.7:7500"), str(Address.parse("[fe80::7]:7500"))
+        (Address(host='10.0.0.7', port=7500), '[fe80::7]:7500')
+    """
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read ``host:port``, or ``[host]:port`` for a host with colons (IPv6); ValueError if it is neither."""
+        host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+        bracketed = host.startswith("[") and host.endswith("]")
+        is_text = host.isprintable() and len(host) < 256
+        if (
+            not colon
+            or not host
+            or not is_text
+            or not port.isdecimal()
+            or (":" in host and not bracketed)
+            or int(port) > 65_535
+        ):
+            raise ValueError(f"an address must be host:port, such as 10.0.0.7:7500 or [fe80::7]:7500, got {text!r:.60}")
+        return cls(host[1:-1] if bracketed else host, int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """The address of a node and those of its neighbours; ``addresses.json`` in the folder of the node.
+
+    To listen on ``0.0.0.0`` or ``[::]`` is to listen on all interfaces.
+    """
+
+    listen: Address
+    neighbors: Mapping[int, Address]
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        content = {"listen": str(self.listen), "neighbors": {j: str(a) for j, a in self.neighbors.items()}}
+        write_atomically(Path(folder) / FILE_NAME, json.dumps(content, indent=1).encode())
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], neighbors: Sequence[int]) -> "Addresses":
+        """Read ``addresses.json``; ValueError if it is damaged, or does not name exactly these neighbours."""
+        path = Path(folder) / FILE_NAME
+        content = read_json(path)
+        try:
+            by_neighbor = {int(j): Address.parse(text) for j, text in content["neighbors"].items()}
+            addresses = cls(Address.parse(content["listen"]), by_neighbor)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"{path}: damaged: {one_line(error)}") from error
+        if set(by_neighbor) != set(neighbors):
+            raise ValueError(f"{path}: must name the neighbours {tuple(neighbors)}, got {tuple(sorted(by_neighbor))}")
+        return addresses
+
+
+def status_address(text: str) -> Address:
+    """Return the status address that a text stands for: a port of this machine, or ``host:port``."""
+    return Address.parse(f"127.0.0.1:{text}" if text.isdecimal() else text)
+
+
+def consecutive_addresses(num_nodes: int, host: str, base_port: int) -> list[Address]:
+    """All nodes on one host, on ports in a row."""
+    check_integer("base port", base_port, minimum=1)
+    if base_port + num_nodes - 1 > 65_535:
+        raise ValueError(f"base port must leave room for {num_nodes} ports up to 65535, got {base_port}")
+    return [Address(host, base_port + i) for i in range(num_nodes)]
+
+
+def read_addresses(path: str | os.PathLike[str], num_nodes: int) -> list[Address]:
+    """The addresses of all nodes from a JSON file ``{"0": "10.0.0.5:7500", "1": ...}``, each of them once."""
+    content = read_json(Path(path))
+    if set(content) != {str(i) for i in range(num_nodes)}:
+        raise ValueError(f"{path}: must hold an address for each of the nodes 0 to {num_nodes - 1}, by number")
+    addresses = [Address.parse(content[str(i)]) for i in range(num_nodes)]
+    if len(set(addresses)) < num_nodes:
+        raise ValueError(f"{path}: two nodes have the same address")
+    return addresses
+
+
+def free_addresses(num_nodes: int, host: str = "127.0.0.1") -> list[Address]:
+    """Ports of this machine that are free now, both for TCP and for UDP; for tests and demonstrations.
+
+    They are none that the system hands out by itself, so that no connection takes one before its node has started.
+    """
+    first, last = ephemeral_ports()
+    candidates = list(range(10_000, first) if first > 16_000 else range(last + 1, 65_536))
+    random.SystemRandom().shuffle(candidates)
+    found: list[Address] = []
+    with ExitStack() as held:
+        while len(found) < num_nodes:
+            if not candidates:
+                raise OSError(f"this machine has not got {num_nodes} free ports")
+            port = candidates.pop()
+            stream = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            datagrams = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            with suppress(OSError):
+                stream.bind((host, port))
+                datagrams.bind((host, port))
+                found.append(Address(host, port))
+    return found
+
+
+def ephemeral_ports() -> tuple[int, int]:
+    """The first and the last port that the system gives to those who ask for any."""
+    setting = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first, last = map(int, setting.read_text().split()) if setting.is_file() else (32_768, 60_999)
+    return first, last

@@ -1,0 +1,38 @@
+"""graphact-agents learn: the agent of one node that learns with its neighbours."""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from graphact_agents.certificates import TLS_FOLDER
+from graphact_agents.command import command, option
+from graphact_agents.command_simulate import read_numbers
+from graphact_agents.deployment import check_folder, check_private
+from graphact_agents.learning.networked import learn as learn_at_node
+
+
+@command(
+    option("folder", "the folder of the node, with its learning.json", type=Path, metavar="FOLDER"),
+    option("--signals", ".npy of shape (M, F), its own (default: signals.npy of the folder)"),
+    option("--targets", ".npy of shape (M, O), its own (default: targets.npy of the folder)", type=Path),
+    option("--transport", "default: zenoh", default="zenoh"),
+    option("--slot", "seconds for one round (default: 5)", default=5.0),
+)
+def learn(options: argparse.Namespace) -> int:
+    """
+    Let the agent of one node learn with its neighbours, and write trained.safetensors into its folder.
+
+    learning.json of the folder says how, the same at all nodes:
+      {"learning": {"algorithm": "push-pull", "rate": 0.01}, "steps": 300, "first": 0}
+    first is the number of its first run, higher for another training in the same folder. Where it stands is in
+    state.npz: started again it goes on, with the step that its neighbours are in.
+    """
+    check_folder(options.folder)
+    if (key := options.folder / TLS_FOLDER / "key.pem").is_file() and options.transport == "zenoh":
+        check_private(key)
+    files = (options.signals or options.folder / "signals.npy", options.targets or options.folder / "targets.npy")
+    signals, targets = (read_numbers(path, "(M, F)", lambda x: x.ndim == 2).astype("float64") for path in files)
+    with np.errstate(over="ignore", invalid="ignore"):
+        learn_at_node(options.folder, signals, targets, transport=options.transport, slot=options.slot)
+    return 0

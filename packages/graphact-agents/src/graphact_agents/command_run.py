@@ -1,0 +1,210 @@
+"""graphact-agents split and run: the folders of the nodes, and the agent of one node."""
+
+import argparse
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from graphact_agents.command import command, one_of, option
+
+
+@command(
+    "model",
+    "graph",
+    option("--out", "folder for node-0, node-1 and so on", required=True),
+    option("--host", "host of all nodes (default: 127.0.0.1)", default="127.0.0.1"),
+    option("--base-port", "node i listens on PORT + i (default: 7500)", type=int, default=7500, metavar="PORT"),
+    option("--addresses", 'instead: JSON with all addresses, {"0": "10.0.0.5:7500", ...}', type=Path, metavar="FILE"),
+    option("--network", "instead: a TOML file with all addresses, see graphact agents run", type=Path, metavar="FILE"),
+    option("--no-tls", "no certificates for the nodes (which need cryptography)", dest="tls", action="store_false"),
+)
+def split(options: argparse.Namespace) -> int:
+    """Write one folder for each node: its row of the shift operator, its neighbours, the keys of its links, their
+    addresses, a certificate and the model, nothing else. Bring each folder to its node, and delete it here.
+    """
+    from graphact_agents.addresses import consecutive_addresses, read_addresses
+    from graphact_agents.certificates import can_make_certificates
+    from graphact_agents.deployment import split as write_folders
+    from graphact_agents.files import check_writable
+    from graphact_agents.graph_file import load_graph
+    from graphact_agents.model import cost_of_inference
+    from graphact_agents.model_file import load_model
+    from graphact_agents.network import NetworkFile
+    from graphact_agents.runs import Timing
+
+    check_writable(options.out)
+    if options.tls and not can_make_certificates():
+        raise ModuleNotFoundError(
+            "the package cryptography, which makes the certificates for TLS, is not installed; --no-tls goes without"
+        )
+    model, graph = load_model(options.model), load_graph(options.graph)
+    slot = Timing().slot
+    if options.network is not None:
+        file = NetworkFile.load(options.network)
+        addresses, slot = file.addresses(graph.num_nodes), file.shared.get("slot", slot)
+    elif options.addresses is None:
+        addresses = consecutive_addresses(graph.num_nodes, options.host, options.base_port)
+    else:
+        addresses = read_addresses(options.addresses, graph.num_nodes)
+    cost = cost_of_inference(model, graph.num_edges, slot=slot)
+    folders = write_folders(model, graph, options.out, addresses=addresses, tls=options.tls)
+    sys.stdout.write(
+        f"{len(folders)} nodes, {graph.num_edges} directed edges: {folders[0]} to {folders[-1].name}\n"
+        f"one inference: {cost.rounds} rounds, {cost.messages} messages, {cost.bytes} bytes in all, "
+        f"at most {cost.longest:.2f} s (slot {slot:g} s)\n"
+    )
+    return 0
+
+
+DEFAULTS: dict[str, Any] = {
+    "transport": "zenoh",
+    "signals": "-",
+    "lead": 0.5,
+    "origin": 0.0,
+    "slot": 0.18,
+    **dict.fromkeys(("repeat", "dynamic", "durable"), False),
+}
+"""Defaults of options that neither the command line nor the network file sets."""
+
+
+@command(
+    option("folder", "a folder that graphact agents split has written", type=Path, nargs="?", metavar="FOLDER"),
+    option("--network", "instead: a TOML file with the settings of all nodes (see --node)", type=Path, metavar="FILE"),
+    option("--node", "with --network: the number of this node", type=int, metavar="NODE"),
+    option("--transport", "default: zenoh"),
+    one_of(
+        option(
+            "--signals",
+            ".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default)",
+            type=str,
+        ),
+        option("--sensor", "command that prints a signal, started before each run", metavar="COMMAND"),
+    ),
+    option("--lead", "seconds before a run to start --sensor (default: 0.5)", type=float),
+    option("--repeat", "begin again at the end of the file", action=argparse.BooleanOptionalAction),
+    option(
+        "--period",
+        "seconds from run to run, equal at all nodes; 0: one after the other, without a clock "
+        "(default: as long as a run may take)",
+        type=float,
+        metavar="S",
+    ),
+    option("--origin", "Unix time of run 0, equal at all nodes (default: 0)", type=float, metavar="T"),
+    option("--slot", default=None),
+    option("--runs", "end after this many runs, skipped ones included", type=int),
+    option(
+        "--tls",
+        "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh; default: if the folder has them)",
+        action=argparse.BooleanOptionalAction,
+    ),
+    option(
+        "--dynamic",
+        "neighbours come and go: those of a run are among the folder's, and announced it in the slot before it",
+        action=argparse.BooleanOptionalAction,
+    ),
+    option(
+        "--status",
+        "answer operators on a port of this machine (metrics, health, peers); 0 takes a free one",
+        metavar="[HOST:]PORT",
+    ),
+    option("--durable", "the log survives power failures too", action=argparse.BooleanOptionalAction),
+)
+def run(options: argparse.Namespace) -> int:
+    """
+    Run the agent of one node. Its signals come from standard input (a JSON array a line), from a file or from a
+    command; its results go to standard output, one JSON object a line. It ends when the signals end, or cleanly at
+    SIGTERM. Started again it takes part in the next run.
+
+      graphact agents run nodes/node-7 --sensor 'read-temperature --json' --period 60
+      graphact agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
+      graphact agents run --network network.toml --node 7
+
+    What the command line says goes before the file of --network; --no-tls takes back what that switches on.
+    """
+    from graphact_agents.addresses import status_address
+    from graphact_agents.agent import BackToBack, Clocked, Schedule
+    from graphact_agents.certificates import TLS_FOLDER
+    from graphact_agents.daemon import serve
+    from graphact_agents.deployment import Deployment, check_folder, check_private
+    from graphact_agents.runs import Timing
+    from graphact_agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
+    from graphact_agents.transports.zenoh import Tls
+
+    read_network(options)
+    timing = Timing(slot=options.slot)
+    check_folder(options.folder)
+    deployment = Deployment.load(options.folder)
+    model, links = deployment.model, deployment.links
+    signals: Signals
+    if options.sensor is not None:
+        signals = SensorSignals(options.sensor, model, options.lead)
+    elif options.signals == "-":
+        signals = StreamSignals(sys.stdin.buffer, model)
+    else:
+        signals = FileSignals(Path(options.signals), model, repeat=options.repeat)
+    longest = (model.rounds + options.dynamic) * options.slot  # a slot for announcements
+    period = (longest or 1.0) if options.period is None else options.period
+    if period == 0 and links.hears != links.heard_by:
+        raise ValueError(
+            "--period 0 needs links in both directions: a node that hears fewer than hear it would run ahead"
+        )
+    if period != 0 and period < longest * (1 - 1e-9):  # 3 rounds of 0.2 s fit into 0.6 s
+        raise ValueError(
+            f"--period must be at least {longest:g} s, as long as {model.rounds} rounds of "
+            f"{options.slot:g} s{' and a slot before them' if options.dynamic else ''} may take, got {period:g}; "
+            "0 lets runs follow one another"
+        )
+    check_origin(options.origin, period)
+    schedule: Schedule = BackToBack(options.origin) if period == 0 else Clocked(options.origin, period)
+    certificates = options.folder / TLS_FOLDER
+    is_encrypted = certificates.is_dir() and options.transport == "zenoh" if options.tls is None else options.tls
+    if is_encrypted:
+        check_private(Tls.from_folder(certificates).key)
+    elif options.transport == "zenoh":
+        sys.stderr.write("graphact: no TLS: whoever reaches the port of this node can read its values\n")
+    serve(
+        options.folder,
+        deployment,
+        signals,
+        schedule,
+        transport=options.transport,
+        timing=timing,
+        tls=Tls.from_folder(certificates) if is_encrypted else None,
+        durable=options.durable,
+        dynamic=options.dynamic,
+        status=None if options.status is None else status_address(options.status),
+        runs=options.runs,
+    )
+    return 0
+
+
+def read_network(options: argparse.Namespace) -> None:
+    """Set what the file of a network says, where the command line does not; ValueError if there is no folder then."""
+    from graphact_agents.network import SOURCES, NetworkFile
+
+    if (options.network is None) != (options.node is None):
+        raise ValueError("--network FILE and --node NODE belong together")
+    if options.network is not None:
+        settings = NetworkFile.load(options.network).settings(options.node)
+        if any(getattr(options, name) is not None for name in SOURCES):
+            settings = {name: value for name, value in settings.items() if name not in SOURCES}
+        for name, value in settings.items():
+            if name != "address" and getattr(options, name) is None:
+                setattr(options, name, Path(value) if name == "folder" else value)
+    for name, value in DEFAULTS.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    if options.folder is None:
+        raise ValueError("a FOLDER is needed, by itself or as folder in the file of --network")
+
+
+def check_origin(origin: float, period: float) -> None:
+    """Raise ValueError if runs that are counted from there have no numbers."""
+    from graphact_agents.messages import MAX_RUN
+
+    if not math.isfinite(origin):
+        raise ValueError(f"--origin must be a finite Unix time, got {origin}")
+    if period and not (time.time() - origin) / period < MAX_RUN / 2:
+        raise ValueError(f"--origin and --period must give run numbers below 2^62, got {origin:g} and {period:g}")

@@ -1,0 +1,222 @@
+"""A node's part of a network: its row, its neighbours, its keys and the shared model, in memory and as a folder."""
+
+import json
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphact_agents.addresses import Address, Addresses
+from graphact_agents.certificates import can_make_certificates, make_certificates
+from graphact_agents.files import one_line, read_json, write_atomically
+from graphact_agents.graph_file import ShiftOperator, load_graph
+from graphact_agents.links import Links, Row
+from graphact_agents.messages import KEY_BYTES, link_key
+from graphact_agents.model import Model
+from graphact_agents.model_file import load_model, save_model
+
+FORMAT = "graphact node"
+VERSION = 1
+OWNED = ("node.json", "model.safetensors", "addresses.json", "log.jsonl", "log.jsonl.1", "learning.json", "tls")
+"""Files of a node's folder that its owner alone may write to."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One node of a deployed network.
+
+    In a folder it is three files: ``node.json`` (number, epoch, row, neighbours), ``keys.json`` (readable by its owner
+    alone) and ``model.safetensors`` (a model file of graphact). Whatever else lies in the folder, such as addresses and
+    the write-ahead log ``log.jsonl``, belongs to the daemon.
+    """
+
+    links: Links
+    row: Row
+    model: Model
+
+    @property
+    def node(self) -> int:
+        return self.links.node
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        folder = Path(folder)
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)  # nobody else writes there, whatever the umask
+        links, row = self.links, self.row
+        described = {
+            "format": FORMAT,
+            "version": VERSION,
+            "node": links.node,
+            "epoch": links.epoch,
+            "hears": links.hears,
+            "weights": row.weights.tolist(),
+            "diagonal": row.diagonal,
+            "heard_by": links.heard_by,
+        }
+        save_model(self.model, folder / "model.safetensors")
+        write_atomically(folder / "node.json", json.dumps(described, indent=1).encode())
+        path = folder / "keys.json"
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            json.dump({j: key.hex() for j, key in links.keys.items()}, stream)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "Deployment":
+        """Read a folder; FileNotFoundError or ValueError, which name the file, if one is missing or damaged."""
+        folder = Path(folder)
+        described, keys = read_json(folder / "node.json"), read_json(folder / "keys.json")
+        if described.get("format") != FORMAT or described.get("version") != VERSION:
+            raise ValueError(f"{folder / 'node.json'}: not a node of a network, version {VERSION}")
+        model = load_model(folder / "model.safetensors")
+        try:
+            hears, heard_by = tuple(map(int, described["hears"])), tuple(map(int, described["heard_by"]))
+            by_neighbor = {int(j): bytes.fromhex(key) for j, key in keys.items()}
+            links = Links(int(described["node"]), int(described["epoch"]), hears, heard_by, by_neighbor)
+            row = Row(hears, np.array(described["weights"], model.dtype), float(described["diagonal"]))
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise ValueError(f"{folder}: damaged: {one_line(error)}") from error
+        return cls(links, row, model)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise PermissionError if others than their owner may use the keys of a node's folder, or change its files."""
+    if os.name == "posix" and folder.is_dir():
+        for place in (folder, *(folder / name for name in OWNED if (folder / name).exists())):
+            mode = place.stat().st_mode & 0o777
+            if mode & 0o022:
+                raise PermissionError(
+                    f"{place} must be writable by its owner alone, as after chmod go-w, got the mode {mode:o}"
+                )
+    if (folder / "keys.json").is_file():
+        check_private(folder / "keys.json")
+
+
+def check_private(path: Path) -> None:
+    """Raise PermissionError if others than the owner of a file may use it."""
+    mode = path.stat().st_mode & 0o777
+    if os.name == "posix" and mode & 0o077:
+        raise PermissionError(f"{path} must be for its owner alone, as after chmod 600, got the mode {mode:o}")
+
+
+def check_one_model(deployments: Sequence[Deployment]) -> Model:
+    """Return the model that all nodes hold; ValueError if one holds another, or other parameters."""
+    model = deployments[0].model
+    for deployment in deployments:
+        if deployment.model is not model and deployment.model.digest != model.digest:
+            raise ValueError(f"all nodes must hold one model, and that of node {deployment.node} differs")
+    return model
+
+
+# From a model file and a graph file to the folders of all nodes
+
+
+def to_model(model: Any) -> Model:
+    """Return a model, from a file or through one.
+
+    A torch model is written by ``graphact.save`` and read back: agents know model files, and nothing of torch.
+
+    Raises:
+        UnsupportedModelError: agents cannot run the model; the error names the part.
+    """
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, str | os.PathLike):
+        return load_model(model)
+    library: Any = sys.modules.get("graphact")  # imported by whoever made such a model
+    if library is None or not hasattr(model, "layers"):
+        raise TypeError(f"model must be a Model, a model file or a model of graphact, got {type(model).__name__}")
+    with tempfile.TemporaryDirectory() as folder:
+        library.save(model, Path(folder) / "model.safetensors")
+        return load_model(Path(folder) / "model.safetensors")
+
+
+def to_operator(graph: Any) -> ShiftOperator:
+    """Return a shift operator, from a file or, for a ``graphact.Graph``, through one."""
+    if isinstance(graph, ShiftOperator):
+        return graph
+    if isinstance(graph, str | os.PathLike):
+        return load_graph(graph)
+    if not hasattr(graph, "save"):
+        raise TypeError(f"graph must be a graph file or a graphact.Graph, got {type(graph).__name__}")
+    with tempfile.TemporaryDirectory() as folder:
+        graph.save(Path(folder) / "graph.npz")
+        return load_graph(Path(folder) / "graph.npz")
+
+
+def deploy(model: Any, graph: Any, *, epoch: int | None = None, secret: bytes | None = None) -> list[Deployment]:
+    """Return what each node of a graph holds, to run a model together.
+
+    Args:
+        model: a model file, a :class:`Model`, or a torch model that ``graphact.save`` can write.
+        graph: a graph file, or a ``graphact.Graph``; its weights are converted to the dtype of the model.
+        epoch: number of the deployment; drawn at random when left out.
+        secret: 32 bytes from which the keys of the links are derived; drawn at random, and forgotten, when left out.
+
+    Example:
+        >>> import graphact
+        >>> from graphact_agents import deploy
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> nodes = deploy(graphact.nn.GCNN([1, 4], order=2, activation="max-ga"), path)
+        >>> nodes[1].links.hears, nodes[2].links.hears
+        ((0, 2), (1,))
+    """
+    plain, operator = to_model(model), to_operator(graph)
+    epoch = secrets.randbits(63) if epoch is None else epoch
+    secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
+    if len(secret) != KEY_BYTES:
+        raise ValueError(f"secret must have {KEY_BYTES} bytes, got {len(secret)}")
+    weights, listeners = operator.weight.astype(plain.dtype), operator.heard_by()
+    nodes = []
+    for i in range(operator.num_nodes):
+        entries = slice(operator.rowptr[i], operator.rowptr[i + 1])
+        hears, heard_by = operator.hears(i), listeners[i]
+        keys = {j: link_key(secret, i, j) for j in sorted({*hears, *heard_by})}
+        row = Row(hears, weights[entries], float(operator.diagonal[i]))
+        nodes.append(Deployment(Links(i, epoch, hears, heard_by, keys), row, plain))
+    return nodes
+
+
+def split(
+    model: Any,
+    graph: Any,
+    out: str | os.PathLike[str],
+    *,
+    epoch: int | None = None,
+    addresses: Sequence[Address | str] | None = None,
+    tls: bool | None = None,
+) -> list[Path]:
+    """Write one folder for each node, ``out/node-0`` and so on; see :class:`~graphact_agents.Deployment`.
+
+    Args:
+        model: the model, as in :func:`deploy`.
+        graph: the graph, likewise.
+        out: folder for the folders.
+        epoch: number of the deployment; drawn at random when left out.
+        addresses: where each node is reached; a node is given its own and those of its neighbours.
+        tls: make a certificate for each node, which names the host of its address. None does so if there are addresses
+            and the package cryptography.
+
+    Raises:
+        FileExistsError: ``out`` holds nodes already; their keys and run numbers must not be mixed with new ones.
+    """
+    operator = to_operator(graph)
+    if any(Path(out).glob("node-*")):
+        raise FileExistsError(f"{out} holds nodes already; choose another folder")
+    if addresses is not None and len(addresses) != operator.num_nodes:
+        raise ValueError(f"addresses must be {operator.num_nodes}, one for each node, got {len(addresses)}")
+    places = [each if isinstance(each, Address) else Address.parse(each) for each in addresses or ()]
+    folders = []
+    for deployment in deploy(model, operator, epoch=epoch):
+        folders.append(Path(out) / f"node-{deployment.node}")
+        deployment.save(folders[-1])
+        if places:
+            neighbors = {j: places[j] for j in deployment.links.neighbors}
+            Addresses(places[deployment.node], neighbors).save(folders[-1])
+    if places and (can_make_certificates() if tls is None else tls):
+        make_certificates(folders, [place.host for place in places])
+    return folders

@@ -1,0 +1,129 @@
+"""Programs of inference in NumPy, one for each kind of layer; each exchanges with the neighbours as often as it needs.
+
+A program takes the node's value ``(..., F)`` and its row of S; see :mod:`graphact_agents.program`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from graphact_agents import pointwise
+from graphact_agents.links import Row
+from graphact_agents.messages import Array
+from graphact_agents.model import Model, ModelLayer
+from graphact_agents.operations import NeighborhoodFunction
+from graphact_agents.program import Exchange, Program
+
+
+def infer(model: Model, row: Row, signal: Array) -> Program[Array]:
+    """Return the program of one inference at one node.
+
+    Args:
+        model: the model, the same at every node.
+        row: the node's row of S.
+        signal: the node's signal, ``(F,)`` or, for a batch, ``(..., F)``; all nodes must use the same shape.
+
+    Raises:
+        ValueError: the signal has the wrong number of features.
+    """
+    x = np.ascontiguousarray(signal, model.dtype)
+    if x.ndim < 1 or (model.in_features is not None and x.shape[-1] != model.in_features):
+        raise ValueError(f"signal must have the shape (..., {model.in_features or 'F'}), got {np.shape(signal)}")
+    for layer in model.layers:
+        x = yield from PROGRAMS[layer.kind](layer, x, row)
+    return x
+
+
+def run_filter(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
+    """Shift and mix, tap by tap."""
+    taps = layer.arrays["taps"]
+    out: Array = x @ taps[0]
+    for tap in taps[1:]:
+        heard, weights = row.gather((yield Exchange(x)), x)
+        x = row.shift(x, heard, weights)
+        out = out + x @ tap
+    return out + layer.arrays["bias"] if "bias" in layer.arrays else out
+
+
+def run_linear(layer: ModelLayer, x: Array, _: Row) -> Program[Array]:
+    """Map the node's own value, without an exchange."""
+    yield from ()
+    out: Array = x @ layer.arrays["weight"].T
+    return out + layer.arrays["bias"] if "bias" in layer.arrays else out
+
+
+def run_pointwise(layer: ModelLayer, x: Array, _: Row) -> Program[Array]:
+    """Apply a function to each value of the node, without an exchange."""
+    yield from ()
+    return pointwise.evaluate(layer, x)
+
+
+def run_hop_mixture(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
+    r"""Exchange, take the function of the neighbourhood, shift.
+
+    A graph-adaptive activation exchanges :math:`y_0 = x, y_1 = Sx, \ldots, y_K`: the neighbours' values of :math:`y_k`
+    give both the function of the neighbourhood and :math:`y_{k+1}`, so K hops take K + 1 exchanges. A localized one of
+    one hop exchanges x.
+    """
+    out: Array = layer.arrays["beta"] * np.maximum(x, 0)
+    if layer.settings["reads"] == "shifted":
+        heard, weights = row.gather((yield Exchange(x)), x)
+        x = row.shift(x, heard, weights)
+    mixing = layer.arrays["weights"]
+    for hop in range(len(mixing)):
+        heard, weights = row.gather((yield Exchange(x)), x)
+        out = out + mixing[hop] * evaluate_hop_mixture(layer, x, heard)
+        if hop + 1 < len(mixing):
+            x = row.shift(x, heard, weights)
+    return out
+
+
+def run_activation(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
+    """Apply a named activation: ``max-k``, or ``mixture-ga``."""
+    program = run_max_k if layer.settings["function"] == "max-k" else run_mixture
+    return (yield from program(layer, x, row))
+
+
+def run_max_k(layer: ModelLayer, x: Array, _: Row) -> Program[Array]:
+    """Keep the largest features, the first among equal ones; NaN counts as the largest."""
+    yield from ()
+    kept = layer.settings["options"].get("k") or -(-x.shape[-1] // 4)
+    order = np.argsort(np.where(np.isnan(x), -np.inf, -x), axis=-1, kind="stable")
+    place = np.argsort(order, axis=-1, kind="stable")
+    return np.where(place < kept, x, x.dtype.type(0))
+
+
+def run_mixture(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
+    """Take several functions of the values that each exchange brings."""
+    mixing, closed = layer.arrays["weights"], layer.settings["options"]["closed"]
+    out: Array = layer.arrays["beta"] * np.maximum(x, 0)
+    for hop in range(layer.exchanges):
+        heard, weights = row.gather((yield Exchange(x)), x)
+        for number, operation in enumerate(layer.operations if hop else ()):
+            out = out + mixing[number, hop - 1] * evaluate(operation, {}, closed, x, heard)
+        x = row.shift(x, heard, weights)
+    return out
+
+
+PROGRAMS: dict[str, Callable[[ModelLayer, Array, Row], Program[Array]]] = {
+    "filter": run_filter,
+    "linear": run_linear,
+    "pointwise": run_pointwise,
+    "hop-mixture": run_hop_mixture,
+    "activation": run_activation,
+}
+"""Programs by the kind of a layer."""
+
+
+def evaluate_hop_mixture(layer: ModelLayer, own: Array, heard: Array) -> Array:
+    """Return the operation of a layer over the node's value ``(..., F)`` and those that answered, ``(d, ..., F)``."""
+    return evaluate(layer.operations[0], layer.parameters, layer.settings["closed"], own, heard)
+
+
+def evaluate(
+    operation: NeighborhoodFunction, parameters: Mapping[str, Any], closed: bool, own: Array, heard: Array
+) -> Array:
+    """Return an operation over the node's value and those of its neighbours, itself among them if ``closed``."""
+    members = np.concatenate([own[np.newaxis], heard]) if closed else heard
+    return np.asarray(operation(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), parameters), own.dtype)

@@ -1,0 +1,25 @@
+"""Learning without a centre: gradients by exchange with the neighbours, then mixing with them.
+
+No node sees the graph, or another node's targets; of signals it hears what it would hear in an inference.
+"""
+
+from graphact_agents.learning.learner import Learner, cost_of_step, gradient
+from graphact_agents.learning.mixing import Learning, mix
+from graphact_agents.learning.simulated import Training, simulate_training
+from graphact_agents.learning.state import FileStore, MemoryStore, State, Store
+from graphact_agents.learning.vjp import Place
+
+__all__ = [
+    "FileStore",
+    "Learner",
+    "Learning",
+    "MemoryStore",
+    "Place",
+    "State",
+    "Store",
+    "Training",
+    "cost_of_step",
+    "gradient",
+    "mix",
+    "simulate_training",
+]

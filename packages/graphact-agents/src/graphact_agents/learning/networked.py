@@ -1,0 +1,164 @@
+"""Learning over a network: the process of one node.
+
+Run ``first`` is the preparation, run ``first + 1 + s`` is step s. Runs follow one another without a clock: a round ends
+when all neighbours have answered, or after a slot. A node that comes back goes on with the step that its neighbours are
+in; not further ahead than they can have come without it, at least a slot a step, whatever one of them says. Numbers
+that are not finite cost a step, and no more.
+
+What a node needs to go on lies in its folder: ``state.npz`` (after each step) and ``prepared.npz`` (once). Its runs are
+in a log of their own, ``learning.jsonl``: they are authenticated with another digest than those of inference, so both
+may use the same numbers.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from graphact_agents.addresses import Addresses
+from graphact_agents.certificates import TLS_FOLDER
+from graphact_agents.daemon import check_reader, write_event
+from graphact_agents.deployment import Deployment, check_private
+from graphact_agents.files import READ_ERRORS, one_line, read_json
+from graphact_agents.learning.learner import PREPARATION, STEP, Learner, NotFiniteError
+from graphact_agents.learning.mixing import Learning
+from graphact_agents.learning.simulated import PATIENT
+from graphact_agents.learning.state import FileStore, from_vector, save_arrays
+from graphact_agents.log import FileLog
+from graphact_agents.messages import Array
+from graphact_agents.model_file import save_model
+from graphact_agents.node import Node
+from graphact_agents.runs import RunResult, Timing
+from graphact_agents.transports.base import Transport, drive, open_transport
+from graphact_agents.transports.zenoh import Tls
+
+STATE, PREPARED, PLAN, LOG = "state.npz", "prepared.npz", "learning.json", "learning.jsonl"
+TRAINED = "trained.safetensors"
+GATHER_SECONDS = 60.0
+"""Seconds that a node waits for neighbours that do not answer before it goes on without them."""
+MAX_FAILURES = 20
+"""Steps in a row whose numbers may leave the floating-point range; more are an error."""
+MIN_SHARE = 0.25
+"""The share of its steps that a node must have made to be called trained."""
+
+
+class NodeTraining:
+    """The training of one node over a transport."""
+
+    def __init__(self, folder: Path, learner: Learner, transport: Transport, timing: Timing, first: int = 0) -> None:
+        self.folder, self.learner, self.transport, self.timing, self.first = folder, learner, transport, timing, first
+        seen = [path.stat().st_mtime for path in (folder / LOG, folder / PLAN) if path.exists()]
+        away = max(0.0, time.time() - max(seen)) if seen else 0.0
+        self.log = FileLog(folder / LOG)
+        self.node = Node(learner.links, self.log, timing, digest=learner.digest, finite=True)
+        self._expect(max(self.node.run + 1, first), time.monotonic() - away)
+
+    def _expect(self, run: int, due: float) -> None:
+        """Believe no neighbour that claims to be further ahead of a run than it can have come alone."""
+        self.node.expect(run, due, self.timing.slot)
+
+    def prepare(self) -> None:
+        """Take part in the preparation, or read what came of it in an earlier life."""
+        path = self.folder / PREPARED
+        if path.exists():
+            try:
+                with np.load(path, allow_pickle=False) as content:
+                    self.learner.weights = {int(j): float(w) for j, w in content["weights"]}
+                    self.learner.powers = content["powers"] if content["powers"].size else None
+            except READ_ERRORS as error:
+                raise ValueError(f"{path}: not the preparation of a node that learns: {one_line(error)}") from error
+            self._wait_for_neighbors()
+            return
+        self.node.greet()
+        self.node.timing = PATIENT
+        failure = self._run(self.first, PREPARATION).failure
+        self.node.timing = self.timing
+        if self.learner.weights is None:
+            raise ValueError(f"the preparation of node {self.learner.links.node} must be finite: {failure}")
+        weights = np.array(sorted(self.learner.weights.items()), float).reshape(-1, 2)
+        powers = np.zeros(0) if self.learner.powers is None else self.learner.powers
+        save_arrays(path, {"weights": weights, "powers": powers})
+
+    def train(self, steps: int, report: Callable[[dict[str, object]], None]) -> None:
+        """Make the steps up to ``steps``; each is reported with its loss, or as failed.
+
+        Raises:
+            ValueError: the numbers of many steps in a row were not finite, or most steps were missed.
+        """
+        failures = 0
+        while (step := self._next_step(steps)) < steps:
+            event = {"node": self.learner.links.node, "step": step}
+            result, reason = None, ""
+            try:
+                result = self._run(self.first + 1 + step, STEP)
+                reason = result.failure
+            except NotFiniteError as error:
+                reason = str(error)
+            if result is None or reason:
+                failures += 1
+                report({"event": "failed", **event, "reason": reason})
+                if failures >= MAX_FAILURES:
+                    raise ValueError(f"{reason}, and so were {MAX_FAILURES} steps in a row")
+                continue
+            failures = 0
+            report({"event": "step", **event, "loss": result.output, "complete": result.complete})
+        made = self.learner.state.steps
+        if made < MIN_SHARE * steps:
+            raise ValueError(f"node {self.learner.links.node} must make {steps} steps, or most of them, made {made}")
+
+    def linger(self, seconds: float) -> None:
+        """Answer neighbours that are still in the last step."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            drive(self.node, self.transport, until)
+
+    def _wait_for_neighbors(self) -> None:
+        """Greet the neighbours until all have answered, or for a while: they may just be starting, too."""
+        until, everybody = time.monotonic() + GATHER_SECONDS, {*self.learner.links.neighbors}
+        while self.node.welcomed_by != everybody and time.monotonic() < until:
+            here = self.node.welcomed_by
+            self.node.greet(sorted(everybody - here))
+            self.node.welcomed_by |= here
+            drive(self.node, self.transport, time.monotonic() + 0.1)
+
+    def _next_step(self, steps: int) -> int:
+        """The step after the last of this node, or that which its neighbours are in."""
+        latest = min(self.node.latest_heard, self.first + steps)  # there is none after it
+        return max(self.node.run - self.first, latest - 1 - self.first, self.learner.state.steps)
+
+    def _run(self, run: int, kind: int) -> RunResult:
+        program = self.learner.prepare() if kind == PREPARATION else self.learner.step(run - self.first - 1)
+        self._expect(run, time.monotonic())
+        self.node.begin(run, program, time.monotonic(), kind=kind)
+        while not (results := drive(self.node, self.transport, time.monotonic() + 1.0)):
+            check_reader()  # a slot may be long, and neighbours that ended because of it are waited for
+        return results[0]
+
+
+def learn(folder: Path, signals: Array, targets: Array, *, transport: str, slot: float) -> None:
+    """The process of one node: train as its ``learning.json`` says, with its own data; events on standard output."""
+    plan, deployment = read_json(folder / PLAN), Deployment.load(folder)
+    check_private(folder / "keys.json")
+    try:
+        learning, steps, first = Learning(**plan["learning"]), int(plan["steps"]), int(plan["first"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder / PLAN}: damaged: {one_line(error)}") from error
+    learner = Learner(deployment, learning, signals, targets, FileStore(folder / STATE))
+    addresses = Addresses.load(folder, deployment.links.neighbors)
+    with ExitStack() as opened:
+        has_tls = transport == "zenoh" and (folder / TLS_FOLDER).is_dir()
+        tls = Tls.from_folder(folder / TLS_FOLDER) if has_tls else None
+        network = open_transport(transport, deployment.links, addresses, tls)
+        opened.callback(network.close)
+        training = NodeTraining(folder, learner, network, Timing(slot=slot), first)
+        opened.enter_context(closing(training.log))
+        write_event({"event": "ready", "node": deployment.node, "step": learner.state.steps})
+        training.prepare()
+        training.train(steps, write_event)
+        counters, made = asdict(training.node.counters), learner.state.steps
+        save_model(from_vector(learner.state.parameters, learner.model), folder / TRAINED)
+        write_event({"event": "trained", "node": deployment.node, "steps": made, "counters": counters})
+        training.linger(max(2 * slot, 1.0))

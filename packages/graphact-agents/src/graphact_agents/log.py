@@ -1,0 +1,322 @@
+"""The write-ahead log: which neighbours a node used, written before anything that depends on them is sent.
+
+A record is one line of JSON. With the logs of all nodes and their signals a whole inference can be computed again, also
+one in which nodes crashed (:mod:`graphact_agents.replay`). After a restart the end of the log gives the run numbers
+that are used up, except those that no clock and no neighbour can have given it (:func:`last_plausible_run`).
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # not on POSIX
+    fcntl = None  # type: ignore[assignment]
+
+from graphact_agents.files import sync
+from graphact_agents.messages import MAX_RUN
+
+LOG_NAME = "log.jsonl"
+"""In the folder of a node; the one before has .1 after it."""
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+PLAUSIBLE_JUMP = 2**48
+"""The largest step between two runs of a log; a clock since 1970 in periods of 10 microseconds stays below it."""
+TAIL_BYTES = 2**20
+"""Bytes at the end of a log that a start reads, so that it takes a moment however long the log is."""
+
+Span = tuple[int, int]  # the first and the last run
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The node took a run number into use.
+
+    ``spans`` are all numbers that are used up, where they are not one span; ``present`` are the neighbours of this run,
+    where they differ from run to run (:meth:`graphact_agents.Node.meet`).
+    """
+
+    run: int
+    program: int
+    spans: tuple[Span, ...] = ()
+    present: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundClosed:
+    """The node closed a round with the values of these neighbours."""
+
+    run: int
+    round: int
+    used: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Counts of an agent over all its lives; written now and then, for operators."""
+
+    run: int
+    totals: Mapping[str, int]
+
+
+Record = Began | RoundClosed | Counted
+
+
+@dataclass
+class UsedRuns:
+    """The run numbers that a node has used up, as a few spans, ascending.
+
+    They are one span while runs follow one another. A clock that stood in the future for a while leaves a span there;
+    the numbers before it are still free when the clock has been set right.
+    """
+
+    spans: list[Span] = field(default_factory=list)
+
+    MAX_GAP = 16
+    """Runs that a node may leave out without a new span."""
+    MAX_SPANS = 4
+    """More spans than this become fewer: what lies between the lowest two counts as used."""
+
+    def add(self, run: int) -> None:
+        for number, (first, last) in enumerate(self.spans):
+            following = self.spans[number + 1][0] if number + 1 < len(self.spans) else math.inf
+            if first <= run <= last + self.MAX_GAP and run < following:
+                self.spans[number] = (first, max(last, run))
+                break
+        else:
+            self.spans = sorted([*self.spans, (run, run)])
+        joined: list[Span] = []
+        for first, last in self.spans:
+            if joined and first <= joined[-1][1] + 1:
+                joined[-1] = (joined[-1][0], last)
+            else:
+                joined.append((first, last))
+        if len(joined) > self.MAX_SPANS:
+            joined[:2] = [(joined[0][0], joined[1][1])]
+        self.spans = joined
+
+    def next_free(self, run: int) -> int:
+        """The lowest number from ``run`` on that is not used up."""
+        for first, last in self.spans:
+            run = last + 1 if first <= run <= last else run
+        return run
+
+
+class Log(Protocol):
+    """A log of records."""
+
+    @property
+    def last_run(self) -> int:
+        """The run number that was last taken into use, -1 if there is none."""
+
+    @property
+    def used(self) -> UsedRuns:
+        """The run numbers that are used up."""
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """Counts of earlier lives of the agent."""
+
+    def append(self, record: Record) -> None:
+        """Keep a record; when this returns, it survives the death of the process."""
+
+
+class MemoryLog:
+    """A log for simulations; it outlives the node that writes it."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.last_run = -1
+        self.used = UsedRuns()
+        self.totals: Mapping[str, int] = {}
+
+    def append(self, record: Record) -> None:
+        self.records.append(record)
+        if isinstance(record, Began):
+            self.used.add(record.run)
+        self.last_run = record.run
+
+
+class FileLog:
+    """A log in a file, one line a record. A record is handed to the operating system before ``append`` returns.
+
+    Args:
+        path: the file; it is continued if it is there, and a line that a crash cut off is removed.
+        durable: wait for the disk as well, so that records also survive a power failure.
+        max_bytes: when a run begins and the file is larger, it becomes ``path.1`` and a new one is begun.
+
+    Attributes:
+        last_run: the run number that was last taken into use, -1 if none was.
+        used: the run numbers that are used up.
+        totals: what earlier lives of the agent counted, all but what it counted in the last moments before a crash;
+            runs, rounds and links that were used are counted from the log to the last.
+        ignored: how many records at its end were left out because their run is implausible, or their totals damaged.
+
+    Raises:
+        ValueError: the end of the file holds something else than records.
+        OSError: another agent has the file open.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, durable: bool = False, max_bytes: int = 64 * 2**20) -> None:
+        self.path, self.durable, self.max_bytes = Path(path), durable, max_bytes
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._older = self.path.with_name(self.path.name + ".1")
+        self._file = self._open()  # and locked, before it is repaired
+        try:
+            records, is_whole, damaged = read_end(self.path)
+            if is_whole and self._older.exists():
+                older, is_whole, more = read_end(self._older)
+                records, damaged = [*older, *records], damaged + more
+            else:
+                is_whole = is_whole and not self._older.exists()
+        except BaseException:
+            os.close(self._file)
+            raise
+        self.last_run, ignored, self.used = last_plausible_run(records, is_whole=is_whole)
+        self.ignored, self.totals = ignored + damaged, sum_up(records)
+
+    def _open(self) -> int:
+        """The file, at its end; that there is one survives a power failure, too."""
+        file = os.open(self.path, APPEND, 0o644)
+        if fcntl is not None:  # freed when the process ends, however it does
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                os.close(file)
+                raise OSError(f"{self.path} is in use by another agent; one folder is for one agent") from error
+        if self.durable:
+            sync(self.path.parent)
+        return file
+
+    def append(self, record: Record) -> None:
+        if isinstance(record, Began):
+            if os.fstat(self._file).st_size > self.max_bytes:
+                os.close(self._file)
+                self.path.replace(self._older)
+                self._file = self._open()
+            self.used.add(record.run)
+            spans = self.used.spans
+            written = b', "spans": %s' % json.dumps(spans).encode() if len(spans) > 1 else b""
+            if record.present is not None:
+                written += b', "present": %s' % json.dumps(record.present).encode()
+            line = b'{"run": %d, "program": %d%s}\n' % (record.run, record.program, written)
+        elif isinstance(record, Counted):
+            line = b'{"run": %d, "totals": %s}\n' % (record.run, json.dumps(record.totals).encode())
+        else:
+            used = str(list(record.used)).encode()
+            line = b'{"run": %d, "round": %d, "used": %s}\n' % (record.run, record.round, used)
+        if os.write(self._file, line) != len(line):
+            raise OSError(f"{self.path}: the disk is full")
+        if self.durable:
+            os.fdatasync(self._file)
+        self.last_run = record.run
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> tuple[int, int, UsedRuns]:
+    """The last run number of a log, how many records were left out for it, and all that are used up.
+
+    A record is left out if its run is not below 2^63, or more than 2^48 above the one before it: a damaged number must
+    not keep a node from starting again. Of a log that is not
+    read from its beginning all numbers before the first count as used, unless a record tells more.
+    """
+    last, ignored, used = -1, 0, UsedRuns()
+    for record in records:
+        if isinstance(record, Counted):
+            continue
+        if not 0 <= record.run < MAX_RUN or record.run - last > PLAUSIBLE_JUMP:
+            ignored += 1
+        elif isinstance(record, Began):
+            if record.spans:
+                used = UsedRuns(list(record.spans))
+            elif not used.spans and not is_whole:
+                used = UsedRuns([(0, record.run)])
+            else:
+                used.add(record.run)
+            last = record.run
+        elif isinstance(record, RoundClosed) and not used.spans:
+            last = record.run
+    return last, ignored, used
+
+
+def sum_up(records: Iterable[Record]) -> dict[str, int]:
+    """The totals that were written last, and what the records after them add."""
+    totals: dict[str, int] = {}
+    for record in records:
+        if isinstance(record, Counted):
+            totals = dict(record.totals)
+        else:
+            added = {"rounds": 1, "links_used": len(record.used)} if isinstance(record, RoundClosed) else {"runs": 1}
+            totals |= {name: totals.get(name, 0) + number for name, number in added.items()}
+    return totals
+
+
+def read_end(path: Path) -> tuple[list[Record], bool, int]:
+    """The last records of a log, whether they are all, and how many damaged totals were left out.
+
+    What a crash cut off is removed from the file. Totals are for operators: damaged ones keep no node from starting.
+    """
+    if not path.exists():
+        return [], True, 0
+    with path.open("rb+") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        begin = max(0, size - TAIL_BYTES)
+        stream.seek(begin)
+        content = stream.read()
+        kept = content.rfind(b"\n") + 1
+        if kept < len(content):
+            if begin and not kept:
+                raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL_BYTES} bytes")
+            stream.truncate(begin + kept)
+    lines = content[:kept].split(b"\n")[:-1]
+    if begin:
+        lines = lines[1:]  # the first may be cut
+    end = len(lines)
+    names = [f"line {i + 1}" if begin == 0 else f"line {end - i} from the end" for i in range(end)]
+    records: list[Record] = []
+    for line, name in zip(lines, names, strict=True):
+        try:
+            records.append(parse_record(line, f"{path}: {name}"))
+        except ValueError:
+            if b'"totals"' not in line:
+                raise
+    return records, begin == 0, len(lines) - len(records)
+
+
+def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
+    """The records of a log file, without a last line that a crash cut off; ValueError if a line is not a record."""
+    for number, line in enumerate(Path(path).read_bytes().split(b"\n")[:-1], start=1):
+        yield parse_record(line, f"{path}: line {number}")
+
+
+def parse_record(line: bytes, where: str) -> Record:
+    """The record in a line."""
+    try:
+        entry = json.loads(line)
+        run, is_round = entry["run"], "used" in entry
+        if "totals" in entry:
+            totals = {str(name): number for name, number in entry["totals"].items()}
+            if not all(type(number) is int for number in (run, *totals.values())):
+                raise TypeError("all totals must be integers")
+            return Counted(run, totals)
+        numbers = [run, *((entry["round"], *entry["used"]) if is_round else (entry["program"],))]
+        if not all(type(number) is int for number in numbers):
+            raise TypeError("all entries must be integers")
+        if is_round:
+            return RoundClosed(run, entry["round"], tuple(entry["used"]))
+        spans = [(first, last) for first, last in entry.get("spans", ())]
+        limits = [number for span in spans for number in span]
+        if limits != sorted(limits) or not all(type(number) is int for number in limits):
+            raise ValueError("spans must ascend")
+        present = entry.get("present")
+        if present is not None and not all(type(number) is int for number in present):
+            raise ValueError("present must be nodes")
+        return Began(run, entry["program"], tuple(spans), None if present is None else tuple(present))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{where} is not a record of a log: {line[:80]!r}") from error

@@ -1,0 +1,377 @@
+"""A model as nodes hold it: its layers with NumPy arrays, decoded strictly from a description, and what it costs."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from graphact_agents import pointwise
+from graphact_agents.messages import DIGEST_BYTES, Array, datagram_bytes
+from graphact_agents.operations import NeighborhoodFunction, check_runs, find_operation
+
+PRECISION_ADVICE = "convert the model with .float() or .double() before graphact.save"
+
+
+class UnsupportedModelError(TypeError, ValueError):
+    """A part of a model that agents cannot compute.
+
+    Attributes:
+        part: which part, such as ``"activations.0"``; empty for the model itself.
+        reason: what is unknown or impossible about it.
+    """
+
+    def __init__(self, part: str, reason: str) -> None:
+        self.part, self.reason = part, reason
+        super().__init__(f"{part}: {reason}" if part else reason)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelLayer:
+    """One layer.
+
+    Attributes:
+        kind: a key of :data:`DECODERS`.
+        settings: what the description says besides arrays; JSON values.
+        arrays: its arrays by role, such as ``taps``.
+        exchanges: how many exchanges between neighbours it takes.
+        in_features: features of the input; None where any number will do.
+        out_features: features of the output; None where it has those of the input.
+        operations: the functions of a neighbourhood that it evaluates.
+    """
+
+    kind: str
+    settings: Mapping[str, Any]
+    arrays: Mapping[str, Array]
+    exchanges: int = 0
+    in_features: int | None = None
+    out_features: int | None = None
+    operations: tuple[NeighborhoodFunction, ...] = ()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of a hop mixture's operation, trained or not, in the precision of the computation."""
+        dtype, (operation,) = self.arrays["beta"].dtype, self.operations
+        trained = {n: np.exp(self.arrays[f"log_{n}"]) for n in operation.parameters if f"log_{n}" in self.arrays}
+        constants: dict[str, Any] = self.settings["constants"]
+        return {name: dtype.type(value) for name, value in {**constants, **trained}.items()}
+
+
+# Decoding: each takes settings and arrays, and raises ValueError for what it does not know
+
+
+def decode_filter(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelLayer:
+    """Decode a bank of graph filters: ``taps`` ``(K + 1, F_in, F_out)``, ``bias`` ``(F_out,)``."""
+    check_settings(settings, {})
+    check_shapes(arrays, {"taps": (3,)}, optional={"bias": (1,)})
+    count, inputs, outputs = arrays["taps"].shape
+    check_bias(arrays, outputs)
+    return ModelLayer("filter", settings, arrays, count - 1, inputs, outputs)
+
+
+def decode_linear(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelLayer:
+    """Decode a linear map: ``weight`` ``(F_out, F_in)``, ``bias`` ``(F_out,)``."""
+    check_settings(settings, {})
+    check_shapes(arrays, {"weight": (2,)}, optional={"bias": (1,)})
+    outputs, inputs = arrays["weight"].shape
+    check_bias(arrays, outputs)
+    return ModelLayer("linear", settings, arrays, 0, inputs, outputs)
+
+
+def decode_pointwise(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelLayer:
+    """Decode a function of each value: ``prelu`` has ``slope``, ``maxout`` has ``slope`` and ``offset``."""
+    check_settings(settings, {"function": str})
+    function = settings["function"]
+    if function not in pointwise.FUNCTIONS:
+        raise ValueError(f"function must be one of {', '.join(pointwise.FUNCTIONS)} on agents, got {function!r}")
+    needed = {"prelu": {"slope": (0, 1)}, "maxout": {"slope": (1, 2), "offset": (1, 2)}}.get(function, {})
+    check_shapes(arrays, needed)
+    if len({array.shape for array in arrays.values()}) > 1:
+        raise ValueError(f"slope and offset must have one shape, got {[a.shape for a in arrays.values()]}")
+    slope, features = arrays.get("slope"), None
+    if slope is not None and slope.ndim == (2 if function == "maxout" else 1):
+        features = slope.shape[-1]
+    return ModelLayer("pointwise", settings, arrays, 0, features, features)
+
+
+def decode_hop_mixture(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelLayer:
+    r"""Decode an activation :math:`\beta\,\mathrm{ReLU}(x) + \sum_{k=1}^{K} h_k\,f_k(x)`.
+
+    ``reads`` is ``shifted`` (graph-adaptive: neighbours of :math:`S^k x`) or ``hops`` (localized: neighbours of x).
+    """
+    check_settings(settings, {"operation": str, "reads": str, "closed": bool, "constants": dict})
+    operation, constants, reads = find_operation(settings["operation"]), settings["constants"], settings["reads"]
+    trained = {f"log_{name}": (0,) for name in operation.parameters if name not in constants}
+    if reads not in ("shifted", "hops"):
+        raise ValueError(f"reads must be 'shifted' or 'hops', got {reads!r}")
+    numbers = all(type(value) in (int, float) and np.isfinite(value) for value in constants.values())
+    if not {*constants} <= {*operation.parameters} or not numbers:
+        raise ValueError(f"the parameters of {operation.name!r} must be {list(operation.parameters)}, got {constants}")
+    check_shapes(arrays, {"beta": (0,), "weights": (1, 2), **trained})
+    hops = len(arrays["weights"])
+    if reads == "hops" and hops > 1:
+        raise ValueError(
+            "a localized activation must have one hop to run on agents (more need messages from nodes that are not "
+            f"neighbours), got {hops}"
+        )
+    features = arrays["weights"].shape[1] if arrays["weights"].ndim == 2 else None
+    exchanges = hops + 1 if reads == "shifted" else hops
+    layer = ModelLayer("hop-mixture", settings, arrays, exchanges, features, features, (operation,))
+    check_runs(operation, layer.parameters, arrays["beta"].dtype)
+    return layer
+
+
+def decode_activation(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelLayer:
+    """Decode ``max-k``, which keeps the k largest features, or ``mixture-ga``, a hop mixture of several operations."""
+    kinds = {"function": str, "options": dict, "rounds": int, "features": (int, type(None)), "pools": bool}
+    check_settings(settings, kinds)
+    function, options, features = settings["function"], settings["options"], settings["features"]
+    if function == "max-k":
+        check_shapes(arrays, {})
+        kept = options.get("k")
+        if not (kept is None or (type(kept) is int and kept > 0)) or settings["rounds"]:
+            raise ValueError(f"k must be a positive number, got {kept!r}")
+        return ModelLayer("activation", settings, arrays, 0, features, features)
+    if function != "mixture-ga":
+        hint = "; it reads means over all nodes, which no neighbour sends" if settings["pools"] else ""
+        raise ValueError(f"agents know the activations max-k, mixture-ga, got {function!r}{hint}")
+    names, hops, closed = (options.get(name) for name in ("ops", "hops", "closed"))
+    if not (isinstance(names, list) and names and type(hops) is int and hops > 0 and type(closed) is bool):
+        raise ValueError(f"ops, hops and closed must be names, a number and a truth value, got {options}")
+    operations = tuple(find_operation(name) for name in names)
+    if any(operation.parameters for operation in operations):
+        raise ValueError(f"ops must be operations without parameters, got {names}")
+    check_shapes(arrays, {"beta": (0,), "weights": (2, 3)})
+    expected = (len(names), hops) + (() if features is None else (features,))
+    if arrays["weights"].shape != expected or settings["rounds"] != hops + 1:
+        raise ValueError(f"weights must have the shape {expected} for {hops + 1} exchanges, got {settings['rounds']}")
+    for operation in operations:
+        check_runs(operation, {}, arrays["beta"].dtype)
+    return ModelLayer("activation", settings, arrays, hops + 1, features, features, operations)
+
+
+DECODERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Array]], ModelLayer]] = {
+    "filter": decode_filter,
+    "linear": decode_linear,
+    "pointwise": decode_pointwise,
+    "hop-mixture": decode_hop_mixture,
+    "activation": decode_activation,
+}
+"""Decoders by the kind of a layer."""
+
+
+def check_settings(settings: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """Raise ValueError unless exactly these settings are there, of these types."""
+    if {*settings} != {*kinds}:
+        raise ValueError(f"its settings must be {sorted(kinds)}, got {sorted(settings)}")
+    for name, kind in kinds.items():
+        accepted = kind if isinstance(kind, tuple) else (kind,)
+        if type(settings[name]) not in accepted:
+            names = " or ".join(each.__name__ for each in accepted)
+            raise ValueError(f"{name} must be of type {names}, got {settings[name]!r:.60}")
+
+
+def check_shapes(
+    arrays: Mapping[str, Array],
+    needed: Mapping[str, tuple[int, ...]],
+    optional: Mapping[str, tuple[int, ...]] | None = None,
+) -> None:
+    """Raise ValueError unless all needed arrays are there, with these numbers of dimensions, and no others."""
+    known = {**needed, **(optional or {})}
+    if not {*needed} <= {*arrays} <= {*known}:
+        raise ValueError(f"its arrays must be {sorted(known)}, got {sorted(arrays)}")
+    for name, array in arrays.items():
+        if array.ndim not in known[name] or 0 in array.shape:
+            dimensions = " or ".join(map(str, known[name]))
+            raise ValueError(f"{name} must have {dimensions} dimensions, got the shape {array.shape}")
+
+
+def check_bias(arrays: Mapping[str, Array], outputs: int) -> None:
+    """Raise ValueError if a bias has not one entry for each output."""
+    if "bias" in arrays and len(arrays["bias"]) != outputs:
+        raise ValueError(f"bias must have {outputs} entries, got {arrays['bias'].shape}")
+
+
+def decode_layer(entry: Any, parameters: Mapping[str, Array], number: int) -> ModelLayer:
+    """Return the layer of an entry of a description; UnsupportedModelError names the part and what is wrong."""
+    part = f"layer {number}"
+    if not isinstance(entry, dict) or not isinstance(entry.get("arrays"), dict) or "kind" not in entry:
+        raise UnsupportedModelError(part, f"must be an object with kind and arrays, got {entry!r:.60}")
+    names = entry["arrays"]
+    part = next((str(name).rpartition(".")[0] for name in names.values()), part) or part
+    for role, name in names.items():
+        if not isinstance(name, str) or name not in parameters:
+            raise UnsupportedModelError(part, f"{role} must be a tensor of the file, got {name!r:.60}")
+    if entry["kind"] not in DECODERS:
+        raise UnsupportedModelError(part, f"agents know the layers {', '.join(DECODERS)}, got {entry['kind']!r:.60}")
+    settings = {name: value for name, value in entry.items() if name not in ("kind", "arrays")}
+    try:
+        arrays = {role: parameters[names[role]] for role in sorted(names, key=role_order)}
+        return DECODERS[entry["kind"]](settings, arrays)
+    except UnsupportedModelError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise UnsupportedModelError(part, str(error)) from error
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network that agents can run.
+
+    Args:
+        module: the class of the model, such as ``GCNN``; for the file alone.
+        config: the arguments of its constructor; likewise.
+        parameters: its parameters by name, all float32 or all float64.
+        description: its layers as the model file has them: kind, settings, and the names of their parameters.
+        frozen: names of the parameters that learning does not change.
+
+    Attributes:
+        layers: the same layers, with the parameters.
+
+    Raises:
+        UnsupportedModelError: agents cannot run it; the error names the part. It is a ValueError.
+    """
+
+    module: str
+    config: Mapping[str, Any]
+    parameters: Mapping[str, Array] = field(repr=False)
+    description: Sequence[Mapping[str, Any]] = field(repr=False)
+    frozen: Sequence[str] = ()
+    layers: tuple[ModelLayer, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_precision(self.parameters)
+        if not isinstance(self.description, list | tuple):
+            raise UnsupportedModelError("", f"layers must be a list, got {self.description!r:.60}")
+        layers = tuple(decode_layer(entry, self.parameters, i) for i, entry in enumerate(self.description))
+        object.__setattr__(self, "layers", layers)
+        if sorted(self.names) != sorted(self.parameters):
+            raise ValueError(f"parameters must be those of the layers, {self.names}, got {tuple(self.parameters)}")
+        if not isinstance(self.frozen, list | tuple) or not {*map(str, self.frozen)} <= {*self.names}:
+            raise ValueError(f"frozen must list names of parameters, got {self.frozen!r:.60}")
+        self.out_features(self.in_features or 1)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters, layer by layer, by role in a fixed order."""
+        described = zip(self.layers, self.description, strict=True)
+        return tuple(entry["arrays"][role] for layer, entry in described for role in layer.arrays)
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        return tuple(name for name in self.names if name not in self.frozen)
+
+    @property
+    def parts(self) -> list[str]:
+        """The name of each layer in errors: the module that holds its parameters, or its number."""
+        firsts = [next(iter(entry["arrays"].values()), None) for entry in self.description]
+        return [f"layer {i}" if name is None else name.rpartition(".")[0] for i, name in enumerate(firsts)]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return next((p.dtype for p in self.parameters.values()), np.dtype(float))
+
+    @property
+    def in_features(self) -> int | None:
+        """The features of the input; None if any number will do."""
+        return next((layer.in_features for layer in self.layers if layer.in_features is not None), None)
+
+    @property
+    def rounds(self) -> int:
+        return sum(layer.exchanges for layer in self.layers)
+
+    def widths(self, features: int | None = None) -> list[int]:
+        """Return the number of features that each exchange of an inference carries: those of its layer's input."""
+        width = features or self.in_features or 1
+        widths: list[int] = []
+        for layer in self.layers:
+            widths += [width] * layer.exchanges
+            width = layer.out_features or width
+        return widths
+
+    def out_features(self, features: int) -> int:
+        for layer in self.layers:
+            if layer.in_features not in (None, features):
+                raise ValueError(f"signal must have {layer.in_features} features, got {features}")
+            features = layer.out_features or features
+        return features
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A hash of the layers and the values of all parameters, whatever file they come from."""
+        described = [[layer.kind, dict(layer.settings), sorted(layer.arrays)] for layer in self.layers]
+        content = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
+        for layer in self.layers:
+            for role in sorted(layer.arrays):
+                array = layer.arrays[role]
+                content.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
+        return content.digest()
+
+
+def role_order(role: str) -> tuple[int, str]:
+    """Order arrays of a layer: those that carry most first, then by name."""
+    first = ("taps", "weight", "slope", "beta", "weights", "bias", "offset")
+    return (first.index(role) if role in first else len(first), role)
+
+
+def check_precision(parameters: Mapping[str, Array]) -> None:
+    """Raise UnsupportedModelError unless all parameters are float32, or all float64."""
+    found = sorted({str(value.dtype) for value in parameters.values()})
+    if found not in ([], ["float32"], ["float64"]):
+        reason = f"agents compute in float32 or float64, got {', '.join(found)}; {PRECISION_ADVICE}"
+        raise UnsupportedModelError("", reason)
+
+
+def agreement(model: Model, **settings: Any) -> bytes:
+    """Return the digest of what all nodes of a network must agree upon: the model, and settings (JSON values)."""
+    content = model.digest + json.dumps(settings, sort_keys=True).encode()
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one inference.
+
+    Attributes:
+        rounds: exchanges.
+        messages: data messages of all nodes together, without loss.
+        bytes: their bytes, as handed to the transport (lower layers add theirs, 28 for UDP over IPv4).
+        longest: seconds after which the inference has ended at every node at the latest, whatever happens.
+    """
+
+    rounds: int
+    messages: int
+    bytes: int
+    longest: float
+
+
+def cost_of_inference(
+    model: Model, num_edges: int, batch: tuple[int, ...] = (), *, slot: float = 0.18, features: int | None = None
+) -> Cost:
+    r"""The cost of one inference: :math:`R = \sum_l (K_l + A_l)` rounds of one message over each directed edge.
+
+    A filter of order K exchanges K times, an activation over H hops H + 1 times (graph-adaptive) or once (localized).
+    A message with F features of B signals in numbers of s bytes has :math:`52 + 4d + s\,B\,F` bytes, with d the
+    number of dimensions of the array (1 for one signal, 2 for a batch); a layer exchanges its input features.
+
+    Args:
+        model: the model.
+        num_edges: directed edges between different nodes, as :attr:`graphact.Graph.num_edges` counts them.
+        batch: the batch shape of the signals; ``()`` for one signal.
+        slot: time for one round.
+        features: features of the signal, where the model takes any number.
+
+    Example:
+        >>> import numpy as np
+        >>> from graphact_agents import Model, cost_of_inference
+        >>> filters = {"kind": "filter", "arrays": {"taps": "taps"}}
+        >>> model = Model("GraphFilter", {}, {"taps": np.ones((3, 1, 8))}, [filters])
+        >>> cost_of_inference(model, num_edges=4)  # 2 rounds of 1 feature
+        Cost(rounds=2, messages=8, bytes=512, longest=0.36)
+    """
+    widths = model.widths(features)
+    sizes = [datagram_bytes((*batch, width), model.dtype) for width in widths]
+    return Cost(len(widths), len(widths) * num_edges, num_edges * sum(sizes), len(widths) * slot)

@@ -1,0 +1,146 @@
+"""Agents of many nodes as processes of this machine: for demonstrations, tests and measurements."""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from graphact_agents.messages import Array
+
+Event = dict[str, Any]
+
+
+class Processes:
+    """One process of ``graphact-agents run`` (``command``) for each folder; ended at the latest when the block is left.
+
+    Signals are files, one for each node; without them :meth:`feed` hands signals over. ``errors`` is a file that takes
+    their standard error.
+    """
+
+    program: Sequence[str] = ()  # another module in the place of the agents' own
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        options: Sequence[str],
+        signals: Sequence[Path] | None = None,
+        errors: Path | None = None,
+        command: str = "run",
+    ) -> None:
+        self.command = command
+        self.folders, self.options, self.signals = list(folders), list(options), signals
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+        self._accepted: tuple[int, ...] = (0,)  # exit codes
+        self._opened = ExitStack()
+        self._selector = self._opened.enter_context(selectors.DefaultSelector())
+        self._partial: dict[int, bytes] = {}  # by file descriptor
+        self._errors = None if errors is None else self._opened.enter_context(errors.open("ab"))
+
+    def __enter__(self) -> "Processes":
+        for i in range(len(self.folders)):
+            self.start(i)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.running.values():
+            process.kill()  # also ends a process that stands still
+        self._opened.close()  # waits for the processes
+
+    def start(self, i: int) -> None:
+        """Start the agent of a node, or start it again after it ended."""
+        signals = "-" if self.signals is None else str(self.signals[i])
+        program = self.program or ("graphact_agents.command", self.command)
+        process = subprocess.Popen(
+            [sys.executable, "-m", *program, str(self.folders[i]), *self.options, "--signals", signals],
+            stdin=subprocess.PIPE if self.signals is None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
+        assert process.stdout is not None
+        self.running[i] = self._opened.enter_context(process)
+        self._partial[process.stdout.fileno()] = b""
+        self._selector.register(process.stdout, selectors.EVENT_READ)
+
+    def kill(self, i: int) -> None:
+        """End the process of a node without warning (kill -9)."""
+        self.running[i].kill()
+        self.running[i].wait()
+
+    def stop(self) -> None:
+        """Let all agents end; one that is still starting ends at once."""
+        self._accepted = (0, -signal.SIGTERM)
+        for process in self.running.values():
+            process.terminate()
+
+    def feed(self, signals: Array) -> None:
+        """Hand all signals to all agents, ``(runs, ..., N, F)``, and no more after them.
+
+        Threads do so: agents read a little ahead, and without a clock one goes on only if all have their signals.
+        """
+        for i, process in self.running.items():
+            assert process.stdin is not None
+            lines = (json.dumps(signal.tolist()) for signal in signals[..., i, :])
+            content = "".join(f"{line}\n" for line in lines).encode()
+            feeder = threading.Thread(target=write_all, args=(process.stdin, content), daemon=True)
+            process.stdin = None  # closed by its thread
+            feeder.start()
+
+    def wait_until_ready(self, timeout: float = 60.0) -> None:
+        """Wait until every agent listens; TimeoutError if one does not, in time, ChildProcessError if one ended."""
+        waiting, until = set(self.running), time.monotonic() + timeout
+        while waiting:
+            left = min(0.5, max(0.0, until - time.monotonic()))
+            waiting -= {event["node"] for event in self.read(left) if event["event"] == "ready"}
+            ended = sorted(i for i in waiting if self.running[i].poll() is not None)
+            if ended:
+                raise ChildProcessError(f"the agents of the nodes {ended} ended before they were ready")
+            if waiting and time.monotonic() > until:
+                raise TimeoutError(f"the agents of the nodes {sorted(waiting)} did not start")
+
+    def read(self, timeout: float) -> list[Event]:
+        """The events that come within ``timeout`` seconds, as soon as there are any."""
+        events: list[Event] = []
+        for key, _ in self._selector.select(timeout):
+            content = os.read(key.fd, 1 << 16)
+            if not content:
+                self._selector.unregister(key.fileobj)
+                continue
+            *lines, self._partial[key.fd] = (self._partial[key.fd] + content).split(b"\n")
+            events += [json.loads(line) for line in lines]
+        return events
+
+    @property
+    def finished(self) -> bool:
+        return not self._selector.get_map()
+
+    def read_until(self, until: float) -> list[Event]:
+        """All events up to a time of ``time.time``."""
+        events: list[Event] = []
+        while not self.finished and (left := until - time.time()) > 0:
+            events += self.read(left)
+        return events
+
+    def wait(self, timeout: float = 120.0) -> list[Event]:
+        """All events until every agent has ended; TimeoutError if one has not in time, RuntimeError if one failed."""
+        events = self.read_until(time.time() + timeout)
+        if not self.finished:
+            raise TimeoutError(f"agents were still running after {timeout:g} s")
+        for i, process in self.running.items():
+            if process.wait() not in self._accepted:
+                raise RuntimeError(f"the agent of node {i} ended with exit code {process.returncode}")
+        return events
+
+
+def write_all(stream: IO[bytes], content: bytes) -> None:
+    """Write and close; whoever reads may have ended before."""
+    with suppress(BrokenPipeError), stream:
+        stream.write(content)

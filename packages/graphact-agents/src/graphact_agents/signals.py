@@ -1,0 +1,315 @@
+"""Sources of the signals of a node: a file, a stream of lines, or a command that reads a sensor."""
+
+import json
+import math
+import os
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from graphact_agents.files import one_line, read_array
+from graphact_agents.messages import MAX_DATAGRAM, MAX_DIMENSIONS, Array, datagram_bytes
+from graphact_agents.model import Model
+
+
+class EndOfSignals(Exception):  # noqa: N818, as StopIteration: not an error
+    """There will be no more signals."""
+
+
+class NoSignal(ValueError):  # noqa: N818
+    """There is none for this run, for the reason given."""
+
+
+class NotYet(NoSignal):
+    """There may still be one; without a clock the run waits for it."""
+
+
+class NotFinite(NoSignal):
+    """It is one, but for its numbers."""
+
+
+class Signals(ABC):
+    """A source of signals, one for each run.
+
+    Attributes:
+        neighbors: the neighbours in the run whose signal was taken last, where the signal named them.
+        numbered: whether signals belong to runs, so that a missing one will never come.
+    """
+
+    neighbors: tuple[int, ...] | None = None
+    numbered: bool = False
+
+    def prepare(self, start: float, now: float, run: int) -> None:  # noqa: B027, most sources have nothing to prepare
+        """Called now and then before a run that begins at ``start``."""
+
+    @abstractmethod
+    def take(self, run: int) -> Array:
+        """The signal of a run, without waiting.
+
+        NoSignal if there is none, and NotYet, which is one, if there may still be one; EndOfSignals if there will be no
+        more.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """Release whatever is open."""
+
+
+class FileSignals(Signals):
+    """Entry r of a file is the signal of run r, so a restarted node goes on where the others are.
+
+    The file is ``.npy`` with an array ``(runs, ..., F)``, or text with one JSON array for each run. An entry with NaN
+    or infinity is a measurement that is missing: there is no signal for its run. Whatever else is none is refused.
+    """
+
+    numbered = True
+
+    def __init__(self, path: Path, model: Model, *, repeat: bool = False) -> None:
+        self._repeat = repeat
+        if path.suffix == ".npy":
+            loaded = read_array(path)
+            if loaded.ndim < 2:
+                raise ValueError(f"{path} must hold an array (runs, ..., F), got the shape {loaded.shape}")
+            found: Iterable[Callable[[], Array]] = (partial(check_signal, str(path), each, model) for each in loaded)
+        else:
+            lines = enumerate(path.read_text().splitlines(), start=1)
+            found = (partial(parse, f"{path}, line {n}", line, model) for n, line in lines)
+        self._entries = [self._read(entry) for entry in found]
+        if not self._entries:
+            raise ValueError(f"{path} holds no signals")
+
+    def take(self, run: int) -> Array:
+        if run >= len(self._entries) and not self._repeat:
+            raise EndOfSignals(f"the file has signals for runs 0 to {len(self._entries) - 1}, and this is run {run}")
+        entry = self._entries[run % len(self._entries)]
+        if isinstance(entry, str):
+            raise NotFinite(entry)
+        return entry
+
+    @staticmethod
+    def _read(entry: Callable[[], Array]) -> Array | str:
+        """A signal, or why it is missing."""
+        try:
+            return entry()
+        except NotFinite as reason:
+            return str(reason)
+
+
+class TextSignals(Signals):
+    """Signals that come one by one as JSON: an array, or ``{"signal": array, "neighbors": [nodes]}``."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def _parse(self, source: str, text: str) -> Array:
+        self.neighbors = None
+        if not text.lstrip().startswith("{"):
+            return parse(source, text, self._model)
+        try:
+            content = json.loads(text)
+            signal, neighbors = content["signal"], tuple(content["neighbors"])
+            if not all(type(j) is int for j in neighbors):
+                raise TypeError("neighbors must be nodes")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            expected = 'an array, or {"signal": array, "neighbors": [nodes]}'
+            raise NoSignal(f"{source} must hold {expected}, got {text.strip()[:60]!r}") from error
+        value = parse(source, json.dumps(signal), self._model)
+        self.neighbors = neighbors
+        return value
+
+
+class StreamSignals(TextSignals):
+    """One line for each run, in the order they come; a run for which no line is there goes on without this node.
+
+    None is left out, so that a file in the place of a sensor gives its lines to as many runs. Lines are read up to a
+    few ahead: whoever writes faster than runs take place is held up.
+    """
+
+    MAX_BYTES, AHEAD_BYTES, OBJECT_BYTES = 2**20, 2**20, 64
+    """Of a line; of all that are read ahead, and what a line takes beside its content."""
+
+    def __init__(self, stream: IO[bytes], model: Model) -> None:
+        super().__init__(model)
+        self._stream = stream
+        self._lines: deque[bytes | None] = deque()
+        self._has_room = threading.Event()
+        self._came = self._taken = 0  # bytes, each counted by one thread
+        self._end = "the stream has ended"
+        self._reader: threading.Thread | None = None
+
+    def _read(self) -> None:
+        try:
+            while line := self._stream.readline(self.MAX_BYTES + 1):
+                self._came += len(line) + self.OBJECT_BYTES
+                self._lines.append(line)
+                while line and not line.endswith(b"\n"):  # too long, and refused when it is taken; or the last
+                    line = self._stream.readline(2**16)
+                while self._came - self._taken > self.AHEAD_BYTES:
+                    self._has_room.wait()
+                    self._has_room.clear()
+        except (OSError, ValueError) as error:  # closed is a ValueError
+            self._end = f"the stream cannot be read: {one_line(error)}"
+        finally:
+            self._lines.append(None)
+
+    def prepare(self, start: float, now: float, run: int) -> None:  # noqa: ARG002, a stream needs no time
+        """Let a thread read, from the first time on; it ends with the process."""
+        if self._reader is None:
+            self._reader = threading.Thread(target=self._read, daemon=True)
+            self._reader.start()
+
+    def take(self, run: int) -> Array:  # noqa: ARG002, lines come in order
+        if not self._lines:
+            raise NotYet("no line has come")
+        line = self._lines.popleft()
+        if line is None:
+            self._lines.append(None)
+            raise EndOfSignals(self._end)
+        self._taken += len(line) + self.OBJECT_BYTES
+        if self._came - self._taken < self.AHEAD_BYTES // 2:
+            self._has_room.set()
+        if len(line) > self.MAX_BYTES:
+            raise NoSignal(f"a line has more than {self.MAX_BYTES} bytes")
+        return self._parse("a line", line.decode(errors="replace"))
+
+
+class SensorSignals(TextSignals):
+    """A command that prints a JSON array; started ``lead`` seconds before each run, it must have ended by then.
+
+    It runs in a process group of its own, which is killed as a whole when the command has ended or its time is over:
+    nothing that it started is waited for, not even for a moment. A command that failed is started for the next run, or
+    after a pause if the run waits for it, without a clock.
+    """
+
+    MAX_PRINTED = 2**20
+    PAUSE = 1.0
+
+    def __init__(self, command: str, model: Model, lead: float = 0.5) -> None:
+        super().__init__(model)
+        self._command, self._lead = shlex.split(command), lead
+        self._process: subprocess.Popen[bytes] | None = None
+        self._killed: list[subprocess.Popen[bytes]] = []  # and not yet gone: a process may hang in a device
+        self._printed = b""
+        self._failure, self._is_told = "", True  # of the last command, if it failed
+        self._again = -math.inf  # when to start it again for the same run, by a timer
+        self._run = -1
+        if not self._command:
+            raise ValueError("the sensor command is empty")
+        if not 0 <= lead < math.inf:
+            raise ValueError(f"lead must be a finite time of at least 0 seconds, got {lead}")
+
+    def prepare(self, start: float, now: float, run: int) -> None:
+        self._killed = [each for each in self._killed if each.poll() is None]
+        is_again = self._process is None and bool(self._failure) and time.monotonic() >= self._again
+        if now >= start - self._lead and (run != self._run or is_again):
+            self.close()
+            self._run, self._printed, self._failure = run, b"", ""
+            try:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    bufsize=0,
+                    start_new_session=True,
+                )
+                assert self._process.stdout is not None
+                os.set_blocking(self._process.stdout.fileno(), False)
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or one_line(error)
+                self._fail(f"the sensor command cannot be started: {reason}")
+                self._is_told = False
+        self._read()
+
+    def _fail(self, reason: str) -> None:
+        self.close()
+        self._failure, self._again = reason, time.monotonic() + self.PAUSE
+
+    def _read(self) -> None:
+        """Take what has been printed so far, without waiting for more."""
+        stream = None if self._process is None else self._process.stdout
+        while stream is not None and len(self._printed) <= self.MAX_PRINTED and (piece := stream.read(2**16)):
+            self._printed += piece
+
+    def take(self, run: int) -> Array:  # noqa: ARG002, a sensor knows no runs
+        if self._process is None:
+            was_told, self._is_told = self._is_told, True
+            reason = self._failure or "the sensor command was not started in time"
+            raise NotYet(reason) if was_told else NoSignal(reason)
+        try:
+            return self._take(self._process)
+        except NotYet:
+            raise
+        except NoSignal as reason:
+            self._fail(str(reason))
+            raise
+
+    def _take(self, process: "subprocess.Popen[bytes]") -> Array:
+        is_over = has_ended(process)
+        self._read()
+        if len(self._printed) > self.MAX_PRINTED:
+            raise NoSignal(f"the sensor command printed more than {self.MAX_PRINTED} bytes")
+        if not is_over:
+            raise NotYet("the sensor command has not ended in time")
+        self.close()
+        if (code := process.poll()) != 0:
+            raise NoSignal(f"the sensor command failed with exit code {code}")
+        return self._parse("the sensor command", self._printed.decode(errors="replace"))
+
+    def close(self) -> None:
+        """Kill the command and all that it started."""
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            assert process.stdout is not None
+            process.stdout.close()
+            if process.poll() is None:
+                self._killed.append(process)
+
+
+def has_ended(process: "subprocess.Popen[bytes]") -> bool:
+    """Return whether a process has ended; where possible as a zombie, so that its process group is not reused."""
+    if hasattr(os, "waitid"):
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return process.poll() is not None
+
+
+def parse(source: str, text: str, model: Model) -> Array:
+    """A signal written as a JSON array; a single number is a signal of one feature."""
+    try:
+        value = np.atleast_1d(np.array(json.loads(text)))
+    except (ValueError, RecursionError) as error:
+        raise NoSignal(f"{source} must hold a JSON array of numbers, got {text.strip()[:60]!r}") from error
+    return check_signal(source, value, model)
+
+
+def check_signal(source: str, value: Any, model: Model) -> Array:
+    """A signal of finite numbers in the dtype of the model; NoSignal if it is none: a broken sensor stops no node."""
+    wanted = model.in_features
+    if value.dtype.kind not in "fiu" or value.ndim < 1 or wanted not in (None, value.shape[-1]):
+        shape = f"(..., {wanted or 'F'})"
+        raise NoSignal(f"{source}: a signal must be numbers of shape {shape}, got {value.dtype} of shape {value.shape}")
+    if value.ndim > MAX_DIMENSIONS or value.size == 0:
+        expected = f"at most {MAX_DIMENSIONS} dimensions, none of them 0"
+        raise NoSignal(f"{source}: a signal must have {expected}, got the shape {value.shape}")
+    *batch, features = value.shape
+    longest = max((datagram_bytes((*batch, each), model.dtype) for each in model.widths(features)), default=0)
+    if longest > MAX_DATAGRAM:
+        made = f"messages of {longest} bytes, and one holds {MAX_DATAGRAM}"
+        raise NoSignal(f"{source}: a signal of shape {value.shape} makes {made}: use smaller batches")
+    with np.errstate(over="ignore"):
+        signal = np.asarray(value, model.dtype)
+    if not np.isfinite(signal).all():
+        what = f" in {model.dtype}" if np.isfinite(value).all() else ""
+        raise NotFinite(f"{source}: a signal must be finite{what}, got {signal[~np.isfinite(signal)][0]}")
+    return signal

@@ -1,0 +1,271 @@
+"""A whole network of nodes with a virtual clock: the real node code, a simulated world, the same every time."""
+
+import heapq
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from graphact_agents.files import check_integer
+from graphact_agents.links import Links
+from graphact_agents.log import MemoryLog
+from graphact_agents.messages import MAX_RUN, NOTHING, Kind, Message, Payload, encode
+from graphact_agents.node import INFERENCE, Node
+from graphact_agents.program import AnyProgram
+from graphact_agents.runs import Counters, Limits, RunResult, Timing
+from graphact_agents.transports.memory import Faults, MemoryNetwork, NetworkCounters
+
+ProgramFactory = Callable[[int, int], AnyProgram]
+"""Makes the program of (node, run)."""
+Reach = Callable[[int], Collection[tuple[int, int]]]
+"""The pairs of nodes, in ascending order, that can hear each other in a run."""
+STEPS = (-3, -2, -1, 1, 2, 3, 5)
+"""By how many runs a clock is set."""
+POISONS = 12
+"""Messages that a captured node sends to each neighbour."""
+ANNOUNCEMENTS = 4
+"""Announcements of a run, in the slot before it."""
+
+
+@dataclass
+class Outcome:
+    """Results and counts of a simulation.
+
+    Attributes:
+        results: the runs that ended, by (run, node); those of nodes that were down are missing.
+        counters: messages of all nodes, also of those that crashed.
+        lost_links: for each run the links lost for all of it.
+        survived: the (run, node) at which the node was up from beginning to end.
+    """
+
+    logs: list[MemoryLog]
+    network: NetworkCounters
+    counters: Counters = field(default_factory=Counters)
+    results: dict[tuple[int, int], RunResult] = field(default_factory=dict)
+    lost_links: list[set[tuple[int, int]]] = field(default_factory=list)
+    crashes: int = 0
+    survived: set[tuple[int, int]] = field(default_factory=set)
+
+
+class Simulation:
+    """Nodes, their network, and the faults of both.
+
+    Every ``period`` a run begins at all nodes that are up, each by its own clock. Nodes crash and come back, the
+    network falls into halves and is one again, as the seed decides. ``program`` makes the program of a node in a run,
+    of the number ``kind``; ``rounds`` is how many exchanges it takes at most.
+
+    With ``reach`` links come and go: it is called a slot before each run, when the run before has ended everywhere, and
+    says which links deliver until it is called again. Nodes then announce themselves, and the neighbours of a run are
+    those that a node has heard (:meth:`Node.meet`); :attr:`nodes` holds the nodes, None for those that are down.
+    """
+
+    def __init__(
+        self,
+        links: Sequence[Links],
+        program: ProgramFactory,
+        *,
+        rounds: int,
+        runs: int = 1,
+        faults: Faults | None = None,
+        timing: Timing | None = None,
+        limits: Limits | None = None,
+        seed: int = 0,
+        kind: int = INFERENCE,
+        reach: Reach | None = None,
+    ) -> None:
+        self.links = list(links)
+        self.program, self.kind, self.reach = program, kind, reach
+        self.runs = check_integer("runs", runs, minimum=1)
+        self.faults, self.timing, self.limits = faults or Faults(), timing or Timing(), limits
+        self.length = max(1, rounds) * self.timing.slot
+        self.lead = 0.0 if reach is None else self.timing.slot + self.faults.skew  # for announcements
+        self.period = self.length + self.timing.slot + 2 * self.faults.skew + self.lead
+        self.seed = seed
+        self.network = MemoryNetwork({each.node: each.neighbors for each in links}, self.faults, seed)
+        self._random = random.Random(f"simulation {seed}")
+        self._skew = [self._random.uniform(0, self.faults.skew) for _ in links]
+        self.outcome = Outcome([MemoryLog() for _ in links], self.network.counters)
+        self._pairs = {(min(p.node, j), max(p.node, j)) for p in links for j in p.neighbors}
+        self.nodes: list[Node | None] = [None] * len(links)
+        self._clock = [0] * len(links)  # by how many runs the clock of a node is ahead
+        self._lives = self._number = 0
+        self._dying: set[int] = set()
+        self._events: list[tuple[float, bool, int, Callable[[], None]]] = []  # time, is a deadline, number, action
+
+    def simulate(self) -> Outcome:
+        for i in range(len(self.nodes)):
+            self._start(i)
+        for run in range(self.runs):
+            self._plan(run)
+        self._let_happen(self.runs * self.period)
+        for node in filter(None, self.nodes):
+            self.outcome.counters += node.counters
+        return self.outcome
+
+    # Faults of the network
+
+    def _plan(self, run: int) -> None:
+        begin = self._start_of(run)
+        lost = {
+            pair
+            for pair in sorted(self._pairs)
+            if self.faults.link_loss and self._random.random() < self.faults.link_loss
+        }
+        self.outcome.lost_links.append(lost)
+        self._at(begin - self.lead, partial(self._lose_links, run, lost))
+        for i, skew in enumerate(self._skew):
+            for number in range(ANNOUNCEMENTS if self.reach else 0):
+                moment = begin - self.timing.slot * (1 - number / ANNOUNCEMENTS) + skew - self.faults.skew
+                self._at(moment, partial(self._announce, i, run))
+            self._at(begin + skew, partial(self._begin, i, run))
+            if self.faults.crash and self._random.random() < self.faults.crash:
+                dies = begin + self._moment()
+                self._at(dies, partial(self._strike, i))
+                self._at(dies + self._random.uniform(0, self.faults.downtime), partial(self._restart, i))
+        if self.faults.partition and self._random.random() < self.faults.partition:
+            half = frozenset(i for i in range(len(self.nodes)) if self._random.random() < 0.5)
+            cut = begin + self._moment()
+            self._at(cut, partial(setattr, self.network, "half", half))
+            rejoined = cut + self._random.uniform(0, self.faults.partition_time)
+            self._at(rejoined, partial(setattr, self.network, "half", frozenset()))
+
+    def _start_of(self, run: int) -> float:
+        return run * self.period + self.lead
+
+    def _lose_links(self, run: int, lost: set[tuple[int, int]]) -> None:
+        self.network.lost_links = lost if self.reach is None else lost | (self._pairs - {*self.reach(run)})
+
+    def _announce(self, i: int, run: int) -> None:
+        node = self.nodes[i]
+        if node is not None:
+            node.announce(run)
+            self._flush(i)
+
+    def _moment(self) -> float:
+        """A moment of a run, equally likely in each order of magnitude: a run that meets no fault is over soon."""
+        return float(self.length * 10 ** self._random.uniform(-3, 0))
+
+    # Faults of a node
+
+    def _start(self, i: int) -> Node:
+        """Start the node, with the log of its earlier lives."""
+        self._lives += 1
+        jitter = random.Random(f"{self.seed} {i} {self._lives}").getrandbits(64)
+        node = Node(self.links[i], self.outcome.logs[i], self.timing, self.limits, seed=jitter)
+        self.nodes[i] = node
+        return node
+
+    def _begin(self, i: int, due: int) -> None:
+        """Begin the run that is due, or that which the clock of the node says is."""
+        self._set_clock(i)
+        run, node, begins = due + self._clock[i], self.nodes[i], self._start_of(due)
+        if node is None or not 0 <= run < self.runs:
+            return
+        if self.faults.clock:
+            if run != node.log.used.next_free(run):
+                return
+            if run <= node.run:
+                node.go_back(run)
+            node.expect(run, begins, self.period)
+        self.outcome.survived.add((run, i))
+        if self.reach is not None:
+            node.meet(node.present(run))
+        node.begin(run, self.program(i, run), self._local(i), start=begins, kind=self.kind)
+        self._flush(i)
+        if self.faults.poison and self._random.random() < self.faults.poison:
+            for j, datagram in poison(node.links, run, self.kind, self._random):
+                self.network.inject(j, datagram)
+
+    def _set_clock(self, i: int) -> None:
+        if self.faults.clock and self._random.random() < self.faults.clock:
+            self._clock[i] = 0 if self._clock[i] else self._random.choice(STEPS)
+
+    def _strike(self, i: int) -> None:
+        """Kill a node now, or while it is sending: its log is written, and only some of its messages leave."""
+        if self._random.random() < 0.5:
+            self._dying.add(i)
+        else:
+            self._kill(i)
+
+    def _kill(self, i: int) -> None:
+        node = self.nodes[i]
+        if node is not None:
+            self.outcome.crashes += 1
+            self.outcome.counters += node.counters
+            if node.busy:
+                self.outcome.survived.discard((node.run, i))
+        self.nodes[i] = None
+        self._dying.discard(i)
+
+    def _restart(self, i: int) -> None:
+        if i in self._dying:
+            self._kill(i)
+        if self.nodes[i] is None:
+            self._start(i).greet()
+            self._flush(i)
+
+    # Time
+
+    def _at(self, when: float, action: Callable[[], None], *, is_deadline: bool = False) -> None:
+        self._number += 1
+        heapq.heappush(self._events, (when, is_deadline, self._number, action))
+
+    def _local(self, i: int) -> float:
+        """The time by the clock of a node."""
+        return self.network.now - self._skew[i]
+
+    def _let_happen(self, until: float) -> None:
+        """Take events, arrivals and deadlines in the order of time, and in this order at one time."""
+        network = self.network
+        while True:
+            event, is_deadline = self._events[0][:2] if self._events else (until, True)
+            arrival = until if network.next_delivery is None else network.next_delivery
+            now = min(event, arrival)
+            if now >= until:
+                return
+            network.now = max(network.now, now)
+            if event < arrival or (event == arrival and not is_deadline):
+                heapq.heappop(self._events)[3]()
+                continue
+            to, datagram = network.deliver()
+            node = self.nodes[to]
+            if node is not None:
+                node.receive(datagram, self._local(to))
+                self._flush(to)
+
+    def _wake(self, i: int, node: Node, due: float) -> None:
+        """Let a node advance at its deadline, if it is still alive and the deadline still holds."""
+        if node is self.nodes[i] and node.deadline is not None and node.deadline <= due:
+            node.advance(max(due, self._local(i)))
+            self._flush(i)
+
+    def _flush(self, i: int) -> None:
+        node = self.nodes[i]
+        assert node is not None
+        outgoing = node.take_outgoing()
+        if i in self._dying and outgoing:
+            for to, datagram in outgoing[: self._random.randint(0, len(outgoing) - 1)]:
+                self.network.send(i, to, datagram)
+            self.outcome.survived.discard((node.run, i))
+            self._kill(i)
+            return
+        for to, datagram in outgoing:
+            self.network.send(i, to, datagram)
+        for result in node.take_results():
+            self.outcome.results[result.run, i] = result
+        due = node.deadline
+        if due is not None:
+            when = max(due + self._skew[i], self.network.now)
+            self._at(when, partial(self._wake, i, node, due), is_deadline=True)
+
+
+def poison(links: Links, run: int, program: int, rng: random.Random) -> Iterator[tuple[int, bytes]]:
+    """Yield recipients and messages of a captured node: runs that cannot be, values that do not fit."""
+    far = (run + 2**40, MAX_RUN, max(0, run - 1), run, run + 1)
+    unfit = Payload.from_array(np.arange(7))
+    for j in links.neighbors:
+        for kind in rng.choices(list(Kind), k=POISONS):
+            tags = (links.epoch, rng.choice(far), rng.randrange(9), program)
+            yield j, encode(Message(kind, links.node, j, *tags, unfit if kind == Kind.DATA else NOTHING), links.keys[j])

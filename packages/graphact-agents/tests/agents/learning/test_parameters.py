@@ -1,0 +1,180 @@
+"""Which parameters learning changes, in which order, and what it refuses."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import graphact_agents as agents
+from agents.networks import GRAPHS, directed
+from graphact import nn
+from graphact.spec.operations import OPERATIONS, Operation, register_operation
+from graphact_agents import Deployment, UnsupportedModelError, deploy, operations
+from graphact_agents.learning import Learner, Learning, MemoryStore, State, cost_of_step, simulate_training
+from graphact_agents.learning.mixing import exchange_vectors
+from graphact_agents.learning.state import to_vector
+
+
+def gcnn(**options):
+    return nn.GCNN(
+        [1, 3, 2],
+        order=1,
+        activation="kernel-ga",
+        hops=2,
+        out_features=1,
+        bias=True,
+        gamma=0.8,
+        learn_gamma=True,
+        **options,
+    ).double()
+
+
+def samples(graph, count=6):
+    return np.random.default_rng(0).normal(size=(2, count, graph.num_nodes, 1))
+
+
+def test_the_order_of_parameters_is_that_of_the_layers():
+    names = deploy(gcnn(), GRAPHS["line"]())[0].model.names
+    assert names == (
+        *("filters.0.taps", "filters.0.bias", "activations.0.beta", "activations.0.weights", "activations.0.log_gamma"),
+        *("filters.1.taps", "filters.1.bias", "activations.1.beta", "activations.1.weights", "activations.1.log_gamma"),
+        *("readout.weight", "readout.bias"),
+    )
+
+
+def test_a_node_from_a_folder_learns_with_nodes_made_in_memory(tmp_path):
+    graph = directed(6, 0.5, 0)
+    x, targets = samples(graph)
+    nodes = deploy(gcnn(), graph)
+    expected = simulate_training(nodes, x, targets, Learning(rate=0.02), steps=5).copies
+    nodes[2].save(tmp_path / "node-2")
+    nodes[2] = Deployment.load(tmp_path / "node-2")
+    np.testing.assert_array_equal(simulate_training(nodes, x, targets, Learning(rate=0.02), steps=5).copies, expected)
+
+
+def test_frozen_parameters_are_left_alone_and_not_sent():
+    graph, model = directed(6, 0.5, 0), gcnn()
+    x, targets = samples(graph)
+    whole = cost_of_step(deploy(model, graph)[0].model, Learning(), 10, 10, 6)
+    model.filters[0].taps.requires_grad_(False)
+    model.activations[1].log_gamma.requires_grad_(False)
+    nodes = deploy(model, graph)
+    training = simulate_training(nodes, x, targets, Learning(rate=0.05), steps=10)
+    trained = training.model(nodes[0].model)
+    unchanged = [n for n, value in trained.parameters.items() if np.array_equal(value, nodes[0].model.parameters[n])]
+    assert sorted(unchanged) == ["activations.1.log_gamma", "filters.0.taps"]
+    assert trained.frozen == nodes[0].model.frozen
+    assert whole.bytes - cost_of_step(nodes[0].model, Learning(), 10, 10, 6).bytes == 10 * 2 * 8 * (2 * 3 + 1)
+    assert training.losses[-1] < training.losses[0]
+
+
+def test_a_model_with_nothing_to_learn_is_refused():
+    model = nn.FIR([1, 1], out_features=None).double().requires_grad_(False)
+    with pytest.raises(UnsupportedModelError, match="no parameter to learn that is not frozen"):
+        simulate_training(deploy(model, GRAPHS["line"]()), np.ones((2, 6, 1)), np.ones((2, 6, 1)), steps=1)
+
+
+# Operations of users
+
+
+def log_mean_exp(neighbors, xp, t):
+    return t * xp.log(xp.mean(xp.exp(neighbors / t), -2))
+
+
+def soft_in_numpy(own, neighbors, t):
+    return t * np.log(np.exp(neighbors / t).mean(-2))
+
+
+def log_mean_exp_gradient(own, neighbors, value, grad, values):
+    t = values["t"]
+    share = np.exp(neighbors / t)
+    share = share / share.sum(-2, keepdims=True)
+    through_t = value - (share * neighbors).sum(-2)
+    return np.zeros_like(value), grad[..., None, :] * share, {"t": float((grad * through_t).sum())}
+
+
+@pytest.fixture
+def soft():
+    """Registers an operation, with or without its gradient."""
+    before = dict(OPERATIONS), dict(operations.OPERATIONS)
+
+    def register(gradient):
+        soft_in_numpy.gradient = gradient
+        register_operation(Operation("soft", log_mean_exp, {"t": 0.5}))
+        operations.register_operation("soft", soft_in_numpy)
+
+    yield register
+    for table, content in zip((OPERATIONS, operations.OPERATIONS), before, strict=True):
+        table.clear()
+        table.update(content)
+
+
+def test_an_operation_without_a_gradient_is_refused(soft):
+    soft(None)
+    nodes = deploy(nn.GraphAdaptive("soft").double(), GRAPHS["line"]())
+    with pytest.raises(UnsupportedModelError, match="agents know no gradient of 'soft' to learn with"):
+        simulate_training(nodes, np.ones((2, 6, 1)), np.ones((2, 6, 1)), steps=1)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_operation_that_declares_its_gradient_is_learned_with(soft, closed):
+    """One step of gradient descent on a complete graph is that of autograd."""
+    soft(log_mean_exp_gradient)
+    graph, model = GRAPHS["complete"](), nn.GraphAdaptive("soft", hops=2, closed=closed, learn_t=True).double()
+    x, targets = samples(graph)
+    nodes = deploy(model, graph)
+    copies = simulate_training(nodes, x, targets, Learning("d-psgd", "sgd", rate=0.1), steps=1).copies
+    torch.nn.functional.mse_loss(model(torch.from_numpy(x), graph), torch.from_numpy(targets)).backward()
+    after = {name: (p - 0.1 * p.grad).detach().numpy() for name, p in model.named_parameters()}
+    np.testing.assert_allclose(copies, np.tile(to_vector(after, nodes[0].model), (6, 1)), rtol=1e-10, atol=1e-10)
+
+
+# Numbers that are not finite
+
+
+@pytest.mark.parametrize(("which", "value"), [("signals", np.nan), ("signals", np.inf), ("targets", -np.inf)])
+def test_data_that_are_not_finite_are_refused_at_their_node(which, value):
+    graph = GRAPHS["line"]()
+    data = dict(zip(("signals", "targets"), samples(graph), strict=True))
+    data[which][2, 3] = value
+    with pytest.raises(ValueError, match="signals and targets of node 3 must be finite"):
+        simulate_training(deploy(nn.FIR([1, 1]).double(), graph), **data, steps=1)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
+def test_a_gradient_that_is_not_finite_is_refused_at_its_node():
+    graph = GRAPHS["line"]()
+    x, targets = samples(graph)
+    nodes = deploy(nn.GCNN([1, 2, 2], order=1, activation="max-ga").double(), graph)
+    with pytest.raises(ValueError, match=r"the gradient of node \d in step \d+ must be finite"):
+        simulate_training(nodes, x, targets, Learning("d-psgd", "sgd", rate=1e200), steps=20)
+
+
+def test_a_vector_that_is_not_finite_does_not_spread():
+    links = deploy(nn.FIR([1, 1]).double(), GRAPHS["complete"]())[0].links
+    program = exchange_vectors(links, np.zeros(2), 2)
+    next(program)
+    with pytest.raises(StopIteration) as stopped:
+        program.send({1: np.ones(2), 2: np.array([np.nan, 0.0]), 3: np.array([np.inf, 0.0])})
+    assert list(stopped.value.value) == [1]
+
+
+# States
+
+
+def test_a_state_of_another_model_is_refused():
+    nodes = deploy(gcnn(), GRAPHS["line"]())
+    store = MemoryStore(State.first(np.zeros(3), 2))
+    learner = Learner(nodes[1], Learning(), np.ones((2, 1)), np.ones((2, 1)), store)
+    with pytest.raises(ValueError, match=r"the state of node 1 must have \(2, \d+\) numbers .* got \(2, 3\)"):
+        _ = learner.state
+
+
+def test_what_learners_must_agree_upon():
+    nodes = deploy(gcnn(), GRAPHS["line"]())
+    other = replace(nodes[0], model=agents.deploy(gcnn(), GRAPHS["line"]())[0].model)
+    settings = [(nodes[0], Learning()), (nodes[1], Learning()), (nodes[0], Learning(rate=0.2)), (other, Learning())]
+    digests = [Learner(node, how, np.ones((2, 1)), np.ones((2, 1)), MemoryStore()).digest for node, how in settings]
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3

@@ -1,0 +1,108 @@
+"""Agents where nothing is installed but NumPy and safetensors: torch, SciPy and the rest of graphact are blocked."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import graphact
+import graphact_agents
+from agents.networks import undirected
+from graphact import nn
+from graphact_agents.addresses import free_addresses
+
+SOURCE = Path(graphact.__file__).parent / "agents"
+ALONE = """
+import importlib, importlib.abc, sys, types
+class Block(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in ("torch", "scipy", "numba") or (
+            name.startswith("graphact.") and not (name + ".").startswith("graphact_agents.")
+        ):
+            raise ModuleNotFoundError(name + " is blocked")
+sys.meta_path.insert(0, Block())
+package = types.ModuleType("graphact")
+package.__path__ = [{package!r}]
+sys.modules["graphact"] = package
+"""
+
+
+def alone(code, *words, **pipes):
+    """Start Python with everything but NumPy and safetensors blocked."""
+    code = ALONE.replace("{package!r}", repr(str(SOURCE.parent))) + code
+    return subprocess.Popen([sys.executable, "-W", "error", "-c", code, *words], **pipes)
+
+
+COMMAND = "from graphact_agents.command import main; sys.exit(main(sys.argv[1:]))"
+
+
+def test_agents_import_nothing_of_graphact_but_themselves():
+    for file in SOURCE.rglob("*.py"):
+        for statement in ast.walk(ast.parse(file.read_text())):
+            if isinstance(statement, ast.ImportFrom | ast.Import):
+                module = getattr(statement, "module", None)
+                names = [module] if module else [alias.name for alias in statement.names]
+                foreign = [n for n in names if n.partition(".")[0] in ("graphact", "torch", "scipy")]
+                assert all(f"{n}.".startswith("graphact_agents.") for n in foreign), f"{file.name} imports {foreign}"
+                assert getattr(statement, "level", 0) == 0, f"{file.name}: imports are of the form graphact_agents.x"
+
+
+def test_every_module_is_imported_alone():
+    names = [
+        ".".join(("graphact", *file.relative_to(SOURCE.parent).with_suffix("").parts)) for file in SOURCE.rglob("*.py")
+    ]
+    code = f"for name in {names!r}: importlib.import_module(name.removesuffix('.__init__'))"
+    process = alone(code, stderr=subprocess.PIPE)
+    assert process.communicate(timeout=60)[1].decode() == ""
+    assert process.returncode == 0
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A model and a graph of six nodes as the library writes them, signals, and what the library answers."""
+    torch.manual_seed(0)
+    model = nn.GCNN([2, 3], order=2, activation="kernel-ga", hops=2, out_features=2, learn_gamma=True).double()
+    graph = undirected([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 3)], 6).normalize("spectral")
+    graphact.save(model, tmp_path / "model.safetensors")
+    graph.save(tmp_path / "graph.npz")
+    x = np.random.default_rng(0).normal(size=(4, 6, 2))
+    np.save(tmp_path / "x.npy", x)
+    return tmp_path, x, model(torch.from_numpy(x), graph).detach().numpy()
+
+
+def test_a_simulation(files):
+    """Compared with the centralised model, which is computed in NumPy."""
+    folder, *_ = files
+    words = ["simulate", "model.safetensors", "graph.npz", "--signals", "x.npy", "--loss", "0.2"]
+    process = alone(COMMAND, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder)
+    printed, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors.decode()) == (0, "")
+    lines = dict(line.split("  ", 1) for line in printed.decode().splitlines())
+    assert float(lines["error, links that answered"].split()[-1]) < 1e-12
+
+
+def test_six_nodes_over_udp(files):
+    """Split and run from the files alone: the library's values to 1e-12."""
+    folder, x, expected = files
+    addresses = {str(i): str(address) for i, address in enumerate(free_addresses(6))}
+    (folder / "where.json").write_text(json.dumps(addresses))
+    words = ["split", "model.safetensors", "graph.npz", "--out", "nodes", "--addresses", "where.json", "--no-tls"]
+    assert alone(COMMAND, *words, stdout=subprocess.PIPE, cwd=folder).communicate(timeout=60)[0].startswith(b"6 nodes")
+    processes = []
+    for i in range(6):
+        np.save(folder / f"x-{i}.npy", x[:, i])
+        run = ["run", f"nodes/node-{i}", "--transport", "udp", "--period", "0", "--slot", "10"]
+        words = [*run, "--signals", f"x-{i}.npy"]
+        processes.append(alone(COMMAND, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder))
+    for i, process in enumerate(processes):
+        printed, errors = process.communicate(timeout=120)
+        assert (process.returncode, errors.decode()) == (0, "")
+        results = [event for event in map(json.loads, printed.splitlines()) if event["event"] == "result"]
+        assert [(event["run"], event["complete"]) for event in results] == [(run, True) for run in range(4)]
+        outputs = np.array([event["output"] for event in results])
+        np.testing.assert_allclose(outputs, expected[:, i], rtol=1e-12, atol=1e-12)

@@ -1,0 +1,51 @@
+"""The examples of docs/agents.md run as they stand."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphact_agents.addresses import free_addresses
+from graphact_agents.status import REASONS
+
+pytestmark = pytest.mark.slow
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "agents.md"
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL))
+def test_examples(block, tmp_path):
+    script = tmp_path / "block.py"
+    script.write_text(block)
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_walkthrough_runs_as_it_stands(tmp_path):
+    """On ports that are free, and with the commands of this environment."""
+    block = re.search(r"```sh\n(cat > network.toml.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)[1]
+    names = [*(f"127.0.0.1:750{i}" for i in range(4)), *(f'"910{i}"' for i in range(4))]
+    for name, address in zip(names, free_addresses(8), strict=True):
+        assert name in block
+        block = block.replace(name, f'"{address.port}"' if name.startswith('"') else str(address))
+    for name, words in (("graphact", "-m graphact.cli "), ("python", "")):
+        (tmp_path / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words}"$@"\n')
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    command = ["timeout", "--kill-after=20", "200", "bash", "-euc", f"trap 'kill $(jobs -p) || :' EXIT\n{block}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    *_, head, a, b, c, d, end = done.stdout.splitlines()
+    assert [row.split()[0] for row in (head, a, b, c, d)] == ["agent", "node-0", "node-1", "node-2", "node-3"]
+    assert json.loads(end)["reason"] == "stopped"
+    assert json.loads(end)["totals"]["complete"] > 0
+
+
+def test_every_reason_of_a_refusal_is_explained():
+    table = re.search(r"\| reason \|.*?\n\n", DOCUMENT.read_text(), flags=re.DOTALL)[0]
+    explained = [name for row in table.strip().splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(explained) == sorted(REASONS)

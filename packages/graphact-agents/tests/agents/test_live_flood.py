@@ -1,0 +1,42 @@
+"""Running agents that are sent more datagrams than they can read: runs go on, deadlines hold, SIGTERM ends them."""
+
+import signal
+import sys
+import time
+
+import pytest
+
+from agents import flood
+from agents.live import Daemon, make_network
+from graphact_agents.addresses import Addresses
+
+OPTIONS = ["--transport", "udp", "--period", "0.8", "--slot", "0.2", "--status", "0"]
+SECONDS = 5.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="segmentation by the kernel is Linux's")
+@pytest.mark.parametrize(
+    ("is_forged", "content"), [(False, b"x" * 20), (True, b"GA" + bytes(58))], ids=["stranger", "as if of a neighbour"]
+)
+def test_a_flood_stops_no_run_and_no_signal(tmp_path, is_forged, content):
+    """From one address, without a key; in the second case that of a neighbour, which is easily forged."""
+    folders = make_network(tmp_path, [(0, 1)], 2, tls=False)
+    port, neighbor = (Addresses.load(folders[i], (1 - i,)).listen.port for i in range(2))
+    with Daemon(folders[0], *OPTIONS) as daemon:
+        daemon.results(1)
+        begun = time.time()
+        process = flood.start(port, SECONDS, neighbor if is_forged else 0, content)
+        try:
+            during = [daemon.next_event("result", timeout=3 * SECONDS) for _ in range(3)]
+            assert process.poll() is None, "the flood ended before the runs"
+            daemon.process.send_signal(signal.SIGTERM)
+            end = daemon.next_event("end", timeout=3 * SECONDS)
+            assert process.poll() is None, "the flood ended before the agent did"
+            assert int(process.communicate()[0]) > 100_000
+        finally:
+            process.kill()
+            process.wait()
+    assert during[-1]["run"] - during[0]["run"] == 2
+    assert all(event["seconds"] < 2.0 for event in during)
+    assert end["time"] - begun < SECONDS

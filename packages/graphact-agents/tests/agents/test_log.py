@@ -1,0 +1,146 @@
+"""The write-ahead log on disk."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from graphact_agents import FileLog, read_log
+from graphact_agents.log import Began, Counted, RoundClosed
+
+RECORDS = [Began(3, 1), RoundClosed(3, 0, (1, 2)), RoundClosed(3, 1, ()), Began(4, 1)]
+
+
+def filled(path, **options):
+    log = FileLog(path, **options)
+    for record in RECORDS:
+        log.append(record)
+    return log
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_records_come_back(tmp_path, durable):
+    path = tmp_path / "new folder" / "log.jsonl"
+    log = filled(path, durable=durable)
+    assert list(read_log(path)) == RECORDS  # before it is closed
+    assert log.last_run == 4
+    log.close()
+    assert FileLog(path).last_run == 4
+
+
+@pytest.mark.parametrize("cut", [1, 5, 20])
+def test_a_line_cut_off_by_a_crash_is_removed(tmp_path, cut):
+    path = tmp_path / "log.jsonl"
+    filled(path).close()
+    os.truncate(path, path.stat().st_size - cut)
+    assert list(read_log(path)) == RECORDS[:-1]
+    log = FileLog(path)
+    assert log.last_run == 3
+    log.append(Began(9, 1))
+    assert list(read_log(path)) == [*RECORDS[:-1], Began(9, 1)]
+
+
+def test_a_full_file_is_put_aside_and_its_runs_stay_known(tmp_path):
+    path = tmp_path / "log.jsonl"
+    log = filled(path, max_bytes=10)
+    log.append(RoundClosed(4, 0, (1,)))
+    log.close()
+    assert list(read_log(path)) == [Began(4, 1), RoundClosed(4, 0, (1,))]
+    assert list(read_log(tmp_path / "log.jsonl.1")) == RECORDS[:-1]
+    path.write_bytes(b"")
+    assert FileLog(path).last_run == 3
+
+
+@pytest.mark.parametrize("line", ["nonsense", "[1]", '{"run": 1}', "7", '{"run": "8", "program": 1}'])
+def test_a_damaged_line_is_named(tmp_path, line):
+    path = tmp_path / "log.jsonl"
+    path.write_text(f'{{"run": 1, "program": 1}}\n{line}\n')
+    with pytest.raises(ValueError, match="line 2 is not a record"):
+        list(read_log(path))
+
+
+@pytest.mark.parametrize("poison", [2**64 - 2, 2**63, 2**63 - 5, 2**48 + 5])
+def test_a_log_with_an_implausible_run_does_not_keep_a_node_from_starting(tmp_path, poison):
+    """Version 0.1 took over whatever a neighbour named."""
+    path = tmp_path / "log.jsonl"
+    log = filled(path)
+    log.append(Began(poison, 1))
+    log.append(RoundClosed(poison, 0, ()))
+    log.close()
+    for last in (4, 5, 6):
+        log = FileLog(path)
+        assert (log.last_run, log.ignored) == (last, 2)
+        log.append(Began(last + 1, 1))
+        log.close()
+
+
+def test_a_log_that_counts_runs_by_a_clock_since_1970_is_believed(tmp_path):
+    log = filled(tmp_path / "log.jsonl")
+    log.append(Began(175_000_000_000, 1))  # every 10 ms, after runs without a clock
+    log.close()
+    again = FileLog(log.path)
+    assert (again.last_run, again.ignored) == (175_000_000_000, 0)
+    again.close()
+
+
+def test_what_was_appended_survives_a_kill(tmp_path):
+    path = tmp_path / "log.jsonl"
+    code = f"""
+import os, signal
+from graphact_agents import FileLog
+from graphact_agents.log import RoundClosed
+log = FileLog({str(path)!r})
+for r in range(1000):
+    log.append(RoundClosed(0, r, (1,)))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    assert [record.round for record in read_log(path)] == list(range(1000))
+
+
+def test_a_durable_log_has_its_names_on_the_disk_too(tmp_path, monkeypatch):
+    """A file that was made, or renamed, and whose folder is not written, is gone after a power failure."""
+    synced, original = [], os.fsync
+
+    def fsync(descriptor):
+        synced.append(os.path.realpath(f"/proc/self/fd/{descriptor}"))
+        original(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    FileLog(tmp_path / "a" / "log.jsonl").close()
+    assert synced == []
+    log = FileLog(tmp_path / "b" / "log.jsonl", durable=True, max_bytes=1)
+    assert synced == [str(tmp_path / "b")]
+    for run in (3, 4):
+        log.append(Began(run, 1))
+    assert synced == [str(tmp_path / "b")] * 2
+    assert (tmp_path / "b" / "log.jsonl.1").exists()
+    log.close()
+
+
+def test_damaged_totals_keep_no_node_from_starting(tmp_path):
+    """They are for operators; a damaged record of a run is an error all the same."""
+    log = filled(tmp_path / "log.jsonl")
+    log.append(Counted(7, {"runs": 3}))
+    log.append(Began(8, 1))
+    log.close()
+    content = log.path.read_bytes()
+    log.path.write_bytes(content.replace(b'"runs": 3', b'"runs": x'))
+    again = FileLog(log.path)
+    assert (again.last_run, again.ignored) == (8, 1)
+    again.close()
+    log.path.write_bytes(content.replace(b'"program"', b'"progran"'))
+    with pytest.raises(ValueError, match="is not a record of a log"):
+        FileLog(log.path)
+
+
+def test_a_log_has_one_writer(tmp_path):
+    """Two agents in one folder would use run numbers twice; the death of one frees the folder."""
+    first = FileLog(tmp_path / "log.jsonl", max_bytes=1)
+    for run in (1, 2):  # also after it was put aside
+        with pytest.raises(OSError, match=r"log.jsonl is in use by another agent"):
+            FileLog(tmp_path / "log.jsonl")
+        first.append(Began(run, 1))
+    first.close()
+    FileLog(tmp_path / "log.jsonl").close()

@@ -1,0 +1,167 @@
+"""What one node drops, bounds and refuses."""
+
+import numpy as np
+import pytest
+
+from agents.networks import links_of, pair, pass_on
+from agents.one_node import lone_node, result_of, said, talk
+from graphact_agents import Exchange, Limits, Timing
+from graphact_agents.log import Began
+from graphact_agents.messages import Kind, Payload
+
+
+def test_requests_reach_back_to_the_run_before_and_no_further():
+    node = lone_node()
+    for run in range(3):
+        node.begin(run, talk(float(run)), now=run)
+        node.receive(said(node, 1, run=run), now=run)
+        node.take_outgoing()
+    for run, answers in ((0, 0), (1, 1), (2, 1), (3, 0)):
+        node.receive(said(node, 1, run=run, kind=Kind.REQUEST), now=9.0)
+        assert len(node.take_outgoing()) == answers
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (dict(run=3), "stale"),
+        (dict(run=4, round_=0), "stale"),
+        (dict(run=4, round_=1, program=2), "misfit"),
+        (dict(run=4, round_=1, payload=Payload.from_array(np.zeros(2))), "misfit"),
+        (dict(run=4, round_=1, payload=Payload.from_array(np.zeros(1, "f4"))), "misfit"),
+        (dict(run=4, round_=1, epoch=2), "other_epoch"),
+        (dict(run=4, round_=1, sender=3), "foreign"),
+        (dict(run=4, round_=1, recipient=2), "foreign"),
+    ],
+)
+def test_what_does_not_belong_here_is_counted_and_dropped(change, reason):
+    node = lone_node((1, 2))
+    node.begin(3, talk(1.0), now=0.0)
+    for j in (1, 2):
+        node.receive(said(node, j, run=3), now=0.0)
+    node.begin(4, talk(1.0, rounds=2), now=1.0)
+    for j in (1, 2):
+        node.receive(said(node, j, run=4), now=1.0)
+    before = node.counters.received
+    sender = change.pop("sender", 1)
+    node.receive(said(node, sender, **change), now=1.1)
+    assert getattr(node.counters, reason) == 1
+    assert node.counters.received == before
+    node.receive(said(node, 2, run=4, round_=1), now=1.2)
+    node.advance(5.0)
+    assert node.take_results()[-1].used[-1] == (2,)
+
+
+def test_duplicates_are_dropped_and_the_first_value_stays():
+    node = lone_node((1, 2))
+    node.receive(said(node, 1, value=1.0), now=0.0)  # before the run began
+    node.receive(said(node, 1, value=2.0), now=0.0)
+    node.begin(0, talk(9.0), now=0.0)
+    node.receive(said(node, 1, value=3.0), now=0.0)
+    node.receive(said(node, 2, value=4.0), now=0.0)
+    node.receive(said(node, 2, value=5.0), now=0.0)  # its round is over
+    assert result_of(node).output == [{1: 1.0, 2: 4.0}]
+    assert (node.counters.duplicate, node.counters.stale) == (2, 1)
+
+
+def test_early_values_wait_for_their_round_and_run():
+    node = lone_node()
+    for run, r in ((1, 1), (1, 0), (0, 0)):
+        node.receive(said(node, 1, run=run, round_=r, value=10.0 * run + r), now=0.0)
+    node.begin(0, talk(0.0), now=0.0)
+    assert result_of(node).output == [{1: 0.0}]
+    node.begin(1, talk(0.0, rounds=2), now=1.0)
+    assert result_of(node).output == [{1: 10.0}, {1: 11.0}]
+    assert node.pending_bytes == 0
+
+
+def test_queues_are_bounded_for_each_neighbor():
+    node = lone_node((1, 2), limits=Limits(pending_messages=10, pending_bytes=1000))
+    for r in range(1000):
+        node.receive(said(node, 1, round_=r), now=0.0)
+    assert node.pending_bytes == 80
+    assert node.counters.overflow == 990
+    node.receive(said(node, 2), now=0.0)
+    assert node.pending_bytes == 88
+    for run in range(1, 1000):
+        node.receive(said(node, 1, run=run), now=0.0)
+    assert node.pending_bytes <= 8 * 4  # the latest runs of 1, and what 2 said
+    node.receive(said(node, 1, run=5), now=0.0)
+    assert node.counters.stale == 1
+    node.begin(0, talk(0.0), now=0.0)
+    assert node.log.records == [Began(0, 1)]  # waits for 1, whose early value was forgotten
+    node.receive(said(node, 1), now=0.1)
+    assert result_of(node).output == [{1: 5.0, 2: 5.0}]
+
+
+def test_bytes_of_queues_are_bounded():
+    node = lone_node(limits=Limits(pending_bytes=20))
+    for r in range(10):
+        node.receive(said(node, 1, round_=r), now=0.0)
+    assert node.pending_bytes == 16
+
+
+def test_the_archive_is_bounded():
+    node = lone_node(limits=Limits(archive_bytes=20))
+    node.begin(0, talk(1.0, rounds=5), now=0.0)
+    for r in range(4):
+        node.receive(said(node, 1, round_=r), now=0.0)
+    node.take_outgoing()
+    for r in range(5):
+        node.receive(said(node, 1, round_=r, kind=Kind.REQUEST), now=0.5)
+    assert node.counters.resent == 2
+
+
+def test_greetings_tell_the_run_and_a_recorded_answer_is_refused():
+    nodes = pair()
+    nodes[0].begin(7, talk(1.0), now=0.0)
+    nodes[0].take_outgoing()
+    nodes[1].greet()
+    delivered = pass_on(nodes, 0.0)
+    assert nodes[1].welcomed_by == {0}
+    assert nodes[1].latest_heard == 7
+    welcome = delivered[-1][2]
+    nodes[1].greet()
+    nodes[1].receive(welcome, 0.0)
+    assert nodes[1].welcomed_by == set()
+    assert nodes[1].counters.stale == 1
+
+
+@pytest.mark.parametrize(
+    ("exchange", "message"),
+    [
+        (Exchange({}, shape=(1,), dtype=float), "one array for each of \\(1,\\), got \\(\\)"),
+        (Exchange({1: np.zeros(1)}), "must say the shape and dtype it expects"),
+        (Exchange(np.zeros(10**6)), "use smaller batches"),
+    ],
+)
+def test_exchanges_that_make_no_sense(exchange, message):
+    def program():
+        yield exchange
+
+    node = lone_node()
+    with pytest.raises(ValueError, match=message):
+        node.begin(0, program(), now=0.0)
+    assert not node.busy
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("slot", 0.0), ("request_after", -1.0), ("backoff", 0.5), ("patience", 0), ("jitter", 0)]
+)
+def test_bad_timing(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        Timing(**{name: value})
+
+
+def test_bad_links():
+    place = links_of([(0, 1), (1, 0)], 2)[0]
+    with pytest.raises(ValueError, match="hears must be other nodes than 0, ascending, each once"):
+        type(place)(0, 1, (1, 0), (), {})
+    with pytest.raises(ValueError, match="keys must be those of the neighbours"):
+        type(place)(0, 1, (1,), (), {})
+    with pytest.raises(ValueError, match="keys must have 32 bytes"):
+        type(place)(0, 1, (1,), (), {1: b"short"})
+    with pytest.raises(ValueError, match="epoch must lie between 0 and 2\\^64 - 1, got -1"):
+        type(place)(0, -1, (1,), (), {1: bytes(32)})
+    with pytest.raises(ValueError, match="nodes must have numbers from 0 to 2\\^32 - 1"):
+        type(place)(0, 1, (2**32,), (), {2**32: bytes(32)})

@@ -1,0 +1,402 @@
+"""What operators see of running agents: metrics, health, peers, counts that survive a crash, systemd's watchdog."""
+
+import json
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from agents.live import PATIENCE, Captured, Daemon, make_network
+from agents.networks import undirected
+from graphact import nn
+from graphact.cli import main
+from graphact_agents import MemoryLog, deploy, read_log
+from graphact_agents.addresses import Address, Addresses, free_addresses
+from graphact_agents.agent import Agent, BackToBack, Clocked
+from graphact_agents.log import Began, Counted, FileLog, RoundClosed
+from graphact_agents.messages import Kind
+from graphact_agents.status import Status, Watchdog, metrics
+from graphact_agents.status_server import MAX_CONNECTIONS, REQUEST_SECONDS, StatusServer, fetch_status
+
+PERIOD = ["--transport", "udp", "--period", "0.6", "--slot", "0.2", "--status", "0"]
+DASHBOARD = Path(__file__).parents[2] / "examples" / "agents" / "grafana.json"
+
+
+@pytest.fixture
+def folders(tmp_path):
+    return make_network(tmp_path, [(0, 1)], 2, nn.FIR([1, 1], order=1).double())
+
+
+def get(address, path):
+    """Status code and text."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def samples(text):
+    """The samples of metrics in Prometheus' text format, by name and labels; fails where it is not of the format."""
+    found, types = {}, {}
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if line.startswith("# "):
+            word, name, rest = line[2:].split(" ", 2)
+            assert word in ("HELP", "TYPE")
+            types |= {name: rest} if word == "TYPE" else {}
+            continue
+        name, labels, value = re.fullmatch(r"([a-z_]+)\{((?:[a-z_]+=\"[^\"\\]*\",?)*)\} (\S+)", line).groups()
+        assert types[name] in ("counter", "gauge")
+        assert name.endswith("_total") == (types[name] == "counter")
+        key = (name, *sorted(re.findall(r'([a-z_]+)="([^"]*)"', labels)))
+        assert key not in found
+        found[key] = float(value)
+    return found
+
+
+def value_of(found, name, **labels):
+    wanted = [
+        value
+        for (found_name, *pairs), value in found.items()
+        if found_name == f"graphact_{name}" and labels.items() <= dict(pairs).items()
+    ]
+    assert len(wanted) == 1
+    return wanted[0]
+
+
+def example_status(**changes):
+    totals = Agent(*agent_arguments()).totals
+    fields = dict(node=3, epoch="00ff", transport="udp", run=7, alive=True, reason="", seconds_since_run=0.5)
+    peers = {1: {"heard_seconds_ago": None, "missed_runs": 2, "neighbor": True, "refused": "why"}}
+    return Status(**(fields | {"totals": totals, "peers": peers} | changes))
+
+
+def agent_arguments():
+    class Nothing:
+        dropped = {"strangers": 4, "overflow": 2}  # noqa: RUF012
+
+    deployment = deploy(nn.FIR([1, 1], order=1), undirected([(0, 1)], 2))[0]
+    return deployment, Nothing(), MemoryLog(), None, Clocked(0.0, 1.0), print
+
+
+def test_metrics_are_of_the_format():
+    found = samples(metrics(example_status()))
+    assert value_of(found, "refused_total", reason="strangers") == 4
+    assert value_of(found, "refused_total", reason="overflow") == 2
+    assert value_of(found, "peer_missed_runs_total", peer="1", node="3") == 2
+    assert value_of(found, "peer_refused", peer="1") == 1
+    assert value_of(found, "run_number") == 7
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+def test_metrics_pass_promtool():
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=metrics(example_status()).encode(), capture_output=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, b"")
+
+
+def test_the_dashboard_shows_metrics_that_exist():
+    peer = dict(heard_seconds_ago=1.0, missed_runs=0, neighbor=True, refused="")
+    names = {name for name, *_ in samples(metrics(example_status(peers={1: peer})))}
+    shown = {*re.findall(r"graphact_[a-z_]+", DASHBOARD.read_text())}
+    assert len(json.loads(DASHBOARD.read_text())["panels"]) >= 8
+    assert shown <= names
+    assert len(shown) >= 10
+
+
+def test_a_running_agent_tells(folders, capsys):
+    with Daemon(folders[0], *PERIOD) as first, Daemon(folders[1], *PERIOD) as second:
+        address = first.next_event("ready")["status"]
+        second.next_event("ready")
+        event = first.next_event("result", where=lambda event: event["complete"])
+        assert abs(event["time"] - time.time()) < PATIENCE
+        found = samples(get(address, "/metrics")[1])
+        assert value_of(found, "runs_total", outcome="complete") >= 1
+        assert value_of(found, "links_total", state="used") >= 1
+        assert value_of(found, "peer_heard_seconds", peer="1") < PATIENCE
+        assert value_of(found, "agent_starts_total") == 1
+        assert get(address, "/healthz") == (200, "healthy\n")
+        status = json.loads(get(address, "/status")[1])
+        assert status["peers"]["1"]["refused"] == ""
+        assert status["run"] >= event["run"]
+        assert get(address, "/nothing")[0] == 404
+        assert main(["agents", "status", str(folders[0].parent)]) == 0
+        rows = capsys.readouterr().out.splitlines()
+        assert [row.split()[0] for row in rows] == ["agent", "node-0", "node-1"]
+        second.kill()
+        assert main(["agents", "status", "--json", str(folders[0]), str(folders[1])]) == 1
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert lines[0]["node"] == 0
+        assert "unreachable" in lines[1]
+
+
+def test_neighbors_that_are_refused_are_trouble(folders, capsys):
+    with Captured(folders[1], slot=0.3, period=0.6) as other, Daemon(folders[0], *PERIOD) as daemon:  # another slot
+        daemon.next_event("ready")
+        other.say(0, 0, kind=Kind.HELLO)
+        daemon.next_event("refused")
+        assert main(["agents", "status", str(folders[0])]) == 1
+        assert "its model, slot, period, origin or dynamic differs" in capsys.readouterr().out
+
+
+def test_an_agent_whose_loop_stands_still_is_not_healthy():
+    agent = Agent(*agent_arguments())
+    server = StatusServer(Address("127.0.0.1", 0), lambda: agent.status("udp"))
+    try:
+        assert get(server.address, "/healthz")[0] == 200
+        agent.tally.beat -= 7
+        code, text = get(server.address, "/healthz")
+        assert code == 503
+        assert text.startswith("the loop of the agent has stood still for 7.")
+    finally:
+        server.close()
+    with pytest.raises(OSError, match=r"refused|reset"):
+        fetch_status(server.address)
+
+
+def test_counts_survive_a_crash(folders):
+    """What was counted up to a second before, and all runs and rounds."""
+    with Daemon(folders[0], *PERIOD) as daemon:
+        daemon.next_event("ready")
+        deadline = time.monotonic() + PATIENCE
+        while not any(isinstance(record, Counted) for record in read_log(folders[0] / "log.jsonl")):
+            assert time.monotonic() < deadline
+            daemon.next_event("result")
+        daemon.kill()
+    log = FileLog(folders[0] / "log.jsonl")
+    began = sum(isinstance(record, Began) for record in read_log(log.path))
+    assert log.totals["runs"] == began >= 2
+    log.close()
+    with Daemon(folders[0], *PERIOD) as daemon:
+        address = daemon.next_event("ready")["status"]
+        found = samples(get(address, "/metrics")[1])
+        assert value_of(found, "agent_starts_total") == 2
+        assert value_of(found, "runs_total", outcome="incomplete") >= 1
+        assert value_of(found, "rounds_total") >= began - 1
+        daemon.process.send_signal(signal.SIGTERM)
+        totals = daemon.next_event("end")["totals"]
+    assert FileLog(folders[0] / "log.jsonl").totals == totals
+
+
+def test_totals_of_a_log(tmp_path):
+    log = FileLog(tmp_path / "log.jsonl")
+    for record in [Began(0, 1), Counted(0, {"runs": 5, "forged": 2}), Began(1, 1), RoundClosed(1, 0, (3, 4))]:
+        log.append(record)
+    log.close()
+    again = FileLog(tmp_path / "log.jsonl")
+    assert again.totals == {"runs": 6, "forged": 2, "rounds": 1, "links_used": 2}
+    assert again.ignored == 0
+    again.close()
+
+
+def test_who_asks_badly_is_cut_off_and_stops_nobody(folders):
+    with Daemon(folders[0], *PERIOD) as daemon, Daemon(folders[1], *PERIOD) as other:
+        address = Address.parse(daemon.next_event("ready")["status"])
+        other.next_event("result", where=lambda event: event["complete"])
+        silent = [socket.create_connection((address.host, address.port)) for _ in range(4)]
+        for hostile in (b"\0" * 100_000, b"GET\r\n\r\n", b"GET /metrics HTTP/1.1\r\n" + b"x" * 5000, b"\r\n\r\n", b""):
+            with socket.create_connection((address.host, address.port)) as connection:
+                try:
+                    connection.sendall(hostile)
+                    connection.shutdown(socket.SHUT_WR)
+                except OSError:
+                    pass  # cut off already
+        daemon.results(2)
+        assert get(str(address), "/healthz")[0] == 200
+        for connection in silent:
+            connection.close()
+
+
+def test_silent_connections_keep_no_operator_out(folders):
+    with Daemon(folders[0], *PERIOD) as daemon, ExitStack() as opened:
+        address = Address.parse(daemon.next_event("ready")["status"])
+        for count in (MAX_CONNECTIONS // 2, 2 * MAX_CONNECTIONS):  # as many as it holds, and more
+            for _ in range(count):
+                opened.enter_context(socket.create_connection((address.host, address.port)))
+            begun = time.monotonic()
+            assert fetch_status(address)["node"] == 0
+            assert time.monotonic() - begun < REQUEST_SECONDS
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
+def test_a_moment_without_descriptors_ends_no_status(folders):
+    with Daemon(folders[0], *PERIOD) as daemon:
+        address, pid = Address.parse(daemon.next_event("ready")["status"]), daemon.process.pid
+        assert fetch_status(address)["node"] == 0
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        used = max(int(file.name) for file in Path(f"/proc/{pid}/fd").iterdir()) + 1
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used, limits[1]))
+        with socket.create_connection((address.host, address.port)) as waiting:
+            waiting.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                waiting.recv(1)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+            assert fetch_status(address)["node"] == 0
+
+
+def answer_once(body):
+    """A server that answers one request with this body; its port."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with server, server.accept()[0] as connection:
+            connection.recv(4096)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + body)
+
+    threading.Thread(target=serve).start()
+    return server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"node": 1, "trouble": []}', b"[]", b"null", b"[" * 100_000, b"\xff", b'{"node": "x"}', b'{"node": 1e999}'],
+    ids=lambda body: repr(body[:12]),
+)
+def test_what_is_no_status_is_told_in_one_line(body, capsys):
+    port = answer_once(body)
+    assert main(["agents", "status", f"127.0.0.1:{port}"]) == 1
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.endswith(f"no answer from 127.0.0.1:{port}")
+
+
+def test_a_status_cannot_speak_to_the_terminal(capsys):
+    status = example_status(trouble=["\x1b]0;owned\x07\x1b[31mred\u202e"])
+    assert main(["agents", "status", f"127.0.0.1:{answer_once(status.to_json())}"]) == 1
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.endswith("?]0;owned??[31mred?")
+    assert main(["agents", "status", "--json", f"127.0.0.1:{answer_once(status.to_json())}"]) == 1
+    assert capsys.readouterr().out.strip().isprintable()
+
+
+def test_an_error_of_the_status_ends_no_status():
+    found = [RuntimeError("dictionary changed size during iteration"), example_status()]
+
+    def ask():
+        status = found.pop(0)
+        if isinstance(status, Exception):
+            raise status
+        return status
+
+    server = StatusServer(Address("127.0.0.1", 0), ask)
+    try:
+        assert get(server.address, "/status") == (500, "RuntimeError: dictionary changed size during iteration\n")
+        assert get(server.address, "/status")[0] == 200
+    finally:
+        server.close()
+
+
+def test_systemd_hears_of_a_living_agent(folders, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(PATIENCE)
+        environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "600000"}
+        with Daemon(folders[0], *PERIOD, environment=environment) as daemon:
+            daemon.next_event("ready")
+            assert systemd.recv(100) == b"READY=1"
+            assert [systemd.recv(100) for _ in range(4)] == [b"WATCHDOG=1"] * 4
+            daemon.process.send_signal(signal.SIGTERM)
+            while (told := systemd.recv(100)) != b"STOPPING=1":
+                assert told == b"WATCHDOG=1"
+    unwatched = Watchdog({"NOTIFY_SOCKET": "@x", "WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"})
+    unwatched.beat(0.0)  # another process is watched
+    assert unwatched._next == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs prometheus")
+def test_prometheus_scrapes_a_network(folders, tmp_path):
+    with Daemon(folders[0], *PERIOD) as first, Daemon(folders[1], *PERIOD) as second:
+        targets = [daemon.next_event("ready")["status"] for daemon in (first, second)]
+        job = {"job_name": "agents", "scrape_interval": "1s", "static_configs": [{"targets": targets}]}
+        (tmp_path / "prometheus.yml").write_text(json.dumps({"scrape_configs": [job]}))  # JSON is YAML
+        listen = free_addresses(1)[0]
+        files = [f"--config.file={tmp_path / 'prometheus.yml'}", f"--storage.tsdb.path={tmp_path / 'data'}"]
+        command = ["prometheus", *files, f"--web.listen-address={listen}"]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            until, found = time.monotonic() + 2 * PATIENCE, []
+            while time.monotonic() < until and len(found) < 2:
+                time.sleep(0.5)
+                try:
+                    query = "/api/v1/query?query=graphact_runs_total%7Boutcome%3D%22complete%22%7D%3E0"
+                    found = json.loads(get(str(listen), query)[1])["data"]["result"]
+                except OSError:
+                    pass  # it is still starting
+            assert sorted(each["metric"]["node"] for each in found) == ["0", "1"]
+            assert sorted(each["metric"]["instance"] for each in found) == sorted(targets)
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+
+
+def test_addresses_of_the_status(folders, capsys):
+    assert main(["agents", "status", str(folders[0])]) == 2
+    assert "status.json is missing: no agent was started here with --status" in capsys.readouterr().err
+    assert main(["agents", "run", str(folders[0]), *PERIOD[:-1], "127.0.0.1:x"]) == 2
+    assert "an address must be host:port" in capsys.readouterr().err
+    taken = Addresses.load(folders[0], (1,)).listen
+    with socket.create_server((taken.host, taken.port)):
+        assert main(["agents", "run", str(folders[0]), *PERIOD[:-1], str(taken.port)]) == 2
+    assert "cannot listen on" in capsys.readouterr().err
+
+
+def test_a_sensor_that_fails_at_every_run_is_trouble(folders, capsys):
+    options = [*PERIOD, "--sensor", "echo broken >&2; exit 3"]
+    with Daemon(folders[0], *options) as first, Daemon(folders[1], *PERIOD) as second:
+        address, other = (daemon.next_event("ready")["status"] for daemon in (first, second))
+        [first.next_event("skipped") for _ in range(3)]
+        [second.next_event("result") for _ in range(4)]
+        code, text = get(address, "/healthz")
+        assert code == 503
+        assert text.startswith("none of the last 3 runs was complete (3 skipped: ")
+        assert get(other, "/healthz")[1].startswith("none of the last 3 runs was complete (3 incomplete)\n")
+        assert main(["agents", "status", address, other]) == 1
+        rows = capsys.readouterr().out.splitlines()[1:]
+        assert ["none of the last 3 runs was complete" in row for row in rows] == [True, True]
+        found = samples(get(address, "/metrics")[1])
+        assert value_of(found, "agent_trouble") >= 1
+        assert (value_of(found, "agent_healthy"), value_of(found, "agent_alive")) == (0, 1)
+        status = json.loads(get(address, "/status")[1])
+        assert (status["healthy"], status["alive"]) == (False, True)
+
+
+def test_no_run_for_long_is_trouble():
+    agent = Agent(*agent_arguments())
+    agent.tally.ended -= 7  # of a clock with a period of a second; its first run may be far ahead
+    assert agent.status("udp").trouble == []
+    agent.tally.end(0.0, "complete", "")
+    assert agent.status("udp").trouble == []
+    agent.tally.ended -= 7
+    assert agent.status("udp").trouble == ["no run for 7 s"]
+    deployment, *others = agent_arguments()
+    waiting = Agent(deployment, *others[:-2], BackToBack(0.0), print)
+    waiting.tally.waits = "the sensor command has not ended in time"
+    waiting.tally.ended -= 59
+    assert waiting.status("udp").trouble == []
+    waiting.tally.ended -= 2
+    assert waiting.status("udp").trouble == ["no run for 61 s: the sensor command has not ended in time"]
+
+
+def test_peers_that_are_not_heard_are_trouble(folders):
+    with Daemon(folders[0], *PERIOD) as daemon:
+        address = daemon.next_event("ready")["status"]
+        daemon.results(3)
+        text = get(address, "/healthz")[1]
+        assert "not heard in the last 3 runs: node 1\n" in text
+        with Daemon(folders[1], *PERIOD) as other:
+            other.next_event("result", where=lambda event: event["complete"])
+            daemon.next_event("result", where=lambda event: event["complete"])
+            assert get(address, "/healthz") == (200, "healthy\n")

@@ -1,0 +1,113 @@
+"""What is particular to Zenoh: who is connected, and encryption."""
+
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from graphact_agents.addresses import Address, Addresses, free_addresses
+from graphact_agents.transports.base import open_transport
+from graphact_agents.transports.zenoh import Tls, ZenohTransport, endpoints
+
+
+def open_line(tls=None):
+    """A line of three."""
+    a, b, c = free_addresses(3)
+    places = [Addresses(a, {1: b}), Addresses(b, {0: a, 2: c}), Addresses(c, {1: b})]
+    return [ZenohTransport(i, 5, place, None if tls is None else tls[i]) for i, place in enumerate(places)]
+
+
+def close_all(transports):
+    for transport in transports:
+        transport.close()
+
+
+def wait_until_connected(transport, neighbors, timeout):
+    """Wait for this many neighbours, at most ``timeout`` seconds; whether they came."""
+    until = time.monotonic() + timeout
+    while (missing := transport.connections < neighbors) and time.monotonic() < until:
+        time.sleep(0.01)
+    return not missing
+
+
+def test_the_ends_of_a_line_are_not_connected_and_hear_nothing_of_each_other():
+    """Even a node that listens to every key there is hears its neighbours alone."""
+    line = open_line()
+    heard = [[], [], []]
+    try:
+        listeners = [
+            transport._session.declare_subscriber("**", lambda sample, keys=keys: keys.append(str(sample.key_expr)))
+            for transport, keys in zip(line, heard, strict=True)
+        ]
+        assert wait_until_connected(line[1], 2, timeout=5)
+        until = time.monotonic() + 20
+        while time.monotonic() < until and [len(set(keys)) for keys in heard] != [2, 4, 2]:
+            line[0].send(1, b"from 0")
+            line[2].send(1, b"from 2")
+            line[1].send(0, b"from 1")
+            line[1].send(2, b"from 1")
+            time.sleep(0.02)
+        time.sleep(0.2)
+        assert [transport.connections for transport in line] == [1, 2, 1]
+        assert len(listeners) == 3
+    finally:
+        close_all(line)
+    senders = [{key.rpartition("/")[2] for key in keys} for keys in heard]
+    assert senders == [{"0", "1"}, {"0", "1", "2"}, {"1", "2"}]  # everybody hears himself, too
+
+
+def make_certificates(folder, names):
+    """An authority, and a certificate for this machine for each name; made with openssl."""
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
+
+    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    extension = ["-addext", "basicConstraints=critical,CA:TRUE"]
+    openssl("req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=network", *extension)
+    (folder / "ext").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+    for name in names:
+        (folder / name).mkdir()
+        openssl("req", *new_key, "-keyout", f"{name}/key.pem", "-out", f"{name}/csr.pem", "-subj", f"/CN={name}")
+        signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "ext"]
+        openssl("x509", "-req", "-in", f"{name}/csr.pem", *signing, "-out", f"{name}/cert.pem")
+        shutil.copy(folder / "ca.pem", folder / name / "ca.pem")
+    return [Tls.from_folder(folder / name) for name in names]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates with")
+def test_tls_lets_in_nodes_with_a_certificate_of_the_authority_alone(tmp_path):
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "theirs").mkdir()
+    ours = make_certificates(tmp_path / "ours", ["node-0", "node-1"])
+    (stranger,) = make_certificates(tmp_path / "theirs", ["node-2"])
+    line = open_line([*ours, stranger])
+    try:
+        assert wait_until_connected(line[0], 1, timeout=5)
+        until = time.monotonic() + 5
+        arrived = None
+        while arrived is None and time.monotonic() < until:
+            line[0].send(1, b"secret")
+            arrived = line[1].receive(0.05)
+        assert arrived == b"secret"
+        time.sleep(1.0)  # the stranger goes on trying
+        assert [transport.connections for transport in line] == [1, 1, 0]
+    finally:
+        close_all(line)
+
+
+def test_tls_is_one_encrypted_link_and_needs_all_files(tmp_path):
+    address = Address("10.0.0.7", 7500)
+    assert endpoints(address, None) == ["tcp/10.0.0.7:7500?rel=1", "udp/10.0.0.7:7500?rel=0"]
+    assert endpoints(address, Tls(tmp_path, tmp_path, tmp_path)) == ["tls/10.0.0.7:7500"]
+    with pytest.raises(FileNotFoundError, match="ca.pem is missing; TLS needs ca.pem, cert.pem and key.pem"):
+        Tls.from_folder(tmp_path)
+
+
+def test_udp_cannot_encrypt(tmp_path):
+    addresses = Addresses(Address("127.0.0.1", 1), {})
+    with pytest.raises(ValueError, match="TLS needs the transport zenoh, got udp"):
+        open_transport("udp", None, addresses, Tls(tmp_path, tmp_path, tmp_path))
+    with pytest.raises(ValueError, match="transport must be one of 'zenoh', 'udp', got 'pigeon'"):
+        open_transport("pigeon", None, addresses)

@@ -1,0 +1,278 @@
+"""graphact run and report: an experiment, from data to report."""
+
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphact._extras import require
+from graphact.commands.parser import Choices, command, import_modules, option, print_json
+from graphact.registry import FURTHER, POINTWISE
+from graphact_lab.experiments.flocking import experiment as flocking
+from graphact_lab.protocol import METHODS, RIVALS, Protocol, jobs_of
+from graphact_lab.registry import (
+    BENCHMARK_PRESETS,
+    BENCHMARKS,
+    EXPERIMENTS,
+    PRESETS,
+    find_experiment,
+    find_protocol,
+)
+
+if TYPE_CHECKING:
+    from graphact_lab.store import Store
+
+STANDARD_INPUT = 0
+TRAINED_ON_DATA = (*EXPERIMENTS, *BENCHMARKS)
+EVERY = (*TRAINED_ON_DATA, flocking.NAME)
+SMOKE = "smoke"  # seconds, for tests
+PRESET_NAMES = Choices(dict.fromkeys(n for n in (*PRESETS, *BENCHMARK_PRESETS, *flocking.PRESETS) if n != SMOKE))
+PRESET_NAMES.hidden = (SMOKE,)
+
+
+@command(
+    option("experiment", ", ".join(EVERY), choices=EVERY, metavar="EXPERIMENT"),
+    option(
+        "--preset",
+        "quick: a minute or two on a CPU (default); paper, or full where the paper has no such experiment: all of it; "
+        "best: better settings, found on seed 0; medium, for flocking: ten minutes",
+        choices=PRESET_NAMES,
+        default="quick",
+    ),
+    option(
+        "--protocol",
+        "paper: its text, verbatim; converged: trained until the figures settle; readout-bias, for consensus: the text "
+        "with a constant in the readout (graphact list experiments: which preset has which)",
+    ),
+    option(
+        "--activation",
+        f"only these (repeatable): {', '.join(METHODS)}; {', '.join(POINTWISE)}; {', '.join(FURTHER)}, which are "
+        f"compared in the benchmarks; {', '.join(RIVALS)} (robustness); or compared, pointwise, every for several",
+        action="append",
+        default=[],
+        metavar="NAME",
+    ),
+    "--import",
+    option(
+        "--set",
+        "change a setting of the protocol, its training or its tasks (repeatable): features=2,4 orders=5 hops=1,2 "
+        "localized_hops=1,2 layers=3 shift=laplacian p=0.6 epochs=100 learning_rate=0.01 preparation=local-contrast",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+    ),
+    option("--device", "default: CUDA where there is one"),
+    option(
+        "--out",
+        "folder for results (default: out/EXPERIMENT-PRESET, with -NAME-VALUE added for each --set and -seed-N for a "
+        "seed other than 0)",
+    ),
+    "--seed",
+    option("--seeds", "run this many seeds, from --seed on (default: 1)", type=int, default=1, metavar="N"),
+    option(
+        "--rows-only", "train and no more; the same command without it adds baselines and report", action="store_true"
+    ),
+    option("--jobs", "processes that share the cells (default: 1)", type=int, default=1, metavar="N"),
+    option(
+        "--threads",
+        "threads on a CPU (default: one or all, whichever takes the first steps of a training faster, unless "
+        "OMP_NUM_THREADS is set)",
+        type=int,
+        metavar="N",
+    ),
+    option("--worker", argparse.SUPPRESS, action="store_true"),
+    "--data",
+    "--json",
+)
+def run(options: argparse.Namespace) -> int:
+    """Run one of the paper's experiments, or flocking: draw or read the data, train all networks of a setting as one
+    batch, write results as they come, then write the report. Run the same command again after a stop: finished cells
+    are not repeated, a half-finished one goes on from its last checkpoint (one of flocking begins anew).
+    """
+    import torch
+
+    from graphact._checks import check_integer
+    from graphact.progress import JobLines, JobProgress, JobWatcher
+    from graphact.training import threads
+    from graphact.training.memory import keep_freed_memory
+    from graphact_lab.data.download import locate
+    from graphact_lab.experiments.flocking.runner import check_settings as check_flocking
+    from graphact_lab.experiments.flocking.runner import run_flocking
+    from graphact_lab.report import REPORT_PACKAGES
+    from graphact_lab.runner import check_settings, run_protocol
+    from graphact_lab.store import Store
+
+    import_modules(options.imports)
+    protocol = protocol_of(options)
+    check_integer("--jobs", options.jobs, minimum=1)
+    if options.threads is not None:
+        check_integer("--threads", options.threads, minimum=1)
+    seeds = range(options.seed, options.seed + check_integer("--seeds", options.seeds, minimum=1))
+    device = pick_device(options.device)
+    if not options.worker:
+        require("graphact run needs", *(() if options.rows_only else (*REPORT_PACKAGES, "rich")))
+    store = Store(options.out or default_folder(options))
+    if not options.worker and isinstance(protocol, Protocol):
+        for seed in seeds:
+            check_settings(protocol, store, seed)
+        experiment = find_experiment(options.experiment)
+        for dataset in (*([] if experiment.dataset is None else [experiment.dataset]), *experiment.datasets(protocol)):
+            locate(dataset, options.data)
+    if not options.worker and not isinstance(protocol, Protocol):
+        for seed in seeds:
+            check_flocking(protocol, store, seed)
+    store.create(command_line(options))
+    keep_freed_memory()
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    elif options.jobs > 1:  # more threads than cores wait for each other most of the time
+        torch.set_num_threads(max(1, torch.get_num_threads() // options.jobs))
+    is_measured = device == "cpu" and options.threads is None and not threads.are_set()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that workers end, too
+    if options.worker:
+        threading.Thread(target=stop_with_parent, daemon=True).start()
+    workers = [] if options.worker else [start_worker(options, store.directory) for _ in range(options.jobs - 1)]
+    try:
+        for seed in seeds:
+            silent = options.worker or options.quiet or options.json
+            watching = JobWatcher() if silent else (JobLines() if options.rows_only else JobProgress())
+            with watching as watcher, threads.measured_threads() if is_measured else nullcontext():
+                shared: dict[str, Any] = {"seed": seed, "device": device, "watcher": watcher}
+                shared["with_baselines"] = not options.rows_only
+                if isinstance(protocol, Protocol):
+                    run_protocol(protocol, store, data=options.data, **shared)
+                else:
+                    run_flocking(protocol, store, **shared)
+        failed = [worker for worker in workers if worker.wait()]
+    except BaseException as error:
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.wait()
+        if options.worker and isinstance(error, KeyboardInterrupt):
+            return 130  # the process that started this one reports it
+        raise
+    if options.worker:
+        return 0
+    if failed:
+        sys.stderr.write("graphact: a worker process failed; run the same command again to finish its cells\n")
+        return 1
+    if isinstance(protocol, Protocol):
+        jobs = {job.key: job.title for seed in seeds for job in jobs_of(protocol, seed)}
+    else:
+        jobs = {protocol.key(job, seed): job.title for seed in seeds for job in protocol.jobs}
+    left = [title for key, title in jobs.items() if not store.is_finished(key)]
+    if left:
+        sys.stderr.write(f"graphact: another process is still working on {len(left)} cells, such as {left[0]}\n")
+    return int(bool(left)) if options.rows_only else finish(store, as_json=options.json) or bool(left)
+
+
+def protocol_of(options: argparse.Namespace) -> "Protocol | flocking.Flocking":
+    """The protocol that the options of a run describe, or the settings of flocking."""
+    for change in options.set:
+        if "=" not in change:
+            raise ValueError(f"--set must be NAME=VALUE, got {change!r}")
+    changes = dict(change.split("=", 1) for change in options.set)
+    if options.experiment == flocking.NAME:
+        if options.protocol is not None:
+            raise ValueError(f"flocking has no protocols, got --protocol {options.protocol}")
+        return flocking.find_settings(options.preset, options.activation, changes)
+    try:
+        return find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation), changes)
+    except ValueError as error:
+        if str(error).startswith("activation must be one of") and "did you mean" not in str(error):
+            raise ValueError(f"{error}; one of your own is known after --import MODULE that registers it") from error
+        raise
+
+
+def default_folder(options: argparse.Namespace) -> Path:
+    """Return a folder for each experiment, preset, changed setting and seed."""
+    changed = "".join(f"-{change}" for change in options.set).replace("=", "-").replace("/", "-")
+    folder = Path("out") / f"{options.experiment}-{options.preset}{changed}"
+    return folder.with_name(f"{folder.name}-seed-{options.seed}") if options.seed else folder
+
+
+def finish(store: "Store", *, as_json: bool) -> int:
+    """Print the table and write the report."""
+    from graphact_lab.report import terminal_table, write_report
+
+    rows = store.rows()
+    is_flocking = rows[0].get("experiment") == flocking.NAME
+    try:
+        if is_flocking:
+            from graphact_lab.experiments.flocking.report import write_page
+
+            page = write_page(rows, store.directory, store.commands())
+        else:
+            page = write_report(rows, store.directory, command="\n".join(store.commands()))
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{error}; results are kept: graphact report {store.directory}") from error
+    if as_json:
+        return print_json({"folder": str(store.directory), "report": str(page), "rows": rows})
+    table = "" if is_flocking else f"{terminal_table(rows)}\n\n"
+    sys.stdout.write(f"\n{table}report: {page}\n")
+    return 0
+
+
+def pick_device(name: str) -> str:
+    """The device to train on."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda needs a CUDA device, and torch finds none")
+    return name
+
+
+def command_line(options: argparse.Namespace) -> str:
+    """The command that repeats this run, without what concerns this machine alone."""
+    words = ["graphact", "run", options.experiment, "--preset", options.preset]
+    if options.protocol:
+        words += ["--protocol", options.protocol]
+    for name in options.imports:
+        words += ["--import", name]
+    for name in options.activation:
+        words += ["--activation", name]
+    for change in options.set:
+        words += ["--set", change]
+    words += ["--device", options.device, "--seed", str(options.seed)]
+    return shlex.join([*words, *(["--seeds", str(options.seeds)] if options.seeds > 1 else [])])
+
+
+def start_worker(options: argparse.Namespace, directory: Path) -> "subprocess.Popen[bytes]":
+    """The same command again, as a process that takes cells nobody holds."""
+    words = [*shlex.split(command_line(options))[1:], "--out", str(directory), "--jobs", str(options.jobs), "--worker"]
+    words += ["--rows-only"] if options.rows_only else []
+    words += [] if options.threads is None else ["--threads", str(options.threads)]
+    if options.data is not None:
+        words += ["--data", str(options.data)]
+    return subprocess.Popen([sys.executable, "-m", "graphact.cli", *words], stdin=subprocess.PIPE)
+
+
+def stop_with_parent() -> None:
+    """Stop this process when the one that started it is gone, whatever ended that: a pipe from it is then closed."""
+    while os.read(STANDARD_INPUT, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@command(
+    option("directory", "a folder that graphact run has written", type=Path, metavar="DIR"),
+    option("--publish", "move the rows into one file, DIR/rows.parquet, to keep or share them", action="store_true"),
+    "--json",
+)
+def report(options: argparse.Namespace) -> int:
+    """Write tables, figures and the HTML page again."""
+    from graphact_lab.store import Store
+
+    store = Store(options.directory)
+    if options.publish:
+        store.publish()
+    return finish(store, as_json=options.json)

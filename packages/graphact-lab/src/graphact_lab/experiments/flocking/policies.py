@@ -1,0 +1,167 @@
+"""Policies side by side: networks of one shape with parameters of their own, each on the teams that it flies."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from graphact.functional.elementwise import FUNCTIONS
+from graphact.functional.neighborhood import evaluate as evaluate_lists
+from graphact.graph import Graph
+from graphact.kernels import autograd
+from graphact.nn import GraphModule
+from graphact.spec import (
+    Activation,
+    Filter,
+    HopMixture,
+    Layer,
+    Linear,
+    Pointwise,
+    UnsupportedModelError,
+    structure,
+)
+from graphact.spec.operations import LOG_MEAN_EXP, WEIGHTED_MEAN, find_operation
+from graphact.training.described import apply_pointwise, evaluate, evaluate_hops
+from graphact.training.stacked_signals import KnownSignal, stacked_filter
+from graphact_lab.experiments.flocking.links import TeamGraphs
+
+# f(y; p) = p f(y / p; 1): the parameter of each replica becomes a scale of its values
+HOMOGENEOUS = {LOG_MEAN_EXP.name: "temperature", WEIGHTED_MEAN.name: "width"}
+
+
+class Policies:
+    """R networks of one structure, whose parameters are stacked, with gradients.
+
+    Attributes:
+        models: the modules they come from; :meth:`write_back` changes them.
+        parameters: tensors with a leading dimension of R.
+        exchanges: between neighbours for one control.
+
+    Raises:
+        UnsupportedModelError: a layer is not a filter, a linear map or an activation that can be stacked.
+        ValueError: the models have different structures.
+    """
+
+    def __init__(
+        self, models: Sequence[GraphModule], device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+    ) -> None:
+        self.models, self.described = list(models), [model.layers() for model in models]
+        expected = structure(self.described[0])
+        for number, layers in enumerate(self.described):
+            if structure(layers) != expected:
+                raise ValueError(f"models must have one structure, got {structure(layers)} in model {number}")
+        self.parameters: list[Tensor] = []
+        self.layers: list[Layer] = []
+        for number, alike in enumerate(zip(*self.described, strict=True)):
+            check_layer(alike[0], number)
+            arrays = {}
+            for name in alike[0].arrays():
+                stacked = torch.stack([layer.arrays()[name].detach() for layer in alike]).to(device, dtype)
+                arrays[name] = stacked.requires_grad_()
+                self.parameters.append(arrays[name])
+            self.layers.append(alike[0].with_arrays(arrays))
+        self.exchanges = sum(layer.exchanges for layer in self.described[0])
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def __call__(self, x: Tensor, graph: Graph) -> Tensor:
+        """The controls ``(R, M, 2)`` from what is measured at the M rows of each policy, ``(R, M, 6)``."""
+        graphs, x = TeamGraphs(graph, len(self)), x.unsqueeze(2)
+        for layer in self.layers:
+            match layer:
+                case Filter(taps=taps, bias=bias):
+                    x = stacked_filter(x, graphs, taps, bias).everywhere(0)
+                case Linear(weight=weight, bias=bias):
+                    x = torch.bmm(x.squeeze(2), weight.transpose(1, 2)).unsqueeze(2)
+                    x = x if bias is None else x + bias.view(len(self), 1, 1, -1)
+                case Pointwise():
+                    x = apply_pointwise(x, layer)
+                case HopMixture():
+                    x = activate(x, graphs, layer)
+                case Activation():
+                    x = mix_several(x, graphs, layer)
+        return x.squeeze(2)
+
+    def state(self) -> list[Tensor]:
+        """A copy of the parameters."""
+        return [parameter.detach().clone() for parameter in self.parameters]
+
+    @torch.no_grad()
+    def keep(self, state: Sequence[Tensor], chosen: Tensor) -> None:
+        """Overwrite a :meth:`state` with the present parameters of the policies that are chosen, ``(R,)``."""
+        for kept, parameter in zip(state, self.parameters, strict=True):
+            kept[chosen] = parameter[chosen]
+
+    @torch.no_grad()
+    def restore(self, state: Sequence[Tensor]) -> None:
+        for kept, parameter in zip(state, self.parameters, strict=True):
+            parameter.copy_(kept)
+
+    @torch.no_grad()
+    def write_back(self) -> None:
+        """Give the modules the present parameters."""
+        for replica, layers in enumerate(self.described):
+            for layer, stacked in zip(layers, self.layers, strict=True):
+                for name, array in layer.arrays().items():
+                    array.copy_(stacked.arrays()[name][replica])
+
+
+def check_layer(layer: Layer, number: int) -> None:
+    """Raise if a layer cannot be stacked."""
+    match layer:
+        case Filter() | Linear():
+            return
+        case Pointwise(function=function) if function in FUNCTIONS:
+            return
+        case HopMixture(operation=operation, log_parameters=learned) if (
+            operation.is_built_in or operation.name in HOMOGENEOUS or not learned
+        ):
+            return
+        case Activation(function="mixture-ga"):
+            return
+    raise UnsupportedModelError(f"layer {number}", f"a layer of the kind {layer.kind!r} cannot fly in a fleet")
+
+
+def activate(x: Tensor, graphs: TeamGraphs, layer: HopMixture) -> Tensor:
+    """An activation of a signal ``(R, M, 1, F)``."""
+    rows = graphs.union
+    scale: Tensor | None = None
+    name = "gamma" if layer.operation.is_built_in else HOMOGENEOUS.get(layer.operation.name, "")
+    if name in layer.parameters:
+        width = layer.parameters[name]
+        scale = width.view(-1, 1, 1, 1) if isinstance(width, Tensor) else x.new_full((len(x), 1, 1, 1), width)
+    if not layer.operation.is_built_in:
+        shifts = KnownSignal(x, graphs)
+        hops = layer.weights.size(1)
+        if layer.reads == "hops" and hops > 1:
+            raise UnsupportedModelError("", f"the operation {layer.operation.name!r} over several hops is not stacked")
+        signals = [shifts.everywhere(hop + 1 if layer.reads == "shifted" else hop) for hop in range(hops)]
+        constants = {**layer.constants, **({name: 1.0} if scale is not None else {})}
+        values = []
+        for y in signals:
+            flat = (y if scale is None else y / scale).flatten(0, 2)
+            value = evaluate_lists(flat, rows, layer.operation, constants, layer.closed).view(y.shape)
+            values.append(value if scale is None else value * scale)
+    elif layer.reads == "hops" and layer.weights.size(1) > 1:
+        values = evaluate_hops(x, rows, layer, scale, None)
+    elif layer.reads == "hops":
+        values = [evaluate(x, rows, layer, scale)]
+    else:
+        shifts = KnownSignal(x, graphs)
+        values = [evaluate(shifts.everywhere(hop), rows, layer, scale) for hop in range(1, layer.weights.size(1) + 1)]
+    return autograd.mix(x, values, layer.beta, layer.weights)
+
+
+def mix_several(x: Tensor, graphs: TeamGraphs, layer: Activation) -> Tensor:
+    """Several functions of each neighbourhood, as :func:`graphact.functional.graph_adaptive_mixture` mixes them."""
+    weights, shifts = layer.tensors["weights"], KnownSignal(x, graphs)  # (R, M, K) or (R, M, K, F)
+    values = []
+    for name in layer.options["ops"]:
+        operation = find_operation(name)
+        for hop in range(1, weights.size(2) + 1):
+            y = shifts.everywhere(hop)
+            flat = y.flatten(0, 2)
+            value = evaluate_lists(flat, graphs.union, operation, operation.parameters, layer.options["closed"])
+            values.append(value.view(y.shape))
+    return autograd.mix(x, values, layer.tensors["beta"], weights.flatten(1, 2))

@@ -1,0 +1,141 @@
+"""Training of one cell: all folds and grid points of one activation on one set of graphs, as fleets."""
+
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphact._checks import check_integer
+from graphact.training.fleet import FleetResult
+from graphact.training.memory import in_parts
+from graphact.training.splits import Split
+from graphact_lab.data.graphs import GraphBatch, GraphSet, read_graphs
+from graphact_lab.experiments.graph_classification.experiment import OPTIMISTIC
+from graphact_lab.experiments.graph_classification.networks import GraphNetwork
+from graphact_lab.fleets.graphs import GraphFleet
+from graphact_lab.protocol import TrainingJob, run_seed
+from graphact_lab.selection import Point, Trial, grid, nested
+
+PARTITIONS = 2  # ways to deal the graphs into batches, which take turns
+LIVE_TENSORS = 24  # signals of a layer that are held at once, about
+MEMORY = {"cuda": 48 * 2**30, "cpu": 2 * 2**30}
+
+
+@cache
+def data_of(name: str, directory: Path | None) -> GraphSet:
+    """A data set, read once."""
+    return read_graphs(name, directory)
+
+
+@lru_cache(maxsize=1)
+def batches_of(name: str, directory: Path | None, size: int, seed: int, device: str) -> list[list[GraphBatch]]:
+    """The batches, moved to the device once for all activations."""
+    data = data_of(name, directory)
+    numbers = [run_seed("batches", seed, number) >> 32 for number in range(PARTITIONS)]
+    return [[batch.to(device, torch.float32) for batch in data.batches(size, number)] for number in numbers]
+
+
+def batch_size(job: TrainingJob, graphs: int) -> int:
+    """At most the batch size of the training, and small enough for so many batches in an epoch."""
+    least = check_integer("least_batches", job.protocol.task_options["least_batches"], minimum=1)
+    return min(job.protocol.training.batch_size, -(-graphs // least))
+
+
+def make_network(job: TrainingJob, data: GraphSet, fold: int) -> GraphNetwork:
+    """The network of a fold, drawn from its seed, which is the same for every activation and grid point."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(run_seed("replica", job.seed, fold))
+        return GraphNetwork(
+            data.x.size(1),
+            job.features,
+            data.num_classes,
+            layers=job.protocol.layers,
+            activation=job.method,
+            hops=job.hops or 1,
+            start=job.protocol.start,
+        )
+
+
+def train_trials(
+    job: TrainingJob, trials: Sequence[Trial], splits: Sequence[Split], device: str, directory: Path | None
+) -> tuple[FleetResult, torch.Tensor]:
+    """Train models of a job as few fleets, as large as memory allows; also the test curves ``(R, epochs)``."""
+    data = data_of(job.condition["dataset"], directory)
+    partitions = batches_of(data.name, directory, batch_size(job, len(data.y)), job.seed, device)
+    networks = {fold: make_network(job, data, fold) for fold in {trial.replica for trial in trials}}
+    nodes = max(len(batch.x) for batches in partitions for batch in batches)
+    bytes_each = 4 * nodes * job.features * LIVE_TENSORS * job.protocol.layers
+    size = max(1, MEMORY[torch.device(device).type] // bytes_each)
+
+    def train(part: slice) -> tuple[FleetResult, torch.Tensor]:
+        own = trials[part]
+        fleet = GraphFleet(
+            [networks[trial.replica] for trial in own],
+            partitions,
+            data.y,
+            splits[part],
+            seeds=[run_seed("dropout", job.seed, trial.replica) for trial in own],
+            rates=[trial.point.rate for trial in own],
+            decays=[trial.point.decay for trial in own],
+            dropouts=[trial.point.dropout for trial in own],
+            device=device,
+        )
+        result = fleet.train(job.protocol.training.epochs, job.protocol.training.patience, keep=False)
+        return result, fleet.curves.cpu()
+
+    results, curves = zip(*in_parts(len(trials), size, train), strict=True)
+    return FleetResult.joined(results), torch.cat(curves)
+
+
+def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
+    """The rows of an activation on one set: nested selection, and apart from it the optimistic protocol."""
+    protocol, data = job.protocol, data_of(job.condition["dataset"], directory)
+    points = grid(protocol.rates, protocol.decays, protocol.dropouts)
+    tuning = range(protocol.tuning_splits)
+    reporting = range(protocol.tuning_splits, protocol.tuning_splits + protocol.splits)
+
+    def train(trials: Sequence[Trial]) -> FleetResult:
+        return train_trials(job, trials, [data.split(trial.replica) for trial in trials], device, directory)[0]
+
+    outcomes, validation = nested(train, points, tuning, reporting)
+    network = make_network(job, data, reporting[0])
+    common = {
+        "metric": "accuracy",
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "exchanges": network.exchanges,
+        "beta": None,
+        "weights": None,
+    }
+    rows = [{**common, **outcome.row()} for outcome in outcomes]
+    rows[0]["tuning"] = validation  # of each grid point on each fold
+    if protocol.task_options["optimistic"]:
+        rows += [{**common, **row} for row in optimistic_rows(job, data, points, reporting, device, directory)]
+    return rows
+
+
+def optimistic_rows(
+    job: TrainingJob, data: GraphSet, points: Sequence[Point], folds: Sequence[int], device: str, directory: Path | None
+) -> list[dict[str, Any]]:
+    """What the field usually reports: the grid point and the epoch that are best on average on the held-out folds.
+
+    Models train on all other folds, validation graphs included; what is chosen on a fold is reported on it.
+    """
+    trials = [Trial(point, fold) for point in points for fold in folds]
+    parts = [data.split(trial.replica) for trial in trials]
+    splits = [Split(torch.cat([part.train, part.validation]).sort().values, *part[1:]) for part in parts]
+    curves = train_trials(job, trials, splits, device, directory)[1].view(len(points), len(folds), -1)
+    means = curves.mean(1).nan_to_num(nan=-torch.inf)  # (points, epochs)
+    point, epoch = divmod(int(means.argmax()), means.size(1))
+    return [
+        {
+            "split": fold,
+            "value": curves[point, place, epoch].item(),
+            "validation": None,
+            "best_epoch": epoch + 1,
+            "chosen": points[point]._asdict(),
+            "condition": {"dataset": f"{data.name}{OPTIMISTIC}"},
+        }
+        for place, fold in enumerate(folds)
+    ]

@@ -1,0 +1,309 @@
+"""The usual convolutions of node classification, and the controls and rivals among them.
+
+Every convolution maps features first and then moves along edges, so that sparse features of many models are mapped by
+one SpMM on a GPU.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from graphact._checks import check_choice
+from graphact.functional import neighborhood_max, neighborhood_median, shift
+from graphact.functional.convolution import attend
+from graphact.functional.segments import Segments
+from graphact.graph import Graph
+from graphact_lab.fleets.features import DroppedFeatures, SparseFeatures
+
+Signal = Tensor | SparseFeatures | DroppedFeatures
+LINEAR_STARTS = ("glorot", "torch")
+
+
+class NodeGraph(NamedTuple):
+    """The shift operators of one graph."""
+
+    convolution: Graph
+    activation: Graph
+
+    @property
+    def num_edges(self) -> int:
+        return self.convolution.num_edges
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> "NodeGraph":
+        convolution = self.convolution.to(device, dtype)
+        same = self.activation is self.convolution
+        return NodeGraph(convolution, convolution if same else self.activation.to(device, dtype))
+
+
+class Linear(nn.Module):
+    """``x @ weight + bias`` for dense and sparse x.
+
+    Drawn as Glorot and Bengio (2010) do, with a bias of 0, as convolutions are; or, with ``start="torch"``, weight and
+    bias as :class:`torch.nn.Linear` draws them.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, start: str = "glorot") -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(in_features, out_features))
+        self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
+        if check_choice("start", start, LINEAR_STARTS) == "glorot":
+            bound = math.sqrt(6 / (in_features + out_features))
+            nn.init.uniform_(self.weight, -bound, bound)
+            return
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -1 / math.sqrt(in_features), 1 / math.sqrt(in_features))
+
+    def forward(self, x: Signal) -> Tensor:
+        mapped = x @ self.weight
+        return mapped if self.bias is None else mapped + self.bias
+
+
+class Convolution(nn.Module):
+    """What convolutions share: maps to ``terms`` signals of ``out_features`` each, and a bias at the end.
+
+    Args:
+        in_features, out_features: sizes.
+        hidden: features between the maps of a convolution that has two in a row.
+        activation: the one between those maps, or behind a convolution that is not the last.
+        bias: whether there is one.
+    """
+
+    normalization = "gcn"  # of the graph
+    exchanges = 1
+    terms = 1
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        hidden: int | None = None,
+        activation: nn.Module | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        del activation, hidden
+        self.maps = nn.ModuleList(Linear(in_features, out_features, bias=False) for _ in range(self.terms))
+        self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
+
+    def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
+        return self.biased(self.propagate([each(x) for each in self.maps], graph.convolution))
+
+    def biased(self, x: Tensor) -> Tensor:
+        return x if self.bias is None else x + self.bias
+
+    def propagate(self, terms: list[Tensor], graph: Graph) -> Tensor:
+        """The result from the mapped signals."""
+        return shift(terms[0], graph)
+
+
+class GCNConvolution(Convolution):
+    """``S x W`` with self-loops and symmetric normalisation (Kipf and Welling 2017)."""
+
+
+class SAGEConvolution(Convolution):
+    """``x V + mean_j x_j W`` (Hamilton et al. 2017)."""
+
+    normalization, terms = "random_walk", 2
+
+    def propagate(self, terms: list[Tensor], graph: Graph) -> Tensor:
+        return terms[0] + shift(terms[1], graph)
+
+
+class SAGEMaxConvolution(Convolution):
+    """``x V + max_j relu(x_j P + p) W``, the pooling of Hamilton et al. (2017): a maximum in the convolution.
+
+    A control for activations that take one. Its inner ReLU stays, whatever the activation behind it is.
+    """
+
+    normalization, terms = "none", 1
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        hidden: int | None = None,
+        activation: nn.Module | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(in_features, out_features, activation=activation, bias=bias)
+        self.pool = Linear(in_features, hidden or out_features)
+        self.last = Linear(hidden or out_features, out_features, bias=False)
+
+    def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
+        pooled = neighborhood_max(torch.relu(self.pool(x)), graph.convolution)
+        return self.biased(self.maps[0](x) + self.last(pooled))
+
+
+class PolynomialConvolution(Convolution):
+    """``sum_k S^k x H_k`` of order 2, the filter bank of a GCNN."""
+
+    normalization, terms, exchanges = "symmetric", 3, 2
+
+    def propagate(self, terms: list[Tensor], graph: Graph) -> Tensor:
+        return terms[0] + shift(terms[1] + shift(terms[2], graph), graph)
+
+
+class ChebyshevConvolution(PolynomialConvolution):
+    """The same in the basis of Chebyshev polynomials (Defferrard et al. 2016): ``T_2(S) = 2 S^2 - I``."""
+
+    def propagate(self, terms: list[Tensor], graph: Graph) -> Tensor:
+        return terms[0] - terms[2] + shift(terms[1] + 2 * shift(terms[2], graph), graph)
+
+
+class GINConvolution(Convolution):
+    """``MLP((1 + eps) x + sum_j x_j)`` (Xu et al. 2019), the activation inside of the MLP, too."""
+
+    normalization = "none"
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        hidden: int | None = None,
+        activation: nn.Module | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(in_features, hidden or out_features, bias=bias)
+        self.eps = nn.Parameter(torch.zeros(()))
+        self.activation, self.last = activation, Linear(hidden or out_features, out_features, bias)
+
+    def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
+        mapped = self.maps[0](x)
+        summed = self.biased((1 + self.eps) * mapped + shift(mapped, graph.convolution))
+        return self.last(summed if self.activation is None else self.activation(summed, graph.activation))
+
+
+class GATConvolution(Convolution):
+    """Graph attention with heads of eight features each (Veličković et al. 2018), a single head at the end."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        hidden: int | None = None,
+        activation: nn.Module | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(in_features, out_features, hidden=hidden, bias=bias)
+        self.heads = 1 if activation is None or out_features % 8 else out_features // 8
+        self.at_node, self.at_neighbor = (
+            nn.Parameter(torch.empty(self.heads, out_features // self.heads)) for _ in range(2)
+        )
+        for parameter in (self.at_node, self.at_neighbor):
+            nn.init.xavier_uniform_(parameter)
+
+    def propagate(self, terms: list[Tensor], graph: Graph) -> Tensor:
+        return attend(terms[0].unflatten(-1, (self.heads, -1)), graph, self.at_node, self.at_neighbor).flatten(-2)
+
+
+class MedianConvolution(Convolution):
+    """The median of what neighbours and node have mapped, feature by feature (MedianGCN, Chen et al. 2021).
+
+    A median has no gradient with respect to edge weights, on which attacks live; there it passes on that of a GCN.
+    """
+
+    def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
+        mapped = self.maps[0](x)
+        median = neighborhood_median(mapped, graph.activation, closed=True)
+        if graph.convolution.weight.requires_grad:
+            smooth = shift(mapped, graph.convolution)
+            median = median + smooth - smooth.detach()
+        return self.biased(median)
+
+
+class SoftMedianConvolution(Convolution):
+    r"""A mean whose weights fall with the distance from the median (Soft Median, Geisler et al. 2021).
+
+    .. math:: y_i = \Big(\sum_j a_{ij}\Big) \frac{\sum_j w_{ij} z_j}{\sum_j w_{ij}}, \qquad
+        w_{ij} = a_{ij} \exp(-\|z_j - m_i\| / (T \sqrt{F}))
+
+    with the mapped signals z, the GCN shift a, and the median m of z over neighbours and node, feature by feature, in
+    which a value counts with its weight a, as in the authors' code.
+    """
+
+    temperature = 0.2
+
+    def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
+        mapped, own = self.maps[0](x), graph.convolution
+        segments, values = Segments.of(own.incoming, closed=True), own.weight
+        diagonal = torch.zeros_like(mapped[..., 0]) if own.diagonal is None else own.diagonal
+        share = torch.cat([values, diagonal], -1).unsqueeze(-1)
+        median = weighted_median(mapped, segments, share.detach())
+        read = segments.at_cols(mapped)
+        apart = (read - segments.at_rows(median)).square().sum(-1, keepdim=True).clamp_min(1e-12).sqrt()
+        score = -apart / (self.temperature * math.sqrt(mapped.size(-1)))
+        weight = share * (score - segments.at_rows(segments.extreme(score.detach(), "amax"))).exp()
+        return self.biased(segments.sum(share) * segments.sum(weight * read) / segments.sum(weight))
+
+
+class _Sorted(torch.autograd.Function):
+    """Integers in ascending order along the last dimension; on a CPU by numpy, which sorts them faster than torch."""
+
+    @staticmethod
+    def forward(keys: Tensor) -> Tensor:
+        return keys.sort(-1).values if keys.is_cuda else torch.from_numpy(np.sort(keys.contiguous().numpy(), -1))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        """Keep nothing: integers have no gradient."""
+
+    @staticmethod
+    def vmap(_: Any, in_dims: tuple[int], keys: Tensor) -> Any:
+        return _Sorted.apply(keys.movedim(in_dims[0], 0)), 0
+
+
+def weighted_median(x: Tensor, segments: Segments, weight: Tensor) -> Tensor:
+    """Of each segment the lowest value up to which at least half of the weight lies, feature by feature.
+
+    Args:
+        x: ``(N, F)``.
+        segments: which nodes each node hears, none of them nobody.
+        weight: ``(E, 1)``, of the entries of the segments, not negative.
+    """
+    nodes, rows = x.size(-2), segments.rows.sort().values
+    ascending, order = x.sort(dim=-2, stable=True)
+    places = torch.arange(nodes, device=x.device).unsqueeze(-1).expand_as(order)
+    rank = torch.zeros_like(order).scatter(-2, order, places)
+    keys = segments.rows.unsqueeze(-1) * nodes + segments.at_cols(rank)
+    bits = keys.size(-2).bit_length()
+    entries = torch.arange(keys.size(-2), device=x.device).unsqueeze(-1)
+    both = _Sorted.apply((keys << bits | entries).transpose(-2, -1)).transpose(-2, -1)  # entries are sorted along
+    keys, place = both >> bits, both & (1 << bits) - 1
+    shares = weight.double().expand_as(place)
+    ordered = shares.gather(-2, place)  # segment by segment, in the order of their values
+    first = segments.degree.cumsum(0) - segments.degree
+    before = ordered.cumsum(-2) - ordered
+    passed = ordered + before - before.index_select(-2, first.index_select(0, rows))
+    # half of a weight is met to rounding: of two equal ones, the lower value is the median
+    is_below = passed < (0.5 - 1e-9) * segments.sum(shares).index_select(-2, rows)
+    below = torch.zeros_like(order).index_add(-2, rows, is_below.to(order.dtype))
+    slot = (first.unsqueeze(-1) + below).clamp(max=rows.numel() - 1)
+    return ascending.gather(-2, keys.gather(-2, slot) % nodes)
+
+
+CONVOLUTIONS: dict[str, type[Convolution]] = {
+    "gcn": GCNConvolution,
+    "sage": SAGEConvolution,
+    "sage-max": SAGEMaxConvolution,
+    "gin": GINConvolution,
+    "gat": GATConvolution,
+    "chebyshev": ChebyshevConvolution,
+    "gcnn": PolynomialConvolution,
+    "median": MedianConvolution,
+    "soft-median": SoftMedianConvolution,
+}
+
+
+def node_graph(graph: Graph, convolution: str) -> NodeGraph:
+    """The shift operators that a convolution takes: its own, and the one of a GCN for activations."""
+    kind = CONVOLUTIONS[check_choice("convolution", convolution, tuple(CONVOLUTIONS))].normalization
+    shifted = graph.normalize("gcn")
+    own: Any = graph if kind == "none" else shifted if kind == "gcn" else graph.normalize(kind)  # type: ignore[arg-type]
+    return NodeGraph(own, shifted)

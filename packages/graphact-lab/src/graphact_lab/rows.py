@@ -1,0 +1,113 @@
+"""What a row of results holds, as the runner writes it and a report reads it, and the check that it does.
+
+A row is the test result of one trained model, or of one baseline, on one replica of an experiment: a mapping with these
+keys. Further keys are passed over, and None is the same as no key.
+
+- ``experiment``, ``preset``, ``protocol``: what was run, how much of it, such as "quick", and how it was trained.
+- ``kind``, ``method``: "model" and the name of an activation or "fir", or "baseline" and a few words.
+- ``metric``, ``value``, ``validation``: on test and validation samples; NaN, infinity or None where a run diverged.
+  ``validation`` is also None where the samples that are reported chose, so that nothing validated the choice.
+- ``hops``, ``features``, ``order``: of the activation and the filters. ``epochs``, ``best_epoch``: run, and kept.
+- ``parameters``, ``exchanges``: what a network learns, and how often neighbours exchange for each of its answers.
+- ``condition``: nothing, or the condition of the experiment with its level, such as ``{"snr_db": 3.0}``.
+- ``graph``, ``split``, ``node``, ``realization``, ``seed``: which replica it is.
+- ``beta`` by layer, ``weights`` by layer, hop and feature: what the activation learned.
+- ``settings``: whatever else decided the result, such as the learning rate, by name.
+- ``graphact``, ``torch``, ``device``, ``seconds``, ``finished``: with what, where, how long, until when.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from graphact._checks import check_choice, check_integer, check_number
+from graphact_lab.pairing import REPLICA
+from graphact_lab.registry import BENCHMARKS, EXPERIMENTS, find_experiment
+from graphact_lab.selection import tuning_score
+
+TEXTS = ("preset", "protocol", "method")
+PROVENANCE = ("graphact", "torch", "device", "finished")
+COUNTS = ("hops", "features", "order", *REPLICA, "best_epoch", "epochs", "parameters", "exchanges")
+NUMBERS = {"value": math.nan, "validation": math.nan, "seconds": 0.0}
+SETTING = ["experiment", "preset", "protocol", "kind", "method", "hops", "features", "order", "level"]
+
+
+def read_row(row: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """One checked row; ``name`` is how messages call it.
+
+    Besides the keys of its row, a run has ``given`` (its settings as the row has them, where ``settings`` are words),
+    ``level`` (of its condition), ``replica`` (what tells it from the others of
+    its cell), ``tuning`` (its score on splits that are not reported) and ``work`` (computed in one go: a network
+    whatever it is tested under, or all baselines of a replica).
+    """
+    values = {key: value for key, value in row.items() if value is not None}
+    if missing := sorted({"experiment", *TEXTS, "kind", "metric"} - values.keys()):
+        raise ValueError(f"{name} must hold {missing[0]!r}, got the keys {sorted(row)}")
+    experiment = check_choice(f"{name}['experiment']", values["experiment"], (*EXPERIMENTS, *BENCHMARKS))
+    kind = check_choice(f"{name}['kind']", values["kind"], ("model", "baseline"))
+    described = find_experiment(experiment)
+    check_choice(f"{name}['metric']", values["metric"], (described.measure.metric, *described.measure.also))
+    run: dict[str, Any] = {"experiment": experiment, "kind": kind}
+    for key in (*TEXTS, *PROVENANCE):
+        run[key] = check_text(f"{name}[{key!r}]", values[key]) if key in values else None
+    for key in COUNTS:
+        run[key] = check_integer(f"{name}[{key!r}]", values[key], minimum=0) if key in values else None
+        if kind == "model" and run[key] is None and key in described.needed:
+            raise ValueError(f"{name}[{key!r}] must be an integer for a model of {experiment}, got None")
+    for key, usual in NUMBERS.items():
+        run[key] = check_numbers(f"{name}[{key!r}]", values.get(key, usual), depth=0)
+    for key, depth in (("beta", 1), ("weights", 3)):
+        run[key] = check_numbers(f"{name}[{key!r}]", values.get(key, ()), depth=depth)
+    for key in ("condition", "settings"):
+        if not isinstance(value := values.setdefault(key, {}), Mapping):
+            raise TypeError(f"{name}[{key!r}] must be a mapping, got {value!r} of type {type(value).__name__}")
+    run["given"] = dict(values["settings"])
+    run["settings"] = tuple(sorted((str(key), in_words(value)) for key, value in values["settings"].items()))
+    run["level"] = check_condition(f"{name}['condition']", values["condition"], described.variation, experiment)
+    run["replica"] = tuple(run[key] for key in REPLICA)
+    tuned = tuning_score([row])
+    run["tuning"] = math.nan if tuned is None else tuned
+    retrained = described.variation is not None and described.variation.retrained
+    tested_again = {"realization"} if retrained else {"realization", "level"}
+    ignored = tested_again if kind == "model" else {"method", "hops", "features", "order"}
+    run["work"] = repr([run[key] for key in (*SETTING, *REPLICA) if key not in ignored])
+    return run
+
+
+def check_text(name: str, value: Any) -> str:
+    """Return a text on one line, in printable characters."""
+    if not isinstance(value, str) or not value.strip():
+        raise TypeError(f"{name} must be a text that is not empty, got {value!r}")
+    line = " ".join(value.split())
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
+
+
+def check_numbers(name: str, value: Any, *, depth: int) -> Any:
+    """Return lists nested ``depth`` deep as tuples of floats; None among the numbers, as JSON writes NaN, is NaN."""
+    if depth == 0:
+        return math.nan if value is None else check_number(name, value)
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"{name} must be a list of numbers, {depth} deep, got {value!r}")
+    return tuple(check_numbers(name, item, depth=depth - 1) for item in value)
+
+
+def check_condition(name: str, value: Mapping[Any, Any], known: Any, experiment: str) -> float | str | None:
+    """Return the level of the condition that the experiment knows, None where the row has none."""
+    keys = set(value)
+    if known and known.is_text:
+        if keys != {known.name}:
+            raise ValueError(f"{name} must name the {known.name} and nothing else, got {dict(value)}")
+        return check_text(f"{name}[{known.name!r}]", str(value[known.name]))
+    if keys - {known and known.name}:
+        expected = f"be empty{f' or hold {known.name!r}' if known else ''} in {experiment}"
+        raise ValueError(f"{name} must {expected}, got {dict(value)}")
+    return check_number(f"{name}[{known.name!r}]", value[known.name]) if keys else None
+
+
+def in_words(value: Any) -> str:
+    """A JSON value as a reader would write it."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    if isinstance(value, list | tuple):
+        return ", ".join(map(in_words, value)) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,244 @@
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from graphact_lab.data.download import (
+    LARGEST_FILE,
+    DataError,
+    check,
+    data_directory,
+    download,
+    fetch,
+    locate,
+    member_of_zip,
+)
+from support.web import ARCHIVE, COORDINATES, RATINGS, TITLES, publish, zip_of
+
+
+def files_under(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_zip_is_downloaded_once_and_only_named_members_are_kept(server, empty_cache):
+    folder = locate("ml-100k")
+    assert folder == empty_cache / "ml-100k"
+    assert (folder / "u.data").read_bytes() == RATINGS
+    assert (folder / "u.item").read_bytes() == TITLES
+    assert files_under(empty_cache.parent.parent) == ["cache/graphact/ml-100k/u.data", "cache/graphact/ml-100k/u.item"]
+    assert server.asked == ["/ml-100k.zip"]
+
+
+def test_the_second_time_nothing_is_downloaded(server, empty_cache):
+    assert locate("molene") == locate("molene") == empty_cache / "molene"
+    assert server.asked == ["/RADOMEH.tar.gz", "/weather_stations.csv"]
+
+
+def test_only_what_is_missing_is_downloaded_and_good_files_stay(server, empty_cache):
+    fetch("molene")
+    (empty_cache / "molene/weather_stations.csv").unlink()
+    before = (empty_cache / "molene/RADOMEH.tar.gz").stat()
+    fetch("molene")
+    after = (empty_cache / "molene/RADOMEH.tar.gz").stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+    assert server.asked[2:] == ["/weather_stations.csv"]
+
+
+def test_a_damaged_file_in_the_cache_is_replaced(server, empty_cache):
+    fetch("molene")
+    (empty_cache / "molene/weather_stations.csv").write_bytes(b"damaged")
+    locate("molene")
+    assert (empty_cache / "molene/weather_stations.csv").read_bytes() == COORDINATES
+
+
+def test_fetch_fills_the_directory_it_is_given(server, empty_cache, tmp_path):
+    assert fetch("molene", tmp_path / "here") == tmp_path / "here/molene"
+    assert files_under(tmp_path / "here") == ["molene/RADOMEH.tar.gz", "molene/weather_stations.csv"]
+    assert locate("molene", tmp_path / "here", download=False) == tmp_path / "here/molene"
+    assert not empty_cache.exists()
+
+
+def fails(message, *arguments, act=fetch, **options):
+    """Expect one line that holds ``message`` and says what to do."""
+    with pytest.raises(DataError, match=message) as caught:
+        act(*arguments, **options)
+    line = str(caught.value)
+    assert "\n" not in line
+    assert "set GRAPHACT_DATA or --data to a folder that holds" in line
+    return line
+
+
+@pytest.mark.parametrize("dataset", ["ml-100k", "molene"])
+def test_a_truncated_download_leaves_nothing(server, empty_cache, dataset):
+    for page, content in list(server.pages.items()):
+        server.promised[page] = len(content)
+        server.pages[page] = content[: len(content) // 2]
+    fails(r"the connection ended after \d+ of \d+ bytes", dataset)
+    assert files_under(empty_cache.parent.parent) == []
+
+
+def test_a_truncated_archive_of_unknown_length_leaves_nothing(server, empty_cache):
+    server.pages["/ml-100k.zip"] = server.pages["/ml-100k.zip"][:-30]
+    server.promised["/ml-100k.zip"] = None
+    fails("ml-100k.zip: the archive is damaged", "ml-100k")
+    assert files_under(empty_cache.parent.parent) == []
+
+
+def test_content_with_another_hash_is_not_kept(server, empty_cache):
+    server.pages["/weather_stations.csv"] = b"something else"
+    line = fails("the hash of molene/weather_stations.csv is not the expected one", "molene")
+    assert "molene/RADOMEH.tar.gz and molene/weather_stations.csv" in line
+    assert files_under(empty_cache) == ["molene/RADOMEH.tar.gz"]
+
+
+def test_a_bad_download_does_not_replace_a_file(server, empty_cache):
+    fetch("ml-100k")
+    (empty_cache / "ml-100k/u.item").write_bytes(b"edited by hand")
+    server.pages["/ml-100k.zip"] = zip_of({"ml-100k/u.data": b"bad", "ml-100k/u.item": b"bad"})
+    fails("the hash of ml-100k/u.item", "ml-100k")
+    assert (empty_cache / "ml-100k/u.data").read_bytes() == RATINGS
+    assert (empty_cache / "ml-100k/u.item").read_bytes() == b"edited by hand"
+
+
+def test_an_archive_without_the_file(server, empty_cache):
+    server.pages["/ml-100k.zip"] = zip_of({"/ml-100k/u.data": RATINGS, "../ml-100k/u.data": RATINGS})
+    fails("the archive has no file named ml-100k/u.data", "ml-100k")
+    assert files_under(empty_cache.parent.parent) == []
+
+
+def test_a_page_that_is_gone(server, empty_cache):
+    del server.pages["/ml-100k.zip"]
+    fails("the server answered 404 Not Found", "ml-100k", act=locate)
+
+
+def test_no_network(empty_cache, monkeypatch):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    monkeypatch.setenv("no_proxy", "*")
+    publish(monkeypatch, f"http://127.0.0.1:{port}")
+    fails(f"cannot download http://127.0.0.1:{port}/ml-100k.zip: .*refused", "ml-100k", act=locate)
+
+
+def test_an_address_that_does_not_speak_http(empty_cache, monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer():
+            with listener.accept()[0] as connection:
+                connection.recv(1000)
+                connection.sendall(b"who is there?\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        publish(monkeypatch, f"http://127.0.0.1:{listener.getsockname()[1]}")
+        fails("cannot download", "ml-100k")
+        thread.join()
+
+
+def test_a_folder_that_cannot_be_written(server, empty_cache):
+    empty_cache.parent.mkdir()
+    empty_cache.write_text("a file where the folder should be")
+    fails("cannot write", "molene")
+    assert empty_cache.read_text() == "a file where the folder should be"
+
+
+def test_progress_is_reported_to_the_end(server, empty_cache):
+    calls = []
+    fetch("molene", progress=lambda *call: calls.append(call))
+    archive = [call for call in calls if call[0].endswith("RADOMEH.tar.gz")]
+    assert len(archive) > 1
+    assert [done for _, done, _ in archive] == sorted(done for _, done, _ in archive)
+    assert archive[-1][1:] == (len(ARCHIVE), len(ARCHIVE))
+
+
+def test_an_endless_file_is_cut_off(server, monkeypatch, tmp_path):
+    monkeypatch.setattr("graphact_lab.data.download.LARGEST_FILE", 1000)
+    with pytest.raises(DataError, match="more than 1000 bytes came"):
+        download(f"{server.url}/RADOMEH.tar.gz", tmp_path / "file", None)
+    assert files_under(tmp_path) == []
+
+
+def test_a_zip_bomb_is_not_unpacked(tmp_path):
+    archive = tmp_path / "archive.zip"
+    archive.write_bytes(zip_of({"big": bytes(LARGEST_FILE + 1)}))
+    assert archive.stat().st_size < 1e6
+    with pytest.raises(DataError, match=f"big would take {LARGEST_FILE + 1} bytes"):
+        member_of_zip(archive, "big", "there")
+
+
+def test_progress_without_a_known_length(server, empty_cache, tmp_path):
+    calls = []
+    server.promised["/weather_stations.csv"] = None
+    download(f"{server.url}/weather_stations.csv", tmp_path / "file", None, lambda *call: calls.append(call))
+    assert calls[-1][1:] == (len(COORDINATES), None)
+
+
+def test_a_named_directory_is_only_read(server, empty_cache, tmp_path, monkeypatch):
+    fails("u.data is missing", "ml-100k", tmp_path / "mine", act=locate)
+    monkeypatch.setenv("GRAPHACT_DATA", str(tmp_path / "mine"))
+    fails("u.data is missing", "ml-100k", act=locate)
+    assert not (tmp_path / "mine").exists()
+    assert server.asked == []
+
+
+def test_a_damaged_file_in_a_named_directory(server, tmp_path):
+    fetch("molene", tmp_path)
+    (tmp_path / "molene/RADOMEH.tar.gz").write_bytes(ARCHIVE[:-1])
+    fails("RADOMEH.tar.gz is damaged", "molene", tmp_path, act=locate)
+
+
+def test_download_can_be_forbidden(server, empty_cache):
+    fails("u.data is missing", "ml-100k", act=locate, download=False)
+    assert server.asked == []
+
+
+def test_the_order_of_places(empty_cache, monkeypatch, tmp_path):
+    assert data_directory() == empty_cache
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert data_directory() == tmp_path / ".cache/graphact"
+    monkeypatch.setenv("GRAPHACT_DATA", "~/data")
+    assert data_directory() == tmp_path / "data"
+    assert data_directory("elsewhere") == Path("elsewhere")
+    monkeypatch.setenv("GRAPHACT_DATA", "")
+    assert data_directory() == tmp_path / ".cache/graphact"
+
+
+def test_check_tells_the_state_of_every_file(server, empty_cache, tmp_path):
+    fetch("molene", tmp_path)
+    (tmp_path / "molene/weather_stations.csv").write_bytes(b"")
+    assert check(tmp_path) == [
+        ("ml-100k", "ml-100k/u.data", "missing"),
+        ("ml-100k", "ml-100k/u.item", "missing"),
+        ("molene", "molene/RADOMEH.tar.gz", "ok"),
+        ("molene", "molene/weather_stations.csv", "damaged"),
+        ("planetoid", "planetoid/ind.cora.graph", "missing"),
+        ("heterophily", "heterophily/wisconsin.npz", "missing"),
+        ("attributed", "attributed/Flickr.mat", "missing"),
+        ("tu", "tu/NCI1_splits.json", "missing"),
+    ]
+
+
+def test_a_file_that_cannot_be_read(server, tmp_path):
+    (tmp_path / "molene/RADOMEH.tar.gz").mkdir(parents=True)
+    with pytest.raises(DataError, match="cannot read .*RADOMEH.tar.gz: Is a directory"):
+        check(tmp_path)
+
+
+def test_unknown_datasets_are_named():
+    known = "'ml-100k', 'molene', 'planetoid', 'heterophily', 'attributed', 'tu'"
+    with pytest.raises(ValueError, match=f"dataset must be one of {known}, got 'cora'"):
+        locate("cora")
+
+
+def test_a_data_set_of_many_files_is_asked_for_in_a_short_line(tmp_path):
+    line = fails("ind.cora.allx is missing", "planetoid", tmp_path, act=locate)
+    assert line.endswith("a folder that holds planetoid/ind.cora.allx and planetoid/ind.cora.ally and 19 more")
+
+
+def test_the_real_files(real_data):
+    assert {status for _, _, status in check(real_data)} == {"ok"}
+    assert locate("molene") == Path(os.environ["GRAPHACT_DATA"]) / "molene"

@@ -1,0 +1,239 @@
+"""The world of flocking beside a plain NumPy version with loops, and what must not change how a team flies."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from graphact_lab.experiments.flocking.flight import Conditions, Moment, fly
+from graphact_lab.experiments.flocking.world import (
+    Teams,
+    World,
+    clip,
+    collides,
+    disagreement,
+    draw_teams,
+    expert,
+    hears,
+    in_largest_part,
+    measure,
+    move,
+    pairs_of,
+)
+
+WORLD = World(steps=30)
+
+
+def teams_of(count: int = 3, agents: int = 12, seed: int = 0) -> Teams:
+    return draw_teams(count, agents, torch.Generator().manual_seed(seed), WORLD)
+
+
+class PlainTeam:
+    """One team, agent by agent, from the equations of the papers alone."""
+
+    def __init__(self, position: np.ndarray, velocity: np.ndarray, world: World) -> None:
+        self.position, self.velocity, self.world = position.copy(), velocity.copy(), world
+        self.agents = range(len(position))
+
+    def neighbors(self, agent: int) -> list[int]:
+        def near(other: int) -> bool:
+            return math.dist(self.position[agent], self.position[other]) < self.world.radius
+
+        return [other for other in self.agents if other != agent and near(other)]
+
+    def measured(self, agent: int) -> np.ndarray:
+        total = np.zeros(6)
+        for other in self.neighbors(agent):
+            apart = self.position[agent] - self.position[other]
+            length = np.hypot(*apart)
+            total[:2] += self.velocity[agent] - self.velocity[other]
+            total[2:4] += apart / length**4
+            total[4:] += apart / length**2
+        return np.clip(total, -self.world.input_limit, self.world.input_limit)
+
+    def control(self, agent: int) -> np.ndarray:
+        total = np.zeros(2)
+        for other in self.agents:
+            if other == agent:
+                continue
+            share = 1.0 if self.world.alignment is None else self.world.alignment / len(self.agents)
+            total -= share * (self.velocity[agent] - self.velocity[other])
+            apart = self.position[agent] - self.position[other]
+            length = np.hypot(*apart)
+            if length < self.world.repulsion:  # minus the gradient of 1 / r^2 - log r^2
+                total += 2 * apart / length**4 + 2 * apart / length**2
+        return total
+
+    def step(self) -> None:
+        limit, dt = self.world.acceleration, self.world.interval
+        controls = np.array([np.clip(self.control(agent), -limit, limit) for agent in self.agents])
+        self.position += dt * self.velocity + dt**2 / 2 * controls
+        self.velocity += dt * controls
+
+    def variance(self) -> float:
+        return float(np.mean([np.sum((v - self.velocity.mean(0)) ** 2) for v in self.velocity]))
+
+
+def close(ours: torch.Tensor, plain: np.ndarray) -> bool:
+    return bool(np.allclose(ours.numpy(), plain, rtol=1e-12, atol=1e-12))
+
+
+@pytest.mark.parametrize("gain", [None, 50.0])
+def test_every_step_equals_a_plain_version_from_the_same_state(gain: float | None) -> None:
+    teams, seen, world = teams_of(), [], World(steps=30, alignment=gain)
+    fly(Teams(*(part.unsqueeze(0) for part in teams)), "expert", world, watch=seen.append)
+    for before, after in itertools.pairwise(seen):
+        for number in range(3):
+            plain = PlainTeam(*(part[0, number].numpy() for part in before.teams), world)
+            expected = [plain.measured(agent) for agent in plain.agents]
+            assert close(before.measured[0, number], np.array(expected))
+            assert close(before.expert[0, number], np.clip([plain.control(one) for one in plain.agents], -10, 10))
+            hears_whom = [[other in plain.neighbors(agent) for other in plain.agents] for agent in plain.agents]
+            assert np.array_equal(before.heard[0, number].numpy(), hears_whom)
+            plain.step()
+            assert close(after.teams.position[0, number], plain.position)
+            assert close(after.teams.velocity[0, number], plain.velocity)
+
+
+def test_the_cost_is_the_variance_of_velocities_summed_over_the_flight() -> None:
+    teams = teams_of(1)
+    plain, total = PlainTeam(*(part[0].numpy() for part in teams), WORLD), 0.0
+    for _ in range(WORLD.steps):
+        total += plain.variance()
+        plain.step()
+    flown = fly(Teams(*(part.unsqueeze(0) for part in teams)), "expert", WORLD)
+    assert flown.cost.item() == pytest.approx(total, rel=1e-9)
+    assert flown.final.item() == pytest.approx(plain.variance(), rel=1e-6)
+    assert flown.final.item() < 0.5 * disagreement(teams.velocity).item()  # 0.3 s are enough for this
+
+
+def test_the_expert_of_the_papers_flies_200_agents_for_less_than_one_whose_gain_stays_50() -> None:
+    """A gain of N does not swing so that it costs anything: see docs/flocking.md."""
+    teams = draw_teams(2, 200, torch.Generator().manual_seed(0))
+    start = Teams(*(part.unsqueeze(0).float() for part in teams))
+    papers, fixed = (fly(start, "expert", World(alignment=gain)) for gain in (None, 50.0))
+    assert (papers.cost < 0.95 * fixed.cost).all()
+    assert papers.final.max() < 0.01
+
+
+def test_momentum_is_conserved_before_clipping() -> None:
+    teams = teams_of(20, 30)
+    control = expert(pairs_of(teams.position), teams.velocity, WORLD)
+    assert control.abs().max() > WORLD.acceleration  # some would be clipped
+    assert torch.allclose(control.sum(-2), torch.zeros(20, 2, dtype=torch.float64), atol=1e-9)
+    still = move(teams, control, WORLD).velocity.mean(-2)
+    assert torch.allclose(still, teams.velocity.mean(-2), atol=1e-12)
+    assert not torch.allclose(clip(control, WORLD).sum(-2), torch.zeros(20, 2, dtype=torch.float64), atol=1e-3)
+
+
+def test_rotated_teams_fly_the_same_way() -> None:
+    free = World(steps=20, acceleration=1e6, input_limit=1e9)  # clipping by component knows north from east
+    teams, angle = teams_of(2), 0.7
+    turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=torch.float64)
+    ends: list[Teams] = []
+    for start in (teams, Teams(*(part @ turn.T for part in teams))):
+        seen: list[Moment] = []
+        fly(Teams(*(part.unsqueeze(0) for part in start)), "expert", free, watch=seen.append)
+        ends.append(seen[-1].teams)
+    for one, other in zip(*ends, strict=True):
+        assert torch.allclose(one @ turn.T, other, rtol=1e-7, atol=1e-7)
+
+
+def test_renumbered_teams_fly_the_same_way() -> None:
+    teams, order = teams_of(2), torch.randperm(12, generator=torch.Generator().manual_seed(3))
+    seen: list[list[Moment]] = [[], []]
+    for start, watch in zip((teams, Teams(*(part[:, order] for part in teams))), seen, strict=True):
+        fly(Teams(*(part.unsqueeze(0) for part in start)), "expert", WORLD, watch=watch.append)
+    for one, other in zip(*seen, strict=True):
+        for name in ("measured", "expert"):
+            assert torch.allclose(getattr(one, name)[:, :, order], getattr(other, name), rtol=1e-9, atol=1e-9)
+        assert torch.equal(one.heard[:, :, order][..., order], other.heard)
+        assert torch.allclose(one.teams.position[:, :, order], other.teams.position, atol=1e-11)
+
+
+def test_teams_flown_together_fly_as_alone() -> None:
+    teams = teams_of(4)
+    together = fly(Teams(*(part.unsqueeze(0) for part in teams)), "expert", WORLD)
+    for number in range(4):
+        alone = fly(Teams(*(part[None, number : number + 1] for part in teams)), "expert", WORLD)
+        for both, one in zip(together, alone, strict=True):
+            assert torch.allclose(both[0, number].double(), one[0, 0].double(), rtol=1e-12)
+
+
+def test_teams_start_as_promised() -> None:
+    connected = World(connected=True)
+    teams = draw_teams(50, 40, torch.Generator().manual_seed(1), connected)
+    pairs = pairs_of(teams.position)
+    assert hears(pairs, 2.0).sum(-1).min() >= 2
+    reached = torch.linalg.matrix_power(hears(pairs, 2.0).double() + torch.eye(40, dtype=torch.float64), 40) > 0
+    assert reached.all()
+    assert not collides(pairs, World()).any()
+    assert teams.position.norm(dim=-1).max() <= math.sqrt(40)
+    assert teams.velocity.abs().max() <= 3
+    assert teams.velocity.abs().max() > 2.9
+    again = draw_teams(50, 40, torch.Generator().manual_seed(1), connected)
+    assert torch.equal(teams.position, again.position)
+
+
+def test_the_largest_part_of_a_team_is_found() -> None:
+    heard = torch.zeros(2, 5, 5, dtype=torch.bool)
+    for team, one, other in ((0, 1, 3), (0, 3, 4), (0, 0, 2), (1, 0, 4)):
+        heard[team, one, other] = heard[team, other, one] = True
+    expected = [[False, True, False, True, True], [True, False, False, False, True]]
+    assert in_largest_part(heard).tolist() == expected
+
+
+def test_collisions_count_pairs_once() -> None:
+    position = torch.tensor([[[[0.0, 0.0], [0.05, 0.0], [5.0, 5.0]]]], dtype=torch.float64)
+    flown = fly(Teams(position, torch.zeros_like(position)), "none", World(steps=4))
+    assert flown.collisions.tolist() == [[1]]
+    assert flown.cost.tolist() == [[0.0]]
+
+
+def test_lost_links_are_lost_to_both_ends_and_at_the_given_rate() -> None:
+    teams, seen = teams_of(40, 20), []
+    start = Teams(*(part.unsqueeze(0) for part in teams))
+    generator, loss = torch.Generator().manual_seed(0), torch.tensor([0.0] * 20 + [0.3] * 20)
+    fly(start, "none", WORLD, conditions=Conditions(loss=loss), generator=generator, watch=seen.append)
+    kept, all_links = torch.zeros(2), torch.zeros(2)
+    for moment in seen:
+        assert torch.equal(moment.heard, moment.heard.transpose(-1, -2))
+        heard = hears(pairs_of(moment.teams.position), WORLD.radius)
+        kept += moment.heard[0].view(2, -1).sum(1)
+        all_links += heard[0].view(2, -1).sum(1)
+        expected = measure(pairs_of(moment.teams.position), moment.teams.velocity, moment.heard, WORLD.input_limit)
+        assert torch.equal(expected, moment.measured)  # what is not heard is not measured
+    assert kept[0] == all_links[0]
+    assert abs(kept[1] / all_links[1] - 0.7) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, 0.0) for name in ("radius", "interval", "acceleration", "speed", "alignment", "nearest")),
+        *((name, value) for name in ("squash", "connected") for value in ("no", 1, None)),
+        ("nearest", 2.0),
+        ("steps", 0),
+    ],
+)
+def test_a_world_refuses_what_is_none(name: str, value: object) -> None:
+    with pytest.raises((ValueError, TypeError), match=f"^{name} must be"):
+        World(**{name: value})
+
+
+@pytest.mark.parametrize("world", [World(nearest=1.9), World(radius=0.2)])
+def test_teams_for_which_there_is_no_room_are_refused(world: World) -> None:
+    with pytest.raises(ValueError, match="nearest and radius must leave room for teams of 20 agents in a disc"):
+        draw_teams(2, 20, torch.Generator().manual_seed(0), world)
+
+
+def test_teams_start_connected_unless_they_need_not() -> None:
+    parts = []
+    for world in (World(), World(connected=False)):
+        heard = hears(pairs_of(draw_teams(40, 50, torch.Generator().manual_seed(1), world).position), 2.0)
+        assert heard.sum(-1).min() >= 2
+        parts.append(in_largest_part(heard).all(-1).double().mean().item())
+    assert parts[0] == 1
+    assert parts[1] < 0.5

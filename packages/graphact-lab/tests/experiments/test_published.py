@@ -1,0 +1,128 @@
+"""The published results: their rows, and the reports that are made from them."""
+
+import csv
+import math
+import re
+from collections import defaultdict
+from html import unescape
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pyarrow
+import pyarrow.parquet as pq
+import pytest
+
+from graphact_lab.experiments.flocking.experiment import NAME as FLOCKING
+from graphact_lab.parquet import encode_cells
+from graphact_lab.registry import find_experiment
+from graphact_lab.report import write_report
+from graphact_lab.store import Store, find_stores
+from graphact_lab.style import Variant
+
+RESULTS = Path(__file__).parents[2] / "results"
+EVERY = [store.directory.relative_to(RESULTS).as_posix() for store in find_stores(RESULTS, "**")]
+FOLDERS = [name for name in EVERY if "/" not in name]
+REPORTED = [name for name in EVERY if name.partition("/")[0] not in ("search", "sweeps", FLOCKING)]
+
+
+def words_of(page):
+    """The text of a page without its figures."""
+    text = re.sub(r"<(svg|style)\b.*?</\1>", "", page.read_text(), flags=re.DOTALL)
+    return unescape(re.sub(r"<[^>]*>", " ", text))
+
+
+def means_by_line(rows):
+    """Mean, standard deviation and number of runs of every cell, by the label of its line in tables."""
+    cells = defaultdict(list)
+    for row in rows:
+        line = Variant(row["method"], row.get("hops")).label if row["kind"] == "model" else row["method"]
+        setting = [row.get(name) for name in ("preset", "protocol", "features", "order", "condition")]
+        cells[line, repr(setting)].append(row["value"])
+    found = defaultdict(list)
+    for (line, _), values in cells.items():
+        finite = [value for value in values if math.isfinite(value)]
+        spread = stdev(finite) if len(finite) > 1 else math.nan
+        found[line].append((fmean(finite) if finite else math.nan, spread, len(values), len(values) - len(finite)))
+    return found
+
+
+def read_results(rows, folder):
+    """The entries of all tables of results, not of differences, costs or weights, as the CSV files have them."""
+    axis = find_experiment(rows[0]["experiment"]).measure.axis
+    for file in (folder / "tables").glob("*.csv"):
+        with file.open(newline="") as sheet:
+            yield from (one for one in csv.DictReader(sheet) if one["measure"] == axis and one["runs"] != "0")
+
+
+def is_same(number, text):
+    """Whether a number of a CSV file is the one expected; NaN is empty there."""
+    return math.isclose(number, float(text), rel_tol=1e-9, abs_tol=1e-12) if text else math.isnan(number)
+
+
+def test_there_are_some():
+    assert len(FOLDERS) >= 7
+    assert {*FOLDERS, "benchmarks/gcn"} <= {*REPORTED}
+    assert len(EVERY) > len(REPORTED) > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY)
+def test_rows_are_in_one_file_as_it_would_be_written_again(name):
+    store = Store(RESULTS / name)
+    assert not (store.directory / "rows").exists()
+    assert not (store.directory / "checkpoints").exists()
+    if not pq.read_metadata(store.published_file).created_by.endswith(f" {pyarrow.__version__}"):
+        pytest.skip("other versions of pyarrow may write other bytes")
+    assert encode_cells(store.cells()) == store.published_file.read_bytes()
+
+
+@pytest.fixture(scope="module", params=REPORTED)
+def made(request, tmp_path_factory):
+    """The rows of a folder of results, and the folder of the report that is made from them."""
+    store, folder = Store(RESULTS / request.param), tmp_path_factory.mktemp("made")
+    rows = store.rows()
+    write_report(rows, folder, command="\n".join(store.commands()))
+    return rows, folder
+
+
+@pytest.mark.slow
+def test_results_are_means_of_the_rows(made):
+    rows, folder = made
+    expected, seen = means_by_line(rows), set()
+    for entry in read_results(rows, folder):
+        seen.add(entry["line"])
+        assert any(
+            is_same(mean, entry["mean"])
+            and is_same(spread, entry["std"])
+            and (runs, not_finite) == (int(entry["runs"]), int(entry["not_finite"]))
+            for mean, spread, runs, not_finite in expected[entry["line"].removesuffix(", no link lost")]
+        ), entry
+    assert {Variant(row["method"], row.get("hops")).label for row in rows if row["kind"] == "model"} <= seen
+
+
+@pytest.mark.slow
+def test_pages_show_results_and_figures(made):
+    rows, folder = made
+    page, digits = words_of(folder / "report.html"), find_experiment(rows[0]["experiment"]).measure.digits
+    for entry in read_results(rows, folder):
+        assert entry["line"] in page
+        if entry["mean"] and entry["kind"] == "model":  # baselines may be near 0, and have more digits then
+            assert f"{float(entry['mean']):.{digits}f}" in page, entry
+    assert "graphact run" in page
+    images = sorted(file.stem for file in (folder / "figures").glob("*.png"))
+    assert images == sorted(file.stem for file in (folder / "figures").glob("*.svg")) != []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOLDERS)
+def test_rows_are_complete_and_of_the_noted_command(name):
+    store = Store(RESULTS / name)
+    (command,) = store.commands()
+    words = command.split()
+    first = int(words[words.index("--seed") + 1])
+    seeds = range(first, first + (int(words[words.index("--seeds") + 1]) if "--seeds" in words else 1))
+    rows = store.rows()
+    assert {row["seed"] for row in rows} == set(seeds)
+    for row in rows:
+        assert row["experiment"] == words[2]
+        assert row["preset"] == words[words.index("--preset") + 1]

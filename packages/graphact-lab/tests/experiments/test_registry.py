@@ -1,0 +1,84 @@
+"""All experiments by name, as descriptions."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphact import nn
+from graphact.cli import make_parser
+from graphact.registry import FURTHER, POINTWISE
+from graphact_lab.commands.run import protocol_of
+from graphact_lab.protocol import ACTIVATIONS, EVERY_METHOD, METHODS, jobs_of, key_of_baselines
+from graphact_lab.registry import EXPERIMENTS, find_experiment, find_protocol
+from graphact_lab.store import Store, find_stores
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+WITHOUT_TORCH = """
+import sys
+from graphact.commands import catalogue
+from graphact_lab.commands import run
+from graphact_lab.protocol import jobs_of
+from graphact_lab.registry import EXPERIMENTS, find_experiment
+for name in EXPERIMENTS:
+    assert all(jobs_of(protocol, 0) for protocol in find_experiment(name).protocols)
+assert not {"torch", "numpy", "scipy", "rich", "pooch"} & set(sys.modules)
+"""
+
+
+def test_descriptions_need_no_torch():
+    result = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_methods_are_the_activations_of_the_library_and_the_linear_filter():
+    assert tuple(nn.ACTIVATIONS) == (*ACTIVATIONS, *POINTWISE, *FURTHER)
+    assert (*ACTIVATIONS, "fir") == METHODS
+    assert {*nn.ACTIVATIONS, "fir"} - {"identity", *FURTHER} == {*EVERY_METHOD}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_knows_its_name_and_metric(name):
+    experiment = find_experiment(name)
+    assert experiment.name == name
+    assert {protocol.experiment for protocol in experiment.protocols} == {name}
+    assert experiment.measure.metric == ("accuracy" if name == "source-localization" else "rmse")
+    assert (experiment.measure.overlap is None) == (experiment.dataset is None)
+
+
+@pytest.mark.parametrize("name", ["source-localization", "consensus"])
+def test_tasks_have_the_name_and_metric_of_their_experiment(name):
+    experiment, protocol = find_experiment(name), find_protocol(name, "smoke")
+    for task in experiment.make_tasks(protocol, protocol.conditions[0], 0, None):
+        assert (task.name, task.metric) == (name, experiment.measure.metric)
+
+
+@pytest.mark.parametrize("folder", [store.directory.name for store in find_stores(RESULTS, "*")])
+def test_published_results_are_continued_not_repeated(folder):
+    """File names hold a fingerprint of all settings: results of earlier versions stay valid."""
+    store = Store(RESULTS / folder)
+    (command,) = store.commands()
+    options = make_parser().parse_args(command.split()[1:])
+    protocol = protocol_of(options)
+    jobs = {seed: jobs_of(protocol, seed) for seed in range(options.seed, options.seed + options.seeds)}
+    keys = {job.key for own in jobs.values() for job in own}
+    keys |= {key_of_baselines(protocol, job.condition, seed) for seed, own in jobs.items() for job in own}
+    assert {*store.keys()} == keys
+
+
+@pytest.mark.parametrize(
+    ("experiment", "setting", "message"),
+    [
+        ("node-classification", {"dataset": "cora,moon"}, "--set dataset must be one of .*'flickr'.*, got 'moon'"),
+        ("graph-classification", {"dataset": "moon"}, "--set dataset must be one of 'MUTAG'.*, got 'moon'"),
+        ("node-classification", {"rates": "0.01,abc"}, "rates must be a number, got 'abc'"),
+        ("node-classification", {"rates": "0"}, "rates must be a finite number above 0, got 0"),
+        ("node-classification", {"decays": "-1"}, "decays must not be negative, got -1"),
+        ("node-classification", {"dropouts": "1.5"}, "dropouts must lie between 0 and 1, got 1.5"),
+    ],
+)
+def test_bad_settings_of_benchmarks_are_named_before_anything_runs(experiment, setting, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        find_protocol(experiment, "quick", changes=setting)

@@ -1,0 +1,79 @@
+"""Activation functions that see the graph, and graph neural networks built from them.
+
+Names are loaded when they are first used, so that what needs no torch (``graphact_agents``) does not import it.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import graphact_agents as agents
+    from graphact import data, estimators, files, functional, graph, kernels, lightning, nn, onnx, training
+    from graphact import distributed as scaleout
+    from graphact import guarantees as analysis
+    from graphact import spec as layers
+    from graphact.files import load, save
+    from graphact.graph import Graph
+    from graphact.kernels.backends import backend
+    from graphact.onnx import export_onnx
+    from graphact.spec import operations
+    from graphact_lab import experiments, tasks
+del TYPE_CHECKING
+
+__version__ = "0.2.0"
+
+__all__ = [
+    "Graph",
+    "__version__",
+    "agents",
+    "analysis",
+    "backend",
+    "data",
+    "experiments",
+    "export_onnx",
+    "functional",
+    "load",
+    "nn",
+    "save",
+    "scaleout",
+    "tasks",
+    "training",
+]
+
+# where the names of __all__ are; a name that is not here is a module of its own
+_HOMES = {"Graph": "graph", "backend": "kernels.backends", "export_onnx": "onnx", "load": "files", "save": "files"}
+_FURTHER_MODULES = ["estimators", "files", "graph", "kernels", "layers", "lightning", "onnx", "operations"]
+_FURTHER_MODULES += ["registry", "storage"]
+
+
+def __getattr__(name: str) -> object:
+    import importlib
+
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"graphact.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    if name in __all__ or name in _FURTHER_MODULES:
+        return importlib.import_module(f"graphact.{name}")
+    from graphact._checks import did_you_mean
+
+    home = None if name.startswith("_") else _home_of(name)
+    meant = f"; did you mean graphact.{home}.{name}?" if home else did_you_mean(name, [*__all__, *_FURTHER_MODULES])
+    raise AttributeError(f"module 'graphact' has no attribute {name!r}{meant}", name=name)
+
+
+def _home_of(name: str) -> str | None:
+    """The subpackage in whose ``__all__`` a name is that was looked for here."""
+    import importlib
+
+    subpackages = ("nn", "functional", "training", "data", "tasks", "analysis", "scaleout", "agents", "estimators")
+    for home in subpackages:
+        try:
+            if name in importlib.import_module(f"graphact.{home}").__all__:
+                return home
+        except ModuleNotFoundError:  # of an extra
+            continue
+    return None
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

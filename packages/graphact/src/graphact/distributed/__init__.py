@@ -1,0 +1,31 @@
+"""One graph over many processes, on torch.distributed."""
+
+from graphact.distributed.cost import Cost, Exchange, Memory, Sizes, exchanges_of, step_cost, step_memory
+from graphact.distributed.halo import Traffic
+from graphact.distributed.partition import Part, assign_nodes, divide, read_manifest, write_partition
+from graphact.distributed.partitioned import PartitionedGraph
+from graphact.distributed.processes import PartitionError, connect, disconnect, replicate
+from graphact.distributed.training import ScaleoutSettings, train
+
+__all__ = [
+    "Cost",
+    "Exchange",
+    "Memory",
+    "Part",
+    "PartitionError",
+    "PartitionedGraph",
+    "ScaleoutSettings",
+    "Sizes",
+    "Traffic",
+    "assign_nodes",
+    "connect",
+    "disconnect",
+    "divide",
+    "exchanges_of",
+    "read_manifest",
+    "replicate",
+    "step_cost",
+    "step_memory",
+    "train",
+    "write_partition",
+]

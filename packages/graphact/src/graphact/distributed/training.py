@@ -1,0 +1,258 @@
+"""Training on a graph that is shared among processes: the checks that all agree, and the loop.
+
+With what it leaves behind the next start goes on (:mod:`graphact.distributed.restart`).
+"""
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from graphact._checks import check_choice, check_integer, check_positive, check_tensor
+from graphact.distributed.partitioned import PartitionedGraph
+from graphact.distributed.processes import (
+    PartitionError,
+    all_gather,
+    broadcast,
+    check_mixes_no_nodes,
+    raise_on_all_ranks,
+    replicate,
+)
+from graphact.distributed.restart import RankStatus, describe_restart, restore_checkpoint, write_checkpoint
+from graphact.training.task import check_classes, check_finite
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+LOSSES: dict[str, Loss] = {
+    "mse": lambda outputs, targets: F.mse_loss(outputs, targets, reduction="sum"),
+    "smooth_l1": lambda outputs, targets: F.smooth_l1_loss(outputs, targets, reduction="sum"),
+    "cross_entropy": lambda logits, labels: F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="sum"),
+}
+
+
+@dataclass(frozen=True)
+class ScaleoutSettings:
+    """How to train.
+
+    Attributes:
+        epochs: steps of Adam, each over the whole graph.
+        learning_rate: step size.
+        betas: forgetting factors.
+        checkpoint_every: epochs between checkpoints; a failure costs at most as many.
+    """
+
+    epochs: int = 100
+    learning_rate: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    checkpoint_every: int = 10
+
+    def __post_init__(self) -> None:
+        check_integer("epochs", self.epochs, minimum=1)
+        check_integer("checkpoint_every", self.checkpoint_every, minimum=1)
+        check_positive("learning_rate", self.learning_rate)
+
+
+def to_standard_error(message: str) -> None:
+    """Print one line."""
+    print(f"graphact: {message}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def train(
+    model: nn.Module,
+    graph: PartitionedGraph,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    loss: str | Loss = "mse",
+    train_nodes: Tensor | None = None,
+    settings: ScaleoutSettings | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
+    say: Callable[[str], None] = to_standard_error,
+) -> list[float]:
+    """Train a model on the whole graph, every process with its own nodes; the gradient is that of a single process.
+
+    Under ``torchrun --max-restarts`` a run of which a process dies starts again by itself, goes on from the last
+    checkpoint, and says so. Run again after the end, it finds everything done; with more epochs, it goes on.
+
+    Args:
+        model: any module called as ``model(x, graph)``; the same on every process.
+        graph: the part of this process.
+        inputs: signals of the nodes held here, ``(..., n, F)``.
+        targets: what the model should say at the training nodes: ``(..., t, F_out)``, as the model answers, or for
+            ``"cross_entropy"`` classes ``(..., t)``, integers from 0.
+        loss: ``"mse"``, ``"smooth_l1"``, ``"cross_entropy"``, or a function of (outputs, targets) that gives the *sum*
+            over its nodes; it is divided by the number of targets of all processes.
+        train_nodes: positions of the training nodes among the nodes held here; all of them when left out.
+        settings: epochs, optimizer, checkpoints.
+        checkpoint: file that the first process writes and reads; None keeps nothing. One of other work is refused:
+            of another graph or cut, number of targets, loss, learning rate or betas.
+        progress: called by the first process alone after every epoch with the epoch, the number of epochs and the loss.
+            It must not call the model on the graph: the other processes would take no part, and all would wait.
+        say: what to do with messages about interrupted runs; the first process prints them to standard error.
+
+    Returns:
+        The loss before each step.
+
+    Raises:
+        PartitionError: arguments or the checkpoint are wrong on some process, or differ between them: inputs or
+            targets that are not finite, targets of another shape than the outputs, a part of the model that mixes nodes
+            without the graph, as batch normalisation does, a parameter that the loss does not depend on (where there
+            are several processes), a checkpoint of other work.
+        ValueError: the loss is not finite.
+        ConnectionError: another process has ended.
+
+    Example:
+        >>> import torch, graphact
+        >>> from graphact.distributed import PartitionedGraph, ScaleoutSettings, train
+        >>> graph = graphact.Graph.stochastic_block_model([10, 10], 0.8, 0.1).normalize("spectral")
+        >>> part, x = PartitionedGraph.from_graph(graph), torch.randn(20, 1)
+        >>> y = x.abs()  # (20, 1), as the outputs of the model
+        >>> model = graphact.nn.GCNN([1, 4], order=2, activation="max-ga")
+        >>> losses = train(model, part, x[part.nodes], y[part.nodes], settings=ScaleoutSettings(epochs=5))
+        >>> len(losses)
+        5
+    """
+    settings = settings or ScaleoutSettings()
+
+    def check() -> Loss:
+        graph.check_signal(inputs)
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ValueError(f"model must have parameters to train, got {type(model).__name__} with none")
+        count = graph.num_nodes if train_nodes is None else train_nodes.numel()
+        batch = inputs.dim() - 2
+        if check_tensor("targets", targets).dim() <= batch or targets.size(batch) != count:
+            raise ValueError(f"targets must be given for {count} nodes, got the shape {tuple(targets.shape)}")
+        check_finite("inputs", inputs)
+        check_finite("targets", targets)
+        check_mixes_no_nodes(model)
+        return LOSSES[check_choice("loss", loss, tuple(LOSSES))] if isinstance(loss, str) else loss
+
+    def sum_over_processes(value: Tensor) -> float:
+        if graph.parts > 1:
+            dist.all_reduce(value, group=graph.group)
+        return value.item()
+
+    def step(is_first: bool) -> float:
+        optimizer.zero_grad()
+        outputs = replicated(inputs, graph)
+        if train_nodes is not None:
+            outputs = outputs.index_select(-2, train_nodes)
+        if is_first and isinstance(loss, str):
+            raise_on_all_ranks(lambda: check_targets(loss, outputs, targets), graph.group)
+        value = summed_loss(outputs, targets) / total
+        if is_first and graph.parts > 1:
+            raise_on_all_ranks(lambda: check_all_used(model, value), graph.group)
+        value.backward()
+        optimizer.step()
+        return sum_over_processes(value.detach().double())
+
+    summed_loss = raise_on_all_ranks(check, graph.group)
+    named_loss = loss if isinstance(loss, str) else getattr(loss, "__qualname__", type(loss).__name__)
+    parameters = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+    given = {
+        "settings": {**vars(settings), "loss": named_loss},
+        "inputs": {"dtype": str(inputs.dtype), "shape without nodes": without_nodes(inputs, -2)},
+        "targets": {"dtype": str(targets.dtype), "shape without nodes": without_nodes(targets, inputs.dim() - 2)},
+        "model": {name: shape_of(value) for name, value in model.state_dict().items()},
+        "trainable parameters": parameters,
+        "graph": {"SHA-256": graph.digest, "dtype": str(graph.dtype)},
+    }
+    check_alike(given, graph)
+    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, betas=settings.betas)
+    total = sum_over_processes(torch.tensor(float(targets.numel()), dtype=torch.float64, device=inputs.device))
+    if total == 0:
+        raise ValueError("targets must be given for at least one node of some process, got none")
+    path = None if checkpoint is None else Path(checkpoint)
+    status = RankStatus(path, graph.rank, graph.parts, settings.epochs)
+    statuses = all_gather(status.previous_status(), graph.group)
+
+    def read() -> tuple[str, bytes] | None:
+        return (str(path), path.read_bytes()) if path is not None and graph.rank == 0 and path.is_file() else None
+
+    stored = broadcast(raise_on_all_ranks(read, graph.group), graph.group)
+    work = {"loss": named_loss, "learning_rate": settings.learning_rate, "betas": list(settings.betas)}
+    work |= {"nodes": graph.total_nodes, "targets": int(total), "graph": graph.digest}
+    losses = [] if stored is None else restore_checkpoint(stored[0], stored[1], model, optimizer, work)
+    replicated = replicate(model, graph.group)
+    restart = describe_restart(statuses, len(losses), settings.epochs)
+    if restart and graph.rank == 0:
+        say(restart)
+    with status.recorded():
+        done = len(losses)
+        for epoch in range(done + 1, settings.epochs + 1):
+            status.begin_epoch(epoch)
+            losses.append(step(epoch == done + 1))
+            if not math.isfinite(losses[-1]):
+                raise ValueError(f"the loss is {losses[-1]} in epoch {epoch}: try a smaller learning_rate")
+            if graph.rank == 0:
+                if path is not None and (epoch % settings.checkpoint_every == 0 or epoch == settings.epochs):
+                    write_checkpoint(path, model, optimizer, losses, work)
+                if progress is not None:
+                    progress(epoch, settings.epochs, losses[-1])
+    return losses
+
+
+def check_targets(loss: str, outputs: Tensor, targets: Tensor) -> None:
+    """Raise if the targets do not fit the outputs: torch would broadcast them, and something else would be learned."""
+    if loss != "cross_entropy":
+        if outputs.shape != targets.shape:
+            shapes = f"{tuple(outputs.shape)} of the outputs, got {tuple(targets.shape)}"
+            raise ValueError(f"targets must have the shape {shapes}")
+        return
+    check_classes(outputs, targets)
+    wrong = targets[(targets < 0) | (targets >= outputs.size(-1))]
+    if wrong.numel():
+        raise ValueError(f"targets must hold classes from 0 to {outputs.size(-1) - 1}, got {wrong[0].item()}")
+
+
+def shape_of(value: Any) -> str:
+    """Type and shape of a parameter or buffer, as far as it has them already."""
+    is_known = isinstance(value, Tensor) and not is_lazy(value)
+    return f"{value.dtype} {tuple(value.shape)}" if is_known else type(value).__name__
+
+
+def without_nodes(signal: Tensor, axis: int) -> tuple[int, ...]:
+    """The shape of a signal, less the axis of the nodes."""
+    sizes = list(signal.shape)
+    del sizes[axis]
+    return tuple(sizes)
+
+
+def check_alike(given: dict[str, dict[str, Any]], graph: PartitionedGraph) -> None:
+    """Raise if processes were given other ones: some would end, or send what others do not expect, while those wait."""
+    everywhere = all_gather(given, graph.group)
+    for rank, others in enumerate(everywhere):
+        for what, ours in everywhere[0].items():
+            for name in (*ours, *others[what]):
+                value, other = (values.get(name, "none of that name") for values in (ours, others[what]))
+                if other != value:
+                    raise PartitionError(
+                        f"{what} must be the same on every process, got {name}={value} on process 0 and "
+                        f"{name}={other} on process {rank}"
+                    )
+
+
+def check_all_used(model: nn.Module, loss: Tensor) -> None:
+    """Raise if the loss does not depend on a parameter that is to be trained: its gradient would be waited for."""
+    reached, open_ = set[Any](), [loss.grad_fn]
+    while open_:
+        function = open_.pop()
+        if function is not None and function not in reached:
+            reached.add(function)
+            open_ += [following for following, _ in function.next_functions]
+    used = {id(function.variable) for function in reached if hasattr(function, "variable")}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and id(parameter) not in used:
+            raise ValueError(
+                f"every parameter must be used where several processes train, got {name}, on which the loss does not "
+                "depend: freeze it (requires_grad_(False)) or remove it"
+            )

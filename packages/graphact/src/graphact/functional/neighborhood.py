@@ -1,0 +1,271 @@
+"""What a node computes from the values of its neighbours: the shift, any function of them, and both in one pass."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from graphact._checks import HALF_PRECISION, check_companion, check_positive
+from graphact.functional.segments import evaluate_segments, has_segments
+from graphact.graph import Graph, Neighborhoods
+from graphact.graph.eager import may_have_derivative
+from graphact.graph.graph import check_signal
+from graphact.graph.protocol import GraphLike, NeighborLists
+from graphact.kernels import autograd
+from graphact.kernels.reference import gather_nodes, own_term
+from graphact.spec.operations import Operation, as_operation
+
+NeighborhoodFunction = Callable[[Tensor], Tensor] | Callable[[Tensor, Tensor], Tensor]
+AnyOperation = Literal["max", "min", "median", "kernel"] | str | Operation | NeighborhoodFunction
+Parameters = Mapping[str, float | Tensor]
+
+
+def shift(x: Tensor, graph: GraphLike) -> Tensor:
+    r"""Let every node combine the values of the nodes it hears, once.
+
+    .. math:: [Sx]_i = \sum_j S_{ij} x_j
+
+    Args:
+        x: signal.
+        graph: the graph; its diagonal takes part.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Raises:
+        TypeError: x or graph is of the wrong type, or x of another dtype than the graph.
+        ValueError: the node dimension or the device of x does not fit the graph.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> graphact.functional.shift(torch.tensor([[1.0], [2.0], [4.0]]), path).squeeze()
+        tensor([2., 5., 2.])
+    """
+    x = check_signal(x, graph)
+    return graph.one_hop(x, shift_pass)[0]
+
+
+def neighborhood_max(x: Tensor, graph: GraphLike, *, closed: bool = False) -> Tensor:
+    r"""The largest value among each node's neighbours: :math:`\max\{x_j : j \in \mathcal{N}_i\}`.
+
+    Args:
+        x: signal.
+        graph: the graph.
+        closed: count the node itself among its neighbours.
+
+    The result is 0 at a node without neighbours, and NaN where a neighbour is NaN. The gradient goes to the neighbour
+    that attains the maximum, the one with the lowest index among ties.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> x = torch.tensor([[1.0], [2.0], [4.0]])
+        >>> graphact.functional.neighborhood_max(x, path).squeeze()
+        tensor([2., 4., 2.])
+        >>> graphact.functional.neighborhood_max(x, path, closed=True).squeeze()
+        tensor([2., 4., 4.])
+    """
+    return neighborhood(x, graph, "max", closed=closed)
+
+
+def neighborhood_min(x: Tensor, graph: GraphLike, *, closed: bool = False) -> Tensor:
+    r"""The smallest value among each node's neighbours; otherwise as :func:`neighborhood_max`."""
+    return neighborhood(x, graph, "min", closed=closed)
+
+
+def neighborhood_median(x: Tensor, graph: GraphLike, *, closed: bool = False) -> Tensor:
+    r"""The lower median of the values of each node's neighbours; otherwise as :func:`neighborhood_max`.
+
+    Of an even number of values, the lower of the two in the middle is taken, as :func:`torch.median` does.
+
+    Example:
+        >>> import torch, graphact
+        >>> star = graphact.Graph.from_edge_index([[1, 2, 3, 4], [0, 0, 0, 0]])
+        >>> x = torch.tensor([[9.0], [4.0], [1.0], [3.0], [2.0]])
+        >>> graphact.functional.neighborhood_median(x, star).squeeze()
+        tensor([2., 0., 0., 0., 0.])
+    """
+    return neighborhood(x, graph, "median", closed=closed)
+
+
+def neighborhood_kernel(x: Tensor, graph: GraphLike, gamma: float | Tensor = 0.1, *, closed: bool = False) -> Tensor:
+    r"""How much each node agrees with its neighbours, equation (11) of the paper.
+
+    .. math:: g_i = \exp\Big(-\sum_{j \in \mathcal{N}_i} (x_i - x_j)^2 / (2 \gamma^2)\Big)
+
+    for each sample and each feature on its own. A node without neighbours agrees perfectly: 1. A node does not differ
+    from itself, so ``closed`` changes nothing; it is accepted so that all neighbourhood functions are called alike.
+
+    Args:
+        x: signal.
+        graph: the graph.
+        gamma: width of the Gaussian, above 0: a number, or a tensor with one element through which gradients flow.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> pair = graphact.Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=3)
+        >>> x = torch.tensor([[1.0], [2.0], [5.0]])
+        >>> graphact.functional.neighborhood_kernel(x, pair, gamma=1.0).squeeze()
+        tensor([0.6065, 0.6065, 1.0000])
+    """
+    return neighborhood(x, graph, "kernel", gamma=gamma, closed=closed)
+
+
+def neighborhood_apply(x: Tensor, graph: GraphLike, function: NeighborhoodFunction, *, closed: bool = False) -> Tensor:
+    r"""Apply your own function to every neighbourhood.
+
+    Args:
+        x: signal.
+        graph: the graph.
+        function: ``function(neighbors)`` or ``function(own, neighbors)``. It is called once for each distinct number d
+            of neighbours with ``neighbors`` of shape ``(..., n, d, F)``, the values of n nodes' neighbours in ascending
+            order of their indices, and ``own`` of shape ``(..., n, 1, F)``; it returns ``(..., n, F)``.
+        closed: count the node itself among its neighbours.
+
+    The function is not called for nodes without neighbours; the result is 0 there.
+
+    Raises:
+        TypeError: function is not callable with one or two arguments.
+        ValueError: function returns another shape.
+
+    Example:
+        >>> import torch, graphact
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> x = torch.tensor([[1.0], [2.0], [4.0]])
+        >>> graphact.functional.neighborhood_apply(x, path, lambda neighbors: neighbors.mean(-2)).squeeze()
+        tensor([2.0000, 2.5000, 2.0000])
+        >>> contrast = lambda own, neighbors: (own - neighbors).abs().amax(-2)
+        >>> graphact.functional.neighborhood_apply(x, path, contrast).squeeze()
+        tensor([1., 2., 2.])
+    """
+    if not callable(function):
+        raise TypeError(f"function must be callable, got {function!r}")
+    return neighborhood(x, graph, function, closed=closed)
+
+
+def neighborhood(
+    x: Tensor, graph: GraphLike, op: AnyOperation, *, gamma: float | Tensor = 0.1, closed: bool = False
+) -> Tensor:
+    """Evaluate ``op``, by name or as a function, over the one-hop neighbourhood of every node."""
+    x, (op, parameters) = check_signal(x, graph), check_operation(op, gamma)
+    return graph.one_hop(x, neighborhood_pass, op, parameters, closed)[0]
+
+
+def check_operation(
+    op: AnyOperation, gamma: float | Tensor, parameters: Parameters | None = None
+) -> tuple[Operation, Parameters]:
+    """The operation and its parameters."""
+    op = op if isinstance(op, Operation) else as_operation(op)
+    if parameters is None:
+        parameters = {**op.parameters, "gamma": gamma} if "gamma" in op.parameters else op.parameters
+    return op, parameters
+
+
+# Passes over the neighbours of a local graph, as GraphLike.one_hop applies them; x and op are checked
+
+
+def shift_pass(x: Tensor, graph: Graph) -> tuple[Tensor]:
+    """``(S x,)``; in half precision, a diagonal joins in float32."""
+    if graph.diagonal is None:
+        return (autograd.shift(x, graph),)
+    wide = x.float() if x.dtype in HALF_PRECISION else x
+    own = own_term(graph.diagonal.to(wide.dtype).unsqueeze(-1), wide)
+    return ((autograd.shift(wide, graph) + own).to(x.dtype),)
+
+
+def neighborhood_pass(x: Tensor, graph: Graph, op: Operation, parameters: Parameters, closed: bool) -> tuple[Tensor]:
+    """``(f(x),)``."""
+    return (evaluate(x, graph, op, parameters, closed),)
+
+
+def fused_neighbor_pass(
+    x: Tensor, graph: Graph, op: Operation, parameters: Parameters, closed: bool, shifting: bool
+) -> tuple[Tensor, ...]:
+    """``(f(x), S x)``, or ``(f(x),)`` without shifting.
+
+    One pass gives both, except where they are better apart: for a user's own function, where edge weights are trained,
+    and where a diagonal joins a shift in half precision, which then takes place in float32.
+    """
+    halved = graph.diagonal is not None and x.dtype in HALF_PRECISION
+    if not op.is_built_in or may_have_derivative(graph.weight) or (shifting and halved):
+        value = evaluate(x, graph, op, parameters, closed)
+        return (value, *shift_pass(x, graph)) if shifting else (value,)
+    value, shifted = autograd.fused_neighbor_pass(x, graph, op.name, closed, shifting)
+    if op.name == "kernel":
+        value = gaussian(value, parameters["gamma"], x)
+    if not shifting:
+        return (value,)
+    return value, shifted if graph.diagonal is None else shifted + own_term(graph.diagonal.unsqueeze(-1), x)
+
+
+def several_functions_pass(
+    x: Tensor, graph: Graph, functions: Sequence[tuple[Operation, Parameters]], closed: bool, shifting: bool
+) -> tuple[Tensor, ...]:
+    """``(f_1(x), ..., f_M(x), S x)``, with x in the place of S x without shifting."""
+    (op, parameters), *others = functions
+    value, *shifted = fused_neighbor_pass(x, graph, op, parameters, closed, shifting)
+    return value, *(evaluate(x, graph, *other, closed) for other in others), *(shifted or [x])
+
+
+def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Parameters, closed: bool = False) -> Tensor:
+    """``op`` over given neighbour lists, of one hop or of several; lists of a class of one's own may evaluate it."""
+    if hasattr(lists, "evaluate"):
+        return lists.evaluate(x, op, parameters, closed)
+    if not op.is_built_in:
+        by_edges = evaluate_segments if has_segments(op, x) else evaluate_function
+        return by_edges(x, lists.incoming, op, parameters, closed)
+    if op.name == "kernel":
+        return evaluate_kernel(x, lists.incoming, lists.outgoing, parameters["gamma"])
+    return autograd.select(x, None, lists.incoming, op.name, closed)[0]
+
+
+def evaluate_kernel(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods, gamma: float | Tensor) -> Tensor:
+    """The Gaussian kernel over given neighbour lists."""
+    return gaussian(autograd.sum_sq_diff(x, incoming, outgoing), gamma, x)
+
+
+def gaussian(spread: Tensor, gamma: float | Tensor, x: Tensor) -> Tensor:
+    """The kernel from the sum of squared distances of a signal ``x`` and its width."""
+    gamma = check_gamma(gamma, x)
+    if isinstance(gamma, Tensor):
+        gamma = gamma.to(spread.dtype)
+    return torch.exp(spread * (-0.5 / gamma**2)).to(x.dtype)
+
+
+def check_gamma(gamma: float | Tensor, x: Tensor) -> float | Tensor:
+    """Return the width of a Gaussian as a number above 0, or as a scalar tensor that fits ``x``."""
+    if isinstance(gamma, Tensor):
+        if gamma.numel() != 1:
+            raise ValueError(f"gamma must have one element, got the shape {tuple(gamma.shape)}")
+        check_companion("gamma", gamma, x)
+        return gamma.reshape(())
+    return gamma if isinstance(gamma, float) and 0 < gamma < math.inf else check_positive("gamma", gamma)
+
+
+def evaluate_function(
+    x: Tensor, neighborhoods: Neighborhoods, op: Operation, parameters: Parameters, closed: bool
+) -> Tensor:
+    """A user's operation over given neighbour lists."""
+    parts = []
+    for nodes, table in neighborhoods.tables():
+        own = gather_nodes(x, nodes)
+        members = torch.cat([nodes.unsqueeze(-1), table], dim=-1).sort(-1).values if closed else table
+        neighbors = gather_nodes(x, members)
+        value = op(own.unsqueeze(-2), neighbors, parameters)
+        if not isinstance(value, Tensor) or value.shape != own.shape:
+            came = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(
+                f"op must map neighbors {tuple(neighbors.shape)} to one value a node and feature, "
+                f"{tuple(own.shape)}, got {came}"
+            )
+        parts.append(value)
+    return torch.cat(parts, dim=-2).index_select(-2, neighborhoods.rank)

@@ -1,0 +1,191 @@
+"""Which decisions cannot change, and which values cannot be left, for any perturbation within a radius."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from graphact._checks import check_choice, check_positive
+from graphact.graph import Graph
+from graphact.graph.graph import check_graph, check_signal
+from graphact.guarantees.budget import Budget
+from graphact.guarantees.description import Blocks, read_signals, split_readout, widths
+from graphact.guarantees.forms import form_sizes
+from graphact.guarantees.lipschitz import layer_norms, rounding, tightest_norms
+from graphact.guarantees.magnitudes import EPSILON, error_behind
+from graphact.guarantees.models import read_model
+from graphact.guarantees.rules import MOST_ENTRIES
+from graphact.guarantees.zonotope import Zonotope, with_errors
+from graphact.spec import Linear
+
+ROUNDING = 1e-9  # of the outputs, by which bounds are moved outward beside what float64 can lose on the way
+MOST_GENERATORS = 5 * MOST_ENTRIES  # coefficients of the forms of one signal, 800 MB
+Kind = Literal["auto", "classifier", "regressor"]
+Constants = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What holds for every signal within the radius of the given ones.
+
+    Attributes:
+        radius: the largest change of any input.
+        outputs: ``(..., N, O)``, the outputs for the given signals.
+        lower: ``(..., N, O)``; no output falls below.
+        upper: ``(..., N, O)``; no output rises above.
+        decisions: ``(..., N)``, the class with the largest output; None for a regressor.
+        margins: ``(..., N)``, by how much that class stays ahead of every other, at least; None for a regressor.
+    """
+
+    radius: float
+    outputs: Tensor
+    lower: Tensor
+    upper: Tensor
+    decisions: Tensor | None
+    margins: Tensor | None
+
+    @property
+    def certified(self) -> Tensor:
+        """``(..., N)``: the nodes whose decision provably does not change.
+
+        Raises:
+            TypeError: a regressor makes no decisions; look at ``lower`` and ``upper``.
+        """
+        if self.margins is None:
+            raise TypeError("a regressor makes no decisions; lower and upper hold its certified interval")
+        return self.margins > 0
+
+
+@torch.no_grad()
+def certify(
+    model: nn.Module,
+    graph: Graph,
+    x: Tensor,
+    radius: float,
+    *,
+    kind: Kind = "auto",
+    budget: float | None = None,
+) -> Certificate:
+    r"""Certify the answers of a network for all :math:`x'` with :math:`\|x' - x\|_\infty \le` radius.
+
+    Two certificates are computed and the better one is used for every output: affine forms over the box around x
+    (:mod:`graphact.guarantees.zonotope`), and the answer at x plus or minus the radius times the certified Lipschitz
+    constant of that output, or of that difference of two classes. Where the forms of one signal have more than 100
+    million coefficients (about 2,000 nodes with 4 features), there is only the second one.
+
+    Args:
+        model: what :func:`lipschitz_bound` takes.
+        graph: the graph.
+        x: signals.
+        radius: largest change of any input, not negative.
+        kind: "classifier" decides for the largest output of a node; "auto" takes a model with several outputs for one.
+        budget: seconds for the constants of large networks, as in :func:`lipschitz_bound`.
+
+    Shapes:
+        x: ``(..., N, F)``.
+
+    Raises:
+        UnsupportedModelError: nothing is known about a part of the model.
+        ValueError: radius is negative or not finite, or a classifier has one output.
+
+    Example:
+        >>> import torch, graphact
+        >>> graph = graphact.Graph.stochastic_block_model([5, 5], 0.8, 0.2).normalize("spectral")
+        >>> model = graphact.nn.GCNN([1, 4], activation="max-ga", out_features=3)
+        >>> certificate = graphact.guarantees.certify(model, graph, torch.randn(2, 10, 1), radius=1e-4)
+        >>> certificate.certified.shape
+        torch.Size([2, 10])
+        >>> bool((certificate.lower <= certificate.upper).all())
+        True
+    """
+    check_choice("kind", kind, ("auto", "classifier", "regressor"))
+    if not 0 <= float(radius) < float("inf"):
+        raise ValueError(f"radius must be a finite number, at least 0, got {radius}")
+    seconds = None if budget is None else check_positive("budget", budget)
+    device = check_graph("graph", graph).device
+    shape = check_signal(x, graph).shape
+    layers, features = read_model(model, graph, x.size(-1))
+    x = read_signals(x)
+    graph = graph.to("cpu", torch.float64)
+    constants = _constants(layers, features, graph, Budget(seconds, "certify"), device)
+    largest = max((size for _, size in form_sizes(layers, features, graph)), default=1)
+    batch = max(1, MOST_ENTRIES // largest)
+    parts = [
+        _certify(layers, graph, part, float(radius), kind, constants, largest <= MOST_GENERATORS)
+        for part in x.split(batch)
+    ]
+    columns = [torch.cat(column).reshape(*shape[:-2], *column[0].shape[1:]) for column in zip(*parts, strict=True)]
+    outputs, lower, upper, *decided = columns
+    return Certificate(float(radius), outputs, lower, upper, *(decided or (None, None)))
+
+
+def _constants(layers: Blocks, features: int, graph: Graph, budget: Budget, device: torch.device) -> Constants:
+    """The certified constants of all outputs, ``(N, O)``, and of all differences of two, ``(N, O, O)``."""
+    body, readout = split_readout(layers)
+    count = [features, *widths(layers, features)][-1]
+    rows = torch.eye(count, dtype=torch.float64) if readout is None else readout.weight
+    first, second = torch.triu_indices(count, count, 1)
+    every = (*body, Linear(torch.cat([rows, rows[first] - rows[second]])))
+    norms, _ = tightest_norms(
+        every, features, graph, layer_norms(every, features, graph, budget), budget, device, lambda _: None
+    )
+    outputs, pairs = (norms + rounding(every, features, graph)).split([count, len(first)], -1)
+    between = outputs.new_zeros(graph.num_nodes, count, count)
+    between[:, first, second] = between[:, second, first] = pairs
+    return outputs, between
+
+
+def _certify(
+    layers: Blocks, graph: Graph, x: Tensor, radius: float, kind: str, constants: Constants, with_forms: bool
+) -> tuple[Tensor, ...]:
+    """Outputs, their bounds and, for a classifier, decisions and margins."""
+    body, readout = split_readout(layers)
+    behind = () if readout is None else (readout,)
+    point, lost = with_errors(Zonotope.point(x), layers, graph)
+    outputs = point.centre
+    if kind == "classifier" and outputs.size(-1) == 1:
+        raise ValueError("kind must be 'regressor' or 'auto' for a model with one output a node, got 'classifier'")
+    size, reach = outputs.abs().amax() + radius, radius * constants[0] + lost
+    lower, upper = outputs - reach, outputs + reach
+    if with_forms:
+        features, error = with_errors(Zonotope.box(x, radius), body, graph)
+        forms = features.read_out(readout)
+        for layer in behind:
+            error = error_behind(layer, features.size, error, graph, features.generators.size(1))
+        error = error + 2 * features.generators.size(1) * EPSILON * forms.size
+        width = forms.radius + error
+        lower, upper = torch.fmax(lower, forms.centre - width), torch.fmin(upper, forms.centre + width)
+    lower, upper = unless_nan(lower - ROUNDING * size, -torch.inf), unless_nan(upper + ROUNDING * size, torch.inf)
+    if kind == "regressor" or (kind == "auto" and outputs.size(-1) == 1):
+        return outputs, lower, upper
+    decisions = outputs.argmax(-1)
+    chosen = decisions.unsqueeze(-1)
+    apart = constants[1][torch.arange(graph.num_nodes), decisions]
+    margins = outputs.gather(-1, chosen) - outputs - radius * apart - together(lost, chosen)
+    if with_forms:
+        margins = torch.fmax(margins, _margins(features, forms, readout, decisions) - together(error, chosen))
+    margin = margins.scatter(-1, chosen, torch.inf).amin(-1) - ROUNDING * size
+    return outputs, lower, upper, decisions, unless_nan(margin, -torch.inf)
+
+
+def together(error: Tensor, chosen: Tensor) -> Tensor:
+    """What the difference between one output and each can be off by."""
+    return error + error.gather(-1, chosen)
+
+
+def unless_nan(values: Tensor, otherwise: float) -> Tensor:
+    """Values that overflow leaves unknown say nothing."""
+    return torch.where(values.isnan(), otherwise, values)
+
+
+def _margins(features: Zonotope, forms: Zonotope, readout: Linear | None, decisions: Tensor) -> Tensor:
+    """By how much the decided class stays ahead of each, from forms of the outputs and in front of the readout."""
+    chosen = decisions.unsqueeze(-1)
+    columns = chosen.unsqueeze(1).expand(-1, forms.generators.size(1), -1, -1)
+    margins = forms.centre.gather(-1, chosen) - forms.centre
+    margins = margins - (forms.generators.gather(-1, columns) - forms.generators).abs().sum(1)
+    if readout is None:
+        return margins - forms.slack.gather(-1, chosen) - forms.slack
+    differences = (readout.weight[decisions].unsqueeze(-2) - readout.weight).abs()
+    return margins - (differences * features.slack.unsqueeze(-2)).sum(-1)

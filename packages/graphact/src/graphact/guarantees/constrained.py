@@ -1,0 +1,179 @@
+"""Training with the Lipschitz constant held below a limit."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from graphact._checks import HALF_PRECISION, check_positive
+from graphact.graph import Graph
+from graphact.graph.graph import check_graph
+from graphact.guarantees.description import Layers, part_names, read_layers
+from graphact.guarantees.lipschitz import certified_norms, valid_norms
+from graphact.guarantees.magnitudes import magnitude_behind
+from graphact.guarantees.models import read_own
+from graphact.guarantees.pointwise import rule_of
+from graphact.nn import GraphModule
+from graphact.spec import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+
+ROUNDING = 1e-6  # what float32 may lose of the factor, and float64 of the constant
+PROPORTIONAL_TO: dict[type[Layer], tuple[str, ...]] = {
+    Filter: ("taps",),
+    Linear: ("weight",),
+    HopMixture: ("beta", "weights"),
+    Pointwise: (),  # its slopes multiply the constant of what is in front of it
+}
+
+
+def lipschitz_constrained(module: GraphModule, graph: Graph, limit: float) -> GraphModule:
+    r"""Hold the certified Lipschitz constant of a module on a graph below a limit, in training and after.
+
+    The last linear coefficients of the module (the readout of a network, beta and h of an activation, the taps of a
+    filter) are parametrized: wherever they are used, they are first multiplied by
+    :math:`\min(1, \mathrm{limit} / L)` with the certified constant L that they would give, which depends on all
+    parameters and is proportional to these. Gradients flow through the factor. The module is changed in place.
+
+    The constant is certified for this graph. A bias behind these coefficients stays as it is; where a trained
+    classifier is to begin with the decisions it had, multiply its bias by the same factor first. :func:`release` makes
+    the rescaled coefficients ordinary ones again, as saving to a file needs them.
+
+    Args:
+        module: a GCNN, an FIR, a filter bank, an activation with coefficients, or another module that describes itself.
+        graph: the graph.
+        limit: the constant that is never exceeded, above 0.
+
+    Returns:
+        The module.
+
+    Raises:
+        UnsupportedModelError: the module has no coefficients, or they are shared or computed, or nothing is known
+            about a part of it.
+        ValueError: limit is not positive, or the module has a limit already.
+
+    Example:
+        >>> import torch, graphact
+        >>> from graphact.guarantees import lipschitz_bound, lipschitz_constrained
+        >>> graph = graphact.Graph.stochastic_block_model([5, 5], 0.8, 0.2).normalize("spectral")
+        >>> model = lipschitz_constrained(graphact.nn.GCNN([1, 4, 4], activation="max-ga"), graph, limit=0.5)
+        >>> lipschitz_bound(model, graph).value <= 0.5
+        True
+    """
+    graph = check_graph("graph", graph).to("cpu", torch.float64)
+    limit = check_positive("limit", limit)
+    if limited_tensors(module):
+        raise ValueError(f"module must have no limit yet; release it first: this {type(module).__name__} has one")
+    read_own(module, graph)
+    shared = Limit(module, graph, limit)
+    for part, name in last_coefficients(module):
+        parametrize.register_parametrization(part, name, Rescaled(shared))
+    shared.trial = None
+    return module
+
+
+def release(module: GraphModule) -> GraphModule:
+    """Make the coefficients of a constrained module ordinary ones again, with the values that the limit gave them."""
+    places = limited_tensors(module)
+    values = [getattr(part, name).detach().clone() for part, name in places]
+    for (part, name), value in zip(places, values, strict=True):
+        parametrize.remove_parametrizations(part, name, leave_parametrized=False)
+        getattr(part, name).data.copy_(value)
+    return module
+
+
+def limited_tensors(module: nn.Module) -> list[tuple[nn.Module, str]]:
+    """The tensors of a module that a limit rescales: parts and attributes."""
+    return [
+        (part, name)
+        for part in module.modules()
+        if parametrize.is_parametrized(part)
+        for name, steps in part.parametrizations.items()  # type: ignore[union-attr, operator]
+        if any(isinstance(step, Rescaled) for step in steps)
+    ]
+
+
+def last_coefficients(module: GraphModule) -> list[tuple[nn.Module, str]]:
+    """The parameters that the constant of the whole module is proportional to: parts and attributes."""
+    layers = module.layers()
+    for layer, part in zip(reversed(layers), reversed(part_names(module, layers)), strict=True):
+        if names := PROPORTIONAL_TO[type(layer)]:
+            return [_place(module, layers, layer.arrays()[name], part, name) for name in names]
+    raise UnsupportedModelError("", f"module must have coefficients to rescale, got {type(module).__name__}")
+
+
+def _place(module: nn.Module, layers: tuple[Layer, ...], array: Tensor, part: str, name: str) -> tuple[nn.Module, str]:
+    """Where the one parameter is stored that an array of the description is."""
+    owned = [(owner, *item) for owner in module.modules() for item in owner.named_parameters(recurse=False)]
+    places = [(owner, attribute) for owner, attribute, parameter in owned if parameter is array]
+    uses = sum(other is array for layer in layers for other in layer.arrays().values())
+    if not places:
+        raise UnsupportedModelError(part, f"its {name} cannot be rescaled: computed from other parameters")
+    if uses > 1 or len(places) > 1:
+        raise UnsupportedModelError(part, f"its {name} cannot be rescaled: shared with another part")
+    return places[0]
+
+
+class Limit:
+    """What the rescaled tensors of one module share; no module itself, so that it is no part of what it limits."""
+
+    def __init__(self, module: nn.Module, graph: Graph, limit: float) -> None:
+        self.module, self.graph, self.limit = module, graph, limit
+        # while the constant is measured, the factor to measure it with; nothing is rescaled before all parts are
+        self.trial: Tensor | None = torch.ones(())
+
+    def rescale(self, original: Tensor) -> Tensor:
+        """The tensor times what brings the module within its limit."""
+        if self.trial is not None:
+            return original * self.trial.to(original)
+        room = 0.0 if original.dtype == torch.float64 else torch.finfo(torch.float32).eps
+        constant, limit = self.constant_with(torch.ones(()), room), self.limit * (1 - ROUNDING)
+        factor = torch.where(constant > limit, limit / constant, 1.0)
+        if original.dtype in HALF_PRECISION:  # where rounding each coefficient may change the constant by percents
+            factor = self.with_room_for_rounding(factor, original.dtype)
+        return original * factor.to(original)
+
+    def with_room_for_rounding(self, factor: Tensor, dtype: torch.dtype) -> Tensor:
+        """The factor, made smaller until the rounded coefficients keep the limit."""
+        step = torch.finfo(dtype).eps
+        while True:
+            with torch.no_grad():
+                excess = self.constant_with(factor).item() / self.limit
+            if not excess > 1:
+                return factor
+            factor = factor * ((1 - step / 4) / excess)
+            step = min(2 * step, 1.0)  # small coefficients are rounded coarsely; at the latest all are zero
+
+    def constant_with(self, factor: Tensor, room: float = 0.0) -> Tensor:
+        """The certified constant of the module with coefficients that are multiplied by a factor.
+
+        With room for each of them to be off by that part of itself, as rounding makes them.
+        """
+        self.trial = factor
+        try:
+            layers, features = read_layers(self.module)
+            norms = certified_norms(layers, features, self.graph, thorough=False)
+            return (norms + room * without_signs(layers, features, self.graph) if room else norms).max()
+        finally:
+            self.trial = None
+
+
+@torch.no_grad()
+def without_signs(layers: Layers, features: int, graph: Graph) -> Tensor:
+    """How far outputs ``(N, O)`` move at most when the last coefficients do not cancel; norms are convex in these."""
+    place = max(number for number, layer in enumerate(layers) if PROPORTIONAL_TO[type(layer)])
+    front = valid_norms(layers[:place], features, graph, thorough=False)
+    unit = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
+    moved = magnitude_behind(layers[place], unit, graph, 3.0)[0] * torch.stack([norms.max() for norms in front]).max()
+    for layer in layers[place + 1 :]:
+        assert isinstance(layer, Pointwise)
+        moved = moved * rule_of(layer).steepest
+    return moved
+
+
+class Rescaled(nn.Module):
+    """A tensor as the module sees it: multiplied by the factor of its limit."""
+
+    def __init__(self, shared: Limit) -> None:
+        super().__init__()
+        self.shared = shared
+
+    def forward(self, original: Tensor) -> Tensor:
+        return self.shared.rescale(original)

@@ -1,0 +1,224 @@
+"""Models of any make, read on a graph: described, checked against what they compute, each layer with its graph."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from graphact._checks import HALF_PRECISION
+from graphact.functional import graph_adaptive, graph_filter, localized
+from graphact.graph import Graph
+from graphact.guarantees.description import (
+    Blocks,
+    Layers,
+    branches_of,
+    checked_layers,
+    flatten,
+    graph_of,
+    read_layers,
+)
+from graphact.guarantees.pointwise import rule_of
+from graphact.guarantees.zonotope import Zonotope, with_errors
+from graphact.nn.base import check_untouched, original_class
+from graphact.nn.originals import replaced_globals
+from graphact.nn.parts import call_on_graph, describe_on
+from graphact.spec import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum, UnsupportedModelError
+
+KINDS = (Filter, Linear, Pointwise, HopMixture, LayerNorm, Sum)
+Computed = dict[tuple[str, str], Tensor]  # what parametrizations give, by part and name
+DEVIATION = 1e-9  # of a model from its description, in float64, as a part of the largest output
+
+
+def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Blocks, int]:
+    """The layers of a model on a graph, in float64 on the CPU, and the features of its input.
+
+    Modules of graphact describe themselves; chains, torch's modules and PyG's are described as
+    :mod:`graphact.nn.parts` knows them. All are compared with what they compute on random signals. Raise
+    UnsupportedModelError if a part is unknown, or the model computes something else.
+    """
+    if not isinstance(module, nn.Module):
+        raise UnsupportedModelError("", f"module must be a torch.nn.Module, got {type(module).__name__}")
+    graph = graph.to("cpu", torch.float64)  # first, so that operators are made of it in float64
+    check_parts(module)
+    computed = computed_values(module)
+    described = tuple(flatten(describe_on(module, graph)))
+    layers, taken = checked_layers(module, described, features, KINDS)
+    check_forward(module, computed, layers, graph, taken)
+    return layers, taken
+
+
+def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Layers, int]:
+    """The same for a module of graphact, of layers that all guarantees know, on one graph."""
+    check_parts(module)
+    computed = computed_values(module)
+    layers, taken = read_layers(module, features)
+    check_forward(module, computed, layers, graph.to("cpu", torch.float64), taken)
+    return layers, taken
+
+
+def check_parts(module: nn.Module) -> None:
+    """Raise if a part was changed, also one that no description speaks of, such as the sum in a convolution of PyG.
+
+    No comparison with the forward finds all of that: a hook may act on values that no random signal has.
+    """
+    checked: set[type] = set()
+    for name, part in module.named_modules() if isinstance(module, nn.Module) else ():
+        if "parametrizations" not in name.split("."):  # they count by the values that they give
+            try:
+                check_untouched(part)
+                check_uncompiled(part)
+                check_globals(original_class(part), checked)
+            except UnsupportedModelError as error:
+                raise (error.inside(name) if name else error) from None
+
+
+def check_uncompiled(part: nn.Module) -> None:
+    """Raise if a module was compiled in place: its calls then run other code, which copies of it do not have."""
+    if getattr(part, "_compiled_call_impl", None) is not None:
+        reason = "it was compiled in place, and nothing is known of the compiled code: take a copy by copy.deepcopy"
+        raise UnsupportedModelError("", f"{reason}, which is not compiled")
+
+
+def check_globals(kind: type[nn.Module], checked: set[type]) -> None:
+    """Raise if a function of torch, PyG or graphact that a class calls was replaced; each class is looked at once."""
+    if kind in checked:
+        return
+    checked.add(kind)
+    if replaced := next(replaced_globals(kind), None):
+        reason = f"the function {replaced}, which {kind.__name__} calls, was replaced: put the original one back"
+        raise UnsupportedModelError("", reason)
+
+
+@torch.no_grad()
+def check_forward(module: nn.Module, computed: Computed, layers: Blocks, graph: Graph, features: int) -> None:
+    """Raise if a model differs from its layers on random signals, large and small."""
+    check_still(module, computed)
+    generator, same = torch.Generator().manual_seed(features), in_float64(module, computed)
+    for scale in (1.0, 100.0, 1e-10):
+        x = scale * torch.randn(graph.num_nodes, features, generator=generator, dtype=torch.float64)
+        expected, lost = evaluate(layers, x, graph), with_errors(Zonotope.point(x[None]), layers, graph)[1][0]
+        try:
+            actual = call_on_graph(same, x, graph)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise UnsupportedModelError("", f"the model cannot be called on this graph: {error}") from error
+        if actual.shape != expected.shape or not agree(actual, expected, lost):
+            reason = "the model does not compute what its layers do; was a part replaced, or does one work in place "
+            raise UnsupportedModelError("", reason + "(inplace=True) on values that another one reads?")
+    check_still(module, computed)
+
+
+def agree(actual: Tensor, expected: Tensor, lost: Tensor) -> bool:
+    """Whether two results are the same but for what rounding lost of each; numbers that overflow tell nothing."""
+    known = expected.isfinite() & actual.isfinite()
+    size = expected[known].abs().amax() if known.any() else expected.new_zeros(())
+    lost = lost[known].nan_to_num(nan=0.0, posinf=torch.inf)  # infinity met zero: no allowance for rounding
+    return bool(((actual - expected)[known].abs() <= DEVIATION * size.clamp_min(1e-300) + 2 * lost).all())
+
+
+def computed_values(module: nn.Module) -> Computed:
+    """What the parametrizations of a model give, by part and name; raise if they do not always give the same."""
+    found: Computed = {}
+    for place, part in parametrized_parts(module):
+        same = copy.deepcopy(part)  # a parametrization in training mode may change when it is read
+        found |= {(place, name): steady(same, place, name) for name in same.parametrizations}  # type: ignore[union-attr]
+    return found
+
+
+def parametrized_parts(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """The parts of a model that compute some of their tensors from others, by their places."""
+    parts = module.named_modules() if isinstance(module, nn.Module) else ()
+    return [(place, part) for place, part in parts if parametrize.is_parametrized(part)]
+
+
+def in_float64(module: nn.Module, computed: Computed) -> nn.Module:
+    """A copy in float64 on the CPU, with the very coefficients that the module has now, computed ones included."""
+    same = copy.deepcopy(module)
+    for place, part in parametrized_parts(same):
+        # parametrize.remove_parametrizations would change the class, which the copy shares with the module
+        part.__class__ = original_class(part)
+        del part.parametrizations
+        for (where, name), value in computed.items():
+            if where == place:
+                part.register_parameter(name, nn.Parameter(value.clone(), requires_grad=False))
+    return same.to("cpu", torch.float64)
+
+
+def check_still(module: nn.Module, computed: Computed) -> None:
+    """Raise if parametrizations of a model give other values by now."""
+    for (place, name), value in computed.items():
+        if not is_same(getattr(module.get_submodule(place), name).detach(), value):
+            reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
+            raise UnsupportedModelError(place, reason)
+
+
+def steady(part: nn.Module, place: str, name: str) -> Tensor:
+    """Return a tensor that a parametrization gives; raise if another reading gives another one, or leaves traces.
+
+    A model is called with gradients, without them and in inference mode; all must find the same coefficients.
+    """
+    values, before = [], state_of(part, name)
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode, torch.enable_grad):
+        with mode():
+            values.append(getattr(part, name).detach().clone())
+    if not is_same(values[0], values[-1]):
+        reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
+        raise UnsupportedModelError(place, reason)
+    if not all(is_same(values[0], value) for value in values):
+        reason = f"its parametrization gives another {name} without gradients than with them"
+        raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
+    if not same_state(before, state_of(part, name)):
+        reason = f"its parametrization changes when {name} is read, and may give another one later"
+        raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
+    return values[0]
+
+
+def is_same(first: Tensor, second: Tensor) -> bool:
+    """Return whether two readings are equal but for the rounding of other kernels, which gradients may ask for."""
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return False
+    steps = 0 if first.dtype in HALF_PRECISION else 4 * torch.finfo(first.dtype).eps
+    return torch.allclose(first, second, rtol=steps, atol=0.0)
+
+
+def state_of(part: nn.Module, name: str) -> dict[str, Any]:
+    """Tensors, numbers and names that the modules of a parametrization hold, by their places."""
+    steps: nn.Module = part.parametrizations[name]  # type: ignore[index, assignment]
+    state: dict[str, Any] = {key: value.detach().clone() for key, value in steps.state_dict().items()}
+    for place, step in steps.named_modules():
+        plain = {key: value for key, value in vars(step).items() if isinstance(value, int | float | str | None)}
+        state |= {f"{place}.{key}": value for key, value in plain.items()}
+    return state
+
+
+def same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Return whether nothing changed between two readings."""
+    return before.keys() == after.keys() and all(
+        torch.equal(value, after[key]) if isinstance(value, Tensor) else value == after[key]
+        for key, value in before.items()
+    )
+
+
+def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:
+    """What layers make of signals ``(..., N, F)`` in float64; it can be differentiated."""
+    for layer in layers:
+        own = graph_of(layer, graph)
+        match layer:
+            case Filter():
+                x = graph_filter(x, own, layer.taps)
+            case Linear():
+                x = x @ layer.weight.T
+            case Pointwise():
+                x = rule_of(layer).apply(x)
+            case LayerNorm():
+                x = torch.nn.functional.layer_norm(x, (layer.features,), layer.weight, layer.bias, layer.epsilon)
+            case Sum():
+                x = torch.stack([evaluate(branch, x, graph) for branch in branches_of(layer)]).sum(0)
+            case HopMixture():
+                function = graph_adaptive if layer.reads == "shifted" else localized
+                options: dict[str, Any] = {"closed": layer.closed, "parameters": layer.parameters}
+                x = function(x, own, layer.beta, layer.weights, layer.operation, **options)
+        if isinstance(layer, Filter | Linear) and layer.bias is not None:
+            x = x + layer.bias
+    return x

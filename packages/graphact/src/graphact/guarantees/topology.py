@@ -1,0 +1,295 @@
+r"""Stability to the topology: what a perturbed graph can do to the outputs.
+
+The values z on the given graph are known as forms (:mod:`graphact.guarantees.zonotope`): exactly for given signals, or
+for all signals of a box. Beside them go errors e with :math:`|z' - z| \le \sum_c e_c` at every node and feature, where
+z' are the values on the perturbed graph S' and c the sources of error that are present. Powers of S' are compared
+through
+
+.. math:: S'^k z' - S^k z = S^k (z' - z) + r_k, \qquad r_k = S' r_{k-1} + (S' - S) S^{k-1} z'.
+
+An error is a tensor ``(C, B, N, F)``. What C sources do together is at most the sum of what each does, so errors are
+carried through a network source by source, and only then added up: over the links that together do the most.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from graphact._checks import check_integer, check_positive
+from graphact.functional import shift
+from graphact.graph import Graph
+from graphact.graph.graph import check_graph, check_signal
+from graphact.guarantees.description import KnownLayer, Layers, hops_of, read_signals, split_readout, widths
+from graphact.guarantees.enumeration import Enumeration, enumerate_losses, is_known, is_linear
+from graphact.guarantees.forms import form_sizes
+from graphact.guarantees.magnitudes import EPSILON, error_behind
+from graphact.guarantees.models import read_own
+from graphact.guarantees.perturbations import EdgeNoise, ErrorSources, LostLinks, Perturbation
+from graphact.guarantees.pointwise import rule_of
+from graphact.guarantees.powers import bank_rows
+from graphact.guarantees.rules import MOST_ENTRIES, OPERATIONS, gather
+from graphact.guarantees.shares import LinkShares
+from graphact.guarantees.zonotope import Zonotope, values_behind
+from graphact.spec import Filter, HopMixture, Linear, Pointwise
+from graphact.spec.operations import KERNEL, LOG_MEAN_EXP
+
+MOST_NUMBERS = 5 * MOST_ENTRIES  # of errors, or of the forms of a box, at once: 800 MB
+
+
+@dataclass(frozen=True, eq=False)
+class TopologyBound:
+    r"""A bound on :math:`\|f(x; S') - f(x; S)\|_\infty`.
+
+    Attributes:
+        value: the largest change of any output.
+        per_node: ``(N,)``, the largest change at each node.
+        perturbation: what can happen to the graph.
+        exact: whether every way to lose links was tried, so that value and per_node are attained, but for rounding.
+        worst: ``(n, 2)``, where exact: the links (pairs of nodes) whose loss changes an output by the value.
+    """
+
+    value: float
+    per_node: Tensor
+    perturbation: Perturbation
+    exact: bool = False
+    worst: Tensor | None = None
+
+    def __repr__(self) -> str:
+        exact = ", exact" if self.exact else ""
+        return f"TopologyBound(value={self.value:.6g}, perturbation={self.perturbation}{exact})"
+
+
+@torch.no_grad()
+def topology_bound(
+    module: nn.Module,
+    graph: Graph,
+    perturbation: Perturbation,
+    x: Tensor | None = None,
+    *,
+    magnitude: float = 1.0,
+    trials: int | None = None,
+) -> TopologyBound:
+    r"""Certify how far the outputs can move, in the infinity norm, when the graph is perturbed after training.
+
+    A filter multiplies values by the change of S, so a bound needs bounded values: it holds for the given signals or,
+    without any, for all signals with :math:`\|x\|_\infty \le` magnitude. Weights that are not perturbed stay as they
+    are; the graph is not normalised anew.
+
+    Lost links are tried, set by set, as long as there are few: then the result is ``exact``. That is possible for given
+    signals, and for all signals where the module is linear. Sets that no node notices as a whole need not be tried.
+    Otherwise bounds are propagated from layer to layer, for 100 million numbers at once at most: links, or nodes,
+    times nodes times features for given signals, and the square of nodes times features for all signals.
+
+    Everything is computed in float64, and bounds are moved up by what that may lose; they are infinite where numbers
+    overflow. Rounding errors of the module itself are not part of the statement.
+
+    It does not hold for nodes or links that are new, for weights that are normalised anew after a loss (so that PyG's
+    convolutions, which do that, are refused), for inputs that change at the same time (:func:`lipschitz_bound` on the
+    perturbed graph) and for other norms.
+
+    Args:
+        module: a GCNN, an FIR, a filter bank, an activation, or another module that describes itself, without residual
+            blocks and norms over features.
+        graph: the graph that the module was made for.
+        perturbation: :class:`EdgeNoise` (S + E with a norm-bounded E) or :class:`LostLinks` (any that many links).
+        x: signals; None for all signals up to ``magnitude``.
+        magnitude: the largest value of an input, where no signals are given (and only there).
+        trials: how many sets of lost links may be tried, 0 for none. None: as many as two billion values have to be
+            computed for, which takes a minute or two; the same on every machine.
+
+    Shapes:
+        x: ``(..., N, F)``.
+
+    Raises:
+        UnsupportedModelError: nothing is known about a part of the module on a perturbed graph.
+        TypeError: the perturbation is of another kind.
+        ValueError: a magnitude beside signals, or a graph that is too large for a bound.
+
+    Example:
+        >>> import torch, graphact
+        >>> from graphact.guarantees import LostLinks, topology_bound
+        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> one_hop = graphact.nn.GraphFilter(1, 1, order=1)
+        >>> _ = torch.nn.init.constant_(one_hop.taps, 1.0)
+        >>> topology_bound(one_hop, path, LostLinks(1))
+        TopologyBound(value=1, perturbation=LostLinks(count=1), exact)
+    """
+    if type(perturbation) not in (EdgeNoise, LostLinks):  # nothing is known about what a subclass does
+        raise TypeError(f"perturbation must be EdgeNoise or LostLinks, got {type(perturbation).__name__}")
+    if x is not None and magnitude != 1.0:
+        raise ValueError("magnitude must be left out where signals are given: the bound holds for these alone")
+    graph = check_graph("graph", graph)
+    layers, features = read_own(module, graph, None if x is None else check_signal(x, graph).size(-1))
+    limit = None if trials is None else check_integer("trials", trials, minimum=0)
+    magnitude, graph = check_positive("magnitude", magnitude), graph.to("cpu", torch.float64)
+    x = None if x is None else read_signals(x)
+    if isinstance(perturbation, LostLinks) and is_known(layers) and limit != 0:
+        tried = _try_losses(layers, features, graph, perturbation.count, x, magnitude, limit)
+        if tried is not None and tried.per_node.isfinite().all():  # where numbers overflow nothing was found out
+            per_node, worst = tried.per_node, tried.worst
+            return TopologyBound(per_node.max().item(), per_node, perturbation, exact=True, worst=worst)
+    _check_size(layers, features, graph, perturbation, x is None)
+    if x is None:
+        forms = Zonotope.box(torch.zeros(1, graph.num_nodes, features, dtype=torch.float64), magnitude)
+    else:
+        forms = Zonotope.point(x)
+    sources = perturbation.error_sources(graph)
+    width = max([features, *widths(layers, features)])
+    step = max(1, MOST_ENTRIES // max(1, sources.count * graph.num_nodes * width))
+    parts = zip(*(tensor.split(step) for tensor in (forms.centre, forms.generators, forms.slack)), strict=True)
+    per_node = torch.stack([_largest_errors(layers, graph, sources, Zonotope(*part)) for part in parts]).amax(0)
+    if isinstance(perturbation, LostLinks) and is_known(layers) and x is not None and sources.count:
+        shares = LinkShares(graph, perturbation.count)
+        signed = torch.stack([shares.largest_changes(layers, part) for part in x.split(step)]).amax(0)
+        per_node = torch.minimum(per_node, signed)
+    per_node = torch.where(per_node.isnan(), torch.inf, per_node)  # where numbers overflow nothing is known
+    return TopologyBound(per_node.max().item(), per_node, perturbation)
+
+
+def _check_size(layers: Layers, features: int, graph: Graph, perturbation: Perturbation, is_box: bool) -> None:
+    """Raise before memory ends: errors are held for every link and node, forms of a box for every input."""
+    (source, target), _ = graph.to_edge_index()
+    pairs = torch.stack([torch.minimum(source, target), torch.maximum(source, target)])[:, source != target]
+    kept = pairs.unique(dim=1).size(1) if isinstance(perturbation, LostLinks) else graph.num_nodes
+    errors = max(kept, graph.num_nodes) * graph.num_nodes * max([features, *widths(layers, features)])
+    forms = max((size for _, size in form_sizes(layers, features, graph)), default=1) if is_box else 0
+    if max(errors, forms) > MOST_NUMBERS:
+        way_out = "give signals x" if forms > MOST_NUMBERS else "take fewer features or nodes"
+        if isinstance(perturbation, LostLinks):
+            way_out += ", or let more sets of few links be tried (trials)"
+        raise ValueError(
+            f"graph must be smaller for bounds that pass from layer to layer: with {graph.num_nodes} nodes they need "
+            f"{max(errors, forms):.2g} numbers at once, and {MOST_NUMBERS:.2g} are possible; {way_out}"
+        )
+
+
+def _try_losses(
+    layers: Layers, features: int, graph: Graph, count: int, x: Tensor | None, magnitude: float, limit: int | None
+) -> Enumeration | None:
+    r"""Every loss of links for given signals or, where the network is linear, for all; None where these are too many.
+
+    A linear network with biases changes by :math:`d_0 + \sum_m a_m x_m`, where :math:`d_0` is the change for the signal
+    0: biases pass through lost links as values do. It is largest where all entries have the right signs.
+    """
+    if x is not None:
+        return enumerate_losses(layers, graph, x, count, limit)
+    inputs = graph.num_nodes * features
+    if not is_linear(layers) or inputs**2 > MOST_ENTRIES:
+        return None
+    impulses = magnitude * torch.eye(inputs, dtype=torch.float64).view(-1, graph.num_nodes, features)
+    signals = torch.cat([torch.zeros_like(impulses[:1]), impulses])
+    return enumerate_losses(layers, graph, signals, count, limit, adds_up=True)
+
+
+def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: Zonotope) -> Tensor:
+    """The largest change at each node over a batch of signals.
+
+    The computed values are those of a network that adds to each shift and each layer what rounding does: for it the
+    changes are bounded. Its outputs differ from the true ones by what error_behind says, on S and on S'.
+    """
+    lost, errors = torch.zeros_like(forms.centre), forms.centre.new_zeros(sources.count, *forms.centre.shape)
+    body, readout = split_readout(layers)
+    for layer in body:
+        forms = forms.settle()
+        errors = errors_behind(layer, errors, forms, graph, sources)
+        lost = error_behind(layer, forms.size, lost, sources.widest, forms.generators.size(1))
+        forms = values_behind(layer, forms, graph)
+    if readout is not None:
+        errors = errors_behind(readout, errors, forms, graph, sources)
+        lost = error_behind(readout, forms.size, lost, sources.widest, forms.generators.size(1))
+    changing = sources.changing & any(layer.exchanges for layer in layers)
+    return (sources.total(errors) + torch.where(changing.unsqueeze(-1), 2 * lost, 0.0)).amax((0, -1))
+
+
+def errors_behind(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
+    """The errors ``(C, B, N, F)`` behind a layer, from errors and forms in front of it, and what float64 loses."""
+    nodes, features = errors.shape[-2:]
+    terms = nodes * features + sources.most + 10
+    terms += layer.exchanges * (2 * nodes + forms.generators.size(1) + sources.most + features + 10)
+    if isinstance(layer, HopMixture) and layer.operation is KERNEL:
+        terms += 1000  # exponentials of numbers down to -745
+    return (1 + terms * EPSILON) * _errors_behind(layer, errors, forms, graph, sources)
+
+
+def _errors_behind(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
+    """The same but for what sums of errors, none of them negative, lose."""
+    match layer:
+        case Filter():  # the rows of the bank in magnitude, and what the perturbed shifts add
+            total = error_behind(layer, errors, torch.zeros_like(errors), graph, of_differences=True)  # of the rows
+            first, sizes = 0, errors.flatten(2)
+            for rows in bank_rows(layer.taps, graph):
+                total = total + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
+                first += len(rows)
+            rests = (rest for _, rest in shifted(errors, forms, layer.exchanges, graph, sources))
+            for tap, rest in zip(layer.taps[1:], rests, strict=True):
+                total = total + rest @ tap.abs()
+            return total
+        case Linear():
+            return errors @ layer.weight.abs().T
+        case Pointwise():
+            return rule_of(layer).steepest * errors
+        case HopMixture():
+            return errors_behind_hops(layer, errors, forms, graph, sources)
+
+
+def errors_behind_hops(
+    layer: HopMixture, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources
+) -> Tensor:
+    """First values move, then neighbours vanish."""
+    rule, losing = OPERATIONS[layer.operation], sources.losing
+    total = layer.beta.abs() * errors
+    moves = [errors] * layer.hops
+    if layer.reads == "shifted":
+        moves = [passed + rest for passed, rest in shifted(errors, forms, layer.hops, graph, sources)]
+    for hop in hops_of(layer, graph, forms.centre, forms.generators):
+        centre, generators = hop.signals
+        entries = errors.size(0) * centre.size(0) * centre.size(-1)
+        change = hop.reduce_one(partial(rule.move, layer, moves[hop.number]), entries)
+        if losing is not None:
+            several = layer.reads == "hops" and hop.number > 0  # a link may be the way to all neighbours
+            most = None if several else sources.most
+            radius = generators.abs().sum(1)
+            size = centre.abs() + radius + _fixed_size(layer, graph.num_nodes)
+            radius = radius + 6 * (graph.num_nodes + generators.size(1) + 10) * EPSILON * size
+            share = partial(_share_of_loss, layer, centre, radius, most)
+            affected = torch.ones_like(losing) if several else losing
+            change = change + affected[:, None, :, None] * hop.reduce_one(share, entries)
+        total = total + layer.weights[hop.number].abs() * change
+    return total
+
+
+def shifted(
+    errors: Tensor, forms: Zonotope, hops: int, graph: Graph, sources: ErrorSources
+) -> Iterator[tuple[Tensor, Tensor]]:
+    r"""For k = 1..hops: :math:`|S^k| e` and a bound on :math:`|r_k|`; the forms must have no slack."""
+    matrix, power = graph.to_dense(), torch.eye(graph.num_nodes, dtype=torch.float64)
+    sizes, lost = power, 2 * (graph.num_nodes + 2) * EPSILON  # by each product, of the powers without signs
+    rest, passed = torch.zeros_like(errors), errors
+    for hop in range(1, hops + 1):
+        rest = sources.acting_on(rest, forms.centre.abs() + forms.radius + sources.total(passed))
+        power, sizes = matrix @ power, matrix.abs() @ sizes
+        passed = (power.abs() + hop * lost * sizes) @ errors
+        yield passed, rest
+        forms = Zonotope(shift(forms.centre, graph), shift(forms.generators, graph), forms.slack)
+
+
+def _fixed_size(layer: HopMixture, most: int) -> float:
+    """What an operation rounds beside the values that it reads, as part of their size."""
+    return layer.parameters["temperature"] * (1 + math.log(most)) if layer.operation is LOG_MEAN_EXP else 0.0
+
+
+def _share_of_loss(
+    layer: HopMixture, centre: Tensor, radius: Tensor, most: int | None, nodes: Tensor, table: Tensor
+) -> Tensor:
+    """What each lost link has to answer for, so that together they cover any loss of neighbours.
+
+    One lost link takes one neighbour: the largest change by t lost ones, up to ``most``, divided by t; or all of them.
+    """
+    degree = table.size(-1)
+    loss = partial(OPERATIONS[layer.operation].loss, layer, centre, radius, nodes, table)
+    shares = [loss(degree)] if most is None else [loss(lost) / lost for lost in range(1, min(most, degree) + 1)]
+    return torch.stack([torch.zeros_like(gather(centre, nodes)), *shares]).amax(0)

@@ -1,0 +1,75 @@
+"""A bank of graph filters as a module."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphact._checks import check_companion, check_integer
+from graphact.functional import graph_filter
+from graphact.graph.normalize import Normalization, check_normalize
+from graphact.graph.protocol import GraphLike
+from graphact.nn.base import GraphModule, check_features, resolve_graph
+from graphact.spec import Filter, Layer
+
+
+class GraphFilter(GraphModule):
+    """A bank of polynomial graph filters, one for each pair of an input and an output feature.
+
+    See :func:`graphact.functional.graph_filter`. Taps and bias start uniform within one over the square root of the
+    number of terms in the sum, ``in_features * (order + 1)``.
+
+    Args:
+        in_features: features of the input.
+        out_features: features of the output.
+        order: the order K; the filter has the K + 1 taps k = 0..K and reaches K hops.
+        bias: add a trained constant to each output feature.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+
+    Shapes:
+        x: ``(..., N, in_features)``; result: ``(..., N, out_features)``; ``taps``: ``(K + 1, in_features,
+        out_features)``; ``bias``: ``(out_features,)``.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        order: int,
+        bias: bool = False,
+        normalize: Normalization | None = "symmetric",
+    ) -> None:
+        super().__init__()
+        self.in_features = check_integer("in_features", in_features, minimum=1)
+        self.out_features = check_integer("out_features", out_features, minimum=1)
+        self.order = check_integer("order", order, minimum=0)
+        self.normalize = check_normalize(normalize)
+        self.taps = nn.Parameter(torch.empty(self.order + 1, self.in_features, self.out_features))
+        self.bias = nn.Parameter(torch.empty(self.out_features)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new taps and a new bias."""
+        bound = 1 / math.sqrt(self.in_features * (self.order + 1))
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        x = check_features(x, "in_features", self.in_features)
+        filtered = graph_filter(x, resolve_graph(x, graph, edge_weight, self.normalize), self.taps)
+        return filtered if self.bias is None else filtered + check_companion("bias", self.bias, filtered)
+
+    def describe(self) -> tuple[Layer, ...]:
+        return (Filter(self.taps, self.bias),)
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "in_features": self.in_features,
+            "out_features": self.out_features,
+            "order": self.order,
+            "bias": self.bias is not None,
+            "normalize": self.normalize,
+        }

@@ -1,0 +1,236 @@
+"""Graph convolutional neural networks: filter banks, activations, one readout shared by all nodes."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from graphact._checks import check_choice, check_integer, check_positive
+from graphact.graph.normalize import Normalization, check_normalize
+from graphact.graph.protocol import GraphLike
+from graphact.nn.activation import STARTS, Start
+from graphact.nn.base import GraphModule, describe, resolve_graph
+from graphact.nn.filter import GraphFilter
+from graphact.nn.names import Activation, describe_activation, make_activation
+from graphact.spec import Layer
+
+
+class LayeredNetwork(GraphModule):
+    """What networks have in common: layers of a few parts each, called with the graph, and a readout for all nodes."""
+
+    unshown: ClassVar[Mapping[str, Any]] = {
+        **GraphModule.unshown,
+        "bias": False,
+        "readout_bias": True,
+        "per_feature": True,
+        "closed": False,
+        "gamma": 0.1,
+        "learn_gamma": False,
+    }
+    layered: ClassVar[tuple[str, ...]]  # the lists of parts: those of the first layer one after the other, and so on
+    readout: nn.Module
+
+    def reset_parameters(self) -> None:
+        for part in self.modules():
+            if part is not self and isinstance(part, (GraphModule, nn.Linear)):
+                part.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: GraphLike | Tensor,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> Tensor:
+        graph = resolve_graph(x, graph, edge_weight, self.normalize, batch)
+        for parts in zip(*[getattr(self, name) for name in self.layered], strict=True):
+            for part in parts:
+                x = part(x, graph)
+        return self.readout(x)
+
+    def describe(self) -> tuple[Layer, ...]:
+        found: list[Layer] = []
+        for number, parts in enumerate(zip(*[getattr(self, name) for name in self.layered], strict=True)):
+            for name, part in zip(self.layered, parts, strict=True):
+                found += describe(part, f"{name}.{number}")
+        return (*found, *describe(self.readout, "readout"))
+
+    def readout_config(self) -> dict[str, Any]:
+        """The arguments that make the readout."""
+        linear = self.readout if isinstance(self.readout, nn.Linear) else None
+        return {
+            "out_features": None if linear is None else linear.out_features,
+            "readout_bias": linear is None or linear.bias is not None,
+        }
+
+
+class GCNN(LayeredNetwork):
+    r"""A graph convolutional neural network, section 2 of the paper.
+
+    .. math:: x_l = \sigma_l\Big(\sum_{k=0}^{K} S^k x_{l-1} H_{lk}\Big), \quad l = 1..L,
+        \qquad y_i = H_{FC}\, x_{L,i} + b
+
+    Every layer is a bank of graph filters and an activation; the readout is one linear map shared by all nodes. Each
+    node needs only what its neighbours send.
+
+    Args:
+        features: features of the input and of each layer; ``[1, 8, 8]`` is two layers of 8 on a scalar signal.
+        order: filter order K of every layer, or one for each layer.
+        activation: a name (``relu``, ``max-l``, ``median-l``, ``max-ga``, ``median-ga``, ``kernel-ga``, a pointwise one
+            such as ``leaky-relu`` or ``gelu``, or a registered one), a module of which every layer gets a copy, a
+            function from a layer's number of features to a module, or a list with one of these for each layer.
+        hops: number of hops of the activations.
+        out_features: features of the readout at each node; None leaves the readout out.
+        bias: trained constants in the filter banks.
+        readout_bias: a trained constant in the readout.
+        per_feature: give each feature its own activation weights (the paper's :math:`h^f_{\sigma l k}`) rather than
+            share them.
+        closed: count a node among its neighbours in the activations.
+        gamma: width of the kernel activation's Gaussian.
+        learn_gamma: train gamma.
+        start: where the activations' weights start: ``"zero"`` (as ReLUs), ``"small"`` or ``"uniform"``.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+
+    Shapes:
+        x: ``(..., N, features[0])``; result: ``(..., N, out_features)``.
+
+    Example:
+        >>> import torch, graphact
+        >>> graph = graphact.Graph.stochastic_block_model([10, 10], 0.8, 0.1).normalize("spectral")
+        >>> model = graphact.nn.GCNN(features=[1, 8, 8], order=2, activation="max-ga", hops=2, out_features=4)
+        >>> model(torch.randn(32, 20, 1), graph).shape
+        torch.Size([32, 20, 4])
+    """
+
+    layered = ("filters", "activations")
+
+    def __init__(
+        self,
+        features: Sequence[int],
+        *,
+        order: int | Sequence[int] = 2,
+        activation: Activation | Sequence[Activation] = "max-ga",
+        hops: int = 1,
+        out_features: int | None = 1,
+        bias: bool = False,
+        readout_bias: bool = True,
+        per_feature: bool = True,
+        closed: bool = False,
+        gamma: float = 0.1,
+        learn_gamma: bool = False,
+        start: Start = "zero",
+        normalize: Normalization | None = "symmetric",
+    ) -> None:
+        super().__init__()
+        self.normalize = check_normalize(normalize)
+        self.hops = check_integer("hops", hops, minimum=1)
+        self.per_feature, self.closed = bool(per_feature), bool(closed)
+        self.gamma, self.learn_gamma = check_positive("gamma", gamma), bool(learn_gamma)
+        self.start = check_choice("start", start, tuple(STARTS))
+        banks = make_filters(features, order, bias, self.normalize)
+        self.filters = nn.ModuleList(banks)
+        self.activation = activation if isinstance(activation, str) else None
+        each = activation if isinstance(activation, (list, tuple)) else [activation] * len(banks)
+        if len(each) != len(banks):
+            raise ValueError(f"activation must be one, or one for each of the {len(banks)} layers, got {len(each)}")
+        self.activations = nn.ModuleList(
+            make_activation(
+                one,
+                hops=self.hops,
+                features=bank.out_features if per_feature else None,
+                closed=closed,
+                gamma=gamma,
+                learn_gamma=learn_gamma,
+                start=start,
+                normalize=self.normalize,
+            )
+            for one, bank in zip(each, banks, strict=True)
+        )
+        self.readout = make_readout(banks[-1].out_features, out_features, readout_bias)
+
+    def config(self) -> dict[str, Any]:
+        activation = self.activation or [describe_activation(part) for part in self.activations]
+        return {
+            **bank_config(self.filters),
+            **self.readout_config(),
+            "activation": activation,
+            "hops": self.hops,
+            "per_feature": self.per_feature,
+            "closed": self.closed,
+            "gamma": self.gamma,
+            "learn_gamma": self.learn_gamma,
+            "start": self.start,
+            "normalize": self.normalize,
+        }
+
+
+class FIR(LayeredNetwork):
+    """The linear baseline: the filter banks and the readout of a :class:`GCNN`, without nonlinearity.
+
+    Args:
+        features: features of the input and of each filter bank.
+        order: filter order K of every bank, or one for each.
+        out_features: features of the readout at each node; None leaves the readout out.
+        bias: trained constants in the filter banks.
+        readout_bias: a trained constant in the readout.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+
+    Shapes:
+        x: ``(..., N, features[0])``; result: ``(..., N, out_features)``.
+    """
+
+    layered = ("filters",)
+
+    def __init__(
+        self,
+        features: Sequence[int],
+        *,
+        order: int | Sequence[int] = 2,
+        out_features: int | None = 1,
+        bias: bool = False,
+        readout_bias: bool = True,
+        normalize: Normalization | None = "symmetric",
+    ) -> None:
+        super().__init__()
+        self.normalize = check_normalize(normalize)
+        banks = make_filters(features, order, bias, self.normalize)
+        self.filters = nn.ModuleList(banks)
+        self.readout = make_readout(banks[-1].out_features, out_features, readout_bias)
+
+    def config(self) -> dict[str, Any]:
+        return {**bank_config(self.filters), **self.readout_config(), "normalize": self.normalize}
+
+
+def make_filters(
+    features: Sequence[int], order: int | Sequence[int], bias: bool, normalize: Normalization | None
+) -> list[GraphFilter]:
+    """One filter bank for each pair of consecutive widths."""
+    if not isinstance(features, (list, tuple)) or len(features) < 2:
+        raise ValueError(f"features must list the input and at least one layer, such as [1, 8, 8], got {features!r}")
+    layers = len(features) - 1
+    orders: list[Any] = list(order) if isinstance(order, (list, tuple)) else [order] * layers
+    if len(orders) != layers:
+        raise ValueError(f"order must be one number or one for each of the {layers} layers, got {orders!r}")
+    widths = itertools.pairwise(features)
+    options: dict[str, Any] = {"bias": bias, "normalize": normalize}
+    return [GraphFilter(*pair, order=k, **options) for pair, k in zip(widths, orders, strict=True)]
+
+
+def make_readout(in_features: int, out_features: int | None, bias: bool) -> nn.Module:
+    """The linear map that all nodes share."""
+    if out_features is None:
+        return nn.Identity()
+    return nn.Linear(in_features, check_integer("out_features", out_features, minimum=1), bias=bias)
+
+
+def bank_config(filters: nn.ModuleList) -> dict[str, Any]:
+    """The arguments that make the filter banks."""
+    banks = [bank for bank in filters if isinstance(bank, GraphFilter)]
+    return {
+        "features": [banks[0].in_features, *(bank.out_features for bank in banks)],
+        "order": [bank.order for bank in banks],
+        "bias": banks[0].bias is not None,
+    }

@@ -1,0 +1,155 @@
+"""From what a user names or gives as an activation to modules."""
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Set
+from functools import cache
+from typing import Any
+
+from torch import Tensor, nn
+
+from graphact import registry
+from graphact._checks import did_you_mean
+from graphact.graph.protocol import GraphLike
+from graphact.nn.base import GraphModule, describe
+from graphact.registry import BUILT_IN, register
+from graphact.spec import Layer
+from graphact.spec.operations import Operation, unregister_operation
+
+__all__ = ["ACTIVATIONS", "Activation", "PlainModule", "make_activation", "register", "unregister"]
+
+ACTIVATIONS = registry.Activations()
+Activation = str | nn.Module | Callable[[int | None], nn.Module] | Mapping[str, Any]
+"""A name, a module, a function from the number of features to a module, or a mapping of a name and its options."""
+
+
+def unregister(name: str) -> None:
+    """Forget an activation that :func:`register` made known, with the operation that its class brought along."""
+    operation = vars(registry.unregister(name) or object).get("operation")
+    if isinstance(operation, Operation):
+        unregister_operation(operation)
+
+
+class PlainModule(GraphModule):
+    """A torch module of the signal alone, such as ``torch.nn.Tanh()``, called like the others."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
+        out = self.module(x)
+        if not isinstance(out, Tensor) or out.shape != x.shape:
+            got = f"the shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+            raise ValueError(
+                f"the activation {self.module!r:.60} must keep the shape {tuple(x.shape)} of the signal, got {got}; a "
+                "function that reduces the values of neighbours goes into graphact.nn.GraphAdaptive(function)"
+            )
+        return out
+
+    def describe(self) -> tuple[Layer, ...]:
+        return describe(self.module, "module")
+
+
+def make_activation(
+    name: Activation,
+    *,
+    hops: int = 1,
+    features: int | None = None,
+    closed: bool = False,
+    **options: Any,
+) -> GraphModule:
+    """Build an activation.
+
+    Args:
+        name: a name of :data:`ACTIVATIONS`, to which those of ``hops``, ``features``, ``closed`` and ``options`` are
+            handed on that it takes; a mapping of ``"name"`` and options that go before these; a module, of which a
+            copy is taken; or a function that makes one for a number of features.
+        hops: number of hops.
+        features: number of features to give each its own weights; None shares them.
+        closed: count a node among its neighbours.
+        options: ``normalize``, ``start``, and parameters of its operation, such as the kernel's ``gamma``; what
+            another activation takes is left out, what none takes is refused.
+
+    Raises:
+        TypeError: an option that no activation has, or a function that returns no module.
+        ValueError: the name is unknown.
+
+    Example:
+        >>> import graphact
+        >>> graphact.nn.make_activation("median-ga", hops=2)
+        GraphAdaptiveMedian(hops=2, features=None, closed=False)
+    """
+    every = {"hops": hops, "features": features, "closed": closed, **options}
+    if isinstance(name, str | Mapping):
+        given = {"name": name} if isinstance(name, str) else dict(name)
+        called: Any = given.pop("name", None)
+        module = registry.find(called)
+        taken = accepted(module)
+        check_options(f"the activation {called!r}", options, taken, taken | options_of_all(options.keys() - taken))
+        if not takes_any(module):  # which says itself what it does not take
+            check_options(f"the activation {called!r}", given, taken, taken)
+        return module(**{key: value for key, value in every.items() if key in taken} | given)
+    known = options_of_all(options.keys())
+    check_options("an activation", options, known, known)
+    made = copy.deepcopy(name) if isinstance(name, nn.Module) else made_by(name, features) if callable(name) else None
+    if not isinstance(made, nn.Module):
+        raise TypeError(
+            f"activation must be a name, a module, or a function of the number of features that returns a module, "
+            f"got {name!r}" + (f", which returned {type(made).__name__}" if callable(name) else "")
+        )
+    return made if isinstance(made, GraphModule) else PlainModule(made)
+
+
+def made_by(function: Callable[[int | None], Any], features: int | None) -> Any:
+    """What a function makes for a number of features, or why it is none of that kind."""
+    try:
+        return function(features)
+    except (TypeError, AttributeError, IndexError) as error:
+        raise TypeError(
+            f"activation must be a name, a module, or a function of the number of features that returns a module, got "
+            f"{function!r:.60}, which fails for {features} features: {error}; a function of the signal goes into a "
+            "torch.nn.Module, one of the neighbours' values into graphact.nn.GraphAdaptive(function)"
+        ) from error
+
+
+def accepted(module: type[GraphModule]) -> set[str]:
+    """The keywords that a class of activations takes."""
+    parameters_ = inspect.signature(module).parameters.items()
+    names = {name for name, p in parameters_ if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    operation = getattr(module, "operation", None)
+    parameters = () if operation is None else operation.parameters
+    return names | {*parameters, *(f"learn_{name}" for name in parameters)}
+
+
+def takes_any(module: type[GraphModule]) -> bool:
+    """Whether a class takes keywords of any name and checks them itself."""
+    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(module).parameters.values())
+
+
+def check_options(of: str, options: Mapping[str, Any], own: Set[str], allowed: Set[str]) -> None:
+    """Raise if an option is not allowed; networks hand the same options to all activations, so others' may be."""
+    for name in options:
+        if name not in allowed:
+            meant = did_you_mean(name, own) or did_you_mean(name, allowed)
+            raise TypeError(f"options of {of} must be among {', '.join(sorted(own))}, got {name!r}{meant}")
+
+
+def options_of_all(asked: Set[str]) -> Set[str]:
+    """What at least one of the activations takes; others than our own are looked at only where these do not."""
+    if asked <= built_in_options():
+        return built_in_options()
+    others = [accepted(ACTIVATIONS[name]) for name in ACTIVATIONS if name not in BUILT_IN]
+    return built_in_options().union(*others)
+
+
+@cache
+def built_in_options() -> frozenset[str]:
+    """What at least one of our own activations takes, which networks ask for in each of their layers."""
+    return frozenset().union(*(accepted(registry.find(name)) for name in BUILT_IN))
+
+
+def describe_activation(module: nn.Module) -> dict[str, Any]:
+    """The mapping that :func:`make_activation` makes such a module from; its name is None where its class has none."""
+    name = next((name for name, kind in ACTIVATIONS.items() if kind is type(module)), None)
+    return {"name": name, **(module.config() if isinstance(module, GraphModule) and name else {})}

@@ -1,0 +1,258 @@
+"""Activations inside models that call them with the signal alone, as the models of PyG do."""
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphact._checks import check_integer
+from graphact.graph.advice import how_to_build, kind_of
+from graphact.graph.normalize import Normalization, check_normalize
+from graphact.graph.protocol import GraphLike
+from graphact.nn.base import GraphModule, ModelCall, current_call, remedy, resolve_graph, takes_batch, with_batch
+
+
+class PassGraph(nn.Module):
+    """A model whose activations of graphact are called with ``x`` alone: they all work on the graph of the call.
+
+    PyG's ready models (``GCN``, ``GraphSAGE``, ``GIN``, ``GAT``, ...) and whatever takes ``act=`` call it as
+    ``act(x)``. Around such a model, this module builds the graph once a forward pass, from the ``edge_index`` and
+    ``edge_weight`` that it hands on, and every activation inside that is called without a graph takes it. A ``Graph``
+    that exists already (:class:`graphact.pyg.AttachGraph`) is given as ``graph=`` and taken as it is. The graph is
+    known during the call only, to the thread that makes it; an activation outside raises. A part of the model that runs
+    again later, as under ``torch.utils.checkpoint``, keeps the graph through :func:`bind_graph`. ``batch=`` tells the
+    graphs of several side by side apart, for activations that take means over a graph, and goes on to a model that
+    takes one.
+
+    PyG's resolver does not know our names: instead of ``act="max-ga"`` give the module,
+    ``act=graphact.nn.make_activation("max-ga", features=64)``. PyG's models use one ``act`` after every layer; for
+    parameters of its own in each, give :class:`PerLayer`.
+
+    Graphs of one kind of nodes only: bipartite inputs, ``to_hetero`` and trimmed layers are refused.
+
+    Args:
+        model: any module called as ``model(x, edge_index, ...)``.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` or a sparse tensor is never changed.
+
+    Shapes:
+        x: ``(N, F)``; edge_index: ``(2, E)``, or sparse ``(N, N)``; result: what the model gives.
+
+    Example:
+        >>> import torch, graphact
+        >>> from torch_geometric.nn import GCN
+        >>> act = graphact.nn.GraphAdaptiveMax(features=16)
+        >>> model = graphact.nn.PassGraph(GCN(3, 16, num_layers=3, out_channels=2, act=act))
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> model(torch.randn(3, 3), edge_index).shape
+        torch.Size([3, 2])
+    """
+
+    def __init__(self, model: nn.Module, *, normalize: Normalization | None = "symmetric") -> None:
+        super().__init__()
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+        check_takes_edges(model)
+        self.model = model
+        self.normalize = check_normalize(normalize)
+        self.hands_on_batch = takes_batch(model, with_any=True)  # as models of PyG do, to norms over a graph
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Any,
+        edge_weight: Tensor | None = None,
+        *arguments: Any,
+        graph: GraphLike | None = None,
+        batch: Tensor | None = None,
+        **options: Any,
+    ) -> Any:
+        check_inputs(x, edge_index, options)
+        if graph is None:
+            graph = self.graph_of(x, edge_index, edge_weight, batch)
+        elif not hasattr(graph, "one_hop"):
+            raise TypeError(f"graph must be a graphact.Graph, got {kind_of(graph)}{how_to_build(graph)}")
+        else:
+            graph = with_batch(graph, batch)
+        if batch is not None and self.hands_on_batch:
+            options["batch"] = batch
+        if arguments or edge_weight is not None:  # not every model takes one
+            arguments = (edge_weight, *arguments)
+        return ModelCall(graph).run(self.model, x, edge_index, *arguments, **options)
+
+    def graph_of(
+        self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None, batch: Tensor | None = None
+    ) -> GraphLike:
+        """The graph that a call with these arguments passes to the activations."""
+        return resolve_graph(x, edge_index, edge_weight, self.normalize, batch)
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters of the model anew, and those of its activations, which PyG's models leave out."""
+        draw_anew(self.model)
+        for module in self.model.modules():
+            if isinstance(module, GraphModule):
+                module.reset_parameters()
+
+    def extra_repr(self) -> str:
+        shown = f"normalize={self.normalize!r}"
+        if "\n" in repr(self.model):  # which shows its parts
+            return shown
+        inside = dict.fromkeys(repr(part) for part in self.model.modules() if isinstance(part, GraphModule))
+        return ", ".join([shown, *(f"activation={part}" for part in inside)])
+
+
+class PerLayer(nn.Module):
+    """An activation with parameters of its own in each layer of a model that calls one ``act`` after all of them.
+
+    Within one forward pass of the surrounding :class:`PassGraph`, call i uses copy i. PyG's models call ``act``
+    ``num_layers - 1`` times, and ``num_layers`` times with ``jk=...``; ``GIN`` also in the network inside each layer,
+    which is left pointwise by ``conv.nn.act = torch.nn.ReLU()`` for each ``conv`` of its ``convs``.
+
+    Args:
+        activation: the first copy; the others draw parameters anew.
+        layers: the number of copies.
+
+    Example:
+        >>> import torch, graphact
+        >>> from torch_geometric.nn import GCN
+        >>> act = graphact.nn.PerLayer(graphact.nn.GraphAdaptiveMax(features=16), layers=2)
+        >>> model = graphact.nn.PassGraph(GCN(3, 16, num_layers=3, act=act))
+        >>> len(act)
+        2
+        >>> model(torch.randn(3, 3), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(self, activation: nn.Module, layers: int) -> None:
+        super().__init__()
+        others = [copy.deepcopy(activation) for _ in range(check_integer("layers", layers, minimum=1) - 1)]
+        for other in others:
+            draw_anew(other)
+        self.copies = nn.ModuleList([activation, *others])
+
+    def __len__(self) -> int:
+        return len(self.copies)
+
+    def __getitem__(self, layer: int) -> nn.Module:
+        return self.copies[layer]
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters of all copies anew."""
+        for activation in self.copies:
+            draw_anew(activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        call = current_call()
+        if call is None:
+            raise TypeError(f"PerLayer counts the layers of a call, and it is outside of one: {remedy()}")
+        uses = call.uses
+        layer = uses.get(id(self), 0)
+        uses[id(self)] = layer + 1
+        if layer >= len(self.copies):
+            raise ValueError(
+                f"layers must be at least the number of calls in one forward pass, got {len(self.copies)}: PyG's "
+                "models call act num_layers - 1 times, num_layers times with jk=..., and GIN also inside each "
+                "layer, unless that has one of its own (for conv in model.convs: conv.nn.act = torch.nn.ReLU())"
+            )
+        return self.copies[layer](x)
+
+
+def bind_graph(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Bind a part of a model to the graph of the running :class:`PassGraph` call, so that it may run outside of it.
+
+    ``torch.utils.checkpoint`` computes a part again in the backward pass, when the call is over and another may be
+    running. Bound where it is used, the part finds the graph of its call and, in :class:`PerLayer`, the same copies.
+    Both kinds of checkpoints work, and backward passes in other threads. Outside of a call the function is returned
+    unchanged.
+
+    Args:
+        function: a module or function, called with the same arguments.
+
+    Raises:
+        TypeError: function is not callable.
+        RuntimeError: on a call of what is returned, if another call of a model is running, or if it uses ``PerLayer``
+            and runs for the second time in its call: bind it anew for every use.
+
+    Example:
+        >>> import torch, graphact
+        >>> from torch.utils.checkpoint import checkpoint
+        >>> class Model(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.act = graphact.nn.GraphAdaptiveMax(features=4)
+        ...
+        ...     def forward(self, x, edge_index):
+        ...         return checkpoint(graphact.nn.bind_graph(self.act), x, use_reentrant=False)
+        >>> model, x = graphact.nn.PassGraph(Model()), torch.randn(3, 4, requires_grad=True)
+        >>> model(x, torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])).sum().backward()
+        >>> x.grad.shape
+        torch.Size([3, 4])
+    """
+    if not callable(function):
+        raise TypeError(f"function must be callable, got {type(function).__name__}")
+    call = current_call()
+    if call is None:
+        return function
+    start = dict(call.uses)
+
+    def bound(*arguments: Any, **options: Any) -> Any:
+        if not call.is_over and call.is_of_this_pass():
+            if call.uses != start:
+                raise RuntimeError(
+                    "function must be bound anew for every use: a PerLayer was used since bind_graph(function), and a "
+                    "recomputation could not tell which of its copies were meant"
+                )
+            return call.run_part(function, *arguments, **options)
+        if current_call() is not None:
+            raise RuntimeError(
+                "function must be bound in the call that runs it, got one that was bound in an earlier call of "
+                "PassGraph: call bind_graph(function) in the forward of the model, where the result is used"
+            )
+        return ModelCall(call.graph, start).run(function, *arguments, **options)
+
+    return bound
+
+
+def draw_anew(module: nn.Module) -> None:
+    """Reset the parameters of a module that can do so."""
+    reset = getattr(module, "reset_parameters", None)
+    if callable(reset):
+        reset()
+
+
+def check_takes_edges(model: nn.Module) -> None:
+    """Raise if a model is one of the signal alone."""
+    try:
+        signature = inspect.signature(getattr(model, "_orig_mod", model).forward)  # of torch.compile
+    except (TypeError, ValueError):  # compiled code has none
+        return
+    try:
+        signature.bind_partial("x", "edge_index")
+    except TypeError:
+        raise TypeError(
+            f"model must be called as model(x, edge_index), got {type(model).__name__}, whose forward takes "
+            f"{signature}; a chain of layers and activations is graphact.nn.Sequential(...), called with the graph"
+        ) from None
+
+
+def check_inputs(x: Any, edge_index: Any, options: dict[str, Any]) -> None:
+    """Raise if a call is not one on a single set of nodes."""
+    if isinstance(x, torch.fx.Proxy):
+        raise TypeError(
+            "PassGraph cannot be traced by torch.fx, which to_hetero does: each kind of node would need a shift "
+            "operator of its own; call the activations with a graph in a model of HeteroConv layers"
+        )
+    if isinstance(x, dict) or isinstance(edge_index, dict):
+        raise TypeError(
+            "x and edge_index must be tensors, got dictionaries: several kinds of nodes (HeteroData) have no single "
+            "shift operator"
+        )
+    if hasattr(edge_index, "one_hop"):
+        raise TypeError("edge_index must be what the model takes, got a Graph, which is given as graph=")
+    if options.get("num_sampled_nodes_per_hop") is not None:
+        raise ValueError(
+            "num_sampled_nodes_per_hop must be left out: layers that are trimmed to fewer nodes are other graphs"
+        )

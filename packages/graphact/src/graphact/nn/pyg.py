@@ -1,0 +1,334 @@
+"""PyG's convolutions and models as layers: the operators that they make of the edges, checked against their forward."""
+
+import copy
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+from torch_geometric.nn import (
+    GCN,
+    GIN,
+    MLP,
+    BatchNorm,
+    ChebConv,
+    GCNConv,
+    GINConv,
+    GraphSAGE,
+    MeanAggregation,
+    SAGEConv,
+    SumAggregation,
+)
+from torch_geometric.nn import LayerNorm as PyGLayerNorm
+from torch_geometric.nn import Linear as PyGLinear
+from torch_geometric.nn import Sequential as PyGSequential
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.nn.resolver import swish
+
+from graphact.functional import graph_filter
+from graphact.graph import Graph
+from graphact.nn.base import CURRENT, GraphModule, ModelCall, describe
+from graphact.nn.parts import PARTS, describe_part, described_edges
+from graphact.spec import Filter, Layer, LayerNorm, Linear, OnGraph, Sum, UnsupportedModelError
+
+AGGREGATIONS: dict[type[nn.Module], str] = {MeanAggregation: "mean", SumAggregation: "sum"}
+WEIGHTED = (GCNConv, ChebConv, GCN, GraphSAGE, GIN)  # they take an edge_weight; the models leave it out where convs do
+MOST_POWERS = 20
+DEVIATION = 1e-9  # of an operator from the convolution, in float64, as a part of the largest output
+Edges = tuple[Tensor, Tensor | None]
+
+
+def takes_weights(module: nn.Module) -> bool:
+    """Whether a model of PyG is called with edge_weight behind edge_index."""
+    if isinstance(module, PyGSequential):
+        return list(module.signature.param_dict)[1:] == ["edge_index", "edge_weight"]
+    return isinstance(module, WEIGHTED)
+
+
+def describe_convolution(conv: nn.Module, weighted: bool = True) -> tuple[Layer, ...]:
+    """A convolution on the described edges, with their weights or without, as a filter on its own operator.
+
+    Raise UnsupportedModelError if its forward computes something else.
+    """
+    graph = described_edges().to("cpu", torch.float64)
+    edge_index, weight = graph.to_edge_index()
+    edges: Edges = (edge_index, weight.detach() if weighted and isinstance(conv, WEIGHTED) else None)
+    for name, expected in (("node_dim", -2), ("explain", None)):
+        if getattr(conv, name, expected) not in (expected, False):
+            raise UnsupportedModelError("", f"its {name} is {getattr(conv, name)!r}, which is not described")
+    if conv.flow != "source_to_target":
+        raise UnsupportedModelError("", f"its flow is {conv.flow!r}, against the direction of the edges")
+    try:
+        matrix, bank, behind = CONVOLUTIONS[type(conv)](conv, edges, graph.num_nodes)
+        if not matrix[1].isfinite().all():
+            reason = "its normalization has no finite result on this graph: it takes roots of sums of weights, which "
+            raise UnsupportedModelError("", reason + "must not be negative; take positive weights or normalize=False")
+        own = Graph.from_edge_index(matrix[0].cpu(), matrix[1].detach().cpu().double(), graph.num_nodes)
+        deviation = deviation_of(conv, own, bank, edges)
+    except (IndexError, RuntimeError, ValueError) as error:
+        if isinstance(error, UnsupportedModelError):
+            raise
+        raise UnsupportedModelError("", f"its operator does not fit the graph, is it cached? {error}") from error
+    if not deviation <= DEVIATION:
+        reason = (
+            f"its forward deviates from its operator by {deviation:.2g} of its outputs, more than rounding explains"
+        )
+        if bank.exchanges > MOST_POWERS:
+            reason += f"; Chebyshev polynomials beyond the order {MOST_POWERS} cannot be written as powers in float64"
+        raise UnsupportedModelError("", reason)
+    return (OnGraph(((bank,),), own), *behind)
+
+
+@torch.no_grad()
+def deviation_of(conv: nn.Module, own: Graph, bank: Filter, edges: Edges) -> float:
+    """By how much the convolution, in float64, differs from the filter on random signals."""
+    same = copy.deepcopy(conv).to("cpu", torch.float64)
+    if isinstance(same, GINConv):
+        kinds = (nn.Linear, PyGLinear, nn.BatchNorm1d)
+        first = next((part for part in same.nn.modules() if isinstance(part, kinds)), None)
+        same.nn = nn.Identity() if first is None or not joins(conv) else first
+    generator = torch.Generator().manual_seed(own.num_nodes)
+    shape = (2, own.num_nodes, bank.in_features)
+    x = torch.randn(shape, generator=generator, dtype=torch.float64)
+    x[1] *= (torch.rand(shape[1:], generator=generator) < 0.05) * 1e3  # few large values, which no sum hides
+    expected = graph_filter(x, own, bank.taps.to(x))
+    if bank.bias is not None:
+        expected = expected + bank.bias.to(x)
+    actual = torch.stack([same(part, *(edge for edge in edges if edge is not None)) for part in x])
+    if actual.shape != expected.shape:
+        return float("inf")
+    return ((actual - expected).abs().amax() / expected.abs().amax().clamp_min(1e-300)).item()
+
+
+Described = tuple[tuple[Tensor, Tensor], Filter, tuple[Layer, ...]]
+
+
+def gcn_layers(conv: GCNConv, edges: Edges, num_nodes: int) -> Described:
+    """The normalised adjacency with self-loops as PyG makes it, or as it is cached."""
+    need(conv, SumAggregation)
+    edge_index, weight = edges
+    if conv.normalize:
+        cached = conv._cached_edge_index
+        if cached is None:
+            cached = gcn_norm(
+                edge_index, weight, num_nodes, conv.improved, conv.add_self_loops, conv.flow, torch.float64
+            )
+        edge_index, weight = cached
+    taps = linear_of(conv.lin, "lin").weight.T
+    return (edge_index, ones_for(edge_index, weight)), Filter(torch.stack([0 * taps, taps]), conv.bias), ()
+
+
+def cheb_layers(conv: ChebConv, edges: Edges, num_nodes: int) -> Described:
+    r"""The Chebyshev polynomials :math:`T_k = 2 L T_{k-1} - T_{k-2}` of the scaled Laplacian, as powers of it."""
+    need(conv, SumAggregation)
+    edge_index, weight = edges
+    matrix = conv.__norm__(edge_index, num_nodes, weight, conv.normalization, None, dtype=torch.float64)
+    each = [linear_of(lin, f"lins.{number}").weight.T for number, lin in enumerate(conv.lins)]
+    polynomials = [torch.eye(1, len(each)).double()[0], torch.eye(2, max(2, len(each))).double()[1, : len(each)]]
+    while len(polynomials) < len(each):
+        polynomials.append(2 * polynomials[-1].roll(1) - polynomials[-2])
+    coefficients = torch.stack(polynomials[: len(each)])  # of the powers, (K, K)
+    taps = torch.einsum("kp,kfg->pfg", coefficients.to(each[0].device), torch.stack(each).double())
+    return matrix, Filter(taps, conv.bias), ()
+
+
+def sage_layers(conv: SAGEConv, edges: Edges, num_nodes: int) -> Described:
+    """The mean or the sum over neighbours, and the node itself."""
+    need(conv, SumAggregation, MeanAggregation)
+    if conv.normalize:
+        raise UnsupportedModelError("", "normalize=True divides by the length of the output, without a bound at 0")
+    if conv.project:
+        raise UnsupportedModelError("", "project=True is not described")
+    weight = torch.ones(edges[0].size(1), dtype=torch.float64)
+    if type(conv.aggr_module) is MeanAggregation:
+        degree = torch.zeros(num_nodes, dtype=torch.float64).index_add_(0, edges[0][1], weight)
+        weight = weight / degree[edges[0][1]]
+    near = linear_of(conv.lin_l, "lin_l")
+    own = linear_of(conv.lin_r, "lin_r").weight if conv.root_weight else 0 * near.weight
+    return (edges[0], weight), Filter(torch.stack([own.T, near.weight.T]), near.bias), ()
+
+
+def gin_layers(conv: GINConv, edges: Edges, _: int) -> Described:
+    """The sum and the first linear map of the network behind it are one filter bank."""
+    need(conv, SumAggregation)
+    behind = describe_part(conv.nn, "nn")
+    matrix = edges[0], ones_for(edges[0], None)
+    own = 1 + conv.eps.double()  # products in float32 would be others than those of the forward
+    if behind and isinstance(first := behind[0], Linear):
+        weight = first.weight.T.double()
+        return matrix, Filter(torch.stack([own * weight, weight]), first.bias), behind[1:]
+    width = next((layer.in_features for layer in behind if layer.in_features), None)
+    if width is None:
+        raise UnsupportedModelError("nn", "it takes any number of features")
+    unit = torch.eye(width, dtype=own.dtype, device=own.device)
+    return matrix, Filter(torch.stack([own * unit, unit])), behind
+
+
+def joins(conv: GINConv) -> bool:
+    """Whether the network of a GINConv begins with a linear map; looking does not count as a use of PerLayer."""
+    around, CURRENT.described = CURRENT.described, ModelCall(described_edges())
+    try:
+        layers = describe_part(conv.nn, "nn")
+    finally:
+        CURRENT.described = around
+    return bool(layers) and isinstance(layers[0], Linear)
+
+
+def need(conv: Any, *kinds: type[nn.Module]) -> None:
+    """Raise if a convolution aggregates by anything else, whatever it says that it does."""
+    if type(conv.aggr_module) not in kinds:
+        same = conv.aggr not in ("add", *AGGREGATIONS.values())
+        aggregation = conv.aggr if same else type(conv.aggr_module).__name__
+        names = " and ".join(repr(AGGREGATIONS[kind]) for kind in kinds)
+        raise UnsupportedModelError("", f"its aggregation {aggregation!r} is not described, only {names}")
+
+
+def ones_for(edge_index: Tensor, weight: Tensor | None) -> Tensor:
+    """Weights, or as many ones as there are edges."""
+    return torch.ones(edge_index.size(1), dtype=torch.float64) if weight is None else weight
+
+
+def linear_of(module: nn.Module, part: str) -> Linear:
+    """The description of a linear map that a convolution holds."""
+    if parametrize.is_parametrized(module):
+        raise UnsupportedModelError(part, "it is parametrized")
+    layers = describe_part(module, part)
+    if len(layers) != 1 or not isinstance(layers[0], Linear):
+        raise UnsupportedModelError(part, f"it was replaced by a {type(module).__name__}, which is no linear map")
+    return layers[0]
+
+
+def describe_linear(module: PyGLinear) -> tuple[Layer, ...]:
+    """PyG's own linear map."""
+    return (Linear(module.weight, module.bias),)
+
+
+def describe_mlp(module: MLP) -> tuple[Layer, ...]:
+    """Linear maps with activation, norm and dropout behind all, or all but the last of them."""
+    found: list[Layer] = []
+    last = len(module.lins) - (1 if module.plain_last else 0)
+    for number, lin in enumerate(module.lins):
+        found += describe_part(lin, f"lins.{number}")
+        if number < last:
+            norm = describe_part(module.norms[number], f"norms.{number}")
+            found += ordered(module.act, norm, module.act_first)
+            check_dropout(module, module.dropout[number])
+    if module.plain_last:
+        check_dropout(module, module.dropout[-1])
+    return tuple(found)
+
+
+def check_dropout(module: nn.Module, share: float) -> None:
+    """Raise if values are dropped at random."""
+    if module.training and share > 0:
+        raise UnsupportedModelError("", "dropout in training mode draws at random: call eval() of the model first")
+
+
+def describe_batch_norm(module: BatchNorm) -> tuple[Layer, ...]:
+    """PyG's own around torch's."""
+    return describe_part(module.module, "module")
+
+
+def describe_layer_norm(module: PyGLayerNorm) -> tuple[Layer, ...]:
+    """PyG's own, over the features of a node."""
+    if module.mode != "node":
+        raise UnsupportedModelError("", f"mode={module.mode!r} normalizes over all nodes; mode='node' is described")
+    if not module.eps > 0:
+        raise UnsupportedModelError("", f"without eps > 0 its slopes have no bound, got eps = {module.eps}")
+    return (LayerNorm(module.in_channels, module.eps, module.weight, module.bias),)
+
+
+def ordered(act: Any, norm: tuple[Layer, ...], act_first: bool) -> tuple[Layer, ...]:
+    """An activation in front of a norm, or behind it."""
+    if act is swish:
+        act = nn.SiLU()
+    if act is not None and not isinstance(act, nn.Module):
+        raise UnsupportedModelError("act", f"it is a function, of which nothing is known: {act!r}")
+    layers = () if act is None else describe_part(act, "act")
+    return (*layers, *norm) if act_first else (*norm, *layers)
+
+
+def describe_model(model: Any) -> tuple[Layer, ...]:
+    """GCN, GraphSAGE, GIN: convolutions, each with norm and activation behind it, but for the last."""
+    found: list[Layer] = []
+    if model.jk_mode not in (None, "last"):
+        raise UnsupportedModelError("jk", f"jk={model.jk_mode!r} is not described, only 'last'")
+    if hasattr(model, "jk"):  # PyG makes none then, and calls whatever stands there
+        raise UnsupportedModelError("jk", f"it was replaced by a {type(model.jk).__name__}")
+    for number, (conv, norm) in enumerate(zip(model.convs, model.norms, strict=True)):
+        found += describe_part(conv, f"convs.{number}")
+        if number < model.num_layers - 1 or model.jk_mode is not None:
+            found += ordered(model.act, describe_part(norm, f"norms.{number}"), model.act_first)
+            found += describe_part(model.dropout, "dropout")
+    return (*found, *(describe_part(model.lin, "lin") if model.jk_mode is not None else ()))
+
+
+ADDITIONS: tuple[Any, ...] = (operator.add, torch.add)
+
+
+def describe_sequential(model: Any) -> tuple[Layer, ...]:
+    """PyG's Sequential: what stands under each name, as layers from the input on."""
+    signal, *others = model.signature.param_dict
+    values: dict[str, tuple[Layer, ...]] = {signal: ()}
+    result: tuple[Layer, ...] = ()
+    for child in model._children:
+        part, read = getattr(model, child.name), [name for name in child.param_names if name in values]
+        edges = [name for name in child.param_names if name not in values]
+        if any(name not in others for name in edges) or edges not in (
+            [],
+            ["edge_index"],
+            ["edge_index", "edge_weight"],
+        ):
+            raise UnsupportedModelError(child.name, f"its arguments {child.param_names} are not described")
+        if len(child.return_names) != 1:
+            raise UnsupportedModelError(child.name, "it returns several values")
+        if part in ADDITIONS and len(read) == 2 and not edges:
+            result = added(*(values[name] for name in read))
+        elif not isinstance(part, nn.Module):
+            raise UnsupportedModelError(child.name, f"it is a function, of which nothing is known: {part!r}")
+        elif len(read) != 1 or child.param_names[0] != read[0]:
+            raise UnsupportedModelError(child.name, f"its arguments {child.param_names} are not described")
+        else:
+            result = (*values[read[0]], *describe_child(part, child.name, edges))
+        values[child.return_names[0]] = result
+    return result
+
+
+def describe_child(part: nn.Module, name: str, edges: list[str]) -> tuple[Layer, ...]:
+    """A part of PyG's Sequential, which is called with the signal alone, or with edges, with or without weights."""
+    if not edges:
+        return describe_part(part, name)
+    weighted = len(edges) == 2
+    if type(part) in CONVOLUTIONS:
+        return describe(part, name, dict.fromkeys(CONVOLUTIONS, partial(describe_convolution, weighted=weighted)))
+    if not isinstance(part, GraphModule):
+        raise UnsupportedModelError(name, f"a {type(part).__name__} that is called with edges is not described")
+    graph = described_edges()
+    if not weighted:
+        edge_index, weight = graph.to_edge_index()
+        graph = Graph.from_edge_index(edge_index, torch.ones_like(weight), graph.num_nodes)
+    own = graph if part.normalize is None else graph.normalize(part.normalize)
+    return (OnGraph((describe_part(part, name),), own),)
+
+
+def added(first: tuple[Layer, ...], second: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """The sum of two values: the layers that both have in common, and then two branches."""
+    shared = 0
+    while shared < min(len(first), len(second)) and first[shared] is second[shared]:
+        shared += 1
+    return (*first[:shared], Sum((first[shared:], second[shared:])))
+
+
+CONVOLUTIONS: dict[type[nn.Module], Callable[[Any, Edges, int], Described]] = {
+    GCNConv: gcn_layers,
+    ChebConv: cheb_layers,
+    SAGEConv: sage_layers,
+    GINConv: gin_layers,
+}
+PARTS.update(dict.fromkeys(CONVOLUTIONS, describe_convolution))
+PARTS.update(dict.fromkeys((GCN, GraphSAGE, GIN), describe_model))
+PARTS.update({PyGLinear: describe_linear, MLP: describe_mlp, PyGSequential: describe_sequential})
+PARTS.update({BatchNorm: describe_batch_norm, PyGLayerNorm: describe_layer_norm})

@@ -1,0 +1,180 @@
+"""The activations by the names that tables, files and commands use. Imports no torch until a module is asked for.
+
+Others arrive through :func:`register`, or as an entry point ``graphact.activations`` of an installed package.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+from graphact._checks import check_choice
+
+ENTRY_POINTS = "graphact.activations"
+COMPARED = {  # by the paper; classes of graphact.nn
+    "relu": "ReLU",
+    "max-l": "LocalizedMax",
+    "median-l": "LocalizedMedian",
+    "max-ga": "GraphAdaptiveMax",
+    "median-ga": "GraphAdaptiveMedian",
+    "kernel-ga": "GraphAdaptiveKernel",
+}
+POINTWISE = {  # functions of each value on its own, for comparison with ReLU, whose units can die
+    "identity": "Identity",
+    "leaky-relu": "LeakyReLU",
+    "prelu": "PReLU",
+    "elu": "ELU",
+    "gelu": "GELU",
+    "silu": "SiLU",
+    "tanh": "Tanh",
+    "abs": "Abs",
+    "maxout": "Maxout",
+}
+FURTHER = {  # other functions of a neighbourhood, and activations of other authors
+    "mean-ga": "GraphAdaptiveMean",
+    "soft-maximum-ga": "GraphAdaptiveSoftMaximum",
+    "trimmed-mean-ga": "GraphAdaptiveTrimmedMean",
+    "weighted-mean-ga": "GraphAdaptiveWeightedMean",
+    "mixture-ga": "GraphAdaptiveMixture",
+    "shiftless-max": "ShiftlessMax",
+    "shiftless-median": "ShiftlessMedian",
+    "max-k": "MaxK",
+    "grelu": "GReLU",
+    "digraf": "DiGRAF",
+}
+BUILT_IN = COMPARED | POINTWISE | FURTHER
+LINES = {  # what each does, for lists; x are values at a node and h trained weights
+    "relu": "max(x, 0)",
+    "max-l": "localized maximum of Ruiz et al.: ReLU plus maxima over the k-hop neighbours",
+    "median-l": "localized median: ReLU plus medians over the k-hop neighbours",
+    "max-ga": "graph-adaptive maximum: ReLU plus maxima of the neighbours' values, shifted k times",
+    "median-ga": "graph-adaptive median, likewise",
+    "kernel-ga": "graph-adaptive Gaussian kernel of the differences to the neighbours",
+    "mean-ga": "graph-adaptive mean: linear, for comparison",
+    "soft-maximum-ga": "graph-adaptive log-mean-exp with a learned temperature, between mean and maximum",
+    "trimmed-mean-ga": "graph-adaptive mean without the lowest and the highest values",
+    "weighted-mean-ga": "graph-adaptive mean, weighted by how near values are to the node's own",
+    "mixture-ga": "graph-adaptive maximum, median, minimum and mean at once, for the exchanges of one",
+    "shiftless-max": "ablation: the maximum as DiGRAF's comparison ran it, without shift and with dense maps",
+    "shiftless-median": "ablation: the median, likewise",
+    "max-k": "MaxK-GNN (ASPLOS 2024): the k largest features of each node",
+    "grelu": "GReLU (WWW 2022): a piecewise linear function for each node and channel",
+    "digraf": "DiGRAF (NeurIPS 2024): a diffeomorphism (CPAB) for each graph",
+    "identity": "x",
+    "leaky-relu": "max(x, 0) + 0.01 min(x, 0)",
+    "prelu": "max(x, 0) + a min(x, 0) with trained a",
+    "elu": "x above 0, exp(x) - 1 below",
+    "gelu": "x times the normal distribution function of x",
+    "silu": "x / (1 + exp(-x)), also called swish",
+    "tanh": "hyperbolic tangent",
+    "abs": "|x|",
+    "maxout": "the largest of a few lines with trained slopes and offsets",
+}
+CONVOLUTIONS = {  # classes of graphact.nn, and a line for each
+    "GraphFilter": "a bank of polynomial graph filters of any order: sum_k S^k x H_k",
+    "Chebyshev": "the same in the basis of Chebyshev polynomials (Defferrard et al. 2016)",
+    "ARMA": "rational filters by recursion (Isufi et al. 2017, Bianchi et al. 2021)",
+    "GraphAttention": "weights of neighbours by attention (Velickovic et al. 2018)",
+    "EdgeNet": "edge-varying filters: coefficients for every edge of one graph (Isufi et al. 2021)",
+}
+DATA_SETS = {  # what graphact_lab.data reads
+    "ml-100k": "MovieLens 100K: ratings of 1682 films by 943 users",
+    "molene": "Molène: hourly temperatures of weather stations in Brittany",
+    "planetoid": "Cora, CiteSeer and PubMed: citations between papers, with their public splits",
+    "heterophily": "minesweeper, tolokers, actor, filtered chameleon and squirrel, wisconsin: ten given splits",
+    "attributed": "BlogCatalog and Flickr: friends, and the words that they use",
+    "tu": "MUTAG, PTC_MR, PROTEINS, NCI1 and NCI109: molecules and proteins of TUDataset, a class each",
+}
+_registered: dict[str, type[Any]] = {}
+ModuleT = TypeVar("ModuleT", bound=type[Any])
+
+
+def register(name: str) -> Callable[[ModuleT], ModuleT]:
+    """Make a module known as an activation, as a decorator of its class.
+
+    ``GCNN(activation=name)``, files, fleets and agents then know it, and so do ``graphact run`` and ``graphact list``,
+    after ``--import MODULE``. The class takes ``hops``, ``features``, ``closed``, ``normalize`` and ``start`` as
+    keywords, as far as it has them; see
+    :class:`~graphact.nn.GraphAdaptive` for one that needs no more than its operation.
+
+    Raises:
+        ValueError: a class defined elsewhere has that name; one that is defined again replaces itself.
+
+    Example:
+        >>> import graphact
+        >>> from graphact.spec.operations import Operation
+        >>> @graphact.nn.register("range-ga")
+        ... class GraphAdaptiveRange(graphact.nn.GraphAdaptive):
+        ...     operation = Operation("range", lambda neighbors, xp: xp.amax(neighbors, -2) - xp.amin(neighbors, -2))
+        >>> graphact.nn.GCNN([1, 4], activation="range-ga").activations[0]
+        GraphAdaptiveRange(hops=1, features=4, closed=False)
+        >>> graphact.nn.unregister("range-ga")
+    """
+
+    def add(module: ModuleT) -> ModuleT:
+        if name in BUILT_IN or home_of(_registered.get(name, module)) != home_of(module):
+            raise ValueError(f"activation names must be unique, and {name!r} is taken")
+        _registered[name] = module
+        return module
+
+    return add
+
+
+def unregister(name: str) -> type[Any] | None:
+    """Forget an activation that :func:`register` made known; its class is returned, if it was known."""
+    return _registered.pop(name, None)
+
+
+def names() -> tuple[str, ...]:
+    """The names of all activations: built in, registered, and of installed packages."""
+    return tuple(dict.fromkeys([*BUILT_IN, *_registered, *_installed(tuple(sys.path))]))
+
+
+@cache
+def _installed(_: tuple[str, ...]) -> tuple[str, ...]:
+    """The names in entry points of the packages on a path; to read them takes milliseconds."""
+    from importlib.metadata import entry_points
+
+    return tuple(entry.name for entry in entry_points(group=ENTRY_POINTS))
+
+
+def find(name: str) -> type[Any]:
+    """The class of an activation; a name that is unknown raises."""
+    if name in _registered:
+        return _registered[name]
+    if name in BUILT_IN:
+        return getattr(importlib.import_module("graphact.nn"), BUILT_IN[name])
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=ENTRY_POINTS, name=name):
+        return entry.load()
+    raise ValueError(f"activation {check_choice('activation', name, names())!r} is listed, and no class has the name")
+
+
+def line_of(name: str) -> str:
+    """What an activation does, in one line; for registered ones the first line of the docstring."""
+    if name in LINES or name not in _registered:
+        return LINES.get(name, "")
+    return (_registered[name].__doc__ or "").strip().partition("\n")[0]
+
+
+class Activations(Mapping[str, type[Any]]):
+    """A read-only view of the registry: the class of each name."""
+
+    def __getitem__(self, name: str) -> type[Any]:
+        try:
+            return find(name)
+        except ValueError:
+            raise KeyError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(names())
+
+    def __len__(self) -> int:
+        return len(names())
+
+
+def home_of(function: Callable[..., Any]) -> tuple[str, str]:
+    """Where a function or class is defined."""
+    return getattr(function, "__module__", ""), getattr(function, "__qualname__", type(function).__qualname__)

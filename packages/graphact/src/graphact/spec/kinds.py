@@ -1,0 +1,296 @@
+"""The kinds of layers: filters, linear maps, activations, and those that hold others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+from graphact.spec.layer import Layer, structure
+from graphact.spec.operations import Array, Operation, find_operation, namespace_of
+
+Reads = Literal["shifted", "hops"]
+
+
+@dataclass(frozen=True, eq=False)
+class Filter(Layer):
+    r"""A bank of graph filters, :math:`\sum_k S^k x H_k + b`."""
+
+    kind = "filter"
+    ARRAYS = ("taps", "bias")
+
+    taps: Array  # (K + 1, F_in, F_out)
+    bias: Array | None = None  # (F_out,)
+
+    @property
+    def exchanges(self) -> int:
+        return len(self.taps) - 1
+
+    @property
+    def in_features(self) -> int:
+        return int(self.taps.shape[1])
+
+    @property
+    def out_features(self) -> int:
+        return int(self.taps.shape[2])
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(Layer):
+    """One linear map that all nodes share, such as a readout."""
+
+    kind = "linear"
+    ARRAYS = ("weight", "bias")
+
+    weight: Array  # (F_out, F_in)
+    bias: Array | None = None  # (F_out,)
+
+    @property
+    def in_features(self) -> int:
+        return int(self.weight.shape[1])
+
+    @property
+    def out_features(self) -> int:
+        return int(self.weight.shape[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Pointwise(Layer):
+    """A function of each value on its own, by name: see :data:`graphact.functional.elementwise.FUNCTIONS`.
+
+    Two have trained arrays: ``"prelu"`` the slope below 0, ``()`` or one for each feature ``(F,)``; ``"maxout"`` the
+    slopes and offsets of the lines of which it takes the largest, ``(P,)`` or ``(P, F)``.
+    """
+
+    kind = "pointwise"
+    ARRAYS = ("slope", "offset")
+
+    function: str
+    slope: Any = None
+    offset: Any = None
+
+    @property
+    def in_features(self) -> int | None:
+        own = 2 if self.function == "maxout" else 1  # dimensions of slopes for each feature
+        return int(self.slope.shape[-1]) if self.slope is not None and len(self.slope.shape) == own else None
+
+
+@dataclass(frozen=True, eq=False)
+class HopMixture(Layer):
+    r"""An activation :math:`\beta\,\mathrm{ReLU}(x) + \sum_{k=1}^{K} h_k\,f_k(x)`.
+
+    Attributes:
+        operation: the function f of a neighbourhood.
+        reads: ``"shifted"`` (graph-adaptive: the one-hop neighbours of :math:`S^k x`) or ``"hops"`` (localized: the
+            k-hop neighbours of x).
+        closed: whether a node counts among its neighbours.
+        constants: parameters of the operation that are not trained, by name.
+        beta: scalar.
+        weights: ``(K,)``, or ``(K, F)`` with weights for each feature.
+        log_parameters: logarithms of the trained parameters of the operation, by name.
+    """
+
+    kind = "hop-mixture"
+    ARRAYS = ("beta", "weights", "log_parameters")
+
+    operation: Operation
+    reads: Reads
+    closed: bool
+    constants: Mapping[str, float]
+    beta: Array
+    weights: Array
+    log_parameters: Mapping[str, Array]
+
+    def arrays(self) -> dict[str, Array]:
+        learned = {f"log_{name}": value for name, value in self.log_parameters.items()}
+        return {"beta": self.beta, "weights": self.weights, **learned}
+
+    def with_arrays(self, arrays: Mapping[str, Array]) -> Self:
+        learned = {name: arrays[f"log_{name}"] for name in self.log_parameters}
+        return replace(self, beta=arrays["beta"], weights=arrays["weights"], log_parameters=learned)
+
+    @classmethod
+    def from_parts(cls, settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        operation = find_operation(settings["operation"])
+        learned = [name for name in operation.parameters if f"log_{name}" in arrays]  # not in the order of a file
+        logs = {name: arrays[f"log_{name}"] for name in learned}
+        others = {name: array for name, array in arrays.items() if name not in {f"log_{name}" for name in learned}}
+        return cls(**{**settings, "operation": operation}, **others, log_parameters=logs)
+
+    def settings(self) -> dict[str, Any]:
+        constants = dict(self.constants)
+        return {"operation": self.operation.name, "reads": self.reads, "closed": self.closed, "constants": constants}
+
+    @property
+    def parameters(self) -> dict[str, Array | float]:
+        """The parameters of the operation as it takes them, trained or not."""
+        learned = {name: namespace_of(value).exp(value) for name, value in self.log_parameters.items()}
+        return {**self.constants, **learned}
+
+    @property
+    def hops(self) -> int:
+        return len(self.weights)
+
+    @property
+    def exchanges(self) -> int:
+        """K + 1 for K shifted hops; one for each of K hops that are read by relaying."""
+        return self.hops + 1 if self.reads == "shifted" else self.hops
+
+    @property
+    def in_features(self) -> int | None:
+        return int(self.weights.shape[1]) if len(self.weights.shape) == 2 else None
+
+
+@dataclass(frozen=True, eq=False)
+class NamedLayer(Layer):
+    """A layer that is known by its name and settings; interpreters that do not know the name refuse it."""
+
+    ARRAYS = ("tensors",)
+
+    function: str
+    options: Mapping[str, Any]
+    rounds: int
+    tensors: Mapping[str, Array]
+
+    def arrays(self) -> dict[str, Array]:
+        return dict(self.tensors)
+
+    def with_arrays(self, arrays: Mapping[str, Array]) -> Self:
+        return replace(self, tensors={name: arrays[name] for name in self.tensors})
+
+    @classmethod
+    def from_parts(cls, settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        return cls(**settings, tensors=dict(arrays))
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "options": dict(self.options)}
+
+    @property
+    def exchanges(self) -> int:
+        return self.rounds
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution(NamedLayer):
+    """A convolution that is no polynomial filter, by the name of its class, such as ``"EdgeNet"``.
+
+    Attributes:
+        function, options, rounds, tensors: as those of :class:`Activation`.
+        inputs: features of the input.
+        outputs: features of the output.
+    """
+
+    kind = "convolution"
+
+    inputs: int
+    outputs: int
+
+    @property
+    def in_features(self) -> int:
+        return self.inputs
+
+    @property
+    def out_features(self) -> int:
+        return self.outputs
+
+
+@dataclass(frozen=True, eq=False)
+class Activation(NamedLayer):
+    """An activation of another kind, by its name in the registry; interpreters that do not know the name refuse it.
+
+    Attributes:
+        function: the name, such as ``"max-k"``.
+        options: its settings, JSON values.
+        rounds: how many exchanges between neighbours it takes.
+        tensors: its trained arrays, by name.
+        features: features of the signal; None where any number will do.
+        pools: whether it reads a mean over all nodes, which no number of exchanges between neighbours gives.
+    """
+
+    kind = "activation"
+
+    features: int | None = None
+    pools: bool = False
+
+    @property
+    def in_features(self) -> int | None:
+        return self.features
+
+
+@dataclass(frozen=True, eq=False)
+class LayerNorm(Layer):
+    """The features of each node less their mean, divided by the root of their variance plus epsilon, scaled, moved."""
+
+    kind = "layer-norm"
+    ARRAYS = ("weight", "bias")
+
+    features: int
+    epsilon: float
+    weight: Array | None = None  # (F,)
+    bias: Array | None = None  # (F,)
+
+    @property
+    def in_features(self) -> int:
+        return self.features
+
+
+@dataclass(frozen=True, eq=False)
+class Nested(Layer):
+    """Layers that hold others: branches of chains, whose arrays are named by their places."""
+
+    branches: tuple[tuple[Layer, ...], ...]
+
+    def arrays(self) -> dict[str, Array]:
+        return {
+            f"{branch}.{number}.{name}": array
+            for branch, layers in enumerate(self.branches)
+            for number, layer in enumerate(layers)
+            for name, array in layer.arrays().items()
+        }
+
+    def with_arrays(self, arrays: Mapping[str, Array]) -> Self:
+        def part(branch: int, number: int) -> dict[str, Array]:
+            start = f"{branch}.{number}."
+            return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+
+        return replace(
+            self,
+            branches=tuple(
+                tuple(layer.with_arrays(part(branch, number)) for number, layer in enumerate(layers))
+                for branch, layers in enumerate(self.branches)
+            ),
+        )
+
+    def settings(self) -> dict[str, Any]:
+        return {"branches": [structure(layers) for layers in self.branches]}
+
+    @property
+    def exchanges(self) -> int:
+        return sum(layer.exchanges for layers in self.branches for layer in layers)
+
+    @property
+    def in_features(self) -> int | None:
+        return next((layer.in_features for layers in self.branches for layer in layers if layer.in_features), None)
+
+    @property
+    def out_features(self) -> int | None:
+        ends = ([layer.out_features for layer in layers if layer.out_features] for layers in self.branches)
+        return next((end[-1] for end in ends if end), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Nested):
+    """Chains of layers side by side, whose results are added; the empty chain is the input, as in a residual block."""
+
+    kind = "sum"
+
+
+@dataclass(frozen=True, eq=False)
+class OnGraph(Nested):
+    """One chain on a graph of its own, such as the operator that a convolution makes of the edges it is given."""
+
+    kind = "on-graph"
+
+    graph: Any
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return self.branches[0]

@@ -1,0 +1,216 @@
+"""Cutting a graph: who holds, hears and sends what, against a plain count on the dense matrix; files; the command."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import graphact
+from graphact.cli import main
+from graphact.distributed import (
+    PartitionedGraph,
+    PartitionError,
+    Sizes,
+    assign_nodes,
+    divide,
+    exchanges_of,
+    read_manifest,
+    step_cost,
+    step_memory,
+    write_partition,
+)
+from graphact.distributed.halo import HaloPlan, split_halo
+from graphact.distributed.partition import read_part
+from graphact.spec import UnsupportedModelError
+from support.graphs import random_graph, random_matrix
+
+
+def dense_case(seed, parts):
+    rng = np.random.default_rng(seed)
+    matrix = random_matrix(rng, 17)
+    return matrix, graphact.Graph.from_dense(torch.from_numpy(matrix)), rng.integers(0, parts, 17).astype(np.int32)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("parts", [1, 3])
+def test_parts_against_a_plain_count(seed, parts):
+    matrix, graph, owner = dense_case(seed, parts)
+    for rank, part in enumerate(divide(graph, owner, parts)):
+        mine = [i for i in range(17) if owner[i] == rank]
+        assert part.nodes.tolist() == mine
+        halo = sorted({j for i in mine for j in range(17) if matrix[i, j] and owner[j] != rank})
+        assert part.known.tolist() == sorted(mine + halo)
+        sent = [
+            [i for i in mine if any(matrix[k, i] and owner[k] == other for k in range(17))] if other != rank else []
+            for other in range(parts)
+        ]
+        assert part.send_counts.tolist() == [len(nodes) for nodes in sent]
+        assert part.nodes[part.send].tolist() == [node for nodes in sent for node in nodes]
+        rebuilt = np.zeros((len(mine), 17))
+        rows = np.repeat(np.arange(len(mine)), np.diff(part.rows.rowptr))
+        rebuilt[rows, part.known[part.rows.col]] = part.rows.weight
+        if part.rows.diagonal is not None:
+            rebuilt[np.arange(len(mine)), mine] = part.rows.diagonal
+        assert np.array_equal(rebuilt, matrix[mine])
+
+
+def test_metis_cuts_less_than_blocks():
+    points = torch.rand(600, 2)
+    graph = graphact.Graph.nearest_neighbors(points, 6)
+    halo = {}
+    for method in ("metis", "blocks"):
+        owner, used = assign_nodes(graph, 4, method)
+        assert used == method
+        assert np.bincount(owner, minlength=4).min() > 100
+        halo[method] = sum(part.halo_counts.sum() for part in divide(graph, owner, 4))
+    assert halo["metis"] < halo["blocks"] / 5
+
+
+def test_without_pymetis(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    graph = random_graph()
+    assert assign_nodes(graph, 2)[1] == "blocks"
+    with pytest.raises(ValueError, match="needs the package pymetis"):
+        assign_nodes(graph, 2, "metis")
+
+
+def test_files_hold_the_parts(tmp_path):
+    _, graph, owner = dense_case(3, 3)
+    parts = list(divide(graph, owner, 3))
+    manifest = write_partition(parts, tmp_path, method="by hand")
+    assert read_manifest(tmp_path) == manifest
+    for rank, part in enumerate(parts):
+        found = read_part(tmp_path, rank, 3)
+        for name in ("known", "owner", "send", "send_counts"):
+            assert np.array_equal(getattr(found, name), getattr(part, name)), name
+        assert np.array_equal(found.rows.col, part.rows.col)
+        assert np.array_equal(found.rows.weight, part.rows.weight)
+
+
+def test_an_interrupted_write_leaves_nothing_that_looks_complete(tmp_path):
+    graph = random_graph()
+    write_partition(divide(graph, np.zeros(12, np.int32), 1), tmp_path, method="first")
+
+    def broken():
+        yield from divide(graph, np.zeros(12, np.int32), 1)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_partition(broken(), tmp_path, method="second")
+    with pytest.raises(PartitionError, match="manifest.json is missing"):
+        read_part(tmp_path, 0, 1)
+
+
+def test_a_file_with_indices_outside_is_refused(tmp_path):
+    """A sound hash does not make sound indices; compiled code trusts them."""
+    graph = random_graph()
+    (part,) = divide(graph, np.zeros(12, np.int32), 1)
+    part.rows.col[0] = 10**6
+    write_partition([part], tmp_path, method="malice")
+    with pytest.raises(PartitionError, match="sizes or indices do not fit together"):
+        PartitionedGraph.load(tmp_path)
+
+
+def test_another_number_of_processes_is_refused(tmp_path):
+    graph = random_graph()
+    write_partition(divide(graph, np.arange(12, dtype=np.int32) % 2, 2), tmp_path, method="by hand")
+    with pytest.raises(PartitionError, match="written for 2 processes, this run has 1"):
+        PartitionedGraph.load(tmp_path)
+
+
+def test_command(tmp_path, capsys):
+    random_graph(30).save(tmp_path / "graph.npz")
+    command = ["partition", str(tmp_path / "graph.npz"), "--parts", "3", "--out", str(tmp_path / "parts")]
+    assert main([*command, "--normalize", "spectral", "--method", "blocks"]) == 0
+    assert "30 nodes in 3 parts by blocks" in capsys.readouterr().out
+    assert json.loads((tmp_path / "parts" / "manifest.json").read_text())["parts"] == 3
+    assert main([*command[:3], "0", *command[4:]]) == 2
+    assert "--parts must be at least 1, got 0" in capsys.readouterr().err
+    assert main(["partition", str(tmp_path / "none.npz"), *command[2:]]) == 2
+    assert "none.npz" in capsys.readouterr().err
+
+
+def test_one_process_needs_no_network(tmp_path):
+    graph = random_graph().normalize("spectral")
+    part = PartitionedGraph.from_graph(graph)
+    model = graphact.nn.GCNN([2, 3], order=2, activation="median-l", hops=3).double()
+    x = torch.randn(4, 12, 2, dtype=torch.float64)
+    assert torch.equal(model(x, part), model(x, graph))
+    assert step_cost(model, part, 2).exchanges == 0
+    assert part.to(torch.float32).dtype == torch.float32
+    with pytest.raises(ValueError, match=r"n = 12, the nodes that process 0 holds"):
+        model(x[:, 1:], part)
+
+
+def test_exchanges_of_each_module():
+    nn = graphact.nn
+    assert len(exchanges_of(nn.GraphAdaptiveMax(hops=4), 3)) == 5
+    assert [exchange.hops for exchange in exchanges_of(nn.LocalizedMedian(hops=4), 3)] == [4]
+    assert [exchange.features for exchange in exchanges_of(nn.GraphFilter(7, 2, order=3), 7)] == [2, 2, 2]
+    assert not any(exchange.returns for exchange in exchanges_of(nn.GraphFilter(2, 7, order=3), 2))
+    with pytest.raises(TypeError, match="model must be a GCNN"):
+        exchanges_of(torch.nn.Linear(2, 2), 2)
+
+
+def test_exchanges_follow_the_description():
+    """A pointwise activation exchanges nothing, a localized one once, whatever its function."""
+    nn = graphact.nn
+
+    class LocalizedMin(nn.Localized):
+        operation = graphact.spec.operations.MIN
+
+    model = nn.GCNN([3, 2, 4], order=[1, 2], activation=[torch.nn.ReLU(), lambda width: LocalizedMin(hops=3)])
+    found = [(each.features, each.hops, each.returns) for each in exchanges_of(model, 3)]
+    assert found == [(2, 1, True), (2, 1, True), (2, 1, True), (4, 3, True)]
+    model = nn.GCNN([2, 2], order=1, activation=nn.GraphAdaptive(lambda neighbors: neighbors.mean(-2), hops=2))
+    assert [each.returns for each in exchanges_of(model, 2)] == [False, True, True, True]
+    model.register_forward_hook(lambda module, inputs, output: 2 * output)
+    for count in (lambda: exchanges_of(model, 2), lambda: step_memory(model, Sizes(9, 1, 20, 1, 1))):
+        with pytest.raises(UnsupportedModelError, match="carries hooks"):
+            count()
+
+
+def test_what_layers_keep():
+    """Literal counts for 10 nodes, 4 near the boundary, 50 edges, two samples in float32."""
+    nn, sizes = graphact.nn, Sizes(nodes=10, near=4, edges=50, halo=3, sent=2)
+    signal = 10 * 2 * 4  # bytes of one feature
+    expected = {
+        "relu": 4 * signal,
+        "max-ga": 4 * (signal + 2 * (signal + 14 * 2)),
+        "kernel-ga": 4 * (signal + 2 * (signal + 24 * 2 * 4)),
+        nn.GraphAdaptive(lambda neighbors: neighbors.mean(-2), hops=2): 4 * (signal + 2 * (signal + 50 * 2 * 4)),
+    }
+    for activation, kept in expected.items():
+        for out_features in (None, 7):
+            model = nn.GCNN([3, 4], order=1, activation=activation, hops=2, out_features=out_features)
+            memory = step_memory(model, sizes, samples=2)
+            assert memory.kept == 3 * signal + 2 * 3 * signal + kept + 4 * signal
+            assert memory.in_hand == 8 * (4 * (60 + 16 + 10) + 3 * 2 * 10)
+    assert step_memory(nn.FIR([4, 3], order=1), sizes).kept == (4 + 4 + 3) * 40
+    with pytest.raises(UnsupportedModelError, match="known number of features, got GraphAdaptiveMax"):
+        step_memory(nn.GraphAdaptiveMax(), sizes)
+
+
+def bytes_of(value, seen):
+    """Bytes of all tensors in a value, each counted once."""
+    if isinstance(value, torch.Tensor):
+        seen[value.data_ptr()] = value.nbytes
+    elif isinstance(value, tuple):
+        for entry in value:
+            bytes_of(entry, seen)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            bytes_of(getattr(value, field.name), seen)
+    return sum(seen.values())
+
+
+def test_memory_of_the_graph_as_predicted():
+    graph = random_graph(400, 0.1, dtype=torch.float32)
+    part = next(divide(graph, assign_nodes(graph, 2)[0], 2))
+    plan = HaloPlan(torch.from_numpy(part.send), tuple(part.send_counts), tuple(part.halo_counts), None)
+    split = split_halo(part.owner, 0, [part.rows], plan)
+    sizes = Sizes(len(part.nodes), len(split.order), len(part.rows.col), len(part.known), len(part.send))
+    predicted = step_memory(graphact.nn.GCNN([1, 2]), sizes).graph
+    assert 0.9 * predicted < bytes_of(split, {}) <= predicted

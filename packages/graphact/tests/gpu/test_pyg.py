@@ -1,0 +1,77 @@
+"""Graphs in PyG's data on a CUDA device: pinned by the loader, copied without waiting, joined there."""
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader, PrefetchLoader
+from torch_geometric.nn import GCN
+from torch_geometric.utils import erdos_renyi_graph
+
+from graphact import Graph, nn
+from graphact.graph.transfer import map_tensors
+from graphact.pyg import AttachGraph
+from support.waiting import when_waiting
+
+
+def samples(count=8):
+    torch.manual_seed(1)
+    return [Data(x=torch.randn(size, 4), edge_index=erdos_renyi_graph(size, 0.4)) for size in range(3, 3 + count)]
+
+
+def tensors_of(graph):
+    found = []
+    map_tensors(graph, lambda part: found.append(part) or part)
+    return found
+
+
+def test_a_graph_moves_as_tensors_do():
+    graph = Graph.from_pyg(samples()[5]).normalize("symmetric")
+    pinned = graph.pin_memory()
+    assert all(part.is_pinned() for part in tensors_of(pinned))
+    for there in (graph.cuda(), graph.cuda(0), pinned.to("cuda", non_blocking=True), pinned.cuda(non_blocking=True)):
+        assert {part.device.type for part in tensors_of(there)} == {"cuda"}
+        assert there.incoming.sizes.device.type == "cpu"
+        assert torch.equal(there.cpu().to_dense(), graph.to_dense())
+    graph.cuda().record_stream(torch.cuda.Stream())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_pins_the_joined_graph(workers):
+    data = [AttachGraph()(item) for item in samples()]
+    loader = DataLoader(data, batch_size=4, num_workers=workers, pin_memory=True)
+    for batch, first in zip(loader, (0, 4), strict=True):
+        assert batch.graph.weight.is_pinned()
+        assert batch.graph.incoming.col.is_pinned()
+        batch = batch.to("cuda", non_blocking=True)
+        assert batch.graph.device.type == "cuda"
+        expected = Graph.union([item.graph for item in data[first : first + 4]])
+        assert torch.equal(batch.graph.to_dense().cpu(), expected.to_dense())
+
+
+def test_prefetched_batches():
+    data = [AttachGraph()(item) for item in samples()]
+    model = nn.PassGraph(GCN(4, 8, 2, act=nn.GraphAdaptiveMax(features=8))).cuda()
+    for batch in PrefetchLoader(DataLoader(data, batch_size=4), device=torch.device("cuda")):
+        out = model(batch.x, batch.edge_index, graph=batch.graph)
+        assert out.shape == (batch.num_nodes, 8)
+
+
+def test_a_move_from_pinned_memory_and_a_step_do_not_synchronise():
+    data = [AttachGraph()(item) for item in samples()]
+    batch = Batch.from_data_list(data).pin_memory()
+    model = nn.PassGraph(GCN(4, 8, 2, act=nn.GraphAdaptiveMax(features=8), normalize=False)).cuda()
+    x = batch.to("cuda", non_blocking=True)
+    model(x.x, x.edge_index, graph=x.graph).sum().backward()  # kernels are compiled here
+    batch = Batch.from_data_list(data).pin_memory()
+    with when_waiting("error"):
+        there = batch.to("cuda", non_blocking=True)
+        model(there.x, there.edge_index, graph=there.graph).sum().backward()
+
+
+def test_the_same_values_as_on_the_cpu():
+    batch = Batch.from_data_list([AttachGraph()(item) for item in samples()])
+    model = nn.PassGraph(GCN(4, 8, 3, act=nn.PerLayer(nn.GraphAdaptiveMedian(features=8, hops=2), layers=2)))
+    expected = model(batch.x, batch.edge_index, graph=batch.graph)
+    there = batch.to("cuda")
+    actual = model.cuda()(there.x, there.edge_index, graph=there.graph)
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-5)

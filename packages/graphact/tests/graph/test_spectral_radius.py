@@ -1,0 +1,164 @@
+"""Spectral normalisation of directed graphs whose weights differ widely: known radii, high precision, brackets."""
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from graphact import Graph
+from graphact.graph import spectral_radius as module
+from support.radius import gelfand_limit, radius_in_fifty_digits, spectral_radius
+
+RANGES = {"tiny": (2.0**-30, 2.0**-20), "wide": (2.0**-200, 1.0), "whole": (1e-300, 1e300), "usual": (0.75, 1.0)}
+
+
+def cycle(weight):
+    nodes = torch.arange(len(weight))
+    return Graph.from_edge_index(torch.stack([nodes, nodes.roll(-1)]), torch.as_tensor(weight), len(weight))
+
+
+def radius_of(matrix):
+    """The radius by which a matrix was divided."""
+    matrix = np.asarray(matrix)
+    largest = np.unravel_index(np.abs(matrix).argmax(), matrix.shape)
+    return matrix[largest] / Graph.from_dense(matrix).normalize("spectral").to_dense().numpy()[largest]
+
+
+@pytest.mark.parametrize("sign", [1, -1], ids=["positive", "signed"])
+@pytest.mark.parametrize("kind", RANGES)
+@pytest.mark.parametrize("nodes", [4, 40, 260])
+def test_a_cycle_is_divided_by_the_geometric_mean_of_its_weights(nodes, kind, sign):
+    low, high = RANGES[kind]
+    weight = np.tile([low, high], nodes)[:nodes]
+    np.random.default_rng(nodes).shuffle(weight)
+    mean = np.log2(weight).mean()
+    weight[::2] *= sign
+    found = cycle(weight).normalize("spectral").weight.roll(-1).numpy()  # rows are targets
+    np.testing.assert_allclose(np.log2(np.abs(found)), np.log2(np.abs(weight)) - mean, rtol=1e-9, atol=1e-9)
+    assert (np.sign(found) == np.sign(weight)).all()
+
+
+def test_a_long_cycle():
+    weight = np.random.default_rng(0).choice([2.0**-30, 2.0**-20], 6000)
+    found = cycle(weight).normalize("spectral").weight.numpy()
+    assert np.log2(found).mean() == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_cycles_in_other_precisions(dtype):
+    weight = torch.tensor([2.0**-30, 2.0**-20] * 150, dtype=dtype)
+    found = cycle(weight).normalize("spectral").weight.roll(-1)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, torch.tensor([2.0**-5, 2.0**5] * 150, dtype=dtype))
+
+
+def test_weights_that_leave_the_range_are_refused():
+    weight = torch.full((9,), 1e-37)
+    weight[0] = 1e38
+    with pytest.raises(ValueError, match='weights of kind "spectral" must be finite, got inf'):
+        cycle(weight).normalize("spectral")
+
+
+def one_way(nodes, back):
+    """A path whose edges have weight 1 in one direction."""
+    return np.diag(np.ones(nodes - 1), 1) + np.diag(np.full(nodes - 1, back), -1)
+
+
+@pytest.mark.parametrize("back", [2.0**-60, 0.25])
+@pytest.mark.parametrize("nodes", [5, 300])
+def test_a_path_that_is_heavier_in_one_direction(nodes, back):
+    """Its period is 2: the radius and its negative are eigenvalues."""
+    expected = 2 * np.sqrt(back) * np.cos(np.pi / (nodes + 1))
+    assert radius_of(one_way(nodes, back)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_loops_along_a_cycle_that_is_hardly_closed():
+    """A Jordan block but for one entry: rounding errors of 1e-16 would move its eigenvalue by 80 %."""
+    matrix = np.eye(300) + np.diag(np.ones(299), -1)
+    matrix[0, -1] = 2.0**-900
+    assert radius_of(matrix) == pytest.approx(1 + 2.0**-3, rel=1e-9)
+
+
+def test_edges_of_no_account_do_not_hide_a_cycle():
+    weight = np.random.default_rng(1).choice([2.0**-30, 2.0**-20], 300)
+    matrix = np.full((300, 300), 2.0**-900)
+    matrix[np.arange(300), np.arange(300) - 1] = weight
+    assert radius_of(matrix) == pytest.approx(2 ** np.log2(weight).mean(), rel=1e-9)
+
+
+def test_the_largest_component_decides():
+    """Whatever leads from one to another, and whichever has the larger weights."""
+    small, large = one_way(280, 2.0**-60), 2.0**-25 * np.roll(np.diag([1.0, 4.0] * 10), 1, axis=1)
+    matrix = scipy.sparse.block_diag([small, large]).toarray()
+    matrix[290, 3] = matrix[285, 100] = 7.0
+    assert radius_of(matrix) == pytest.approx(2.0**-24, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_positive_weights_in_high_precision(seed):
+    rng = np.random.default_rng(seed)
+    nodes, span = rng.integers(3, 9), rng.choice([2, 30, 100])
+    matrix = np.where(rng.random((nodes, nodes)) < 0.6, np.exp2(rng.uniform(-span, span, (nodes, nodes))), 0)
+    matrix[np.arange(nodes), np.arange(nodes) - 1] = np.exp2(rng.uniform(-span, span, nodes))
+    with mpmath.workdps(400):
+        values = mpmath.eig(mpmath.matrix(matrix.tolist()), left=False, right=False)
+        expected = float(max(map(abs, values)))
+    assert radius_of(matrix) == pytest.approx(expected, rel=1e-9)
+    assert gelfand_limit(matrix) == pytest.approx(expected, rel=1e-12)
+    assert spectral_radius(matrix) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("nodes", [40, 300])
+def test_what_a_solver_finds_keeps_its_bits(nodes):
+    """Only an answer that fails the check is replaced."""
+    rng = np.random.default_rng(nodes)
+    matrix = np.where(rng.random((nodes, nodes)) < 0.3, rng.random((nodes, nodes)), 0) + np.eye(nodes) / 4
+    graph, expected = Graph.from_dense(matrix), module.solve(scipy.sparse.csr_array(matrix))
+    assert nodes == 300 or expected == np.abs(np.linalg.eigvals(matrix)).max()
+    assert torch.equal(graph.normalize("spectral").weight, graph.weight / expected)
+
+
+@pytest.mark.parametrize("factor", [1 - 1e-5, 1 + 1e-5, 0.5, 3.0])
+@pytest.mark.parametrize("nodes", [40, 300])
+def test_a_solver_that_is_wrong_is_corrected(monkeypatch, nodes, factor):
+    rng = np.random.default_rng(nodes)
+    matrix = np.where(rng.random((nodes, nodes)) < 0.1, rng.random((nodes, nodes)), 0) + np.eye(nodes) / 4
+    expected, solve = np.abs(np.linalg.eigvals(matrix)).max(), module.solve
+    monkeypatch.setattr(module, "solve", lambda *args, **options: factor * solve(*args, **options))
+    assert radius_of(matrix) == pytest.approx(expected, rel=1e-9)
+
+
+def test_an_answer_that_cannot_be_trusted_is_refused(monkeypatch):
+    """Signed weights have no bracket: solvers that disagree in balanced units are not believed."""
+    weight = torch.tensor([2.0**-30] * 20 + [-(2.0**-20)] * 20, dtype=torch.float64)
+    answers, solve = iter([1.0, 2.0, 3.0]), module.solve
+    monkeypatch.setattr(module, "solve", lambda *args, **options: next(answers) * solve(*args, **options))
+    with pytest.raises(ValueError, match="of this graph of 40 nodes that can be trusted: its weights differ too much"):
+        cycle(weight).normalize("spectral")
+
+
+@pytest.mark.parametrize("seed", [4, 5, 9, 20])
+def test_a_laplacian_of_a_ring_that_lapack_gets_wrong(seed):
+    """Which of these LAPACK gets wrong, by up to 7e-5, depends on the processor; what is promised does not."""
+    rng = np.random.default_rng(seed)
+    weight = np.exp2(rng.integers(-30, -19, 28).astype(float))
+    ring = np.zeros((28, 28))
+    ring[np.arange(28), np.arange(28) - 1] = weight
+    order = rng.permutation(28)
+    laplacian = (np.diag(weight) - ring)[order][:, order]
+    expected = radius_in_fifty_digits(tuple(map(tuple, laplacian.tolist())))
+    try:
+        found = radius_of(laplacian)
+    except ValueError:
+        return  # refused
+    assert found == pytest.approx(expected, rel=5e-6)
+
+
+def test_signed_weights_are_solved_on_both_sides(monkeypatch):
+    """A solver that contradicts itself on the transpose is not believed, however much alike the weights are."""
+    weight = torch.tensor([1.0, -1.5] * 8, dtype=torch.float64)
+    answers, solve = iter([1.0, 2.0, 3.0, 4.0]), module.solve
+    monkeypatch.setattr(module, "solve", lambda *args, **options: next(answers) * solve(*args, **options))
+    with pytest.raises(ValueError, match="of this graph of 16 nodes that can be trusted"):
+        cycle(weight).normalize("spectral")

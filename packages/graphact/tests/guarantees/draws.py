@@ -1,0 +1,189 @@
+"""Random modules on random graphs, random pairs of signals, and the one check that all soundness tests use."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from graphact import Graph
+from graphact.nn import (
+    FIR,
+    GCNN,
+    GraphAdaptive,
+    GraphAdaptiveKernel,
+    GraphFilter,
+    Localized,
+    LocalizedMax,
+    LocalizedMedian,
+    ReLU,
+)
+from graphact.nn.base import GraphModule, describe
+from graphact.spec.operations import KERNEL, MIN
+from support.graphs import random_matrix
+
+GRAPHS = 8  # side by side in one union; nothing passes from one to another
+ROUNDING = 1e-9
+ACTIVATIONS = ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga", "min-ga")
+
+
+class LocalizedMin(Localized):
+    operation = MIN
+
+
+class LocalizedKernel(Localized):
+    operation = KERNEL
+
+
+class Chain(GraphModule):
+    """Parts one after the other, in any order."""
+
+    def __init__(self, *parts):
+        super().__init__()
+        self.parts = torch.nn.ModuleList(parts)
+
+    def forward(self, x, graph, edge_weight=None):
+        for part in self.parts:
+            x = part(x, graph) if isinstance(part, GraphModule) else part(x)
+        return x
+
+    def describe(self):
+        return tuple(layer for number, part in enumerate(self.parts) for layer in describe(part, f"parts.{number}"))
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A module, a union of random graphs, and the number of the graph that each node belongs to."""
+
+    module: torch.nn.Module
+    graph: Graph
+    part: torch.Tensor
+    features: int
+
+    def signals(self, count, generator):
+        """Pairs of signals: near and far, dense and sparse, along random signs; (count, N, F) each."""
+        x = torch.randn(count, len(self.part), self.features, dtype=torch.float64, generator=generator)
+        x = x * 10 ** uniform((count, 1, 1), -2, 1, generator)
+        step = torch.randn(x.shape, dtype=torch.float64, generator=generator)
+        step = torch.where(uniform((count, 1, 1), 0, 1, generator) < 0.5, step.sign(), step)
+        step = step * (uniform(x.shape, 0, 1, generator) < uniform((count, 1, 1), 0, 1.5, generator))
+        return x, x + step * 10 ** uniform((count, 1, 1), -4, 1, generator)
+
+    def largest_in_part(self, values):
+        """The largest of (B, N) over the graph that each node belongs to, (B, N)."""
+        groups = torch.full((values.size(0), GRAPHS), -torch.inf, dtype=values.dtype)
+        return groups.scatter_reduce(1, self.part.expand_as(values), values, "amax")[:, self.part]
+
+
+def uniform(shape, low, high, generator):
+    return low + (high - low) * torch.rand(shape, dtype=torch.float64, generator=generator)
+
+
+def draw(seed, kind=None, max_nodes=6):
+    """Draw number `seed`: every kind of module, every option, coefficients of any sign and size."""
+    rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    matrices = [random_matrix(rng, int(rng.integers(1, max_nodes + 1))) for _ in range(GRAPHS)]
+    graph = Graph.union([with_edges(matrix) for matrix in matrices])
+    if rng.random() < 0.5 and graph.num_edges:
+        graph = graph.normalize("random_walk")
+    part = torch.repeat_interleave(torch.arange(GRAPHS), torch.tensor([len(matrix) for matrix in matrices]))
+    module, features = random_module(rng, kind or rng.choice(["activation", "filter", "gcnn", "gcnn", "gcnn", "fir"]))
+    return Draw(shake(module.double(), rng), graph, part, features)
+
+
+def with_edges(matrix):
+    """A graph whose edges are the entries that are not zero."""
+    target, source = np.nonzero(matrix)
+    return Graph.from_edge_index(np.stack([source, target]), matrix[target, source], num_nodes=len(matrix))
+
+
+def random_module(rng, kind):
+    hops, closed = int(rng.integers(1, 4)), bool(rng.random() < 0.3)
+    if kind == "chain":
+        return random_chain(rng)
+    if kind == "activation":
+        features = int(rng.integers(1, 4))
+        return random_activation(rng, hops, features if rng.random() < 0.5 else None, closed), features
+    features = [int(width) for width in rng.integers(1, 4, size=rng.integers(2, 5))]
+    orders = [int(order) for order in rng.integers(0, 4, size=len(features) - 1)]
+    outputs = [None, 1, 3][rng.integers(3)]
+    bias = bool(rng.random() < 0.5)
+    if kind == "filter":
+        return GraphFilter(features[0], features[1], order=orders[0], bias=bias), features[0]
+    if kind == "fir":
+        return FIR(features, order=orders, out_features=outputs, bias=bias), features[0]
+    name = ["relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga"][rng.integers(6)]
+    options = dict(closed=closed, gamma=float(10 ** rng.uniform(-1, 1)), learn_gamma=bool(rng.random() < 0.5))
+    per_feature = bool(rng.random() < 0.5)
+    return GCNN(
+        features,
+        order=orders,
+        activation=name,
+        hops=hops,
+        out_features=outputs,
+        bias=bias,
+        per_feature=per_feature,
+        **options,
+    ), features[0]
+
+
+def random_chain(rng):
+    """Up to five parts of any kind: filters after filters, activations after activations, linear maps anywhere."""
+    width = features = int(rng.integers(1, 4))
+    parts = []
+    for _ in range(rng.integers(1, 6)):
+        kind, wider = rng.integers(5), int(rng.integers(1, 4))
+        if kind == 0:
+            parts.append(GraphFilter(width, wider, order=int(rng.integers(0, 3)), bias=bool(rng.random() < 0.5)))
+        elif kind == 1:
+            parts.append(torch.nn.Linear(width, wider, bias=bool(rng.random() < 0.5)))
+        elif kind == 2:
+            parts.append(torch.nn.ReLU())
+        elif kind == 3:
+            parts.append(random_activation(rng, int(rng.integers(1, 3)), width if rng.random() < 0.5 else None, False))
+        else:
+            parts.append([LocalizedMin, LocalizedKernel][rng.integers(2)](hops=2, closed=bool(rng.random() < 0.5)))
+        width = wider if kind < 2 else width
+    return Chain(*parts), features
+
+
+def random_activation(rng, hops, features, closed):
+    name = ACTIVATIONS[rng.integers(len(ACTIVATIONS))]
+    if name == "relu":
+        return ReLU()
+    if name == "kernel-ga":
+        return GraphAdaptiveKernel(
+            hops=hops,
+            features=features,
+            closed=closed,
+            gamma=float(10 ** rng.uniform(-1, 1)),
+            learn_gamma=bool(rng.random() < 0.5),
+        )
+    if name.endswith("-l"):
+        return {"max-l": LocalizedMax, "median-l": LocalizedMedian}[name](hops=hops, features=features, closed=closed)
+    return GraphAdaptive(name.removesuffix("-ga"), hops=hops, features=features, closed=closed)
+
+
+def shake(module, rng):
+    """Coefficients of either sign, some of them zero."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if not name.endswith("log_gamma"):
+                noise = torch.from_numpy(rng.normal(size=tuple(parameter.shape)))
+                parameter.copy_(noise * float(10 ** rng.uniform(-1, 0.5)) * float(rng.random() < 0.95))
+    return module
+
+
+def violations(drawn, per_node, x, other):
+    """How many (graph, signal, perturbation) break |f(x) - f(x')| <= L |x - x'|, node by node, and how many there were.
+
+    The norm of the perturbation is taken over the graph that a node belongs to, so every graph is a case of its own.
+    """
+    with torch.no_grad():
+        one, two = drawn.module(x, drawn.graph), drawn.module(other, drawn.graph)
+    moved = (one - two).abs().amax(-1)
+    allowed = per_node * drawn.largest_in_part((x - other).abs().amax(-1))
+    lost = 1e-13 * (one.abs().amax(-1) + two.abs().amax(-1) + 1)
+    broken = drawn.largest_in_part(moved - allowed * (1 + ROUNDING) - lost) > 0
+    first = torch.tensor([0, *(drawn.part.diff().nonzero().flatten() + 1).tolist()])
+    return int(broken[:, first].sum()), x.size(0) * GRAPHS

@@ -1,0 +1,151 @@
+"""Nothing within the radius leaves a certified interval or changes a certified decision."""
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+import torch
+from analysis.draws import draw, uniform
+
+from graphact.guarantees import attack, certify
+from graphact.nn import GCNN, GraphFilter, ReLU
+from support.graphs import random_graph
+
+SAMPLES, TRIES = 3, 24
+
+
+def perturbed(x, radius, generator):
+    """Signals within the radius: inside the box, on its corners, and mixtures; (TRIES, ...)."""
+    inside = uniform((TRIES, *x.shape), -1, 1, generator)
+    corner = torch.where(inside < 0, -1.0, 1.0).to(x)
+    mixed = torch.where(uniform(inside.shape, 0, 1, generator) < 0.5, inside, corner)
+    kinds = torch.arange(TRIES).view(-1, *[1] * x.dim()) % 3
+    return x + radius * torch.where(kinds == 0, inside, torch.where(kinds == 1, corner, mixed))
+
+
+def broken(module, graph, certificate, others):
+    """How many outputs leave their interval, and how many certified decisions change."""
+    with torch.no_grad():
+        outputs = module(others, graph)
+    size = 1e-12 * (1 + outputs.abs().max())
+    outside = (outputs < certificate.lower - size) | (outputs > certificate.upper + size)
+    changed = torch.zeros(())
+    if certificate.decisions is not None:
+        changed = (outputs.argmax(-1) != certificate.decisions) & certificate.certified
+    return int(outside.sum()) + int(changed.sum())
+
+
+def check(seed, kind=None):
+    case = draw(seed, kind)
+    generator = torch.Generator().manual_seed(seed)
+    x, _ = case.signals(SAMPLES, generator)
+    radius = float(10 ** uniform((), -4, 0.5, generator))
+    certificate = certify(case.module, case.graph, x, radius)
+    with torch.no_grad():
+        torch.testing.assert_close(certificate.outputs, case.module(x, case.graph), rtol=1e-9, atol=1e-9)
+    assert broken(case.module, case.graph, certificate, perturbed(x, radius, generator)) == 0
+    return case, certificate, x, radius
+
+
+@pytest.mark.slow
+def test_random_draws():
+    """60 modules on 8 graphs each, 3 signals and 24 perturbations: 34,560 draws, of every kind."""
+    certified = decided = 0
+    for seed in range(60):
+        _, certificate, _, _ = check(seed)
+        if certificate.decisions is not None:
+            certified, decided = certified + int(certificate.certified.sum()), decided + certificate.margins.numel()
+    assert 0.1 < certified / decided < 0.95, "a certificate that is always or never given proves nothing"
+
+
+@hypothesis.given(seed=st.integers(1000, 10**9))
+@hypothesis.settings(max_examples=25)
+def test_any_draw(seed):
+    check(seed)
+
+
+@pytest.mark.parametrize("seed", range(300, 312))
+def test_attacks(seed):
+    """Signed gradient steps push every output down and up, and every runner-up above the decided class."""
+    case, certificate, x, radius = check(seed, "gcnn")
+    graph, low, high = case.graph, x - radius, x + radius
+    for sign in (1.0, -1.0):
+        other = x.clone()
+        for _ in range(10):
+            other.requires_grad_()
+            outputs = case.module(other, graph)
+            if certificate.decisions is None:
+                goal = sign * outputs.sum()
+            else:
+                chosen = certificate.decisions.unsqueeze(-1)
+                rest = outputs.scatter(-1, chosen, -torch.inf).amax(-1)
+                goal = (rest - outputs.gather(-1, chosen).squeeze(-1)).sum() if sign > 0 else -outputs.sum()
+            (gradient,) = torch.autograd.grad(goal, other)
+            other = (other.detach() + radius / 4 * gradient.sign()).clamp(low, high)
+            assert broken(case.module, graph, certificate, other) == 0
+
+
+def test_linear_intervals_are_exact_and_the_check_can_fail():
+    graph = random_graph(7, 0.5)
+    bank = GraphFilter(2, 2, order=2).double()
+    x = torch.randn(1, 7, 2, dtype=torch.float64)
+    certificate = certify(bank, graph, x, 0.3, kind="regressor")
+    jacobian = torch.func.jacrev(lambda x: bank(x, graph))(x[0])
+    reach = 0.3 * jacobian.abs().sum((-1, -2))
+    torch.testing.assert_close(certificate.upper[0], bank(x, graph)[0] + reach, rtol=0, atol=1e-7)
+    worst = x + 0.3 * jacobian[3, 1].sign()
+    assert broken(bank, graph, certificate, worst) == 0
+    narrower = certify(bank, graph, x, 0.3 * 0.99, kind="regressor")
+    assert broken(bank, graph, narrower, worst) > 0
+
+
+def test_known_signs_cost_nothing():
+    """Far from every kink a ReLU network is linear, and its certificate exact."""
+    graph = random_graph(6, 0.5)
+    model = GCNN([1, 3], order=1, activation="max-ga", out_features=1).double()
+    x = torch.randn(6, 1, dtype=torch.float64)
+    certificate = certify(model, graph, x, 1e-7)
+    jacobian = torch.func.jacrev(lambda x: model(x, graph))(x).flatten(2).flatten(0, 1)
+    reach = 1e-7 * jacobian.abs().sum(-1)
+    torch.testing.assert_close((certificate.upper - certificate.outputs).flatten(), reach, rtol=0.05, atol=3e-9)
+
+
+def test_shapes_kinds_and_mistakes():
+    graph = random_graph(5, 0.5)
+    model = GCNN([1, 2], out_features=3).double()
+    certificate = certify(model, graph, torch.randn(2, 4, 5, 1, dtype=torch.float64), 0.0)
+    assert certificate.lower.shape == (2, 4, 5, 3)
+    assert certificate.certified.shape == certificate.decisions.shape == (2, 4, 5)
+    assert certificate.certified.all()
+    regressor = certify(model, graph, torch.zeros(5, 1, dtype=torch.float64), 0.1, kind="regressor")
+    assert regressor.decisions is None
+    with pytest.raises(TypeError, match="a regressor makes no decisions"):
+        _ = regressor.certified
+    assert certify(ReLU(), graph, torch.zeros(5, 4, dtype=torch.float64), 0.5).upper.max() == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="radius must be a finite number, at least 0, got -1"):
+        certify(model, graph, torch.zeros(5, 1, dtype=torch.float64), -1)
+    with pytest.raises(ValueError, match="x must have 1 features, got 2"):
+        certify(model, graph, torch.zeros(5, 2, dtype=torch.float64), 1)
+    with pytest.raises(ValueError, match="at least one signal"):
+        certify(model, graph, torch.zeros(0, 5, 1, dtype=torch.float64), 1)
+    with pytest.raises(ValueError, match="one output a node"):
+        certify(GCNN([1, 2]), graph, torch.zeros(5, 1, dtype=torch.float64), 1, kind="classifier")
+
+
+@pytest.mark.parametrize("seed", range(320, 326))
+def test_searches_never_contradict_certificates(seed):
+    case, certificate, x, radius = check(seed, "gcnn")
+    found = attack(case.module, case.graph, x, radius, steps=4)
+    assert (found.lower >= certificate.lower).all()
+    assert (found.upper <= certificate.upper).all()
+    if certificate.decisions is not None:
+        assert not (found.changed & certificate.certified).any()
+
+
+def test_searches_find_something():
+    graph = random_graph(7, 0.5)
+    bank = GraphFilter(1, 2, order=2).double()
+    found = attack(bank, graph, torch.zeros(7, 1, dtype=torch.float64), 1.0)
+    reach = torch.func.jacrev(lambda x: bank(x, graph))(torch.zeros(7, 1, dtype=torch.float64)).abs().sum((-1, -2))
+    assert (found.upper <= reach + 1e-12).all()
+    assert (found.upper >= 0.3 * reach).all()
+    assert found.changed.any()

@@ -1,0 +1,33 @@
+"""The verdict on equivariance, for what is and what is not."""
+
+import pytest
+import torch
+
+from graphact.guarantees import check_equivariance
+from graphact.nn import ACTIVATIONS, GCNN
+from support.graphs import random_graph
+
+GRAPH = random_graph(9, 0.4, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_networks_are_equivariant(name):
+    verdict = check_equivariance(GCNN([2, 3, 3], activation=name, hops=2), GRAPH, torch.randn(4, 9, 2))
+    assert verdict.holds
+    assert str(verdict).startswith("equivariant: largest deviation")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x, graph: x + 1e-2 * torch.arange(9).unsqueeze(-1),
+        lambda x, graph: x.cumsum(-2),
+        lambda x, graph: torch.full_like(x, torch.nan),
+    ],
+    ids=["position", "order", "not a number"],
+)
+def test_others_are_found_out(model):
+    verdict = check_equivariance(model, GRAPH, torch.randn(4, 9, 2), permutations=3)
+    assert not verdict.holds
+    assert verdict.permutations == 3
+    assert str(verdict).startswith("NOT equivariant")

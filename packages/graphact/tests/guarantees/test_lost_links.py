@@ -1,0 +1,272 @@
+"""Lost links: trying every set gives the exact change, and what is propagated where these are many stays above it."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from analysis.draws import Chain, draw, uniform
+
+from graphact import Graph
+from graphact.guarantees import EdgeNoise, LostLinks, topology_bound
+from graphact.guarantees.description import read_layers
+from graphact.guarantees.enumeration import Links, is_known, lost_by_rounding, sets_of_links
+from graphact.guarantees.shares import LinkShares, excess
+from graphact.nn import FIR, GCNN, GraphFilter, LocalizedMax, ReLU
+from graphact.spec import Filter, HopMixture, Linear, Pointwise
+from support.graphs import random_graph
+
+NAMES = ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga")
+
+
+def without(graph, links):
+    """The graph without some links, by its dense matrix; entries of the diagonal stay."""
+    edge_index, weight = graph.to_edge_index()
+    lost = {frozenset(link) for link in links}
+    keep = [source == target or frozenset((source, target)) not in lost for source, target in edge_index.T.tolist()]
+    return Graph.from_edge_index(edge_index[:, keep], weight[keep], graph.num_nodes)
+
+
+def links_of(graph):
+    return sorted({tuple(sorted(edge)) for edge in graph.to_edge_index()[0].T.tolist() if edge[0] != edge[1]})
+
+
+@torch.no_grad()
+def by_trying_all(module, graph, x, count):
+    """The largest change at each node, by the module itself on one whole graph after the other."""
+    before, largest = module(x, graph), torch.zeros(graph.num_nodes, dtype=torch.float64)
+    for size in range(1, count + 1):
+        for lost in itertools.combinations(links_of(graph), size):
+            change = (module(x, without(graph, lost)) - before).abs().amax(-1)
+            largest = largest.maximum(change.reshape(-1, graph.num_nodes).amax(0))
+    return largest
+
+
+def road(nodes):
+    """A path with a few bridges and weights of either sign: links reach some of the nodes only."""
+    here = torch.arange(nodes - 1)
+    edges = torch.cat([torch.stack([here, here + 1]), torch.tensor([[0, nodes // 2], [2, nodes // 2 + 3]])], 1)
+    weight = uniform((2 * edges.size(1),), -1, 1, torch.Generator().manual_seed(nodes))
+    return Graph.from_edge_index(torch.cat([edges, edges.flip(0)], 1), weight, nodes)
+
+
+def model_of(name, hops=1, order=1, features=2):
+    options = {} if name == "relu" else {"start": "uniform", "hops": hops}
+    return GCNN([features, 3, 2], order=order, activation=name, bias=True, out_features=2, **options).double()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("hops", "count"), [(1, 1), (2, 2)])
+def test_exact_where_links_reach_a_part_of_the_graph(name, hops, count):
+    graph, generator = road(17), torch.Generator().manual_seed(count)
+    torch.manual_seed(hops)
+    model, x = model_of(name, hops), uniform((3, 17, 2), -1, 1, generator)
+    bound = topology_bound(model, graph, LostLinks(count), x)
+    expected = by_trying_all(model, graph, x, count)
+    assert bound.exact
+    torch.testing.assert_close(bound.per_node, expected, rtol=1e-9, atol=1e-9)
+    assert (bound.per_node >= expected).all()
+    assert bound.value == bound.per_node.max()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_exact_on_any_draw(seed):
+    """All kinds of layers, directed and signed graphs, self-loops, closed neighbourhoods, isolated nodes."""
+    case = draw(seed, "chain" if seed % 2 else None, max_nodes=4)
+    count = 1 + seed % 2
+    x = uniform((2, case.graph.num_nodes, case.features), -1, 1, torch.Generator().manual_seed(seed))
+    bound = topology_bound(case.module, case.graph, LostLinks(count), x)
+    assert bound.exact
+    expected = by_trying_all(case.module, case.graph, x, count)
+    torch.testing.assert_close(bound.per_node, expected, rtol=1e-7, atol=1e-7 * max(1.0, expected.max().item()))
+
+
+def test_the_worst_links_attain_the_value_and_one_percent_less_is_caught():
+    graph = random_graph(9, 0.5)
+    torch.manual_seed(0)
+    for name in NAMES:
+        model, x = model_of(name, features=1), torch.randn(4, 9, 1, dtype=torch.float64)
+        bound = topology_bound(model, graph, LostLinks(2), x)
+        with torch.no_grad():
+            thinned = without(graph, bound.worst.tolist())
+            change = (model(x, thinned) - model(x, graph)).abs().max().item()
+        assert change <= bound.value
+        assert change > 0.99 * bound.value, "a bound that is one percent too small must be caught"
+
+
+def test_all_signals_of_a_linear_network_exactly():
+    """A linear network is worst for signs: they are tried, all of them."""
+    graph = road(7)
+    torch.manual_seed(0)
+    model = FIR([1, 2], order=2, out_features=2, bias=True).double()
+    signs = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=7)), dtype=torch.float64).unsqueeze(-1)
+    bound = topology_bound(model, graph, LostLinks(2), magnitude=0.5)
+    expected = by_trying_all(model, graph, 0.5 * signs, 2)
+    assert bound.exact
+    torch.testing.assert_close(bound.per_node, expected, rtol=1e-9, atol=1e-12)
+    assert (expected > 0.99 * bound.per_node).all(), "a bound that is one percent too small must be caught"
+    assert topology_bound(model, graph, LostLinks(2), magnitude=0.5, trials=0).value > bound.value
+    assert not topology_bound(model_of("relu"), graph, LostLinks(1)).exact, "all signals of a network are too many"
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("count", [1, 2])
+def test_biases_in_front_of_a_filter_are_lost_with_links(size, count):
+    """The change is affine in the signal, and its constant is what lost links keep of biases; every corner is tried."""
+    graph, worst = road(7), 0.0
+    signs = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=7)), dtype=torch.float64).unsqueeze(-1)
+    for seed in range(4):
+        torch.manual_seed(seed)
+        model = FIR([1, 2, 2, 1], order=1, bias=True, out_features=None).double()
+        with torch.no_grad():
+            for bank in model.filters:
+                bank.bias.mul_(size)
+        bound = topology_bound(model, graph, LostLinks(count), magnitude=0.5)
+        expected = by_trying_all(model, graph, 0.5 * signs, count)
+        assert bound.exact
+        assert (bound.per_node >= expected).all()
+        torch.testing.assert_close(bound.per_node, expected, rtol=1e-9, atol=1e-9)
+        propagated = topology_bound(model, graph, LostLinks(count), magnitude=0.5, trials=0)
+        assert bound.value <= propagated.value * (1 + 1e-9)
+        worst = max(worst, (bound.per_node / expected).max().item())
+    assert worst < 1.01, "a bound that is one percent too small must be caught"
+
+
+def test_a_bias_alone_is_lost_with_its_link():
+    """y = x - 1, z = S y: without the link between two nodes both lose -1 - 1 = -2, not the 1 of a unit signal."""
+    pair = Graph.from_edge_index([[0, 1], [1, 0]]).to(torch.float64)
+    model = FIR([1, 1, 1], order=1, bias=True, out_features=None).double()
+    with torch.no_grad():
+        for bank, taps, bias in zip(model.filters, ([1.0, 0.0], [0.0, 1.0]), (-1.0, 0.0), strict=True):
+            bank.taps.copy_(torch.tensor(taps).view(2, 1, 1))
+            bank.bias.fill_(bias)
+    bound = topology_bound(model, pair, LostLinks(1))
+    assert bound.exact
+    assert bound.value == pytest.approx(2.0, rel=1e-12)
+    assert bound.value >= 2.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("hops", "count"), [(1, 1), (1, 3), (2, 2)])
+def test_propagated_bounds_stay_above(name, hops, count):
+    graph = random_graph(8, 0.5)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        model, x = model_of(name, hops, order=2, features=1), torch.randn(2, 8, 1, dtype=torch.float64)
+        exact = topology_bound(model, graph, LostLinks(count), x)
+        layers, _ = read_layers(model, 1)
+        with torch.no_grad():
+            alone = LinkShares(graph, count).largest_changes(layers, x)
+        assert exact.exact
+        assert (exact.per_node <= alone * (1 + 1e-9) + 1e-9).all()
+        both = topology_bound(model, graph, LostLinks(count), x, trials=0)
+        assert not both.exact
+        assert (exact.per_node <= both.per_node * (1 + 1e-9) + 1e-9).all()
+        assert (both.per_node <= alone).all()
+
+
+@pytest.mark.slow
+def test_propagated_bounds_stay_above_on_any_draw():
+    for seed in range(100, 220):
+        case = draw(seed, [None, "chain", "activation"][seed % 3], max_nodes=5)
+        x = uniform((3, case.graph.num_nodes, case.features), -1, 1, torch.Generator().manual_seed(seed))
+        exact = topology_bound(case.module, case.graph, LostLinks(1 + seed % 4), x)
+        layers, _ = read_layers(case.module, case.features)
+        if exact.exact and links_of(case.graph):
+            with torch.no_grad():
+                alone = LinkShares(case.graph, 1 + seed % 4).largest_changes(layers, x)
+            assert (exact.per_node <= alone * (1 + 1e-9) + 1e-9 * (1 + exact.value)).all(), f"draw {seed}"
+
+
+def test_shares_of_one_link_and_filters_are_exact():
+    """Nothing is loose where links do not meet: one lost link behind filters, and ReLUs that stay on their side."""
+    graph = road(9)
+    torch.manual_seed(1)
+    model = Chain(GraphFilter(1, 3, order=2), ReLU(), GraphFilter(3, 2, order=2)).double()
+    x = uniform((2, 9, 1), 1, 2, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        model.parts[0].taps.abs_()
+        graph = Graph.from_edge_index(graph.to_edge_index()[0], graph.to_edge_index()[1].abs(), 9)
+        layers, _ = read_layers(model, 1)
+        shares = LinkShares(graph, 1).largest_changes(layers, x)
+    torch.testing.assert_close(shares, by_trying_all(model, graph, x, 1), rtol=1e-9, atol=1e-12)
+
+
+def test_shares_of_an_excess_cover_it():
+    generator = torch.Generator().manual_seed(0)
+    parts, threshold = uniform((6, 50), 0, 1, generator), uniform((50,), 0, 3, generator)
+    shares = excess(parts, threshold, 3)
+    for size in (1, 2, 3):
+        for some in itertools.combinations(range(6), size):
+            least = (parts[list(some)].sum(0) - threshold).clamp_min(0)
+            assert (shares[list(some)].sum(0) >= least - 1e-12).all()
+
+
+def test_sets_that_no_node_notices_together_are_left_out():
+    graph = road(60)
+    layers, _ = read_layers(Chain(GraphFilter(1, 1, order=1), LocalizedMax(hops=1)).double(), 1)
+    links, x = Links(graph), torch.zeros(1, 60, 1, dtype=torch.float64)
+    one, two = sets_of_links(links, layers, x, 2, None)
+    assert len(one) == len(links) == 61
+    reached = links.distances(one, 1) <= 1
+    near = {pair for pair in itertools.combinations(range(61), 2) if reached[list(pair)].all(0).any()}
+    assert {tuple(pair) for pair in two.tolist()} == near
+    assert len(two) < 61 * 60 // 2
+    assert sets_of_links(links, layers, x, 2, len(one) + len(two)) is not None
+    assert sets_of_links(links, layers, x, 2, len(one) + len(two) - 1) is None
+
+
+def in_extended_precision(layers, x, graph):
+    """Filters, ReLUs, graph-adaptive maxima of one hop and linear maps on dense matrices of 80-bit numbers."""
+    matrix, values = graph.to_dense().numpy().astype(np.longdouble), x.numpy().astype(np.longdouble)
+    neighbors = [[j for j in range(len(matrix)) if j != i and matrix[i, j]] for i in range(len(matrix))]
+    for layer in layers:
+        match layer:
+            case Filter():
+                shifted, total = values, layer.bias.numpy()
+                for tap in layer.taps.numpy():
+                    total, shifted = total + shifted @ tap, matrix @ shifted
+                values = total
+            case Linear():
+                values = values @ layer.weight.numpy().T + layer.bias.numpy()
+            case Pointwise():
+                values = np.maximum(values, 0)
+            case HopMixture():
+                near = np.stack([(matrix @ values)[:, some].max(1) for some in neighbors], 1)
+                values = layer.beta.numpy() * np.maximum(values, 0) + layer.weights[0].numpy() * near
+    return values
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).eps >= np.finfo(np.float64).eps, reason="no numbers beyond float64 here")
+@pytest.mark.parametrize("name", ["relu", "max-ga"])
+def test_what_rounding_loses_is_less_than_the_allowance(name):
+    graph = road(8)
+    torch.manual_seed(0)
+    for size in (1e-6, 1.0, 1e6):
+        model, x = model_of(name, order=3), size * torch.randn(5, 8, 2, dtype=torch.float64)
+        with torch.no_grad():
+            layers, _ = read_layers(model, 2)
+            lost = abs(model(x, graph).numpy() - in_extended_precision(layers, x, graph)).max((0, 2))
+            allowed = lost_by_rounding(layers, x, graph).numpy()
+        assert (lost <= allowed).all()
+        assert 0 < lost.max() < allowed.max() < 1e-11 * (1 + size)
+
+
+def test_layers_of_another_kind_are_left_to_the_propagated_errors():
+    """Neither trials nor shares know what a layer of a new kind does; a subclass may do anything."""
+    layers, _ = read_layers(model_of("max-ga"), 2)
+    assert is_known(layers)
+    assert not is_known((*layers, Pointwise("tanh")))
+    assert not is_known((*layers, type("Wider", (Linear,), {})(layers[-1].weight)))
+
+
+def test_mistakes():
+    graph, x = road(9), torch.zeros(1, 9, 2, dtype=torch.float64)
+    with pytest.raises(ValueError, match="trials must be at least 0, got -1"):
+        topology_bound(model_of("relu"), graph, LostLinks(1), x, trials=-1)
+    assert not topology_bound(model_of("relu"), graph, EdgeNoise(0.1), x).exact
+    assert not topology_bound(model_of("relu"), graph, LostLinks(1), x, trials=3).exact
+    assert topology_bound(model_of("relu"), graph, LostLinks(100), x, trials=10**6).exact
+    assert repr(topology_bound(ReLU(), graph, LostLinks(2), x)) == (
+        "TopologyBound(value=0, perturbation=LostLinks(count=2), exact)"
+    )

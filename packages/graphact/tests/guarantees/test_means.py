@@ -1,0 +1,166 @@
+"""Guarantees about means of neighbourhoods: no pair of signals, no lost link moves outputs by more than certified."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from analysis.draws import uniform
+
+from graphact import Graph
+from graphact.guarantees import (
+    EdgeNoise,
+    LostLinks,
+    certified_radius,
+    certify,
+    empirical_lipschitz,
+    lipschitz_bound,
+    lipschitz_constrained,
+    topology_bound,
+)
+from graphact.guarantees.enumeration import is_known
+from graphact.guarantees.rules import OPERATIONS
+from graphact.nn import ACTIVATIONS, GCNN, GraphAdaptive, GraphNetwork, Residual, Sequential
+from graphact.nn.network import CONVOLUTIONS
+from graphact.registry import FURTHER
+from graphact.spec import UnsupportedModelError
+from graphact.spec.operations import find_operation
+from support.graphs import random_case, random_graph
+
+OPS = {"mean": {}, "log-mean-exp": {"temperature": 0.4}, "trimmed-mean": {"trim": 0.3}}
+NAMES = ("mean-ga", "soft-maximum-ga", "trimmed-mean-ga")
+
+
+def cases(count, seed=0):
+    """Activations and networks with random coefficients of either sign, on graphs of every kind."""
+    for number, (op, options) in itertools.product(range(count), OPS.items()):
+        case, generator = random_case(seed + number), torch.Generator().manual_seed(number)
+        module = GraphAdaptive(op, hops=2, closed=bool(number % 2), **options).double()
+        features = case.x.shape[-1]
+        if number % 3:
+            name = NAMES[list(OPS).index(op)]
+            module = GCNN([features, 3, 2], order=1, activation={"name": name, **options}, hops=2).double()
+        with torch.no_grad():
+            for name, parameter in module.named_parameters():
+                if "log_" not in name:
+                    parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+        yield module, case.graph.to(torch.float64), features, generator
+
+
+def test_lipschitz_constants_hold_for_pairs_of_signals():
+    for module, graph, features, generator in cases(9):
+        bound = lipschitz_bound(module, graph)
+        x = uniform((40, graph.num_nodes, features), -2, 2, generator)
+        step = uniform(x.shape, -1, 1, generator).sign() * 10 ** uniform((40, 1, 1), -4, 0.5, generator)
+        with torch.no_grad():
+            moved = (module(x + step, graph) - module(x, graph)).abs().amax(-1) / step.abs().amax((-2, -1)).unsqueeze(
+                -1
+            )
+        assert (moved <= bound.per_node * (1 + 1e-9) + 1e-9).all(), module
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_the_constant_of_an_activation_is_attained(op):
+    """Constant signals move every mean by as much as the maximum."""
+    graph = random_graph().normalize("random_walk")
+    module = GraphAdaptive(op, hops=2).double()
+    torch.nn.init.constant_(module.weights, 0.5)
+    bound = lipschitz_bound(module, graph)
+    assert bound.value == pytest.approx(2.0)  # 1 + 0.5 + 0.5, rows of S sum to 1
+    found = empirical_lipschitz(module, graph, torch.ones(1, 12, 1, dtype=torch.float64), starts=1, steps=5)
+    assert found.value == pytest.approx(2.0)
+
+
+def test_certified_intervals_hold():
+    for module, graph, features, generator in cases(12, seed=50):
+        x, radius = uniform((2, graph.num_nodes, features), -2, 2, generator), 0.3
+        certificate = certify(module, graph, x, radius)
+        others = x + radius * uniform((60, *x.shape), -1, 1, generator).sign()
+        with torch.no_grad():
+            outputs = module(others, graph)
+        size = 1e-12 * (1 + outputs.abs().max())
+        assert (outputs >= certificate.lower - size).all()
+        assert (outputs <= certificate.upper + size).all()
+
+
+def test_topology_bounds_hold():
+    for module, graph, features, generator in cases(12, seed=80):
+        x = uniform((4, graph.num_nodes, features), -1, 1, generator)
+        for perturbation in (LostLinks(2), EdgeNoise(0.2)):
+            bound = topology_bound(module, graph, perturbation, x)
+            for _ in range(8):
+                perturbed = perturbation.draw(graph, generator)
+                with torch.no_grad():
+                    moved = (module(x, perturbed) - module(x, graph)).abs().amax((0, -1))
+                assert (moved <= bound.per_node * (1 + 1e-9) + 1e-10).all(), (module, perturbation)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("lost", [0, 1, 2, 5])
+def test_lost_members_by_trying_all(op, lost):
+    """Known values: the change is exactly the largest over all subsets that can be lost."""
+    operation, rng = find_operation(op), np.random.default_rng(lost)
+    layer = GraphAdaptive(op, **OPS[op]).double().layers()[0]
+    values = rng.normal(size=(5, 1))
+    before, largest = operation(values[:1], values, OPS[op]).item(), 0.0
+    for count in range(lost + 1):
+        for gone in itertools.combinations(range(5), count):
+            left = np.delete(values, gone, axis=0)
+            after = operation(left[:1], left, OPS[op]).item() if len(left) else 0.0
+            largest = max(largest, abs(after - before))
+    x, table = torch.from_numpy(values), torch.arange(5).unsqueeze(0)
+    change = OPERATIONS[operation].loss(layer, x, torch.zeros_like(x), torch.zeros(1, dtype=torch.long), table, lost)
+    assert change.item() == pytest.approx(largest)
+
+
+def test_large_graphs_in_blocks():
+    """The constants of networks on graphs whose forms are computed for a few columns at a time."""
+    graph = Graph.stochastic_block_model([30, 30], 0.2, 0.05).to(torch.float64).normalize("spectral")
+    model = GCNN([1, 3, 3], order=1, activation="soft-maximum-ga").double()
+    bound = lipschitz_bound(model, graph)
+    assert bound.value <= bound.composed
+    found = empirical_lipschitz(model, graph, torch.randn(1, 60, 1, dtype=torch.float64), starts=1, steps=5)
+    assert 0.05 * bound.value < found.value <= bound.value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_losses_of_links_are_bounded_not_tried(name):
+    """Trying them all, and signed shares, know what selects a value; a mean selects none."""
+    graph = random_graph()
+    model = GCNN([1, 2], activation=name).double()
+    assert not is_known(model.layers())
+    assert is_known(GCNN([1, 2], activation="max-ga").double().layers())
+    assert not topology_bound(model, graph, LostLinks(1), torch.randn(12, 1, dtype=torch.float64)).exact
+
+
+def unknown_models():
+    """With each of the activations and convolutions that have no rule, alone, in networks and in chains."""
+    graph = random_graph()
+    for name in [name for name in FURTHER if name not in NAMES]:
+        yield name, lambda name=name: ACTIVATIONS[name](features=3) if name != "max-k" else ACTIVATIONS[name]()
+        yield f"GCNN {name}", lambda name=name: GCNN([3, 3], activation=name, out_features=3)
+        yield f"Residual {name}", lambda name=name: Residual(GCNN([3, 3], activation=name, out_features=3))
+    for name in [name for name in CONVOLUTIONS if name != "GraphFilter"]:
+        kind = {"name": name, **({"graph": graph} if name == "EdgeNet" else {})}
+        make = lambda kind=kind: GraphNetwork([3, 3], convolution=kind, activation="relu", out_features=3)  # noqa: E731
+        yield name, make
+        yield f"Sequential {name}", lambda make=make: Sequential(torch.nn.Linear(3, 3), make())
+
+
+UNKNOWN = dict(unknown_models())
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_has_no_rule_is_refused_everywhere(name):
+    model, graph = UNKNOWN[name]().double(), random_graph()
+    x = torch.randn(12, 3, dtype=torch.float64)
+    for ask in (
+        lambda: lipschitz_bound(model, graph),
+        lambda: certify(model, graph, x, 0.1),
+        lambda: certified_radius(model, graph, x),
+        lambda: topology_bound(model, graph, LostLinks(1), x),
+        lambda: topology_bound(model, graph, EdgeNoise(0.1), x),
+        lambda: lipschitz_constrained(model, graph, 1.0),
+    ):
+        with pytest.raises(UnsupportedModelError):
+            ask()

@@ -1,0 +1,204 @@
+"""No perturbed graph moves outputs by more than the topology bound allows."""
+
+import itertools
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from analysis.draws import draw, uniform
+from torch import nn
+from torch_geometric.nn import GCNConv
+
+from graphact import Graph
+from graphact.guarantees import EdgeNoise, LostLinks, empirical_topology, topology_bound
+from graphact.guarantees.rules import OPERATIONS
+from graphact.nn import GCNN, GraphFilter, PassGraph, ReLU, Residual, Sequential
+from graphact.spec import UnsupportedModelError
+from graphact.spec.operations import find_operation
+from support.graphs import random_graph
+
+PATH = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]]).to(torch.float64)
+DRAWS = 10
+
+
+def perturbation_of(seed):
+    if seed % 2:
+        return LostLinks(1 + seed // 2 % 4)
+    return EdgeNoise(float(10 ** uniform((), -3, 0, torch.Generator().manual_seed(seed))))
+
+
+def broken(module, graph, bound, x, perturbed):
+    with torch.no_grad():
+        before, after = module(x, graph), module(x, perturbed)
+    moved = (after - before).abs().amax(-1).flatten(0, -2).amax(0)
+    return int((moved > bound.per_node * (1 + 1e-9) + 1e-12 * (1 + before.abs().max() + after.abs().max())).sum())
+
+
+def check(seed):
+    case = draw(seed, max_nodes=4)
+    generator = torch.Generator().manual_seed(seed)
+    perturbation = perturbation_of(seed)
+    x = uniform((6, case.graph.num_nodes, case.features), -1, 1, generator)
+    x[::2] = x[::2].sign()
+    bounds = [
+        topology_bound(case.module, case.graph, perturbation, signals, trials=trials)
+        for signals in (x, None)
+        for trials in (None, 0)
+    ]
+    for smaller, larger in ((0, 1), (2, 3), (0, 2), (1, 3)):
+        allowed = bounds[larger].per_node * (1 + 1e-9) + 1e-9
+        assert (bounds[smaller].per_node <= allowed).all(), "exact or with fewer signals: a smaller bound"
+    for _ in range(DRAWS):
+        perturbed = perturbation.draw(case.graph, generator)
+        for bound in bounds:
+            assert broken(case.module, case.graph, bound, x, perturbed) == 0, f"draw {seed}: {case.module}"
+    return case, perturbation, bounds[0], x
+
+
+@pytest.mark.slow
+def test_random_draws():
+    """45 modules on 8 graphs each, 10 perturbations and 6 signals: 21,600 draws."""
+    for seed in range(45):
+        check(seed)
+
+
+@hypothesis.given(seed=st.integers(1000, 10**9))
+@hypothesis.settings(max_examples=15)
+def test_any_draw(seed):
+    check(seed)
+
+
+@pytest.mark.parametrize("seed", range(400, 410))
+def test_attacks_along_gradients(seed):
+    case, perturbation, bound, x = check(seed)
+    found = empirical_topology(case.module, case.graph, x, perturbation, draws=4)
+    assert (found <= bound.per_node * (1 + 1e-9) + 1e-9).all()
+
+
+@pytest.mark.parametrize("name", ["relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga"])
+def test_every_way_to_lose_two_links(name):
+    graph = random_graph(6, 0.5)
+    torch.manual_seed(3)
+    model = GCNN([1, 2, 2], order=1, activation=name, hops=2).double()
+    x = torch.randn(4, 6, 1, dtype=torch.float64)
+    bound = topology_bound(model, graph, LostLinks(2), x)
+    links = [link for link in graph.to_edge_index()[0].T.tolist() if link[0] < link[1]]
+    for lost in itertools.combinations(links, 2):
+        matrix = graph.to_dense()
+        for i, j in lost:
+            matrix[i, j] = matrix[j, i] = 0
+        assert broken(model, graph, bound, x, Graph.from_dense(matrix)) == 0
+
+
+def test_attained_and_the_check_can_fail():
+    """One shift of a path: losing a link takes what it carried, and noise of a row acts on its largest value."""
+    one_shift = GraphFilter(1, 1, order=1).double()
+    with torch.no_grad():
+        one_shift.taps.copy_(torch.tensor([0.0, 2.0]).view(2, 1, 1))
+    x = torch.tensor([[1.0], [-3.0], [2.0]], dtype=torch.float64)
+    lost = topology_bound(one_shift, PATH, LostLinks(1), x)
+    torch.testing.assert_close(lost.per_node, torch.tensor([6.0, 4.0, 6.0], dtype=torch.float64))
+    noise = topology_bound(one_shift, PATH, EdgeNoise(0.5), x)
+    torch.testing.assert_close(noise.per_node, torch.tensor([3.0, 2.0, 3.0], dtype=torch.float64))
+    without = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=3).to(torch.float64)
+    assert broken(one_shift, PATH, lost, x[None], without) == 0
+    small = type(lost)(0.99 * lost.value, 0.99 * lost.per_node, lost.perturbation)
+    assert broken(one_shift, PATH, small, x[None], without) > 0
+
+
+def test_errors_through_two_shifts_are_attained():
+    """Ones on a complete graph, noise of one sign: (c + eps)^2 - c^2 behind a shift, another shift and a maximum."""
+    graph = Graph.from_dense(0.5 * (torch.ones(4, 4) - torch.eye(4)).double())
+    model = GCNN([1, 1], order=1, activation="max-ga", out_features=None).double()
+    with torch.no_grad():
+        model.filters[0].taps.copy_(torch.tensor([0.0, 1.0]).view(2, 1, 1))
+        model.activations[0].beta.zero_()
+        model.activations[0].weights.fill_(-1.0)
+    x, eps = torch.ones(1, 4, 1, dtype=torch.float64), 0.3
+    bound = topology_bound(model, graph, EdgeNoise(eps), x)
+    assert bound.value == pytest.approx((1.5 + eps) ** 2 - 1.5**2)
+    noisy = Graph.from_dense((0.5 + eps / 3) * (torch.ones(4, 4) - torch.eye(4)).double())
+    assert broken(model, graph, bound, x, noisy) == 0
+    small = type(bound)(0.99 * bound.value, 0.99 * bound.per_node, bound.perturbation)
+    assert broken(model, graph, small, x, noisy) > 0
+
+
+@pytest.mark.parametrize("op", ["max", "min", "median"])
+@pytest.mark.parametrize("lost", [0, 1, 2, 3, 5])
+def test_lost_members_by_trying_all(op, lost):
+    """Known values: the change is exactly the largest over all subsets that can be lost."""
+    rng = np.random.default_rng(lost)
+    pick = {"max": max, "min": min, "median": lambda values: sorted(values)[(len(values) - 1) // 2]}[op]
+    for may_be_empty in (True, False):
+        values = rng.normal(size=5)
+        largest = 0.0
+        for count in range(lost + 1):
+            for gone in itertools.combinations(range(5), count):
+                left = [value for place, value in enumerate(values) if place not in gone]
+                if left or may_be_empty:
+                    largest = max(largest, abs((pick(left) if left else 0.0) - pick(values.tolist())))
+        members = torch.from_numpy(values).unsqueeze(-1)
+        rule = OPERATIONS[find_operation(op)]
+        change = rule.largest_change(members, members, lost, may_be_empty=may_be_empty).item()
+        assert change == pytest.approx(largest)
+
+
+def test_draws_are_what_they_say():
+    graph = random_graph(9, 0.5)
+    for count in (1, 3, 100):
+        thinned = LostLinks(count).draw(graph)
+        assert graph.num_edges - thinned.num_edges == min(2 * count, graph.num_edges)
+        assert not thinned.is_directed
+    noisy = EdgeNoise(0.3).draw(graph)
+    change = (noisy.to_dense() - graph.to_dense()).abs().sum(1)
+    torch.testing.assert_close(change, torch.where(graph.degree > 0, 0.3, 0.0).double())
+    assert torch.equal(noisy.degree, graph.degree)
+
+
+def test_mistakes():
+    with pytest.raises(TypeError, match="perturbation must be EdgeNoise or LostLinks, got float"):
+        topology_bound(ReLU(), PATH, 0.1)
+    with pytest.raises(ValueError, match="x must have 1 features, got 2"):
+        topology_bound(GCNN([1, 2]), PATH, LostLinks(1), torch.zeros(3, 2, dtype=torch.float64))
+    with pytest.raises(ValueError, match="norm must be a finite number above 0"):
+        EdgeNoise(0.0)
+    with pytest.raises(ValueError, match="count must be at least 1"):
+        LostLinks(0)
+    with pytest.raises(ValueError, match="magnitude"):
+        topology_bound(ReLU(), PATH, LostLinks(1), magnitude=-1.0)
+    assert topology_bound(ReLU(), PATH, LostLinks(1)).value == 0
+    alone = Graph.from_edge_index([[], []], num_nodes=2).to(torch.float64)
+    assert topology_bound(GCNN([1, 2]).double(), alone, LostLinks(2)).value == 0
+
+
+def test_what_the_bound_does_not_hold_for_is_refused():
+    class Both(LostLinks):
+        """Anything may be overridden here."""
+
+    with pytest.raises(TypeError, match="got Both"):
+        topology_bound(ReLU(), PATH, Both(1))
+    x = torch.zeros(3, 1, dtype=torch.float64)
+    with pytest.raises(ValueError, match="magnitude must be left out"):
+        topology_bound(ReLU(), PATH, LostLinks(1), x, magnitude=2.0)
+    for model in (
+        GCNConv(1, 2),
+        PassGraph(GCNConv(1, 2)),
+        Sequential(GCNConv(1, 2)),
+        Residual(ReLU()),
+        nn.LayerNorm(1),
+    ):
+        with pytest.raises(UnsupportedModelError):
+            topology_bound(model, PATH, LostLinks(1), x)
+
+
+@pytest.mark.parametrize("perturbation", [EdgeNoise(0.01), LostLinks(2)])
+def test_graphs_beyond_memory_are_refused_before_any_work(perturbation):
+    """A cycle of 20,000 nodes: its bounds would need a matrix of as many rows and columns."""
+    nodes = torch.arange(20_000)
+    cycle = Graph.from_edge_index(torch.stack([nodes, (nodes + 1) % len(nodes)]))
+    model = GCNN([1, 8], order=1, activation="max-ga", out_features=2)
+    for x in (None, torch.zeros(len(nodes), 1)):
+        with pytest.raises(ValueError, match=r"graph must be smaller .* 20000 nodes"):
+            topology_bound(model, cycle, perturbation, x, trials=0)

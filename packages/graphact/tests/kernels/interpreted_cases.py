@@ -1,0 +1,243 @@
+"""The Triton kernels on the CPU, in Triton's interpreter; started by `test_gpu_interpreted.py`."""
+
+import importlib
+
+import numpy as np
+import pytest
+import torch
+
+from graphact.kernels import reference
+from graphact.kernels.autograd import tensors_of
+from support.interpreter import swift
+from support.kernel_cases import KernelCases, check_hop, graph_of, poisoned, shorten_lists, signal
+
+# NumPy, which computes in place of the GPU, warns of what torch does silently
+pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _swift_interpreter():
+    with swift():
+        yield
+
+
+class TestInterpreted(KernelCases):
+    subnormal = False
+
+    @pytest.fixture
+    def module(self, monkeypatch):
+        import triton.language as tl
+        from triton.runtime import JITFunction
+
+        from graphact.kernels import triton
+        from graphact.kernels.triton import fused, median, median_bisect
+
+        assert not isinstance(fused.fused_kernel, JITFunction), "set TRITON_INTERPRET=1"
+        # the interpreter is slow: let short lists take the ways that are meant for long ones, and look ahead less
+        shorten_lists(monkeypatch)
+        for room in ("fused", "sum_sq_diff", "select"):
+            kernels = importlib.import_module(f"graphact.kernels.triton.{room}")
+            monkeypatch.setattr(kernels, "UNROLL", tl.constexpr(3))
+        for name in ("AHEAD", "FURTHER_AHEAD"):
+            monkeypatch.setattr(median_bisect, name, tl.constexpr(2))
+        monkeypatch.setattr(median, "COUNTED", 16)  # so that the longest lists are counted in two steps
+        return triton
+
+    def test_more_columns_than_programs(self, module, monkeypatch):
+        from graphact.kernels.triton import median, median_bisect, median_long
+
+        for kernels in (median, median_bisect):
+            monkeypatch.setattr(kernels, "MOST_PROGRAMS", 2)
+        monkeypatch.setattr(median_long, "BYTES", 8 * 4)  # one column at a time, so that there are too many of them
+        monkeypatch.setattr(median_long, "LEAST_BYTES", 4)
+        grids = []
+
+        def recorded(*arguments, shape, **options):
+            grids.append(shape.grid)
+            start(*arguments, shape=shape, **options)
+
+        start = median.start
+        monkeypatch.setattr(median, "start", recorded)
+        graph = self.graph("longer hubs")
+        check_hop(module, graph, signal((graph.num_nodes, 37)).float(), ["median"])
+        assert max(columns for _, columns in grids) == 2  # the interpreter would start more
+
+
+@pytest.mark.parametrize("length", [8, 11, 15, 20, 24, 27, 32, 47, 64, 101, 200, 300, 1100])
+def test_medians_of_every_size(length):
+    """One node that hears so many: what is meant for each length, as it is."""
+    from graphact.kernels import triton
+
+    graph = graph_of(length + 1, [(j, 0) for j in range(length + 1)])
+    x = signal((length + 1, 2), "ties" if length % 2 else "normal").to(torch.float32)
+    arguments = (x, tensors_of(graph), "median", length % 3 == 0, False, length)
+    with poisoned():
+        values, slots, _ = triton.fused_neighbor_pass(*arguments)
+    expected = reference.fused_neighbor_pass(*arguments)
+    assert torch.equal(values, expected[0])
+    assert torch.equal(slots, expected[1])
+
+
+def test_networks_sort():
+    """Numbers that are 0 or 1, by all thresholds of random orders."""
+    from graphact.kernels.triton.median import SIZES, sorting_network
+
+    for size in SIZES:
+        orders = np.random.default_rng(0).random((200, size)).argsort(1)
+        values = (orders[:, None] < np.arange(size + 1)[:, None]).reshape(-1, size)
+        for low, high in sorting_network(size):
+            values[:, low], values[:, high] = values[:, [low, high]].min(1), values[:, [low, high]].max(1)
+        assert (np.sort(values, 1) == values).all(), size
+
+
+@pytest.mark.parametrize("terms", [1, 2])
+@pytest.mark.parametrize("per_feature", [False, True])
+@pytest.mark.parametrize("special", [None, float("nan"), float("-inf"), float("inf")])
+def test_mixing_equals_torch(special, per_feature, terms):
+    from graphact.kernels import triton
+
+    own, *values = (torch.randn(2, 5, 3).requires_grad_() for _ in range(terms + 1))
+    beta, weights = torch.randn(2), torch.randn((2, terms, 3)[: 3 if per_feature else 2])
+    if special is not None:
+        beta[1] = own.data[0, 2, 1] = special
+    beta.requires_grad_()
+    weights.requires_grad_()
+    grad = torch.randn(2, 5, 3)
+    expected = reference.mix(own, values, beta, weights)
+    gradients = torch.autograd.grad(expected, [own, *values, beta, weights], grad)
+    with torch.no_grad():
+        found = triton.mix(own, values, beta, weights)
+        of_own, of_values, of_beta, of_weights = triton.mix_backward(grad, own, values, beta, weights)
+    torch.testing.assert_close(found, expected.detach(), equal_nan=True)
+    torch.testing.assert_close([of_own, *of_values, of_beta, of_weights], list(gradients), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("per_feature", [False, True])
+@pytest.mark.parametrize("rows", [5, 300_000])  # sums of tiles by a kernel, and by torch
+def test_mixing_rounds_half_precision_once(rows, per_feature, dtype):
+    from graphact.kernels import triton
+
+    own, first, second, grad = (torch.randn(rows, 1).to(dtype) for _ in range(4))
+    beta, weights = torch.randn(1).to(dtype)[0], torch.randn((2, 1)[: 2 if per_feature else 1]).to(dtype)
+    wide = [tensor.double().requires_grad_() for tensor in (own, first, second, beta, weights)]
+    expected = reference.mix(wide[0], wide[1:3], *wide[3:])
+    gradients = torch.autograd.grad(expected, wide, grad.double())
+    found = triton.mix(own, [first, second], beta, weights)
+    of_own, of_values, of_beta, of_weights = triton.mix_backward(grad, own, [first, second], beta, weights)
+    for one, right in zip(
+        [found, of_own, *of_values, of_beta, of_weights], [expected.detach(), *gradients], strict=True
+    ):
+        assert one.dtype == dtype
+        torch.testing.assert_close(one.double(), right, rtol=torch.finfo(dtype).eps, atol=1e-4)
+
+
+@pytest.mark.parametrize("op", ["max", "min", "median", "kernel"])
+@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("loops", [False, True])
+def test_recorded_launches_serve_other_signals(op, hops, loops):
+    """The second evaluation records its launches; the others, on other numbers, must give what the reference gives."""
+    import graphact
+    from graphact.kernels import triton
+    from graphact.kernels.triton.plan import RecordedPlan
+
+    torch.manual_seed(hops)
+    nodes, features = 12, 3
+    edge_index = torch.randint(nodes, (2, 40))
+    edge_index = edge_index if loops else edge_index[:, edge_index[0] != edge_index[1]]
+    graph = graphact.Graph.from_edge_index(edge_index, num_nodes=nodes + 1).normalize("symmetric")
+    plan = RecordedPlan(graph, torch.randn(nodes + 1, features), op, False, True)
+    plan.backend = triton
+    gamma = 0.9 if op == "kernel" else None
+    for _ in range(4):
+        x, grad = torch.randn(nodes + 1, features), torch.randn(nodes + 1, features)
+        beta, weights = torch.randn(()), torch.randn(hops, features)
+        out, saved = plan.forward(x, beta, weights, gamma)
+        found = plan.backward(grad, x, beta, weights, gamma, saved, True)[:3]
+        inputs = [tensor.clone().requires_grad_() for tensor in (x, beta, weights)]
+        with graphact.backend("reference"):
+            right = graphact.functional.graph_adaptive(inputs[0], graph, *inputs[1:], op, gamma=gamma or 0.1)
+        torch.testing.assert_close([out, *found], [right.detach(), *torch.autograd.grad(right, inputs, grad)])
+    assert all(recording is not None for recording in plan.recordings.values())
+    assert len(plan.recordings) == 2
+
+
+@pytest.mark.parametrize("op", ["max", "min", "median", "kernel"])
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_large_signals_equal_torch(op, closed, shifted, monkeypatch):
+    """On a graph with a hub and loops, for a batch of signals; weights of each feature only enter the last sum."""
+    import graphact
+    from graphact.kernels import triton
+    from graphact.kernels.triton.plan import LargePlan
+
+    for room in ("launch", "median", "select"):  # a smaller hub is one that no lane walks alone
+        monkeypatch.setattr(importlib.import_module(f"graphact.kernels.triton.{room}"), "ALONE", 64)
+    torch.manual_seed(0)
+    per_feature = closed != shifted  # so that each meets each of the others, for every operation
+    nodes, features, hops, gamma = 100, 3, 2 if shifted else 1, 0.9 if op == "kernel" else None
+    hub = torch.stack([torch.arange(1, nodes), torch.zeros(nodes - 1, dtype=torch.int64)])
+    edge_index = torch.cat([torch.randint(nodes, (2, 3 * nodes)), hub, hub.flip(0)], 1)
+    graph = graphact.Graph.from_edge_index(edge_index, num_nodes=nodes + 1).normalize("random_walk")
+    x, grad = torch.randn(2, nodes + 1, features), torch.randn(2, nodes + 1, features)
+    beta, weights = torch.randn(()), torch.randn((hops, features)[: 2 if per_feature else 1])
+    plan = LargePlan(graph, x, op, closed, shifted)
+    plan.backend = triton
+    out, saved = plan.forward(x, beta, weights, gamma)
+    found = plan.backward(grad, x, beta, weights, gamma, saved, True)[:3]
+    inputs = [tensor.clone().requires_grad_() for tensor in (x, beta, weights)]
+    activation = graphact.functional.graph_adaptive if shifted else graphact.functional.localized
+    with graphact.backend("reference"):
+        right = activation(inputs[0], graph, *inputs[1:], op, closed=closed, gamma=gamma or 0.1)
+    expected = [right.detach(), *torch.autograd.grad(right, inputs, grad)]
+    torch.testing.assert_close([out, *found], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("op", ["max", "kernel"])
+@pytest.mark.parametrize("loops", [False, True])
+def test_graphs_without_hubs_share_a_recording(op, loops, monkeypatch):
+    """What was recorded of one graph serves others, of another size and with other edges."""
+    import graphact
+    from graphact.kernels import triton
+    from graphact.kernels.triton import plan as plans
+
+    monkeypatch.setattr(plans, "_shared", {})
+    monkeypatch.setattr(plans, "FEWEST", 1)
+    torch.manual_seed(0)
+    features, gamma, shared = 2, 0.9 if op == "kernel" else None, []
+    for nodes in (258, 260, 301, 262):  # one lane or tile more or less, none of them a multiple of 16
+        edge_index = torch.randint(nodes, (2, 4 * nodes))
+        edge_index = edge_index if loops else edge_index[:, edge_index[0] != edge_index[1]]
+        graph = graphact.Graph.from_edge_index(edge_index, num_nodes=nodes).normalize("random_walk")
+        x, grad = torch.randn(nodes, features), torch.randn(nodes, features)
+        beta, weights = torch.randn(()), torch.randn(2, features)
+        plan = plans.RecordedPlan(graph, x, op, False, True)
+        plan.backend = triton
+        shared.append(plan.recordings)
+        out, saved = plan.forward(x, beta, weights, gamma)
+        found = plan.backward(grad, x, beta, weights, gamma, saved, True)[:3]
+        inputs = [tensor.clone().requires_grad_() for tensor in (x, beta, weights)]
+        with graphact.backend("reference"):
+            right = graphact.functional.graph_adaptive(inputs[0], graph, *inputs[1:], op, gamma=gamma or 0.1)
+        torch.testing.assert_close([out, *found], [right.detach(), *torch.autograd.grad(right, inputs, grad)])
+    assert any(len(recordings) == 2 and all(recordings.values()) for recordings in shared)
+    assert len({id(recordings) for recordings in shared}) < len(shared)
+
+
+def test_what_is_not_recorded_is_not_replayed():
+    """A tensor that something else made cannot be made again, so such an evaluation is never replayed."""
+    from graphact.kernels.triton.record import allocate, call, recording
+
+    given = torch.ones(4)
+    with recording([given], []) as made:
+        out = allocate((4,), torch.float32, given.device)
+        call(torch.Tensor.copy_, out, given * 2)
+    assert not made.finish([out])
+    with recording([given], []) as made:
+        out = allocate((4,), torch.float32, given.device)
+        call(torch.Tensor.copy_, out, given)
+    assert made.finish([out])
+    assert made.replay([torch.full((4,), 3.0)])[0].tolist() == [3.0] * 4
+    with recording([given], []) as made:
+        pass
+    assert not made.finish([given * 2])

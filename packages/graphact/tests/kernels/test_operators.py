@@ -1,0 +1,223 @@
+"""The operators as torch sees them: schemas, shapes, autograd registration, and the reference behind them."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_leaves, tree_map
+
+import graphact
+from graphact import Graph, functional
+from graphact.kernels import autograd, reference
+from graphact.kernels.autograd import tensors_of
+from graphact.kernels.graph_tensors import CSRLists, EdgeLists
+from support.graphs import random_graph
+
+DIRECTED = Graph.from_edge_index([[0, 1, 1, 2, 4], [1, 0, 2, 3, 2]], torch.rand(5), num_nodes=6)
+
+
+def lists(graph):
+    return CSRLists.flat(graph.incoming), EdgeLists(graph.incoming, graph.outgoing).flat()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("graph", [random_graph(dtype=torch.float32), DIRECTED], ids=["undirected", "directed"])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_opcheck(graph, requires_grad):
+    incoming, both = lists(graph)
+    x = torch.randn(2, graph.num_nodes, 3, requires_grad=requires_grad)
+    weight_t = graph.outgoing_weight.clone()
+    weight = graph.weight.clone().requires_grad_(requires_grad)
+    torch.library.opcheck(torch.ops.graphact.shift.default, (x, weight, weight_t, both))
+    torch.library.opcheck(torch.ops.graphact.sum_sq_diff.default, (x, both))
+    fixed = x.detach()
+    for op in ("max", "min", "median"):
+        torch.library.opcheck(torch.ops.graphact.select.default, (x, None, incoming, op, False))
+        torch.library.opcheck(torch.ops.graphact.select.default, (x, None, incoming, op, True))
+    selected = torch.ops.graphact.select(fixed, None, incoming, "max", False)[1]
+    torch.library.opcheck(torch.ops.graphact.select.default, (x, selected, incoming, "max", False))
+    # all operators have gradients, those of a backward pass too
+    torch.library.opcheck(torch.ops.graphact.scatter_selected.default, (x, selected))
+    torch.library.opcheck(torch.ops.graphact.sum_sq_diff_backward.default, (x, fixed, both))
+    torch.library.opcheck(torch.ops.graphact.shift_weight_grad.default, (x, fixed, incoming))
+    around = [weight.detach(), weight_t, graph.incoming_slot, *both]
+    for op, closed, shifting in (("max", False, True), ("median", True, False), ("kernel", False, True)):
+        inputs = (around, op, closed, shifting, 12)
+        torch.library.opcheck(torch.ops.graphact.fused_neighbor_pass.default, (x, *inputs))
+        if op != "kernel":
+            slots = torch.ops.graphact.fused_neighbor_pass(fixed, *inputs)[1]
+            back = (x, slots, fixed if shifting else None, around, closed)
+            torch.library.opcheck(torch.ops.graphact.hop_backward.default, back)
+
+
+def test_compiled_form_and_eager_form_have_the_same_gradients():
+    _, both = lists(DIRECTED)
+    weight = DIRECTED.weight.double().requires_grad_()
+    weight_t = DIRECTED.outgoing_weight.double()
+    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, w: torch.ops.graphact.shift(x, w, weight_t, both), (x, weight))
+    assert torch.autograd.gradcheck(lambda x: torch.ops.graphact.sum_sq_diff(x, both), x)
+    assert torch.autograd.gradgradcheck(lambda x: torch.ops.graphact.sum_sq_diff(x, both), x)
+
+
+@pytest.mark.parametrize("op", ["max", "min", "median", "kernel"])
+@pytest.mark.parametrize("closed", [False, True])
+def test_fused_pass_has_the_gradients_of_its_parts(op, closed):
+    """In the form for compilers, in the eager form, and twice."""
+    graph = DIRECTED.to(torch.float64)
+    inputs = (tensors_of(graph).flat(), op, closed, True, 3)
+    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: torch.ops.graphact.fused_neighbor_pass(x, *inputs)[::2], x)
+    assert torch.autograd.gradgradcheck(lambda x: torch.ops.graphact.fused_neighbor_pass(x, *inputs)[::2], x)
+    assert torch.autograd.gradcheck(lambda x: autograd.fused_neighbor_pass(x, graph, op, closed, True), x)
+    assert torch.autograd.gradgradcheck(lambda x: autograd.fused_neighbor_pass(x, graph, op, closed, True), x)
+    together = autograd.fused_neighbor_pass(x, graph, op, closed, True)
+    apart = autograd.select(x, None, graph.incoming, op, closed)[0] if op != "kernel" else None
+    if apart is not None:
+        torch.testing.assert_close(together[0], apart)
+    torch.testing.assert_close(together[1], autograd.shift(x, graph))
+
+
+@pytest.mark.parametrize("op", ["max", "median", "kernel"])
+def test_gradients_of_an_activation_over_two_hops(op):
+    graph = DIRECTED.to(torch.float64)
+    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
+    beta = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+
+    def run(x, beta, weights):
+        return functional.graph_adaptive(x, graph, beta, weights, op, gamma=2.0)
+
+    assert torch.autograd.gradcheck(run, (x, beta, weights))
+    assert torch.autograd.gradgradcheck(run, (x, beta, weights))
+
+
+def test_vmap_over_graphs_is_refused():
+    _, both = lists(DIRECTED)
+    weight, x = torch.rand(DIRECTED.num_edges), torch.ones(6, 1)
+
+    def run(col):
+        return torch.ops.graphact.shift(x, weight, weight, [both[0], col, *both[2:]])
+
+    with pytest.raises(NotImplementedError, match="vmap over graphs is not supported"):
+        torch.func.vmap(run)(both[1].repeat(3, 1))
+
+
+def test_vmap_over_weights_is_one_shift_after_the_other():
+    _, both = lists(DIRECTED)
+    weights, x = torch.rand(3, DIRECTED.num_edges), torch.randn(6, 2)
+
+    def run(weight):
+        return torch.ops.graphact.shift(x, weight, weight, both)
+
+    assert torch.equal(torch.func.vmap(run)(weights), torch.stack([run(weight) for weight in weights]))
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_tracing_sees_operators_and_eager_code_calls_the_backend(requires_grad):
+    graph, x = DIRECTED, torch.randn(6, 3, requires_grad=requires_grad)
+
+    def run(x):
+        return autograd.fused_neighbor_pass(x, graph, "max", False, True)[0]
+
+    traced = make_fx(run)(x)
+    targets = [node.target for node in traced.graph.nodes if node.op == "call_function"]
+    assert torch.ops.graphact.fused_neighbor_pass.default in targets
+    torch.testing.assert_close(traced(x), run(x))
+    with torch.profiler.profile() as profile:
+        run(x)
+    assert not any(event.name.startswith("graphact::") for event in profile.events())
+
+
+def test_tensors_without_numbers():
+    x = torch.randn(6, 3)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = functional.graph_adaptive(mode.from_tensor(x), DIRECTED, 1.0, torch.ones(2), "median")
+    assert fake.shape == x.shape
+    on_meta = autograd.select(x.to("meta"), None, DIRECTED.to("meta").incoming, "max", False)
+    assert [part.shape for part in on_meta] == [x.shape] * 2
+    assert [part.dtype for part in on_meta] == [torch.float32, torch.int32]
+
+
+def test_half_precision_has_the_same_types_without_numbers():
+    """Sums over a signal in half precision and their gradients are float32; the gradient of the signal is not."""
+    incoming, both = lists(DIRECTED)
+    around, x, sums = tensors_of(DIRECTED).flat(), torch.randn(6, 3, dtype=torch.bfloat16), torch.randn(6, 3)
+    ops = torch.ops.graphact
+    values, slots, _ = ops.fused_neighbor_pass(x, around, "max", False, True, 2)
+    calls = {
+        ops.shift: (x, *around[:2], both),
+        ops.shift_weight_grad: (x, x, incoming),
+        ops.select: (x, None, incoming, "max", False),
+        ops.scatter_selected: (x, ops.select(x, None, incoming, "max", False)[1]),
+        ops.sum_sq_diff: (x, both),
+        ops.sum_sq_diff_backward: (sums, x, both),
+        ops.sum_products: (x, x, both),
+        ops.fused_neighbor_pass: (x, around, "kernel", False, True, 2),
+        ops.hop_backward: (values, slots, x, around, False),
+    }
+    for operator, inputs in calls.items():
+        with FakeTensorMode() as mode:
+            fake = operator(
+                *tree_map(lambda part: mode.from_tensor(part) if isinstance(part, Tensor) else part, inputs)
+            )
+        for expected, found in zip(tree_leaves(operator(*inputs)), tree_leaves(fake), strict=True):
+            assert (found.shape, found.dtype) == (expected.shape, expected.dtype), operator
+
+
+@pytest.mark.parametrize("op", ["max", "kernel"])
+def test_tangents_are_carried_through_single_passes(op):
+    x, tangent, terms = torch.randn(6, 3), torch.randn(6, 3), [torch.randn(1, 6, 3)]
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, tangent)
+        shifted = autograd.fused_neighbor_pass(dual, DIRECTED, op, False, True)[1]
+        torch.testing.assert_close(forward_ad.unpack_dual(shifted).tangent, autograd.shift(tangent, DIRECTED))
+        mixed = autograd.mix(dual.unsqueeze(0), terms, torch.ones(1), torch.ones(1, 1))
+        assert torch.equal(forward_ad.unpack_dual(mixed).tangent, ((x > 0) * tangent).unsqueeze(0))
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_gradients_that_have_gradients_are_the_same_gradients(hops, backend):
+    """Also where the inputs of a mixing step depend on each other, as its terms depend on the signal."""
+    x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    graph = DIRECTED.to(dtype=torch.float64)
+
+    def loss(x, function, op):
+        weights = x[:1].tanh().expand(hops, -1)  # coefficients computed from the signal
+        return function(x, graph, x.mean(), weights, op, gamma=2.0).pow(2).sum()
+
+    for function in (functional.graph_adaptive, functional.localized):
+        for op in ("max", "median", "kernel"):
+            with graphact.backend(backend):
+                plain = torch.autograd.grad(loss(x, function, op), x)
+                again = torch.autograd.grad(loss(x, function, op), x, create_graph=True)
+            torch.testing.assert_close(again, plain)
+            assert torch.autograd.gradgradcheck(partial(loss, function=function, op=op), x)
+
+
+def test_backward_pass_runs_on_the_backend_of_the_forward_pass(monkeypatch):
+    calls, right = [], reference.hop_backward
+    monkeypatch.setattr(reference, "hop_backward", lambda *inputs: calls.append(inputs) or right(*inputs))
+    x = torch.randn(6, 3, requires_grad=True)
+    with graphact.backend("reference"):
+        value = (
+            functional.neighborhood_max(x, DIRECTED).sum()
+            + functional.graph_adaptive(x, DIRECTED, 1.0, torch.ones(1), "max").sum()
+        )
+    assert not calls
+    value.backward()
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("op", ["max", "median", "kernel"])
+def test_weights_changed_between_forward_and_backward_are_noticed(op):
+    graph, x = random_graph(), torch.randn(12, 2, dtype=torch.float64, requires_grad=True)
+    out = functional.graph_adaptive(x, graph, 1.0, torch.ones(2, dtype=torch.float64), op)
+    graph.weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()

@@ -1,0 +1,173 @@
+"""Activations as modules: parameters, names, descriptions."""
+
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+
+from graphact import functional, nn
+from graphact.registry import FURTHER
+from support.activations import FAMILY
+from support.graphs import random_graph
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "op"),
+    [
+        (nn.LocalizedMax, functional.localized, "max"),
+        (nn.LocalizedMedian, functional.localized, "median"),
+        (nn.GraphAdaptiveMax, functional.graph_adaptive, "max"),
+        (nn.GraphAdaptiveMedian, functional.graph_adaptive, "median"),
+        (nn.GraphAdaptiveKernel, functional.graph_adaptive, "kernel"),
+    ],
+)
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("features", [None, 3])
+def test_a_module_is_its_function(module, kind, op, closed, features):
+    graph, x = random_graph(), torch.randn(2, 12, 3, dtype=torch.float64)
+    activation = module(hops=2, features=features, closed=closed).double()
+    assert activation.weights.shape == ((2,) if features is None else (2, 3))
+    assert activation.beta.shape == ()
+    expected = kind(x, graph, activation.beta, activation.weights, op, closed=closed)
+    assert torch.equal(activation(x, graph), expected)
+
+
+def test_names():
+    pointwise = ["identity", "leaky-relu", "prelu", "elu", "gelu", "silu", "tanh", "abs", "maxout"]
+    paper = ["relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga"]
+    assert list(nn.ACTIVATIONS) == [*paper, *pointwise, *FURTHER]
+    for name, kind in nn.ACTIVATIONS.items():
+        assert type(nn.make_activation(name, features=4)) is kind
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_a_new_activation_is_the_relu_that_it_replaces(name, real_start):
+    graph, x = random_graph(), torch.randn(2, 12, 8, dtype=torch.float64)
+    state = torch.get_rng_state()
+    activation = nn.make_activation(name, hops=2, features=8).double()
+    assert torch.equal(activation(x, graph), torch.relu(x))
+    assert torch.equal(torch.get_rng_state(), state)  # nothing is drawn
+    if name != "relu":  # and training moves it away
+        activation(x, graph).square().sum().backward()
+        assert activation.weights.grad.abs().min() > 0
+        assert nn.GCNN([1, 2], activation=name).activations[0].weights.tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize(("start", "bound"), [("uniform", 0.5), ("small", 0.05)])
+def test_a_random_start(start, bound):
+    torch.manual_seed(5)
+    activation = nn.GraphAdaptiveMax(hops=4, features=8, start=start)
+    assert activation.beta == 1
+    torch.manual_seed(5)
+    expected = torch.empty(4, 8).uniform_(-bound, bound)
+    assert torch.equal(activation.weights, expected)
+    assert activation.config()["start"] == start
+    assert f"start='{start}'" in repr(activation)
+    torch.manual_seed(5)
+    activation.reset_parameters()
+    assert torch.equal(activation.weights, expected)
+
+
+def test_the_start_of_version_0_1_draws_its_numbers_in_its_order():
+    torch.manual_seed(5)
+    model = nn.GCNN([1, 3, 2], order=1, activation="kernel-ga", hops=2, bias=True, start="uniform")
+    torch.manual_seed(5)
+    for bank, bound in zip(model.filters, (1 / math.sqrt(2), 1 / math.sqrt(6)), strict=True):
+        for parameter in (bank.taps, bank.bias):
+            assert torch.equal(parameter, torch.empty_like(parameter).uniform_(-bound, bound))
+    for activation in model.activations:
+        bound = 1 / math.sqrt(2)
+        assert torch.equal(activation.weights, torch.empty_like(activation.weights).uniform_(-bound, bound))
+
+
+def test_learned_gamma():
+    graph, x = random_graph(dtype=torch.float32), torch.randn(12, 2)
+    activation = nn.GraphAdaptiveKernel(gamma=0.5, learn_gamma=True)
+    assert activation.gamma.item() == pytest.approx(0.5)
+    activation(x, graph).sum().backward()
+    assert activation.log_gamma.grad is not None
+    with torch.no_grad():
+        activation.log_gamma += 1
+    activation.reset_parameters()
+    assert activation.gamma.item() == pytest.approx(0.5)
+    fixed = nn.GraphAdaptiveKernel()
+    assert fixed.gamma == 0.1
+    assert sorted(dict(fixed.named_parameters())) == ["beta", "weights"]
+
+
+def test_repr_shows_the_settings():
+    assert repr(nn.GraphFilter(1, 2, order=3)) == "GraphFilter(in_features=1, out_features=2, order=3, bias=False)"
+    assert repr(nn.GraphAdaptiveKernel(hops=2)) == (
+        "GraphAdaptiveKernel(hops=2, features=None, closed=False, gamma=0.1, learn_gamma=False)"
+    )
+
+
+def test_repr_of_a_module_without_configuration():
+    class Own(nn.GraphModule):
+        pass
+
+    assert repr(Own()) == "Own()"
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda: nn.GraphAdaptiveMax(hops=0), ValueError, "hops must be at least 1, got 0"),
+        (lambda: nn.GraphAdaptiveMax(hops=1.5), TypeError, "hops must be an integer, got 1.5"),
+        (lambda: nn.LocalizedMedian(features=0), ValueError, "features must be at least 1, got 0"),
+        (lambda: nn.GraphAdaptiveKernel(gamma=-1.0), ValueError, "gamma must be a finite number above 0, got -1.0"),
+        (lambda: nn.GraphAdaptiveMax(start="one"), ValueError, "start must be one of .* got 'one'"),
+        (lambda: nn.GCNN([1, 2], start="one"), ValueError, "start must be one of .* got 'one'"),
+        (lambda: nn.GraphAdaptive("sum"), ValueError, "op must be one of .* got 'sum'"),
+        (lambda: nn.GraphFilter(1, 1, order=-1), ValueError, "order must be at least 0, got -1"),
+        (lambda: nn.make_activation("softsign"), ValueError, "activation must be one of .* got 'softsign'"),
+        (lambda: nn.make_activation(3), TypeError, "activation must be a name, a module, or a function .* got 3$"),
+        (lambda: nn.make_activation(str), TypeError, "got <class 'str'>, which returned str"),
+        (lambda: nn.GraphAdaptiveMax(gamma=1.0), TypeError, "gamma is no parameter of .*'max', which has none"),
+    ],
+)
+def test_bad_arguments(build, error, message):
+    with pytest.raises(error, match=message):
+        build()
+
+
+def span(neighbors):
+    return neighbors.amax(-2) - neighbors.amin(-2)
+
+
+@pytest.mark.parametrize("op", ["max", span])
+def test_copies_keep_their_operation(op):
+    module, graph, x = nn.GraphAdaptive(op, hops=2), random_graph(dtype=torch.float32), torch.randn(2, 12, 3)
+    for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert torch.equal(other(x, graph), module(x, graph))
+        assert other.config() == module.config()
+    assert copy.deepcopy(module).operation is module.operation
+
+
+class Scaled(torch.nn.Module):
+    """A trained function of a neighbourhood."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(scale))
+
+    def forward(self, neighbors):
+        return self.scale * neighbors.sum(-2)
+
+
+def test_the_function_of_a_replica_is_its_own():
+    """As DataParallel makes replicas: shallow copies whose parts are exchanged for those of their device."""
+    graph, x = random_graph(dtype=torch.float32), torch.randn(12, 3)
+    module = nn.GraphAdaptive(Scaled(2.0))
+    replica = module._replicate_for_data_parallel()
+    replica._parameters = dict(module._parameters)
+    replica.op = Scaled(5.0)
+    expected = nn.GraphAdaptive(Scaled(5.0))
+    expected.beta, expected.weights = module.beta, module.weights
+    torch.testing.assert_close(replica(x, graph), expected(x, graph))
+    replica(x, graph).sum().backward()
+    assert module.op.scale.grad is None
+    assert replica.op.scale.grad.abs() > 0
+    assert replica.layers()[0].operation.function is replica.op

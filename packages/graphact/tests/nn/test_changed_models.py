@@ -1,0 +1,217 @@
+"""A description is true or refused: models that were changed, and everything that interprets descriptions."""
+
+import types
+
+import pytest
+import torch
+
+import graphact
+import graphact_agents
+from graphact import nn
+from graphact.guarantees import certify, lipschitz_bound, lipschitz_constrained, topology_bound
+from graphact.spec import UnsupportedModelError
+from graphact.training import Fleet, TrainingSettings, fit
+from graphact_agents import deploy
+from graphact_lab.tasks import source_localization_tasks
+from support.graphs import random_graph
+
+
+class DoubledGCNN(nn.GCNN):
+    def forward(self, x, graph, edge_weight=None):
+        return 22 * super().forward(x, graph, edge_weight)
+
+
+class DoubledLinear(torch.nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class Squared(nn.GraphModule):
+    def forward(self, x, graph, edge_weight=None):
+        return x**2
+
+
+class LouderMax(nn.GraphAdaptiveMax):
+    def forward(self, x, graph, edge_weight=None):
+        return 3 * super().forward(x, graph, edge_weight)
+
+
+def gcnn(kind=nn.GCNN):
+    return kind([1, 4, 4], order=1, activation="max-ga", out_features=4)
+
+
+def with_overridden_forward():
+    return gcnn(DoubledGCNN)
+
+
+def with_replaced_forward():
+    model = gcnn()
+    model.forward = types.MethodType(lambda self, x, graph: 2 * nn.GCNN.forward(self, x, graph), model)
+    return model
+
+
+def with_a_hook():
+    model = gcnn()
+    model.register_forward_hook(lambda module, inputs, output: 2 * output)
+    return model
+
+
+def with_a_hook_before():
+    model = gcnn()
+    model.register_forward_pre_hook(lambda module, inputs: (2 * inputs[0], *inputs[1:]))
+    return model
+
+
+def with_a_hook_inside():
+    model = gcnn()
+    model.activations[1].register_forward_hook(lambda module, inputs, output: 2 * output)
+    return model
+
+
+def with_a_hook_on_the_gradient():
+    model = gcnn()
+    model.filters[0].register_full_backward_hook(lambda module, inputs, outputs: None)
+    return model
+
+
+def with_a_hook_on_the_readout():
+    model = gcnn()
+    model.readout.register_forward_hook(lambda module, inputs, output: 2 * output)
+    return model
+
+
+def with_another_readout():
+    model = gcnn()
+    model.readout = DoubledLinear(4, 4)
+    return model
+
+
+def with_a_deep_readout():
+    model = gcnn()
+    model.readout = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4))
+    return model
+
+
+def with_an_unknown_activation():
+    model = gcnn()
+    model.activations[0] = Squared()
+    return model
+
+
+def with_an_overridden_activation():
+    model = gcnn()
+    model.activations[0] = LouderMax(hops=1, features=4)
+    return model
+
+
+CHANGES = {
+    with_overridden_forward: "",
+    with_replaced_forward: "",
+    with_a_hook: "",
+    with_a_hook_before: "",
+    with_a_hook_inside: "activations.1",
+    with_a_hook_on_the_gradient: "filters.0",
+    with_a_hook_on_the_readout: "readout",
+    with_another_readout: "readout",
+    with_a_deep_readout: "readout",
+    with_an_unknown_activation: "activations.0",
+    with_an_overridden_activation: "activations.0",
+}
+GRAPH = random_graph(dtype=torch.float32)
+SIGNAL = torch.randn(1, 12, 1)
+INTERPRETERS = {
+    "lipschitz_bound": lambda model, path: lipschitz_bound(model, GRAPH),
+    "lipschitz_constrained": lambda model, path: lipschitz_constrained(model, GRAPH, 1.0),
+    "topology_bound": lambda model, path: topology_bound(model, GRAPH, graphact.guarantees.LostLinks(1), SIGNAL),
+    "certify": lambda model, path: certify(model, GRAPH, SIGNAL, 0.1),
+    "deploy": lambda model, path: deploy(model, GRAPH),
+    "split": lambda model, path: graphact_agents.split(model, GRAPH, path / "nodes"),
+    "save": lambda model, path: graphact.save(model, path / "model.safetensors"),
+}
+
+
+@pytest.mark.parametrize("interpreter", INTERPRETERS)
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_changed_model_is_refused(change, interpreter, tmp_path):
+    with pytest.raises(UnsupportedModelError) as caught:
+        INTERPRETERS[interpreter](change(), tmp_path)
+    assert caught.value.part == CHANGES[change]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_the_error_names_the_part(change):
+    with pytest.raises(UnsupportedModelError) as caught:
+        change().layers()
+    assert caught.value.part == CHANGES[change]
+    assert str(caught.value).startswith(CHANGES[change])
+
+
+def test_a_forward_replaced_in_the_class(monkeypatch):
+    monkeypatch.setattr(nn.GraphFilter, "forward", lambda self, x, graph, edge_weight=None: x)
+    with pytest.raises(UnsupportedModelError, match="does not describe the forward"):
+        gcnn().layers()
+
+
+def test_a_part_that_is_known_is_described_as_it_is_now():
+    """The bound follows the parts that are there; a file, which rebuilds from the arguments, is refused."""
+    model, expected = gcnn(), nn.GCNN([1, 4, 4], order=1, activation="median-ga", out_features=4)
+    for number in range(2):
+        model.activations[number] = nn.GraphAdaptiveMedian(hops=1, features=4)
+    expected.load_state_dict(model.state_dict())
+    assert [layer.settings() for layer in model.layers()] == [layer.settings() for layer in expected.layers()]
+    assert lipschitz_bound(model, GRAPH).value == lipschitz_bound(expected, GRAPH).value
+    with pytest.raises(UnsupportedModelError, match="was changed after it was made"):
+        graphact.files.describe_model(model)
+
+
+def test_frozen_parameters_stay_frozen_in_a_file(tmp_path):
+    model = gcnn()
+    model.filters[0].taps.requires_grad_(False)
+    graphact.save(model, tmp_path / "model.safetensors")
+    loaded = graphact.load(tmp_path / "model.safetensors")
+    assert [name for name, p in loaded.named_parameters() if not p.requires_grad] == ["filters.0.taps"]
+
+
+def test_a_constrained_model_is_bounded_as_it_computes_and_not_saved(tmp_path):
+    model = lipschitz_constrained(gcnn(), GRAPH, limit=0.5)
+    assert lipschitz_bound(model, GRAPH).value <= 0.5
+    with pytest.raises(UnsupportedModelError, match="computed from other parameters"):
+        graphact.save(model, tmp_path / "model.safetensors")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_fleet_trains_a_changed_model_as_it_is(change):
+    """A description that would not be true is not used: the fleet ends where training alone does."""
+    settings = TrainingSettings(epochs=2, batch_size=300, learning_rate=0.01)
+    tasks = source_localization_tasks(graphs=1, splits=1, nodes=2)
+    models, alone = ([*map(make_seeded(change), range(2))] for _ in range(2))
+    fleet = Fleet(models, tasks)
+    assert fleet.way in ("vmap", "loop")
+    assert fleet.reason.startswith(CHANGES[change])
+    result = fleet.train(settings)
+    for number, (model, expected, task) in enumerate(zip(models, alone, tasks, strict=True)):
+        single = fit(expected, task, settings, seed=number)
+        assert result.test[number] == pytest.approx(single.test, rel=1e-6)
+        for ours, theirs in zip(model.parameters(), expected.parameters(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def make_seeded(make):
+    def made(seed):
+        torch.manual_seed(seed)
+        return make()
+
+    return made
+
+
+def test_hooks_of_all_modules_are_hooks_of_each():
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda module, inputs, output: 2 * output)
+    try:
+        with pytest.raises(UnsupportedModelError, match="carries hooks"):
+            gcnn().layers()
+    finally:
+        handle.remove()
+    assert gcnn().layers()

@@ -1,0 +1,435 @@
+"""Gradients with torch.utils.checkpoint inside and around PassGraph, against the same model without it."""
+
+import copy
+import threading
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+from graphact import nn
+from support.graphs import random_graph
+
+KINDS = pytest.mark.parametrize("is_reentrant", [True, False], ids=["reentrant", "not reentrant"])
+GRAPHS = [random_graph(num_nodes=12, seed=seed).normalize("symmetric") for seed in range(3)]
+
+
+class Model(torch.nn.Module):
+    """Three layers, each of which may be computed again in the backward pass; ``act`` may count its uses."""
+
+    def __init__(self, act, wrap=None, parts=3):
+        super().__init__()
+        self.maps = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(parts)])
+        self.act, self.wrap = act, wrap
+
+    def forward(self, x, edge_index):
+        for layer in self.maps:
+            x = x + 0.5 * self.act(x)
+            block = Block(layer, self.act)
+            x = block(x) if self.wrap is None else self.wrap(block, x)
+        return x
+
+
+class Block:
+    """Two uses of an activation and a map between them."""
+
+    def __init__(self, layer, act):
+        self.layer, self.act = layer, act
+
+    def __call__(self, x):
+        return torch.tanh(self.act(self.layer(self.act(x))))
+
+
+def bound(is_reentrant):
+    def wrap(block, x):
+        return checkpoint(nn.bind_graph(block), x, use_reentrant=is_reentrant)
+
+    return wrap
+
+
+def plain(is_reentrant):
+    return lambda block, x: checkpoint(block, x, use_reentrant=is_reentrant)
+
+
+def one_activation():
+    return nn.GraphAdaptiveMax(hops=2, start="uniform")
+
+
+def per_layer():
+    """As many copies as uses, all with coefficients of their own."""
+    act = nn.PerLayer(nn.GraphAdaptiveMax(hops=2), layers=9)
+    for number, part in enumerate(act):
+        torch.nn.init.normal_(part.weights, generator=torch.Generator().manual_seed(number))
+    return act
+
+
+ACTIVATIONS = pytest.mark.parametrize("make", [one_activation, per_layer], ids=["one", "per layer"])
+
+
+def pair(make, wrap, passing=nn.PassGraph):
+    """A model with checkpoints, the same without, and an input, all in double precision."""
+    torch.manual_seed(1)
+    model = Model(make(), wrap).double()
+    expected = copy.deepcopy(model)
+    expected.wrap = None
+    return passing(model), passing(expected), torch.randn(12, 4, dtype=torch.float64)
+
+
+def gradients(model, x):
+    return {"x": x.grad, **{name: parameter.grad for name, parameter in model.named_parameters()}}
+
+
+def expected_gradients(model, x, graph):
+    x = x.clone().requires_grad_()
+    model.zero_grad()
+    model(x, None, graph=graph).square().sum().backward()
+    return gradients(model, x)
+
+
+def assert_equal(found, expected):
+    assert all(gradient is not None for gradient in expected.values())
+    assert max(gradient.abs().max() for gradient in expected.values()) > 0.01
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=0, atol=1e-12, msg=name)
+
+
+@KINDS
+@ACTIVATIONS
+def test_bound_parts_inside_a_call(make, is_reentrant):
+    model, expected, x = pair(make, bound(is_reentrant))
+    for graph in GRAPHS:
+        model.zero_grad()
+        given = x.clone().requires_grad_()
+        out = model(given, None, graph=graph)
+        torch.testing.assert_close(out, expected(x, None, graph=graph), rtol=0, atol=0)
+        out.square().sum().backward()
+        assert_equal(gradients(model, given), expected_gradients(expected, x, graph))
+
+
+@KINDS
+@ACTIVATIONS
+def test_a_call_inside_a_checkpoint(make, is_reentrant):
+    model, expected, x = pair(make, None)
+    given = x.clone().requires_grad_()
+    out = checkpoint(lambda x: model(x, None, graph=GRAPHS[0]), given, use_reentrant=is_reentrant)
+    out.square().sum().backward()
+    assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")  # the outer one runs without gradients
+@pytest.mark.parametrize("outer", [True, False])
+@KINDS
+@ACTIVATIONS
+def test_bound_parts_inside_a_call_inside_a_checkpoint(make, is_reentrant, outer):
+    model, expected, x = pair(make, bound(is_reentrant))
+    given = x.clone().requires_grad_()
+    out = checkpoint(lambda x: model(x, None, graph=GRAPHS[0]), given, use_reentrant=outer)
+    out.square().sum().backward()
+    assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
+
+
+@pytest.mark.parametrize("outer", [True, False])
+@KINDS
+@ACTIVATIONS
+def test_a_bound_part_inside_a_bound_part(make, is_reentrant, outer):
+    def wrap(block, x):
+        def twice(x):
+            return block.act(checkpoint(nn.bind_graph(block.layer_then_act), x, use_reentrant=is_reentrant))
+
+        block.layer_then_act = lambda x: torch.tanh(block.act(block.layer(x)))
+        return checkpoint(nn.bind_graph(twice), x, use_reentrant=outer)
+
+    model, expected, x = pair(make, wrap)
+    expected.model.wrap = lambda block, x: block.act(torch.tanh(block.act(block.layer(x))))
+    given = x.clone().requires_grad_()
+    model(given, None, graph=GRAPHS[0]).square().sum().backward()
+    assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
+
+
+@KINDS
+@ACTIVATIONS
+def test_several_calls_before_one_backward_pass(make, is_reentrant):
+    model, expected, x = pair(make, bound(is_reentrant))
+    given, other = (x.clone().requires_grad_() for _ in range(2))
+    for one, inputs in ((model, given), (expected, other)):
+        sum(one(inputs, None, graph=graph).square().sum() for graph in GRAPHS).backward()
+    assert_equal(gradients(model, given), gradients(expected, other))
+
+
+@KINDS
+@ACTIVATIONS
+def test_a_backward_pass_in_another_thread(make, is_reentrant):
+    model, expected, x = pair(make, bound(is_reentrant))
+    given, errors = x.clone().requires_grad_(), []
+    loss = model(given, None, graph=GRAPHS[0]).square().sum()
+
+    def work():
+        try:
+            loss.backward()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not errors
+    assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
+
+
+class Outer(torch.nn.Module):
+    """A model that makes something else during its own call, and answers its input."""
+
+    def __init__(self, act, meanwhile):
+        super().__init__()
+        self.act, self.meanwhile = act, meanwhile
+
+    def forward(self, x, edge_index):
+        self.meanwhile()
+        return self.act(x)
+
+
+@KINDS
+@ACTIVATIONS
+def test_a_backward_pass_inside_another_call(make, is_reentrant):
+    model, expected, x = pair(make, bound(is_reentrant))
+    given = x.clone().requires_grad_()
+
+    def meanwhile():
+        model(given, None, graph=GRAPHS[0]).square().sum().backward()
+
+    outer = nn.PassGraph(Outer(nn.GraphAdaptiveMax(start="uniform").double(), meanwhile))
+    out = outer(x, None, graph=GRAPHS[1])
+    assert torch.equal(out, outer.model.act(x, GRAPHS[1]))
+    assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
+
+
+@KINDS
+@ACTIVATIONS
+def test_a_backward_pass_before_the_call_is_over(make, is_reentrant):
+    """A model that computes gradients in its own forward pass, behind which it uses its activation again."""
+
+    class WithGradient(Model):
+        def forward(self, x, edge_index):
+            with torch.enable_grad():
+                super().forward(x, edge_index).square().sum().backward()
+            return self.act(x)
+
+    act = make() if make is one_activation else nn.PerLayer(nn.GraphAdaptiveMax(hops=2, start="uniform"), layers=10)
+    models = [WithGradient(copy.deepcopy(act), wrap).double() for wrap in (bound(is_reentrant), None)]
+    models[1].load_state_dict(models[0].state_dict())
+    x = torch.randn(12, 4, dtype=torch.float64)
+    found = []
+    for model in models:
+        given = x.clone().requires_grad_()
+        out = nn.PassGraph(model)(given, None, graph=GRAPHS[2])
+        found.append((out.detach(), {"x": given.grad, **{n: p.grad for n, p in model.maps.named_parameters()}}))
+    assert torch.equal(found[0][0], found[1][0])
+    assert_equal(found[0][1], found[1][1])
+
+
+@KINDS
+def test_a_nested_call_has_its_own_graph(is_reentrant):
+    """The checkpointed part calls a PassGraph of its own, between activations on the graph around."""
+
+    class Nested(torch.nn.Module):
+        def __init__(self, wrap):
+            super().__init__()
+            self.act, self.wrap = one_activation(), wrap
+            self.inner = nn.PassGraph(Model(one_activation()))
+
+        def forward(self, x, edge_index):
+            def part(x):
+                return self.act(self.inner(self.act(x), None, graph=GRAPHS[1]))
+
+            return self.act(part(x) if self.wrap is None else self.wrap(part, x))
+
+    torch.manual_seed(0)
+    model = nn.PassGraph(Nested(bound(is_reentrant))).double()
+    expected = copy.deepcopy(model)
+    expected.model.wrap = None
+    x = torch.randn(12, 4, dtype=torch.float64)
+    given = x.clone().requires_grad_()
+    model(given, None, graph=GRAPHS[0]).square().sum().backward()
+    assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
+
+
+def test_graphs_with_trained_weights():
+    """The graph is built once: gradients of its weights go through the call and the recomputation."""
+    edge_index = torch.tensor([[0, 1, 2, 3, 1], [1, 2, 3, 0, 3]])
+    found = []
+    for wrap in (bound(False), None):
+        torch.manual_seed(0)
+        model, weight = nn.PassGraph(Model(one_activation(), wrap)).double(), torch.rand(5, dtype=torch.float64)
+        model.model.forward = lambda x, edge_index, weight, inner=model.model: type(inner).forward(inner, x, edge_index)
+        x = torch.randn(4, 4, dtype=torch.float64)
+        model(x, edge_index, weight.requires_grad_()).square().sum().backward()
+        found.append({"weight": weight.grad})
+    assert_equal(*found)
+
+
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+@pytest.mark.parametrize("is_trained", [False, True], ids=["fixed weights", "trained weights"])
+def test_every_activation_unpacks_what_it_saved_once(name, is_trained):
+    """A non-reentrant checkpoint refuses to give a tensor twice; here also for second derivatives."""
+    edge_index = torch.tensor([[0, 1, 2, 3, 1, 2], [1, 2, 3, 0, 3, 0]])
+    torch.manual_seed(0)
+    act = nn.make_activation(name, features=3).double()
+    x, weight = torch.randn(4, 3, dtype=torch.float64), torch.rand(6, dtype=torch.float64)
+    found = []
+    for is_checkpointed in (True, False):
+        given, weights = x.clone().requires_grad_(), weight.clone().requires_grad_(is_trained)
+        graph = nn.PassGraph(act).graph_of(given, edge_index, weights)
+        act.zero_grad()
+        out = checkpoint(act, given, graph, use_reentrant=False) if is_checkpointed else act(given, graph)
+        wanted = [given, *act.parameters(), *([weights] if is_trained else [])]
+        first = torch.autograd.grad(out.square().sum(), wanted, create_graph=True, allow_unused=True)
+        total = sum(gradient.square().sum() for gradient in first if gradient is not None)
+        second = torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)
+        found.append([gradient for gradient in (*first, *second) if gradient is not None])
+    assert found[1]
+    torch.testing.assert_close(*found, rtol=0, atol=1e-12)
+
+
+@KINDS
+def test_an_unbound_part_raises_and_says_what_to_do(is_reentrant):
+    for make in (one_activation, per_layer):
+        model, _, x = pair(make, plain(is_reentrant))
+        loss = model(x.requires_grad_(), None, graph=GRAPHS[0]).square().sum()
+        with pytest.raises(TypeError, match=r"checkpoint\(graphact\.nn\.bind_graph\(function\), \.\.\.\)") as caught:
+            loss.backward()
+        assert "\n" not in str(caught.value)
+
+
+@KINDS
+@ACTIVATIONS
+def test_an_unbound_part_never_takes_the_graph_of_another_call(make, is_reentrant):
+    raised = []
+
+    def bound_late(block, x):
+        """Bound when it runs, which is too late in a recomputation."""
+        return checkpoint(lambda x: nn.bind_graph(block)(x), x, use_reentrant=is_reentrant)
+
+    for wrap in (plain(is_reentrant), bound_late):
+        model, _, x = pair(make, wrap)
+
+        def meanwhile(model=model, x=x):
+            loss = model(x.clone().requires_grad_(), None, graph=GRAPHS[0]).square().sum()
+            with pytest.raises(TypeError, match="bind_graph"):
+                loss.backward()
+            raised.append(True)
+
+        outer = nn.PassGraph(Outer(nn.GraphAdaptiveMax(start="uniform").double(), meanwhile))
+        assert torch.equal(outer(x, None, graph=GRAPHS[1]), outer.model.act(x, GRAPHS[1]))
+    assert raised == [True, True]
+
+
+def test_a_call_in_a_backward_pass_has_its_graph():
+    """A custom gradient that calls a model."""
+    inner = nn.PassGraph(Model(one_activation())).double()
+
+    class Custom(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return inner(grad, None, graph=GRAPHS[1])
+
+    x = torch.randn(12, 4, dtype=torch.float64, requires_grad=True)
+    outer = nn.PassGraph(Outer(one_activation().double(), lambda: Custom.apply(x).sum().backward()))
+    outer(x.detach(), None, graph=GRAPHS[0])
+    torch.testing.assert_close(x.grad, inner(torch.ones_like(x), None, graph=GRAPHS[1]))
+
+
+def test_bound_functions_keep_the_call_and_refuse_another():
+    kept, act = [], one_activation().double()
+    x = torch.randn(12, 4, dtype=torch.float64)
+
+    class Keeping(torch.nn.Module):
+        def forward(self, x, edge_index):
+            kept.append(nn.bind_graph(act))
+            return kept[0](x)
+
+    model = nn.PassGraph(Keeping())
+    first = model(x, None, graph=GRAPHS[0])
+    assert torch.equal(first, act(x, GRAPHS[0]))
+    assert torch.equal(kept[0](x), first)  # also when the call is over
+    with pytest.raises(RuntimeError, match="function must be bound in the call that runs it"):
+        model(x, None, graph=GRAPHS[1])
+    assert nn.bind_graph(act) is act  # outside of a call
+    with pytest.raises(TypeError, match="function must be callable, got Tensor"):
+        nn.bind_graph(x)
+
+
+def test_a_bound_function_that_counts_layers_runs_once_in_its_call():
+    class Twice(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.act = nn.PerLayer(nn.GraphAdaptiveMax(), layers=3)
+
+        def forward(self, x, edge_index):
+            again = nn.bind_graph(self.act)
+            return again(again(x))
+
+    with pytest.raises(RuntimeError, match="function must be bound anew for every use"):
+        nn.PassGraph(Twice())(torch.randn(12, 4), None, graph=GRAPHS[0].to(dtype=torch.float32))
+
+
+def test_checkpoint_sequential():
+    acts = [one_activation().double() for _ in range(4)]
+
+    class Chain(torch.nn.Module):
+        def forward(self, x, edge_index):
+            return checkpoint_sequential([nn.bind_graph(act) for act in acts], 2, x, use_reentrant=False)
+
+    x = torch.randn(12, 4, dtype=torch.float64)
+    given, other = (x.clone().requires_grad_() for _ in range(2))
+    nn.PassGraph(Chain())(given, None, graph=GRAPHS[0]).square().sum().backward()
+    out = other
+    for act in acts:
+        out = act(out, GRAPHS[0])
+    out.square().sum().backward()
+    torch.testing.assert_close(given.grad, other.grad, rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("is_full", [True, False], ids=["one graph", "with breaks"])
+@KINDS
+@ACTIVATIONS
+def test_compiled_models(make, is_reentrant, is_full):
+    if is_full and make is per_layer:
+        pytest.skip("torch.compile allows no counting inside a checkpoint without a graph break")
+    torch.compiler.reset()
+    model, expected, x = pair(make, bound(is_reentrant))
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=is_full)
+    for graph in GRAPHS[:2]:
+        model.zero_grad()
+        given = x.clone().requires_grad_()
+        compiled(given, None, graph=graph).square().sum().backward()
+        assert_equal(gradients(model, given), expected_gradients(expected, x, graph))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@KINDS
+def test_a_compiled_activation_never_takes_the_graph_of_another_call(is_reentrant):
+    torch.compiler.reset()
+    model, expected, x = pair(one_activation, bound(is_reentrant))
+    model.model.act.compile(backend="aot_eager")
+    given = x.clone().requires_grad_()
+
+    def bound_part():
+        model(given, None, graph=GRAPHS[0]).square().sum().backward()
+
+    def unbound_part():
+        model.model.wrap = plain(is_reentrant)
+        loss = model(x.clone().requires_grad_(), None, graph=GRAPHS[0]).square().sum()
+        with pytest.raises(TypeError, match="bind_graph"):
+            loss.backward()
+
+    act = one_activation().double()
+    nn.PassGraph(Outer(act, bound_part))(x, None, graph=GRAPHS[1])
+    assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
+    nn.PassGraph(Outer(act, unbound_part))(x, None, graph=GRAPHS[1])

@@ -1,0 +1,178 @@
+"""Compile, export, vmap, autocast, copies: what a torch module is expected to do.
+
+That every activation compiles in one piece is tested in `test_compile_counts.py`.
+"""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+from graphact import Graph, nn
+from support.graphs import random_graph
+
+HOPS = 2
+
+
+def make(name, **options):
+    torch.manual_seed(7)
+    options = {"hops": HOPS, "out_features": 2, "learn_gamma": True, "gamma": 0.7, **options}
+    return nn.GCNN([1, 4, 4], order=2, activation=name, **options)
+
+
+@pytest.fixture
+def graph():
+    graph = random_graph(dtype=torch.float32).normalize("laplacian")
+    graph.hop_pattern(HOPS)
+    return graph
+
+
+@pytest.fixture
+def x():
+    return torch.randn(3, 12, 1)
+
+
+def gradients(model, run, x):
+    model.zero_grad()
+    run(x).square().sum().backward()
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+@pytest.mark.slow
+def test_compile_with_the_default_backend(graph, x):
+    torch.compiler.reset()
+    model = make("max-ga")
+    compiled = torch.compile(model, fullgraph=True)
+    expected = gradients(model, lambda x: model(x, graph), x)
+    torch.testing.assert_close(gradients(model, lambda x: compiled(x, graph), x), expected)
+
+
+@pytest.mark.slow
+def test_compile_with_many_graphs(x):
+    """Mini-batches are ever new graphs; they must not exhaust the recompilation limit."""
+    torch.compiler.reset()
+    model = make("median-ga")
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    for seed in range(12):
+        graph = random_graph(num_nodes=10 + seed, seed=seed, dtype=torch.float32)
+        signal = torch.randn(2, 10 + seed, 1)
+        torch.testing.assert_close(compiled(signal, graph), model(signal, graph))
+
+
+def test_compile_a_users_function(graph, x):
+    torch.compiler.reset()
+    model = nn.GraphAdaptive(lambda own, neighbors: (own - neighbors).abs().amax(-2), hops=2)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, graph), model(x, graph))
+
+
+@pytest.mark.slow
+def test_compile_with_an_edge_index_breaks_once_and_is_right(x):
+    torch.compiler.reset()
+    model, (edge_index, weight) = make("max-ga"), random_graph(dtype=torch.float32).to_edge_index()
+    compiled = torch.compile(model, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, edge_index, weight), model(x, edge_index, weight))
+    torch.compiler.reset()
+    whole = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with pytest.raises(Exception, match="build a graphact.Graph once and compile with it"):
+        whole(x, edge_index, weight)
+
+
+def test_compile_before_the_hop_pattern_is_known(x):
+    torch.compiler.reset()
+    fresh = random_graph(dtype=torch.float32)
+    compiled = torch.compile(nn.LocalizedMedian(hops=2), fullgraph=True, backend="aot_eager")
+    with pytest.raises(Exception, match="once before torch.compile"):
+        compiled(x, fresh)
+
+
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+def test_export(name, graph, x):
+    model = make(name)
+    exported = torch.export.export(model, (x, graph))
+    torch.testing.assert_close(exported.module()(x + 1, graph), model(x + 1, graph))
+
+
+@pytest.mark.parametrize("name", ["grelu", "digraf"])
+def test_graphs_side_by_side_are_compiled_and_exported(name):
+    graphs = [random_graph(n, seed=n, dtype=torch.float32) for n in (5, 7)]
+    model, x, union = nn.GCNN([3, 4], activation=name), torch.randn(12, 3), Graph.union(graphs)
+    alone = torch.cat([model(x[:5], graphs[0]), model(x[5:], graphs[1])])
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, union), alone)
+    torch.testing.assert_close(compiled(x, union.with_batch(None), batch=union.batch), alone)
+    torch.testing.assert_close(torch.export.export(model, (x, union)).module()(x, union), alone)
+
+
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+def test_vmap_over_parameters_and_signals(name, graph, x):
+    models, graph, x = [copy.deepcopy(make(name).double()) for _ in range(3)], graph.to(dtype=torch.float64), x.double()
+    graph.hop_pattern(HOPS)
+    for model in models:
+        model.reset_parameters()
+    parameters, buffers = torch.func.stack_module_state(models)
+
+    def run(parameters, x):
+        return torch.func.functional_call(models[0], (parameters, buffers), (x, graph))
+
+    together = torch.func.vmap(run, (0, None))(parameters, x)
+    torch.testing.assert_close(together, torch.stack([model(x, graph) for model in models]))
+    pairwise = torch.func.vmap(run)(parameters, x)
+    torch.testing.assert_close(pairwise, torch.stack([model(x[i], graph) for i, model in enumerate(models)]))
+
+    per_sample = torch.func.vmap(torch.func.grad(lambda p, x: run(p, x).square().sum()))(parameters, x)
+    for i, model in enumerate(models):
+        expected = gradients(model, lambda signal, model=model: model(signal, graph), x[i])
+        torch.testing.assert_close([per_sample[key][i] for key, _ in model.named_parameters()], expected)
+
+
+def test_vmap_over_the_nodes_axis_moved(graph, x):
+    model = make("kernel-ga")
+    moved = torch.func.vmap(lambda signal: model(signal, graph), in_dims=2, out_dims=1)(x.permute(1, 2, 0))
+    torch.testing.assert_close(moved.transpose(0, 1), model(x, graph))
+
+
+def test_gradient_of_edge_weights_under_torch_func(x):
+    edge_index, weight = random_graph(dtype=torch.float32).to_edge_index()
+    model = make("max-ga")
+
+    def loss(weight):
+        return model(x, Graph.from_edge_index(edge_index, weight, 12)).square().sum()
+
+    weight.requires_grad_()
+    (expected,) = torch.autograd.grad(loss(weight), weight)
+    torch.testing.assert_close(torch.func.grad(loss)(weight.detach()), expected)
+
+
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+def test_autocast_and_low_precision(name, graph, x):
+    # the slopes of GReLU depend on the signal, so that it multiplies rounding errors by signals as large as these
+    model = make(name, **({"start": "small"} if name == "grelu" else {}))
+    expected = model(x, graph)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = model(x, graph)
+    assert mixed.dtype == torch.bfloat16
+    scale = expected.abs().max().item()
+    torch.testing.assert_close(mixed.float(), expected, rtol=0, atol=0.1 * scale)
+    mixed.float().sum().backward()
+    low = copy.deepcopy(model).bfloat16()
+    assert low(x.bfloat16(), graph).dtype == torch.bfloat16
+    assert low(x.bfloat16(), graph.to(dtype=torch.bfloat16)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+def test_copies_and_state(name, graph, x):
+    model = make(name)
+    twin = make(name)
+    twin.reset_parameters()
+    twin.load_state_dict(model.state_dict())
+    for other in (twin, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(other(x, graph), model(x, graph))
+
+
+def test_inference_mode_and_no_grad(graph, x):
+    model = make("max-ga")
+    with torch.inference_mode():
+        inferred = model(x, graph)
+    assert torch.equal(inferred, model(x, graph))

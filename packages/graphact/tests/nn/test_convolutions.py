@@ -1,0 +1,351 @@
+"""Convolutions against dense NumPy and PyG, and networks of any convolution and any activation."""
+
+import copy
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+import torch_geometric.nn as pyg
+
+import graphact
+from graphact import Graph, nn
+from graphact.distributed import PartitionedGraph, exchanges_of
+from graphact.guarantees import lipschitz_bound
+from graphact.nn.network import CONVOLUTIONS
+from graphact.registry import CONVOLUTIONS as LISTED
+from graphact.spec import UnsupportedModelError
+from graphact_agents import deploy
+from support.graphs import random_case, random_graph
+from support.tolerances import assert_near
+
+NAMES = ("Chebyshev", "ARMA", "GraphAttention", "EdgeNet")
+
+
+def make(name, graph, inputs=2, outputs=4, **options):
+    given = {"GraphAttention": {"heads": 2}, "ARMA": {"stacks": 3}, "EdgeNet": {"graph": graph}}.get(name, {})
+    order = {} if name == "GraphAttention" else {"order": 3}
+    return CONVOLUTIONS[name](inputs, outputs, bias=True, **given, **order, **options).double()
+
+
+def array(parameter):
+    return parameter.detach().numpy()
+
+
+def chebyshev(module, case):
+    eye = np.eye(len(case.matrix))
+    basis = [eye, case.matrix]
+    for _ in range(2):
+        basis.append(2 * case.matrix @ basis[-1] - basis[-2])
+    return sum(power @ case.x @ tap for power, tap in zip(basis, array(module.taps), strict=True))
+
+
+def arma(module, case):
+    out = 0.0
+    for first, recurrent, direct in zip(*map(array, (module.first, module.recurrent, module.direct)), strict=True):
+        z = case.matrix @ case.x @ first + case.x @ direct
+        for _ in range(module.order - 1):
+            z = case.matrix @ z @ recurrent + case.x @ direct
+        out = out + z / module.stacks
+    return out
+
+
+def attention(module, case):
+    out = np.zeros((*case.x.shape[:-1], module.heads, module.out_features // module.heads))
+    for index in np.ndindex(case.x.shape[:-2]):
+        for h in range(module.heads):
+            z = case.x[index] @ array(module.weight)[h]
+            for i in range(len(z)):
+                members = [j for j in range(len(z)) if case.edges[i, j] or j == i]
+                scores = [z[i] @ array(module.at_node)[h] + z[j] @ array(module.at_neighbor)[h] for j in members]
+                powers = np.exp([score if score > 0 else 0.2 * score for score in scores])
+                out[(*index, i, h)] = (powers[:, None] * z[members]).sum(0) / powers.sum()
+    return out.reshape(*case.x.shape[:-1], -1)
+
+
+def edge_net(module, case):
+    size, (own, edge) = len(case.matrix), (array(module.own), array(module.edge))
+    pattern = case.edges & ~np.eye(size, dtype=bool)
+    out = np.zeros((*case.x.shape[:-1], module.out_features))
+    for g, f in np.ndindex(module.in_features, module.out_features):
+        z = own[0, :, g, f] * case.x[..., g]
+        out[..., f] += z
+        for k in range(module.order):
+            phi = np.diag(own[k + 1, :, g, f])
+            phi[pattern] = edge[k, :, g, f]  # row by row, ascending, as neighbour lists are
+            z = np.einsum("ij,...j->...i", phi, z)
+            out[..., f] += z
+    return out
+
+
+REFERENCES = {"Chebyshev": chebyshev, "ARMA": arma, "GraphAttention": attention, "EdgeNet": edge_net}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_on_graphs_of_every_kind(name):
+    for seed in range(20):
+        case = random_case(seed)
+        module = make(name, case.graph, inputs=case.x.shape[-1])
+        assert_near(module(case.signal, case.graph), REFERENCES[name](module, case) + array(module.bias))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients(name):
+    graph = Graph.from_dense(torch.tensor([[0, 1.0, 0.5], [0, 0.3, 0], [0, 0, 0]], dtype=torch.float64))
+    module = make(name, graph)
+    names, values = zip(*module.named_parameters(), strict=True)
+
+    def run(x, *values):
+        return torch.func.functional_call(module, dict(zip(names, values, strict=True)), (x, graph))
+
+    x = torch.randn(2, 3, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(run, (x, *values), check_forward_ad=True, fast_mode=True)
+    assert torch.autograd.gradgradcheck(run, (x, *values), fast_mode=True)
+
+
+def test_chebyshev_is_that_of_pyg():
+    """Their operator is minus ours, so that odd polynomials change their sign."""
+    graph, x = random_graph().normalize("symmetric"), torch.randn(12, 2, dtype=torch.float64)
+    ours, theirs = make("Chebyshev", graph), pyg.ChebConv(2, 4, K=4).double()
+    with torch.no_grad():
+        for k, lin in enumerate(theirs.lins):
+            lin.weight.copy_((-1) ** k * ours.taps[k].T)
+        theirs.bias.copy_(ours.bias)
+    raw = random_graph().to_edge_index()
+    torch.testing.assert_close(theirs(x, *raw, lambda_max=torch.tensor(2.0).double()), ours(x, graph))
+
+
+def test_arma_is_that_of_pyg():
+    graph, x = random_graph(), torch.randn(12, 2, dtype=torch.float64)
+    ours = make("ARMA", graph)
+    theirs = pyg.ARMAConv(2, 4, num_stacks=3, num_layers=3, shared_weights=True, act=None).double()
+    with torch.no_grad():
+        theirs.init_weight.copy_(ours.first)
+        theirs.weight.copy_(ours.recurrent)
+        theirs.root_weight.copy_(ours.direct)
+        theirs.bias.copy_(ours.bias.expand_as(theirs.bias))
+    out = ours(x, graph.normalize("symmetric"))
+    # their bias enters every step of the recursion, ours once
+    with torch.no_grad():
+        theirs.bias.zero_()
+    torch.testing.assert_close(theirs(x, *graph.to_edge_index()), out - ours.bias)
+
+
+def test_attention_is_that_of_pyg():
+    graph, x = random_graph(), torch.randn(12, 2, dtype=torch.float64)
+    ours, theirs = make("GraphAttention", graph), pyg.GATConv(2, 2, heads=2).double()
+    with torch.no_grad():
+        theirs.lin.weight.copy_(ours.weight.transpose(1, 2).flatten(0, 1))
+        theirs.att_dst.copy_(ours.at_node.unsqueeze(0))
+        theirs.att_src.copy_(ours.at_neighbor.unsqueeze(0))
+        theirs.bias.copy_(ours.bias)
+    torch.testing.assert_close(theirs(x, graph.to_edge_index()[0]), ours(x, graph))
+
+
+def test_an_edge_net_holds_polynomial_filters():
+    graph, x = random_graph(), torch.randn(4, 12, 2, dtype=torch.float64)
+    module, taps = nn.EdgeNet(2, 3, graph, order=2).double(), torch.rand(3, 2, 3, dtype=torch.float64) + 0.5
+    with torch.no_grad():
+        module.own.zero_()
+        module.own[0] = taps[0]
+        for k in (1, 2):
+            module.edge[k - 1] = graph.weight.view(-1, 1, 1) * (taps[k] / taps[k - 1])
+    torch.testing.assert_close(module(x, graph), graphact.functional.graph_filter(x, graph, taps))
+
+
+def test_an_edge_net_belongs_to_one_graph():
+    graph = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
+    net, x = nn.EdgeNet(1, 1, graph), torch.randn(2, 3, 1)
+    same = Graph.from_edge_index([[2, 0, 1, 1], [1, 1, 0, 2]], torch.rand(4))  # other order, other weights
+    assert torch.equal(net(x, same), net(x, graph))
+    assert torch.equal(net(x, torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])), net(x, graph))
+    other = Graph.from_edge_index([[0, 2, 1, 2], [2, 0, 2, 1]])
+    with pytest.raises(ValueError, match="with 3 nodes and 4 edges, got other edges"):
+        net(x, other)
+    with pytest.raises(ValueError, match=r"with 3 nodes and 4 edges, got Graph\(num_nodes=4"):
+        net(torch.randn(4, 1), Graph.from_edge_index([[0], [1]], num_nodes=4))
+    with pytest.raises(UnsupportedModelError, match="an EdgeNet needs the whole graph"):
+        net(x, PartitionedGraph.from_graph(graph))
+    with pytest.raises(TypeError, match="graph must be the Graph whose edges get coefficients"):
+        nn.EdgeNet(1, 1)
+
+
+def two_rings():
+    """Two graphs of the same size."""
+    return Graph.from_edge_index([[0, 1, 2], [1, 2, 0]]), Graph.from_edge_index([[0, 2, 1], [2, 1, 0]])
+
+
+class TestStateOfAnEdgeNet:
+    def test_coefficients_of_another_graph_are_refused(self):
+        one, other = two_rings()
+        net, alien = nn.EdgeNet(1, 2, one, order=2), nn.EdgeNet(1, 2, other, order=2)
+        before = net.own.detach().clone()
+        with pytest.raises(RuntimeError, match="belongs to a graph with 3 nodes and 3 edges, and the state to another"):
+            net.load_state_dict(alien.state_dict())
+        assert torch.equal(net.own, before)
+        with pytest.raises(RuntimeError, match="belongs to a graph"):
+            net.load_state_dict({**alien.state_dict()}, strict=False)
+        twin = nn.EdgeNet(1, 2, one, order=2)
+        twin.load_state_dict(net.state_dict())
+        assert torch.equal(twin.own, net.own)
+
+    def test_inside_a_network(self, tmp_path):
+        nets = [nn.GraphNetwork([1, 2], convolution={"name": "EdgeNet", "graph": graph}) for graph in two_rings()]
+        torch.save(nets[0].state_dict(), tmp_path / "state.pt")
+        with pytest.raises(RuntimeError, match=r"EdgeNet belongs to a graph"):
+            nets[1].load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+        nets[0].load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+
+    def test_a_state_of_an_earlier_version(self):
+        one, _ = two_rings()
+        net, twin = nn.EdgeNet(1, 2, one), nn.EdgeNet(1, 2, one)
+        state = {key: value for key, value in net.state_dict().items() if key != "graph_digest"}
+        assert twin.load_state_dict(state) == ([], [])
+        assert torch.equal(twin.edge, net.edge)
+
+    def test_a_file_is_as_it_was(self, tmp_path):
+        one, other = two_rings()
+        net = nn.EdgeNet(1, 2, one, bias=True).half()
+        graphact.save(net, tmp_path / "net.safetensors")
+        assert {*safetensors.torch.load_file(tmp_path / "net.safetensors")} == {"own", "edge", "bias"}
+        found = graphact.load(tmp_path / "net.safetensors")
+        assert found.state_dict().keys() == net.state_dict().keys()
+        assert torch.equal(found.graph_digest, net.graph_digest)
+        with pytest.raises(RuntimeError, match="belongs to a graph"):
+            nn.EdgeNet(1, 2, other, bias=True).load_state_dict(found.state_dict())
+
+
+def test_an_edge_net_moves_with_its_nodes():
+    for seed in range(20):
+        case = random_case(seed)
+        net = nn.EdgeNet(case.x.shape[-1], 2, case.graph, order=2, bias=True).double()
+        perm = torch.randperm(case.graph.num_nodes)
+        moved = net.permuted(case.graph, perm)(case.signal[..., perm, :], case.graph.permute(perm))
+        assert_near(moved, net(case.signal, case.graph)[..., perm, :].detach())
+
+
+@pytest.mark.parametrize("name", ["Chebyshev", "ARMA", "GraphAttention"])
+def test_equivariance(name):
+    for seed in range(20):
+        case = random_case(seed)
+        module = make(name, case.graph, inputs=case.x.shape[-1])
+        perm = torch.randperm(case.graph.num_nodes)
+        moved = module(case.signal[..., perm, :], case.graph.permute(perm))
+        assert_near(moved, module(case.signal, case.graph)[..., perm, :].detach())
+
+
+@pytest.mark.parametrize("activation", ["relu", "median-ga", "max-l", "mixture-ga", "digraf"])
+@pytest.mark.parametrize("name", ["GraphFilter", *NAMES])
+def test_networks_train_and_are_saved(name, activation, tmp_path):
+    graph, x = random_graph(dtype=torch.float32).normalize("symmetric"), torch.randn(5, 12, 2)
+    convolution = {"name": name, "graph": graph} if name == "EdgeNet" else name
+    model = nn.GraphNetwork([2, 4, 3], convolution=convolution, activation=activation, out_features=2)
+    model(x, graph).square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+    graphact.save(model, tmp_path / "model.safetensors")
+    loaded = graphact.load(tmp_path / "model.safetensors")
+    assert torch.equal(loaded(x, graph), model(x, graph))
+    before = model(x, graph)
+    model.reset_parameters()
+    assert not torch.equal(model(x, graph), before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_citizens(name):
+    graph, x = random_graph(), torch.randn(3, 12, 2, dtype=torch.float64)
+    graph = graph.normalize("symmetric")
+    module = make(name, graph)
+    torch.compiler.reset()
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, graph), module(x, graph))
+    together = torch.func.vmap(lambda signal: module(signal, graph))(x)
+    torch.testing.assert_close(together, module(x, graph))
+    assert torch.equal(copy.deepcopy(module)(x, graph), module(x, graph))
+    half = copy.deepcopy(module).bfloat16()(x.bfloat16(), graph.to(dtype=torch.bfloat16))
+    torch.testing.assert_close(half.double(), module(x, graph), rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_refusals_in_one_line(name):
+    graph = random_graph(dtype=torch.float32)
+    convolution = {"name": name, "graph": graph} if name == "EdgeNet" else name
+    model = nn.GraphNetwork([2, 4], convolution=convolution)
+    for run in (lambda: lipschitz_bound(model, graph), lambda: deploy(model, graph), lambda: exchanges_of(model, 2)):
+        with pytest.raises(UnsupportedModelError, match=f"convolution|{name}") as caught:
+            run()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_network_of_filters_is_a_gcnn():
+    graph, x = random_graph(), torch.randn(3, 12, 2, dtype=torch.float64)
+    model = nn.GraphNetwork([2, 4, 3], convolution={"name": "GraphFilter", "order": 2}, hops=2, out_features=2).double()
+    gcnn = nn.GCNN([2, 4, 3], order=2, hops=2, out_features=2).double()
+    gcnn.load_state_dict({key.replace("convolutions", "filters"): value for key, value in model.state_dict().items()})
+    assert torch.equal(model(x, graph), gcnn(x, graph))
+    assert lipschitz_bound(model, graph).value == lipschitz_bound(gcnn, graph).value
+
+
+def test_every_convolution_is_listed():
+    assert set(LISTED) == set(CONVOLUTIONS)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: nn.GraphNetwork([1]), ValueError, r"features must list the input and at least one layer, got \[1\]"),
+        (lambda: nn.GraphNetwork([1, 2], convolution="GCN"), ValueError, "convolution must be one of .* got 'GCN'"),
+        (lambda: nn.GraphNetwork([1, 2], convolution=3), TypeError, "convolution must be a name, .* got 3"),
+        (lambda: nn.GraphNetwork([1, 2], convolution=["ARMA"] * 2), ValueError, "each of the 1 layers, got 2 and 1"),
+        (lambda: nn.GraphAttention(2, 3, heads=2), ValueError, "heads must divide out_features, 3, got 2"),
+        (lambda: nn.ARMA(2, 3, order=0), ValueError, "order must be at least 1, got 0"),
+        (lambda: nn.Chebyshev(2, 3)(torch.zeros(2, 1), None), ValueError, "F = 2, the in_features of this module"),
+    ],
+)
+def test_bad_arguments(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_half_precision_sums_of_a_hub_do_not_stop_growing():
+    """Added up in bfloat16, ones stop at 256; signals come in batches, of which torch adds one row after another."""
+    leaves = 3000
+    pair = torch.stack([torch.arange(1, leaves + 1), torch.zeros(leaves, dtype=torch.long)])
+    hub = Graph.from_edge_index(pair, num_nodes=leaves + 1)
+    x = torch.ones(2, leaves + 1, 1)
+    x[:, leaves // 2 :] = 3.0
+    half = x.bfloat16()
+    ones, none = torch.ones(1, 1, 1), torch.zeros(1, 1)
+    for dtype, signal in ((torch.bfloat16, half), (torch.float32, x)):
+        found = graphact.functional.attention(signal, hub, ones.to(dtype), none.to(dtype), none.to(dtype))
+        assert found.dtype == dtype
+        torch.testing.assert_close(found[:, 0].float(), torch.full((2, 1, 1), 2.0), rtol=0, atol=0.01)
+        own, edge = torch.zeros(2, leaves + 1, 1, 1), torch.full((1, leaves, 1, 1), 2.0**-11)
+        found = graphact.functional.edge_varying(signal, hub, own.to(dtype) + 1, edge.to(dtype))
+        assert found.dtype == dtype
+        expected = 2 * x[:, :1] + x[:, 1:].sum(1, keepdim=True) * 2.0**-11
+        torch.testing.assert_close(found[:, :1].float(), expected, rtol=0.01, atol=0)
+
+
+def test_coefficients_that_would_be_broadcast_are_refused():
+    graph, x = random_graph(dtype=torch.float32), torch.randn(12, 2)
+    first, recurrent, one = torch.randn(3, 2, 4), torch.randn(3, 4, 4), torch.randn(1, 2, 4)
+    with pytest.raises(ValueError, match=r"direct must have the shape \(3, 2, 4\), got \(1, 2, 4\)"):
+        graphact.functional.arma(x, graph, first, recurrent, one, 2)
+    with pytest.raises(ValueError, match=r"recurrent must have the shape \(3, 4, 4\), got \(1, 4, 4\)"):
+        graphact.functional.arma(x, graph, first, recurrent[:1], first, 2)
+    with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
+        graphact.functional.arma(x, graph, first, recurrent, first, 0)
+    to = torch.randn(3, 4)
+    for name, pair in (("to", (to[0], to)), ("of", (to, to[:, :1]))):
+        with pytest.raises(ValueError, match=rf"{name} must have the shape \(3, 4\), got"):
+            graphact.functional.attention(x, graph, first, *pair)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_coefficients_of_another_precision_are_refused_by_their_name(name):
+    graph = random_graph(dtype=torch.float64)
+    module = make(name, graph).float()
+    argument = {"Chebyshev": "taps", "ARMA": "first", "GraphAttention": "weight", "EdgeNet": "own"}[name]
+    with pytest.raises(TypeError, match=f"{argument} must have the dtype of x, torch.float64, got torch.float32"):
+        module(torch.randn(12, 2, dtype=torch.float64), graph)
+    assert module(torch.randn(12, 2).bfloat16(), graph.to(torch.float32)).shape == (12, 4)

@@ -1,0 +1,217 @@
+"""Whole networks against the oracle, and the properties that the paper proves."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphact import Graph, nn
+from graphact.nn.names import make_activation
+from support import oracle
+from support.activations import ANY_WIDTH
+from support.graphs import random_case, random_graph
+from support.tolerances import assert_near
+
+KIND = {
+    "max-l": ("localized", "max"),
+    "median-l": ("localized", "median"),
+    "max-ga": ("graph_adaptive", "max"),
+    "median-ga": ("graph_adaptive", "median"),
+    "kernel-ga": ("graph_adaptive", "kernel"),
+    "mean-ga": ("graph_adaptive", "mean"),
+    "soft-maximum-ga": ("graph_adaptive", "log-mean-exp"),
+    "trimmed-mean-ga": ("graph_adaptive", "trimmed-mean"),
+    "weighted-mean-ga": ("graph_adaptive", "weighted-mean"),
+}
+
+
+def array(parameter):
+    return parameter.detach().numpy()
+
+
+@pytest.mark.parametrize("per_feature", [False, True])
+@pytest.mark.parametrize("name", ANY_WIDTH)
+def test_two_layers_against_the_oracle(name, per_feature):
+    for seed in range(10):
+        case = random_case(seed)
+        graph = case.graph.to(dtype=torch.float64)
+        widths = [case.x.shape[-1], 3, 2]
+        model = nn.GCNN(
+            widths, order=[2, 1], activation=name, hops=2, out_features=4, bias=True, per_feature=per_feature, gamma=0.8
+        ).double()
+        x = case.x
+        for bank, activation in zip(model.filters, model.activations, strict=True):
+            x = oracle.graph_filter(case.matrix, x, array(bank.taps)) + array(bank.bias)
+            if name not in KIND:
+                x = oracle.pointwise(name, x, *map(array, activation.parameters()))
+            else:
+                kind, op = KIND[name]
+                beta, weights = activation.beta.item(), array(activation.weights)
+                x = oracle.activation(kind, case.matrix, case.edges, x, beta, weights, op, 0.8)
+        expected = x @ array(model.readout.weight).T + array(model.readout.bias)
+        assert_near(model(case.signal, graph), expected)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 2**32 - 1), name=st.sampled_from(sorted(nn.ACTIVATIONS)), closed=st.booleans())
+def test_permutation_equivariance(seed, name, closed):
+    case = random_case(seed, max_nodes=10)
+    torch.manual_seed(seed)
+    model = nn.GCNN(
+        [case.x.shape[-1], 4, 3], order=2, activation=name, hops=2, out_features=2, closed=closed, gamma=1.0
+    ).double()
+    perm = torch.randperm(case.graph.num_nodes)
+    moved = model(case.signal[..., perm, :], case.graph.permute(perm))
+    assert_near(moved, model(case.signal, case.graph)[..., perm, :].detach())
+
+
+@pytest.mark.parametrize("hops", [1, 3])
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+def test_permutation_equivariance_of_activations(name, closed, hops):
+    for seed in range(20):
+        case = random_case(seed)
+        features = None if name in ANY_WIDTH else case.x.shape[-1]
+        activation = nn.make_activation(name, hops=hops, features=features, closed=closed, gamma=1.0).double()
+        perm = torch.randperm(case.graph.num_nodes)
+        moved = activation(case.signal[..., perm, :], case.graph.permute(perm))
+        assert_near(moved, activation(case.signal, case.graph)[..., perm, :].detach())
+
+
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+def test_samples_do_not_influence_each_other(name):
+    graph = random_graph()
+    model = nn.GCNN([1, 4, 4], order=2, activation=name, hops=2, out_features=3, gamma=1.0).double()
+    x = torch.randn(5, 12, 1, dtype=torch.float64)
+    before = model(x, graph)
+    changed = x.clone()
+    changed[2] = torch.randn(12, 1, dtype=torch.float64) * 100
+    after = model(changed, graph)
+    others = [0, 1, 3, 4]
+    assert torch.equal(before[others], after[others])
+    assert not torch.equal(before[2], after[2])
+    for sample in range(5):
+        torch.testing.assert_close(before[sample], model(x[sample], graph))
+
+
+@pytest.mark.parametrize("name", [*ANY_WIDTH, "mixture-ga"])
+def test_features_do_not_influence_each_other_in_an_activation(name):
+    graph, activation = random_graph(), nn.make_activation(name, hops=2, gamma=1.0).double()
+    x = torch.randn(12, 3, dtype=torch.float64)
+    changed = x.clone()
+    changed[:, 1] += 1
+    assert torch.equal(activation(x, graph)[:, [0, 2]], activation(changed, graph)[:, [0, 2]])
+
+
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+def test_training_lowers_the_loss(name):
+    graph = random_graph(dtype=torch.float32).normalize("spectral")
+    model = nn.GCNN([1, 8], order=2, activation=name, out_features=1, learn_gamma=True)
+    x = torch.randn(64, 12, 1)
+    target = x.mean(-2, keepdim=True).expand_as(x)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x, graph), target)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_biases_of_filters_and_readout_are_trained_where_asked_for():
+    for bias, readout_bias in itertools.product((False, True), repeat=2):
+        model = nn.FIR([1, 2, 3], order=1, bias=bias, readout_bias=readout_bias)
+        shapes = sorted(tuple(p.shape) for name, p in model.named_parameters() if name.endswith("bias"))
+        assert shapes == [(1,)] * readout_bias + [(2,), (3,)] * bias
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_an_edge_index_in_half_precision(dtype):
+    """The weights of its graph are ones in float32."""
+    edge_index, x = torch.tensor([[0, 1, 1], [1, 0, 2]]), torch.tensor([[1.0], [2.0], [4.0]], dtype=dtype)
+    activation = nn.GraphAdaptiveMax(hops=1).to(dtype)
+    expected = activation(x, Graph.from_edge_index(edge_index).normalize("symmetric"))
+    assert torch.equal(activation(x, edge_index), expected)
+    assert expected.dtype == dtype
+
+
+def test_fir_is_linear_and_equals_the_filters():
+    graph = random_graph()
+    model = nn.FIR([2, 3, 2], order=2, out_features=1, readout_bias=False).double()
+    x, y = torch.randn(2, 4, 12, 2, dtype=torch.float64)
+    torch.testing.assert_close(model(x + 2 * y, graph), model(x, graph) + 2 * model(y, graph))
+    matrix = graph.to_dense().numpy()
+    z = oracle.graph_filter(
+        matrix, oracle.graph_filter(matrix, x.numpy(), array(model.filters[0].taps)), array(model.filters[1].taps)
+    )
+    assert_near(model(x, graph), z @ array(model.readout.weight).T)
+
+
+def test_no_readout():
+    model = nn.GCNN([1, 5], out_features=None)
+    assert model(torch.randn(12, 1), random_graph(dtype=torch.float32)).shape == (12, 5)
+
+
+def test_same_seed_same_parameters():
+    def draw():
+        torch.manual_seed(3)
+        return nn.GCNN([1, 4, 4], activation="kernel-ga", hops=2, learn_gamma=True)
+
+    first, second = draw().state_dict(), draw().state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (dict(features=[1]), ValueError, r"features must list the input and at least one layer, .* got \[1\]"),
+        (dict(features=8), ValueError, "features must list .* got 8"),
+        (dict(features=[1, 0]), ValueError, "out_features must be at least 1, got 0"),
+        (dict(features=[1, 2.5]), TypeError, "out_features must be an integer, got 2.5"),
+        (dict(features=[1, 2], order=-1), ValueError, "order must be at least 0, got -1"),
+        (dict(features=[1, 2], order=[1, 2]), ValueError, r"one for each of the 1 layers, got \[1, 2\]"),
+        (dict(features=[1, 2], hops=0), ValueError, "hops must be at least 1, got 0"),
+        (
+            dict(features=[1, 2], activation="softsign"),
+            ValueError,
+            "activation must be one of 'relu', .* got 'softsign'",
+        ),
+        (dict(features=[1, 2], out_features=0), ValueError, "out_features must be at least 1, got 0"),
+        (dict(features=[1, 2], activation="kernel-ga", gamma=0), ValueError, "gamma must be a finite number above 0"),
+    ],
+)
+def test_bad_networks(arguments, error, message):
+    with pytest.raises(error, match=message):
+        nn.GCNN(**arguments)
+
+
+def test_bad_calls():
+    model, x = nn.GCNN([1, 2]), torch.ones(3, 1)
+    edge_index = torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(TypeError, match="graph must be a graphact.Graph or an edge_index tensor, got NoneType"):
+        model(x, None)
+    with pytest.raises(TypeError, match="a Graph holds its own weights"):
+        model(x, random_graph(3, dtype=torch.float32), torch.ones(2))
+    with pytest.raises(ValueError, match="node indices from 0 to 1, got 2"):
+        model(x[:2], edge_index)
+    with pytest.raises(ValueError, match=r"F = 1, the in_features of this module, got \(3, 2\)"):
+        model(torch.ones(3, 2), edge_index)
+    with pytest.raises(TypeError, match="taps must have the dtype of x, torch.float64, got torch.float32"):
+        model(x.double(), edge_index)
+    with pytest.raises(ValueError, match=r"x must have the shape \(..., N, F\), got \(3,\)"):
+        model(torch.ones(3), edge_index)
+
+
+@pytest.mark.parametrize("activation", ["max-l", "median-l", "max-ga", "kernel-ga"])
+def test_wrong_numbers_of_features_are_named(activation):
+    graph = Graph.stochastic_block_model([5, 5], 0.8, 0.2)
+    with pytest.raises(ValueError, match="F = 3, the in_features of this module, got \\(10, 5\\)"):
+        nn.GCNN([3, 8], activation=activation)(torch.randn(10, 5), graph)
+    module = make_activation(activation, features=4)
+    with pytest.raises(ValueError, match="F = 4, the features of this module, got \\(10, 5\\)"):
+        module(torch.randn(10, 5), graph)

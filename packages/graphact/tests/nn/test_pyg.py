@@ -1,0 +1,168 @@
+"""In PyG models: after convolutions, inside Sequential, on batches of many graphs."""
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
+from torch_geometric.nn import ChebConv, GATConv, GCNConv, Sequential, global_mean_pool
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import erdos_renyi_graph
+
+from graphact import Graph, nn
+from graphact.graph.normalize import KINDS
+from graphact.registry import POINTWISE
+from support.activations import ANY_WIDTH
+
+WITH_PRODUCTS = ("grelu", "digraf", "shiftless-max", "shiftless-median")  # of matrices, in the activation itself
+
+
+def graphs(count=6, features=3):
+    torch.manual_seed(1)
+    made = []
+    for size in range(4, 4 + count):
+        edge_index = erdos_renyi_graph(size, 0.4)
+        edge_weight = torch.rand(edge_index.size(1))
+        x, y = torch.randn(size, features), torch.tensor([size % 2])
+        made.append(Data(x=x, edge_index=edge_index, edge_weight=edge_weight, y=y))
+    made.append(
+        Data(
+            x=torch.randn(2, features),
+            edge_index=torch.empty(2, 0, dtype=torch.long),
+            edge_weight=torch.empty(0),
+            y=torch.tensor([0]),
+        )
+    )
+    return made
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = GCNConv(3, 8), ChebConv(8, 8, K=2)
+        self.activation = nn.GraphAdaptiveMedian(hops=2, features=8)
+        self.last = nn.GraphAdaptiveMedian(hops=1)
+        self.readout = torch.nn.Linear(8, 2)
+
+    def forward(self, data):
+        x = self.activation(self.first(data.x, data.edge_index, data.edge_weight), data.edge_index, data.edge_weight)
+        x = self.last(self.second(x, data.edge_index, data.edge_weight), data.edge_index, data.edge_weight)
+        batch = getattr(data, "batch", None)
+        return x, self.readout(global_mean_pool(x, batch))
+
+
+def test_a_batch_equals_each_graph_alone():
+    model, data = Model().double(), graphs()
+    data = [item.apply(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor) for item in data]
+    together, scores = model(Batch.from_data_list(data))
+    alone = [model(item) for item in data]
+    torch.testing.assert_close(together, torch.cat([nodes for nodes, _ in alone]))
+    torch.testing.assert_close(scores, torch.cat([score for _, score in alone]))
+
+
+def test_training_on_batches_of_different_graphs():
+    torch.manual_seed(0)
+    model, data = Model(), graphs(20)
+    optimizer, losses = torch.optim.Adam(model.parameters(), lr=0.02), []
+    for _ in range(25):
+        total = 0.0
+        for batch in DataLoader(data, batch_size=7, shuffle=True):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(batch)[1], batch.y)
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        losses.append(total)
+    assert losses[-1] < 0.7 * losses[0]
+
+
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+def test_inside_sequential(name):
+    data = graphs()[3]
+    model = Sequential(
+        "x, edge_index",
+        [
+            (GATConv(3, 6), "x, edge_index -> x"),
+            (nn.make_activation(name, hops=1, features=6), "x, edge_index -> x"),
+            (nn.GraphFilter(6, 4, order=2), "x, edge_index -> x"),
+            (nn.make_activation(name, features=None if name in ANY_WIDTH else 4), "x, edge_index -> x"),
+            torch.nn.Linear(4, 2),
+        ],
+    )
+    out = model(data.x, data.edge_index)
+    assert out.shape == (data.num_nodes, 2)
+    out.sum().backward()
+
+
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+@pytest.mark.parametrize("normalize", ["default", *KINDS, None])
+def test_edge_index_and_graph_give_the_same(name, normalize):
+    data = graphs()[4]
+    options = {} if normalize == "default" else {"normalize": normalize}
+    activation = nn.make_activation(name, hops=2, features=None if name in ANY_WIDTH else 3, **options)
+    graph = Graph.from_pyg(data)
+    if normalize is not None:
+        graph = graph.normalize("symmetric" if normalize == "default" else normalize)
+    by_graph = activation(data.x, graph)
+    assert torch.equal(activation(data.x, data.edge_index, data.edge_weight), by_graph)
+    static = torch.stack([data.x, data.x + 1])
+    together = activation(static, data.edge_index, data.edge_weight)[0]
+    if name in POINTWISE or name in WITH_PRODUCTS:  # the ends of vectors and products of matrices round by their shapes
+        torch.testing.assert_close(together, by_graph)
+    else:
+        assert torch.equal(together, by_graph)
+
+
+MODULES = {
+    "filter": lambda **options: nn.GraphFilter(3, 2, order=2, **options),
+    "gcnn": lambda **options: nn.GCNN([3, 4, 2], activation="max-ga", hops=2, **options),
+    "fir": lambda **options: nn.FIR([3, 2], **options),
+    "own operation": lambda **options: nn.GraphAdaptive(lambda neighbors: neighbors.amin(-2), **options),
+}
+
+
+@pytest.mark.parametrize("make", MODULES.values(), ids=MODULES)
+def test_every_module_normalises_an_edge_index_and_never_a_graph(make):
+    data = graphs()[4]
+    raw, edges = Graph.from_pyg(data), (data.edge_index, data.edge_weight)
+    module = make()
+    assert torch.equal(module(data.x, *edges), module(data.x, raw.normalize("symmetric")))
+    assert not torch.allclose(module(data.x, *edges), module(data.x, raw))
+    module = make(normalize=None)
+    assert torch.equal(module(data.x, *edges), module(data.x, raw))
+    module = make(normalize="gcn")
+    assert torch.equal(module(data.x, *edges), module(data.x, raw.normalize("gcn")))
+    sparse = raw.to_dense().to_sparse_csr()
+    assert torch.equal(module(data.x, sparse), module(data.x, Graph.from_sparse(sparse)))
+    assert module.config()["normalize"] == "gcn"
+    with pytest.raises(ValueError, match="normalize must be one of .* got 'row'"):
+        make(normalize="row")
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("directed", [False, True])
+def test_gcn_is_the_operator_of_gcnconv(loops, weighted, directed):
+    torch.manual_seed(3)
+    edge_index = erdos_renyi_graph(9, 0.3, directed=directed)
+    if loops:
+        edge_index = torch.cat([edge_index, torch.tensor([[2, 5], [2, 5]])], 1)
+    weight = torch.rand(edge_index.size(1), dtype=torch.float64) if weighted else None
+    graph = Graph.from_edge_index(edge_index, weight, 10).to(torch.float64)  # node 9 is alone
+    expected_index, expected_weight = gcn_norm(edge_index, weight, 10, dtype=torch.float64)
+    expected = torch.zeros(10, 10, dtype=torch.float64)
+    expected[expected_index[1], expected_index[0]] = expected_weight
+    torch.testing.assert_close(graph.normalize("gcn").to_dense(), expected, rtol=1e-14, atol=1e-15)
+    x, conv = torch.randn(10, 3, dtype=torch.float64), GCNConv(3, 2, bias=False).double()
+    bank = nn.GraphFilter(3, 2, order=1, normalize="gcn").double()
+    with torch.no_grad():
+        bank.taps.copy_(torch.stack([torch.zeros(3, 2), conv.lin.weight.T]))
+    torch.testing.assert_close(bank(x, edge_index, weight), conv(x, edge_index, weight))
+
+
+def test_gradients_of_edge_weights_flow_through_the_normalisation():
+    data = graphs()[4]
+    module = nn.GraphAdaptiveMax(hops=2).double()
+    weight = data.edge_weight.double().requires_grad_()
+    for normalize in ("symmetric", "gcn", "random_walk"):
+        module.normalize = normalize
+        assert torch.autograd.gradcheck(lambda w: module(data.x.double(), data.edge_index, w), weight)

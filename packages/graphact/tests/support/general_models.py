@@ -1,0 +1,123 @@
+"""Modules that do not describe themselves, tasks for them, and how two of them are compared."""
+
+import torch
+from torch import nn
+
+from graphact.nn import GCNN
+from graphact.training import Task, TrainingSettings
+from support.graphs import random_graph
+
+SETTINGS = TrainingSettings(epochs=4, batch_size=9, learning_rate=0.02, weight_decay=0.1)
+GRAPHS = [random_graph(num_nodes=8, seed=seed, dtype=torch.float32).normalize("spectral") for seed in range(2)]
+
+
+def make_tasks(count, graphs=1, at_node=True, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(5)
+    moved = [graph.to(dtype=dtype) for graph in GRAPHS[:graphs]]
+    tasks = []
+    for number in range(count):
+        inputs = torch.randn(40, 8, 2, generator=generator, dtype=dtype)
+        target = inputs.mean((1, 2), keepdim=True).expand(-1, 8, 1) + inputs[..., :1]
+        tasks.append(
+            Task(
+                name="consensus",
+                graph=moved[number % graphs],
+                inputs=inputs,
+                targets=target[:, number, 0].clone() if at_node else target.clone(),
+                train=torch.arange(20),
+                validation=torch.arange(20, 30),
+                test=torch.arange(30, 40),
+                node=number if at_node else None,
+                out_features=1,
+                loss="mse",
+                metric="rmse",
+                details={},
+            )
+        )
+    return tasks
+
+
+class Normalized(nn.Module):
+    """Batch norm after a layer; with a bias before it, whose gradient is nothing but rounding."""
+
+    def __init__(self, bias=False):
+        super().__init__()
+        self.first = GCNN([2, 6], order=2, out_features=6, readout_bias=bias)
+        self.norm, self.last = nn.BatchNorm1d(6), nn.Linear(6, 1)
+
+    def forward(self, x, graph):
+        hidden = self.first(x, graph)
+        return self.last(torch.relu(self.norm(hidden.flatten(0, 1)).view(hidden.shape)))
+
+
+class Dropped(Normalized):
+    def forward(self, x, graph):
+        return super().forward(nn.functional.dropout(x, 0.3, self.training), graph)
+
+
+class OwnMean(Normalized):
+    """A buffer that is replaced rather than written to, and one that no file holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(()))
+        self.register_buffer("largest", torch.zeros(()), persistent=False)
+
+    def forward(self, x, graph):
+        outputs = super().forward(x, graph)
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * outputs.detach().mean()
+            self.largest.copy_(torch.maximum(self.largest, outputs.detach().abs().max()))
+        return outputs - self.mean + 0.01 * self.largest
+
+
+class Tied(nn.Module):
+    """One parameter under two names, and one that is never used."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(2, 2), nn.Linear(2, 2)
+        self.second.weight = self.first.weight
+        self.unused, self.last = nn.Linear(2, 2), nn.Linear(2, 1)
+
+    def forward(self, x, graph):
+        return self.last(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+
+class WithExtraState(Normalized):
+    def __init__(self):
+        super().__init__()
+        self.seen = 0
+
+    def get_extra_state(self):
+        return self.seen
+
+    def set_extra_state(self, state):
+        self.seen = state
+
+    def forward(self, x, graph):
+        self.seen += self.training * len(x)
+        return super().forward(x, graph) + 1e-4 * self.seen
+
+
+def with_a_clipped_gradient():
+    model = GCNN([2, 4])
+    model.filters[0].taps.register_hook(lambda grad: grad.clamp(-0.01, 0.01))
+    return model
+
+
+def partly(model):
+    model.filters[0].taps.requires_grad_(False)
+    return model
+
+
+def compare(model, expected, way):
+    """To the bit in a loop, to rounding otherwise."""
+    theirs = {**dict(expected.named_parameters()), **dict(expected.named_buffers())}
+    largest = max(parameter.abs().max().item() for parameter in expected.parameters())
+    for name, ours in {**dict(model.named_parameters()), **dict(model.named_buffers())}.items():
+        if way == "loop":
+            assert torch.equal(ours, theirs[name]), name
+        else:
+            limit = (1e-9 if ours.dtype == torch.float64 else 1e-6) * largest
+            torch.testing.assert_close(ours, theirs[name], rtol=0, atol=limit)

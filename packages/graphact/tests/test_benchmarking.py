@@ -1,0 +1,114 @@
+"""What is timed is right, what is wrong is not timed, and the command prints both beside each other."""
+
+import pytest
+import torch
+
+from graphact import benchmarking
+from graphact.benchmarking import HEAD, OPERATIONS, Bench, Times, WrongResultError, composed, markdown, measure
+from graphact.cli import main
+from graphact.graph import Graph
+from graphact.kernels.numba.small import SmallPlan
+from support.graphs import random_graph
+
+GRAPH = random_graph(20, dtype=torch.float32)
+
+
+@pytest.mark.skipif(not benchmarking.pyg_is_installed(), reason="torch_geometric is not installed")
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_an_activation_beside_pyg(op):
+    row = Bench(GRAPH, features=3, hops=2, repeats=2).activation(op, against_pyg=True)
+    assert row.peer == "PyG"
+    figures = row.as_dict(bandwidth=1e9)
+    assert figures["ratio_forward"] == row.peer_forward.median / row.forward.median > 0
+    assert figures["ratio_training"] == row.peer_training.median / row.training.median > 0
+    assert row.forward.fastest <= row.forward.median <= row.forward.slowest
+
+
+@pytest.mark.skipif(not benchmarking.pyg_is_installed(), reason="torch_geometric is not installed")
+def test_pyg_composed_counts_loops_in_the_shift_alone():
+    graph = Graph.from_edge_index([[0, 1, 1, 2, 2], [1, 0, 1, 2, 0]], [1.0, 2.0, 3.0, 4.0, 0.5])
+    x, weights = torch.tensor([[1.0], [2.0], [-3.0]]), torch.ones(1, 1)
+    activation = composed(graph, "max", gamma=1.0)
+    # the shift is (2.5, 7, -12); node 0 hears 1 and 2, node 1 hears 0, node 2 nobody
+    assert activation(x, torch.tensor(0.0), weights).flatten().tolist() == [7.0, 2.5, 0.0]
+
+
+def test_a_wrong_result_is_not_timed(monkeypatch):
+    right = SmallPlan.forward
+
+    def slightly_wrong(*arguments):
+        values, *others = right(*arguments)
+        return values * 1.01, *others
+
+    monkeypatch.setattr(SmallPlan, "forward", slightly_wrong)
+    with pytest.raises(WrongResultError, match="max-ga differs from the reference: values by"):
+        Bench(GRAPH, features=3, hops=1, repeats=1).activation("max", against_pyg=False)
+
+
+def test_a_wrong_gradient_is_not_timed(monkeypatch):
+    right = SmallPlan.backward
+    monkeypatch.setattr(SmallPlan, "backward", lambda self, grad, *others: (grad, *right(self, grad, *others)[1:]))
+    with pytest.raises(WrongResultError, match="gradients of x by"):
+        Bench(GRAPH, features=3, hops=1, repeats=1).activation("max", against_pyg=False)
+
+
+def test_a_peer_that_fails_is_named(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no kernel for this\nat all")
+
+    monkeypatch.setattr(benchmarking, "composed", lambda *_: fail)
+    row = Bench(GRAPH, features=2, hops=1, repeats=1).activation("median", against_pyg=True)
+    assert row.peer == "PyG fails: no kernel for this"
+    assert "PyG fails: no kernel" in markdown([row.as_dict(1e9)])
+
+
+def test_shares_of_the_limit():
+    """By hand: 20 nodes, 4 features, float32; the shift reads and writes the signal, and reads the edges."""
+    row = Bench(GRAPH, features=4, hops=2, repeats=1).shift()
+    assert row.floor == GRAPH.num_edges * 4 * 4
+    assert row.compulsory == 2 * 20 * 4 * 4 + GRAPH.num_edges * 8
+    signal, edges = 20 * 4 * 4, GRAPH.num_edges
+    row = Bench(GRAPH, features=4, hops=2, repeats=1).activation("max", against_pyg=False)
+    assert row.floor == 3 * edges * 4 * 4
+    # shift: 2 signals; first hop: 3 and choices; second: 2 and choices; mix: reads 3, writes 1
+    assert row.compulsory == (2 + 3.25 + 2.25 + 4) * signal + 3 * edges * 8
+
+
+def test_times():
+    calls = []
+    times = measure(lambda: calls.append(0), "cpu", repeats=5, warm_up=2)
+    assert len(calls) == 7
+    assert times.calls == 5
+    assert times.fastest <= times.median <= times.slowest
+
+
+def test_table_is_markdown():
+    times = Times(0.002, 0.001, 0.003, 9)._asdict()
+    row = {"name": "max-ga", "forward": times, "training": {**times, "calls": 1}, "peer": ""}
+    lines = markdown([{**row, "share_of_gather_floor": 0.5, "share_of_compulsory": 0.25}]).splitlines()
+    assert len({line.count("|") for line in lines}) == 1
+    assert all(title in lines[0] for title in HEAD)
+    assert "2 (1..3)" in lines[2]
+    assert "2 (once)" in lines[2]
+    assert "50%" in lines[2]
+
+
+def test_command(tmp_path, capsys):
+    GRAPH.save(tmp_path / "graph.npz")
+    file = next(tmp_path.iterdir())
+    assert main(["bench", str(file), "--features", "5", "--hops", "1", "--device", "cpu", "--repeats", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert f"20 nodes, {GRAPH.num_edges} edges, 5 features, 1 hops" in printed
+    for name in ("shift", "max-ga", "median-ga", "kernel-ga"):
+        assert f"| {name}" in printed
+
+
+def test_command_says_what_is_wrong(tmp_path, capsys):
+    GRAPH.save(tmp_path / "graph.npz")
+    file = str(next(tmp_path.iterdir()))
+    assert main(["bench", file, "--features", "0"]) == 2
+    assert "--features must be at least 1, got 0" in capsys.readouterr().err
+    assert main(["bench", str(tmp_path / "nothing")]) == 2
+    if not torch.cuda.is_available():
+        assert main(["bench", file, "--device", "cuda"]) == 2
+        assert "--device must be cpu where there is no CUDA device" in capsys.readouterr().err

@@ -1,0 +1,228 @@
+"""Fleets of modules that do not describe themselves: each ends as if it had been trained alone with fit."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.nn import BatchNorm, GCNConv
+
+from graphact.guarantees import lipschitz_constrained
+from graphact.nn import GCNN, GraphAdaptive, GraphFilter, Localized, Sequential
+from graphact.spec import UnsupportedModelError
+from graphact.spec.operations import Operation
+from graphact.training import Fleet, fit
+from support.general_models import (
+    GRAPHS,
+    SETTINGS,
+    Dropped,
+    Normalized,
+    OwnMean,
+    Tied,
+    WithExtraState,
+    compare,
+    make_tasks,
+    partly,
+    with_a_clipped_gradient,
+)
+
+
+class NoisyInEvaluation(Normalized):
+    def forward(self, x, graph):
+        return super().forward(x, graph) + 0.1 * torch.randn(())
+
+
+class Branching(Normalized):
+    def forward(self, x, graph):
+        outputs = super().forward(x, graph)
+        return 2 * outputs if outputs.sum() > 0 else outputs
+
+
+class Counting(Normalized):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x, graph):
+        self.calls += 1
+        return super().forward(x, graph) * (1 + 0.01 * self.calls)
+
+
+class Shrinking(Tied):
+    """A call that writes to a parameter."""
+
+    def forward(self, x, graph):
+        with torch.no_grad():
+            self.last.weight.mul_(0.99)
+        return super().forward(x, graph)
+
+
+class PyG(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = GCNConv(2, 6, node_dim=-2), GCNConv(6, 1, node_dim=-2)
+        self.norm, self.dropout = BatchNorm(6), nn.Dropout(0.2)
+
+    def forward(self, x, graph):
+        edges = graph.to_edge_index()
+        hidden = self.first(x, *edges)
+        hidden = self.norm(hidden.flatten(0, 1)).view(hidden.shape)
+        return self.last(self.dropout(torch.relu(hidden)), *edges)
+
+
+def span(neighbors):
+    return neighbors.amax(-2) - neighbors.amin(-2)
+
+
+class LocalizedSpan(Localized):
+    operation = Operation("localized-span", span)
+
+
+class Positive(nn.Module):
+    def forward(self, weight):
+        return nn.functional.softplus(weight)
+
+
+def with_positive_weights():
+    model = Normalized()
+    nn.utils.parametrize.register_parametrization(model.last, "weight", Positive())
+    return model
+
+
+def weight_normalized():
+    model = Normalized()
+    nn.utils.parametrizations.weight_norm(model.last)
+    return model
+
+
+def partly_frozen():
+    model = Normalized()
+    model.first.filters[0].taps.requires_grad_(False)
+    model.norm.bias.requires_grad_(False)
+    return model
+
+
+def twice(part):
+    """A chain in which one module stands in two places."""
+    return Sequential(GraphFilter(2, 4, order=1), nn.Sequential(part, part), nn.Linear(4, 1))
+
+
+MODELS = {
+    "batch norm": (Normalized, "vmap", "nothing is known about what a Normalized computes"),
+    "bias before batch norm": (lambda: Normalized(bias=True), "loop", "torch.vmap gives other values"),
+    "dropout": (Dropped, "loop", "random operation"),
+    "noise in evaluation": (NoisyInEvaluation, "loop", "random operation"),
+    "control flow": (Branching, "loop", "data-dependent control flow"),
+    "own attribute": (Counting, "loop", "torch.vmap gives other values"),
+    "own buffers": (OwnMean, "vmap", "nothing is known"),
+    "tied and unused": (Tied, "vmap", "nothing is known"),
+    "written parameter": (Shrinking, "loop", "a call changes parameters"),
+    "extra state": (WithExtraState, "loop", "modules keep a state of their own besides buffers"),
+    "frozen": (partly_frozen, "vmap", "nothing is known"),
+    "parametrized": (with_positive_weights, "vmap", "nothing is known"),
+    "no batching rule": (weight_normalized, "loop", "batching rule"),
+    "constrained": (
+        lambda: lipschitz_constrained(GCNN([2, 4]), GRAPHS[0], 0.5),
+        "vmap",
+        "a parameter is computed from others, shared or unused",
+    ),
+    "hook on a gradient": (with_a_clipped_gradient, "loop", "filters.0.taps: it carries hooks"),
+    "localized, own operation": (
+        lambda: GCNN([2, 4], activation=lambda features: LocalizedSpan(features=features, hops=2)),
+        "vmap",
+        "the operation 'localized-span' is not stacked",
+    ),
+    "own operation": (
+        lambda: GCNN([2, 4], activation=lambda features: GraphAdaptive(span, features=features)),
+        "vmap",
+        "the operation 'span' is not stacked",
+    ),
+    "PyG": (PyG, "loop", "nothing is known about what a PyG computes"),
+}
+
+
+def make_seeded(make, dtype):
+    def made(seed):
+        torch.manual_seed(seed)
+        return make().to(dtype)
+
+    return made
+
+
+def check_as_alone(make, tasks, way=None, **options):
+    """Train a fleet and each model alone; compare everything. The fleet."""
+    models, alone = ([*map(make_seeded(make, tasks[0].inputs.dtype), range(len(tasks)))] for _ in range(2))
+    settings = replace(SETTINGS, **options)
+    fleet = Fleet(models, tasks, seeds=[3 + number for number in range(len(tasks))], way=way)
+    result = fleet.train(settings)
+    for number, (model, task) in enumerate(zip(alone, tasks, strict=True)):
+        single = fit(model, task, settings, seed=3 + number)
+        compare(models[number], model, fleet.way)
+        assert result.best_epoch[number] == single.best_epoch
+        assert result.validation[number] == pytest.approx(single.validation, rel=1e-6)
+        assert result.test[number] == pytest.approx(single.test, rel=1e-6)
+    return fleet
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_every_module_is_trained_as_alone(name):
+    make, way, reason = MODELS[name]
+    fleet = check_as_alone(make, make_tasks(3))
+    assert fleet.way == way
+    assert reason in fleet.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, (_, way, _) in MODELS.items() if way == "vmap"])
+def test_every_node_several_graphs_and_double_precision(name):
+    fleet = check_as_alone(MODELS[name][0], make_tasks(4, graphs=2, at_node=False, dtype=torch.float64), epochs=8)
+    assert fleet.way == "vmap"
+
+
+def test_without_a_common_graph_models_are_trained_in_turn():
+    fleet = check_as_alone(Normalized, make_tasks(2, graphs=2))
+    assert (fleet.way, fleet.reason.split("; ")[1]) == ("loop", "no two models share a graph")
+
+
+@pytest.mark.parametrize("make", [nn.Tanh, lambda: nn.Linear(4, 4)], ids=["shared activation", "shared parameters"])
+def test_a_module_that_stands_there_twice_is_trained_as_alone(make):
+    """Stacked layers without the second would be another network."""
+    fleet = check_as_alone(lambda: twice(make()), make_tasks(2))
+    assert fleet.way == "vmap"
+    assert "layer 2" in fleet.reason
+
+
+@pytest.mark.parametrize("way", ["stacked", "vmap", "loop"])
+def test_all_ways_agree_where_all_are_possible(way):
+    tasks = make_tasks(3, dtype=torch.float64)
+    torch.manual_seed(0)
+    models = [GCNN([2, 4, 3], activation="median-ga", hops=2, bias=True).double() for _ in tasks]
+    models = [partly(model) for model in models]
+    frozen = [model.filters[0].taps.clone() for model in models]
+    expected = [fit(copy.deepcopy(models[number]), tasks[number], SETTINGS, seed=number) for number in range(3)]
+    fleet = Fleet(models, tasks, way=way)
+    assert fleet.way == way
+    result = fleet.train(SETTINGS)
+    assert result.test == pytest.approx([single.test for single in expected], rel=1e-9)
+    assert result.best_epoch == [single.best_epoch for single in expected]
+    for before, model in zip(frozen, models, strict=True):
+        assert torch.equal(before, model.filters[0].taps)
+        assert not model.filters[0].taps.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("way", "make", "reason"),
+    [
+        ("stacked", Normalized, "nothing is known about what a Normalized computes"),
+        ("vmap", Dropped, "random operation"),
+        ("vmap", with_a_clipped_gradient, "filters.0.taps: it carries hooks"),
+    ],
+)
+def test_a_way_that_is_asked_for_is_taken_or_refused(way, make, reason):
+    tasks = make_tasks(2)
+    with pytest.raises(UnsupportedModelError, match=reason):
+        Fleet([make() for _ in tasks], tasks, way=way)
+    with pytest.raises(ValueError, match="way must be one of 'stacked', 'vmap', 'loop', got 'fast'"):
+        Fleet([make() for _ in tasks], tasks, way="fast")

@@ -1,0 +1,161 @@
+"""How many threads training takes: real steps, timed by a clock that counts what a step costs with each number."""
+
+import pytest
+import torch
+
+from graphact.cli import main
+from graphact.nn import GCNN
+from graphact.training import Fleet, TrainingSettings
+from graphact.training import threads as module
+from graphact.training.threads import measured_threads, timed
+from graphact_lab.tasks import source_localization_tasks
+
+SETTINGS = TrainingSettings(epochs=4, batch_size=100)
+
+
+class Clock:
+    """Goes on by what work costs with the threads that torch has at the time."""
+
+    def __init__(self, costs):
+        self.now, self.costs = 0.0, costs
+
+    def __call__(self):
+        return self.now
+
+    def work(self, units=1.0):
+        self.now += units * self.costs[torch.get_num_threads()]
+
+
+@pytest.fixture(autouse=True)
+def _two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def make_step(clock, seen):
+    """A step of real work, which notes how many threads did it."""
+    left, right = torch.randn(2, 8, 8)
+
+    def step(positions, units=1.0):
+        seen.append(torch.get_num_threads())
+        clock.work(units)
+        return left @ right + positions.sum()
+
+    return step
+
+
+@pytest.mark.parametrize(("costs", "fastest"), [({1: 0.02, 2: 0.03}, 1), ({1: 0.03, 2: 0.02}, 2)])
+def test_the_faster_number_is_taken(costs, fastest):
+    clock, seen, positions = Clock(costs), [], torch.arange(10)
+    plain = make_step(Clock(costs), [])
+    with measured_threads(clock):
+        step = timed(make_step(clock, seen))
+        answers = [step(positions) for _ in range(30)]
+        assert torch.get_num_threads() == fastest
+    assert torch.get_num_threads() == 2
+    assert len(seen) == 30  # every step is one of training, none is repeated
+    assert set(seen[:8]) == {1, 2}
+    assert set(seen[12:]) == {fastest}
+    assert all(answer.shape == plain(positions).shape for answer in answers)
+
+
+def test_the_first_step_of_each_number_does_not_count():
+    """It compiles kernels or wakes threads."""
+    clock, seen = Clock({1: 0.05, 2: 0.06}), []
+    with measured_threads(clock):
+        step = timed(make_step(clock, seen))
+        for number in range(20):
+            step(torch.arange(10), 100.0 if number == seen.count(1) == 0 else 1.0)
+        assert torch.get_num_threads() == 1
+
+
+def test_smaller_batches_do_not_count():
+    """The last batch of an epoch always falls to the same number of threads where the number of batches is even."""
+    clock, seen = Clock({1: 0.020, 2: 0.022}), []
+    with measured_threads(clock):
+        step = timed(make_step(clock, seen))
+        for number in range(60):
+            size, units = (1, 0.1) if number % 2 else (10, 1.0)
+            step(torch.arange(size), units)
+        assert torch.get_num_threads() == 1
+
+
+def test_long_steps_are_decided_by_a_few_and_short_ones_by_many():
+    for cost, most in ((5.0, 6), (0.0005, 500)):
+        clock, seen = Clock({1: cost, 2: 2 * cost}), []
+        with measured_threads(clock):
+            step = timed(make_step(clock, seen))
+            for _ in range(1000):
+                step(torch.arange(10))
+        assert seen.count(2) <= most
+
+
+def test_nothing_is_measured_outside_nor_where_one_thread_is_all():
+    def step():
+        return None
+
+    assert timed(step) is step
+    torch.set_num_threads(1)
+    with measured_threads():
+        assert timed(step) is step
+
+
+def test_an_error_leaves_the_number_as_it_was():
+    def step():
+        raise ValueError("no step")
+
+    with pytest.raises(ValueError, match="no step"), measured_threads():
+        timed(step)()
+    assert torch.get_num_threads() == 2
+
+
+def small_fleet():
+    torch.manual_seed(3)
+    task = source_localization_tasks(graphs=1, splits=1)[0]
+    return Fleet([GCNN([1, 4], order=2, activation="max-ga", out_features=task.out_features)], [task], [5])
+
+
+@pytest.mark.parametrize("fastest", [1, 2])
+def test_a_fleet_ends_alike_with_either(fastest):
+    plain = small_fleet().train(SETTINGS)
+    times = iter(range(10**9))
+    # the clock is read before and after a step: with the favoured number it stands still in between
+    now = [0.0]
+
+    def clock():
+        now[0] += 0.0 if torch.get_num_threads() == fastest else 0.05 * next(times)
+        return now[0]
+
+    with measured_threads(clock):
+        assert small_fleet().train(SETTINGS) == plain
+        assert torch.get_num_threads() == fastest
+
+
+def numbers_set(monkeypatch):
+    """The numbers of threads that torch is told, in order; it is told them."""
+    told, plain = [], torch.set_num_threads
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: (told.append(number), plain(number)))
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variables", "options", "expected"),
+    [
+        ({}, [], {1, 2}),
+        ({"OMP_NUM_THREADS": "2"}, [], set()),
+        ({"MKL_NUM_THREADS": "2"}, [], set()),
+        ({}, ["--threads", "1"], {1}),
+    ],
+)
+def test_a_run_measures_unless_it_is_told(monkeypatch, tmp_path, capsys, variables, options, expected):
+    for name in module.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    told = numbers_set(monkeypatch)
+    words = ["source-localization", "--preset", "smoke", "--activation", "relu", "--device", "cpu", "--rows-only"]
+    assert main(["run", *words, "--out", str(tmp_path), *options]) == 0
+    assert set(told) == expected
