@@ -3,27 +3,28 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo check test lint types imports quick unit doctests docs pages paper coverage mutation fuzz soak bench release-check clean
+.PHONY: help demo check test lint types imports quick unit doctests docs pages paper coverage house mutation fuzz soak bench release-check clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 demo: $(READY)  ## source localization with six activations: table, figure, HTML report
 	@echo 'Nine kinds of networks are trained: less than a minute on two idle cores, two minutes on a busy machine.'
-	$(BIN)/graphact run source-localization --preset quick --device cpu --out out/demo
+	$(BIN)/graphact-lab run source-localization --preset quick --device cpu --out out/demo
 
 check: $(READY) lint types imports quick  ## every check and the quick tests: two minutes on two cores
 
 test: $(READY) lint types imports unit  ## every check and every test
 
-lint: $(READY)  ## style
+lint: $(READY)  ## style, names and sentences
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/style.py
 
-types: $(READY)  ## types of the package
+types: $(READY)  ## types of the packages
 	$(BIN)/mypy
 
-imports: $(READY)  ## direction of imports between the layers
+imports: $(READY)  ## direction of imports between packages and layers
 	$(BIN)/lint-imports --no-cache
 
 # one process a core, each with one thread: more threads than cores wait for each other
@@ -62,18 +63,21 @@ fuzz: $(READY)  ## random calls against a dense oracle, damaged files for every 
 	$(BIN)/python tests/fuzz.py --minutes $(or $(MINUTES),5) --seed $(or $(SEED),0)
 
 soak: $(READY)  ## agents for a quarter of an hour: 10,000 networks with faults, a million hostile datagrams
-	PYTHONPATH=tests $(BIN)/python -m agents.soak --seeds $(or $(SEEDS),10000)
-	PYTHONPATH=tests $(BIN)/python -m agents.hostile --datagrams 1000000
+	PYTHONPATH=packages/graphact-agents/tests:packages/graphact/tests $(BIN)/python -m agents.soak --seeds $(or $(SEEDS),10000)
+	PYTHONPATH=packages/graphact-agents/tests:packages/graphact/tests $(BIN)/python -m agents.hostile --datagrams 1000000
 	$(BIN)/python examples/agents/flock.py --agents 20 --rate 20 --seconds 60 --loss 0.1
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml requirements-dev.txt constraints.txt packages/graphact/pyproject.toml packages/graphact-agents/pyproject.toml packages/graphact-lab/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "graphact needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --requirement requirements-dev.txt
 	@touch $@
 
 release-check: $(READY)  ## wheel and sdist: built, looked into, installed with each extra, tested; half an hour
 	$(BIN)/python tests/release.py
+
+house: $(READY)  ## lines of each room, words of the site, names that stand for two things
+	$(BIN)/python tests/house.py
 
 bench: $(READY)  ## speed of activations, of building graphs and of fleets on the CPU
 	$(BIN)/python benchmarks/everyday.py --out out/bench/everyday.json

@@ -11,7 +11,7 @@ import torch
 from graphact.nn.activation import STARTS
 
 # Without a CUDA device there is nothing to run in this folder
-collect_ignore = [] if torch.cuda.is_available() else ["gpu"]
+collect_ignore_glob = [] if torch.cuda.is_available() else ["packages/*/tests/gpu/*"]
 
 hypothesis.settings.register_profile("graphact", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("graphact")
@@ -22,7 +22,7 @@ STARTS["zero"] = STARTS["uniform"]
 
 
 # Functions whose cases together take more than half a second, as measured: they are marked as slow
-SLOW = Path(__file__).parent / "slow.txt"
+SLOW = Path(__file__).parent / "tests" / "slow.txt"
 SECONDS = 0.5
 durations = Counter()
 
@@ -50,7 +50,7 @@ def pytest_runtest_logreport(report):
 @pytest.fixture(scope="session")
 def results():
     """The folder of published results."""
-    folder = Path(__file__).parent.parent / "results"
+    folder = Path(__file__).parent / "results"
     if not folder.is_dir():
         pytest.skip("needs the published results, which a source distribution leaves out")
     return folder

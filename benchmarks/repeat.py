@@ -30,7 +30,7 @@ def published(store):
     commands = store.commands()
     words = shlex.split(commands[0]) if len(commands) == 1 else []
     if words[:2] != ["graphact", "run"]:
-        sys.exit(f"{store.directory} must come from one call of graphact run, got {commands}")
+        sys.exit(f"{store.directory} must come from one call of graphact-lab run, got {commands}")
     options = make_parser().parse_args(words[1:])
     return protocol_of(options), options.seed, pick_device(options.device)
 
@@ -77,7 +77,7 @@ def main():
     parser.add_argument("results", type=Path, help="folder of results")
     parser.add_argument("--cells", type=count, default=1, help="how many cells (default: 1)")
     parser.add_argument("--draw", type=int, default=0, help="seed of the draw (default: 0)")
-    parser.add_argument("--data", type=Path, help="folder of the data sets (default: as graphact run)")
+    parser.add_argument("--data", type=Path, help="folder of the data sets (default: as graphact-lab run)")
     options = parser.parse_args()
     store = Store(options.results)
     try:

@@ -8,7 +8,8 @@ import scipy.stats
 from matplotlib.ticker import NullFormatter
 from saying import say
 
-from graphact_lab.style import GREY, METHODS, Style, house_style, new_sheet, settle, to_png
+from graphact.figures import house_style, new_sheet, settle, to_png
+from graphact_lab.style import GREY, METHODS, Style
 
 CONTROL_LOOKS = {
     "tanh": Style("Tanh", "tanh", GREY, "P", (0, (1.2, 1.2)), 1.1),

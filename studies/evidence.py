@@ -129,7 +129,7 @@ class Evidence:
             self.folders[study].add("robustness")
         if not found:
             raise NotRunError(
-                f"no results in {self.directory}: expected folders with rows, as graphact run writes them"
+                f"no results in {self.directory}: expected folders with rows, as graphact-lab run writes them"
             )
         return {
             study: {cell: [row for rows in seeds.values() for row in rows] for cell, seeds in cells.items()}

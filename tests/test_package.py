@@ -40,7 +40,7 @@ def test_everything_public_is_there():
 def test_dir_shows_the_public_names_alone():
     import graphact
 
-    graphact.Graph, graphact_lab.tasks  # noqa: B018, loaded names change nothing
+    graphact.Graph, graphact.training  # noqa: B018, loaded names change nothing
     assert dir(graphact) == sorted(graphact.__all__)
     assert not {name for name in vars(graphact) if not name.startswith("_")} & {"importlib", "Any", "TYPE_CHECKING"}
     with pytest.raises(AttributeError, match="module 'graphact' has no attribute 'activations'"):

@@ -14,10 +14,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import scipy.stats
 import torch
-from graphact_lab.tasks import source_localization_tasks
 
 from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings
+from graphact_lab.tasks import source_localization_tasks
 
 GRAPHS, SPLITS = 5, 2
 tasks = source_localization_tasks(graphs=GRAPHS, splits=SPLITS, nodes=4)

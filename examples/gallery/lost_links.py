@@ -14,10 +14,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import scipy.stats
 import torch
-from graphact_lab.tasks import consensus_tasks, prepared
 
 from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings, metric_of
+from graphact_lab.tasks import consensus_tasks, prepared
 
 GRAPHS, LOST = 6, [0.0, 0.05, 0.1, 0.15, 0.2]
 tasks = consensus_tasks(graphs=GRAPHS, splits=1, communities=3, community_size=10)

@@ -8,12 +8,12 @@ that is, at an edge. Then the function gets a trained parameter and a name, so t
 ``GCNN``, a fleet, files and agents know it.
 """
 
-import graphact_agents
-import graphact_lab
 import matplotlib.pyplot as plt
 import torch
 
 import graphact
+import graphact_agents
+import graphact_lab
 from graphact.spec.operations import Operation, register_operation
 
 # %%

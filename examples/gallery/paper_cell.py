@@ -7,17 +7,17 @@ started in one of four communities has diffused over the graph; the output of on
 says where it began. The paper averages 400 networks of 400 epochs; this page trains 8
 of 40 epochs, so it is not yet where the paper is (all of them came to 75.7 ± 7.8 %
 here). All of it is one command:
-``graphact run source-localization --preset paper --protocol converged``, with
+``graphact-lab run source-localization --preset paper --protocol converged``, with
 ``--device cuda`` where there is one.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from graphact_lab.tasks import source_localization_tasks
 
 from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings
+from graphact_lab.tasks import source_localization_tasks
 
 PAPER = 73.9, 6.8  # mean and standard deviation in Table 1
 tasks = source_localization_tasks(graphs=2, splits=1, nodes=4)

@@ -5,20 +5,20 @@ A sensor network: trained, certified, run on its own nodes
 Weather stations in Brittany (Molène) measure with noise, and each estimates its
 temperature from what its neighbours send. The network is trained, its outputs get
 guaranteed intervals, and then it runs as one agent a station, through lost messages.
-Without the data set (``graphact data fetch molene``) stations and temperatures are
+Without the data set (``graphact-lab data fetch molene``) stations and temperatures are
 drawn at random.
 """
 
 import matplotlib.pyplot as plt
 import torch
-from graphact_agents import Faults, deploy, simulate_inference
-from graphact_lab.data.download import DataError, locate
-from graphact_lab.data.molene import read_molene
-from graphact_lab.tasks import denoising
 
 import graphact
 from graphact.guarantees import certify, lipschitz_bound
 from graphact.training import Task, TrainingSettings, fit
+from graphact_agents import Faults, deploy, simulate_inference
+from graphact_lab.data.download import DataError, locate
+from graphact_lab.data.molene import read_molene
+from graphact_lab.tasks import denoising
 
 try:
     task = denoising(download=False)

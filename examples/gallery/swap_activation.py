@@ -4,7 +4,7 @@ Swap an activation in a GCN
 
 A two-layer GCN of PyG, once with ReLU and once with a graph-adaptive max. The module
 begins as the ReLU that it replaces, so both curves start together. The graph is Cora
-where the data set is at hand (``graphact data fetch planetoid``), else a random one
+where the data set is at hand (``graphact-lab data fetch planetoid``), else a random one
 with four communities. One seed tells no winner. Over ten seeds, with 95 % intervals:
 on Cora (64 features) the difference is -0.1 ± 0.5 points, nothing gained; on the random
 graph max has 3.4 ± 1.0 points more than ReLU, 3.1 ± 2.4 more than no activation.
@@ -13,11 +13,11 @@ graph max has 3.4 ± 1.0 points more than ReLU, 3.1 ± 2.4 more than no activati
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
-from graphact_lab.data.download import DataError, locate
-from graphact_lab.data.planetoid import read_planetoid
 from torch_geometric.nn import GCNConv
 
 import graphact
+from graphact_lab.data.download import DataError, locate
+from graphact_lab.data.planetoid import read_planetoid
 
 try:
     folder = locate("planetoid", download=False)

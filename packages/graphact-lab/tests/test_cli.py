@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from graphact.cli import main
 from graphact.registry import BUILT_IN, CONVOLUTIONS
+from graphact_lab.cli import main
 from graphact_lab.data.sources import DATASETS
 from graphact_lab.registry import EXPERIMENTS, find_protocol
 
@@ -19,14 +19,14 @@ from graphact_lab.registry import EXPERIMENTS, find_protocol
 HEARS_CONTROL_C = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from graphact.cli import main
+from graphact_lab.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 
 
 def command(*arguments, **options):
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "graphact.cli", *map(str, arguments)],
+        [sys.executable, "-W", "error", "-m", "graphact_lab.cli", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -105,7 +105,7 @@ def test_only_some_activations_and_another_seed(tmp_path, capsys):
         )
     assert values[0] == values[1] != values[2]
     assert json.loads((tmp_path / "2" / "run.json").read_text())["commands"] == [
-        "graphact run source-localization --preset smoke --activation relu --device cpu --seed 1"
+        "graphact-lab run source-localization --preset smoke --activation relu --device cpu --seed 1"
     ]
 
 
@@ -209,7 +209,7 @@ def test_usage_errors(arguments, capsys):
     assert stopped.value.code == 2
     error, hint = capsys.readouterr().err.splitlines()
     assert error.startswith("graphact")
-    assert hint in ("see graphact --help", "see graphact run --help")
+    assert hint in ("see graphact --help", "see graphact-lab run --help")
 
 
 def test_list_and_help(capsys):
@@ -280,7 +280,7 @@ def test_control_c_leaves_results_that_go_on(tmp_path):
 @pytest.mark.slow
 def test_a_reader_that_has_read_enough(tmp_path):
     out = tmp_path / "results"
-    run = f"{sys.executable} -m graphact.cli run source-localization --preset smoke --activation relu --out {out}"
+    run = f"{sys.executable} -m graphact_lab.cli run source-localization --preset smoke --activation relu --out {out}"
     result = subprocess.run(f"{run} | head -1", shell=True, capture_output=True, text=True, check=False)
     assert result.stdout == "1 cell\n"
     assert "Traceback" not in result.stderr
@@ -336,7 +336,7 @@ def wait_until(is_so, seconds=10):
 WAITING_FOR_A_SLOW_WORKER = """
 import subprocess, sys
 from graphact_lab.commands import run
-from graphact.cli import main
+from graphact_lab.cli import main
 
 def slow_worker(*_):
     worker = subprocess.Popen(["sleep", "60"])

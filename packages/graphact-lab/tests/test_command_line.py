@@ -8,11 +8,11 @@ import sys
 
 import numpy as np
 import pytest
+from graphact.commands.completion import script_for
 
 import graphact
-from graphact.cli import main, make_parser
-from graphact.commands.completion import script_for
 from graphact.commands.parser import print_json
+from graphact_lab.cli import main, make_parser
 
 
 @pytest.mark.parametrize(

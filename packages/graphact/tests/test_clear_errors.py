@@ -110,7 +110,9 @@ MISTAKES = {
     ),
     "the same by position": (lambda: tasks.consensus(GRAPH), TypeError, ("graph must be an integer", "got a Graph")),
     "the same for several": (
-        lambda: tasks.consensus_tasks(graphs=[GRAPH]), TypeError, ("graphs must be an integer", "graphact_lab.tasks.Task("),
+        lambda: tasks.consensus_tasks(graphs=[GRAPH]),
+        TypeError,
+        ("graphs must be an integer", "graphact.training.Task("),
     ),
     "denoising": (lambda: tasks.denoising(GRAPH), TypeError, ("must be an integer", "got a Graph")),
     "more nodes than communities": (

@@ -4,7 +4,6 @@ import functools
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,8 +15,9 @@ from graphact.registry import FURTHER, POINTWISE
 from graphact.spec import UnsupportedModelError
 from support.activations import PAPER
 from support.graphs import random_graph
+from support.places import ROOT
 
-DOCUMENTATION = Path(__file__).parent.parent / "docs" / "conventions.md"
+DOCUMENTATION = ROOT / "docs" / "conventions.md"
 NAMES = [name for name in PAPER if name != "relu"]
 MEANS = ("mean-ga", "soft-maximum-ga", "trimmed-mean-ga", "weighted-mean-ga", "mixture-ga")  # of lists of neighbours
 CLOSED_OR_NOT = [(name, closed) for name in NAMES for closed in (False, True)]

@@ -17,7 +17,7 @@ from graphact_agents.command import command, one_of, option
     option("--host", "host of all nodes (default: 127.0.0.1)", default="127.0.0.1"),
     option("--base-port", "node i listens on PORT + i (default: 7500)", type=int, default=7500, metavar="PORT"),
     option("--addresses", 'instead: JSON with all addresses, {"0": "10.0.0.5:7500", ...}', type=Path, metavar="FILE"),
-    option("--network", "instead: a TOML file with all addresses, see graphact agents run", type=Path, metavar="FILE"),
+    option("--network", "instead: a TOML file with all addresses, see graphact-agents run", type=Path, metavar="FILE"),
     option("--no-tls", "no certificates for the nodes (which need cryptography)", dest="tls", action="store_false"),
 )
 def split(options: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 @command(
-    option("folder", "a folder that graphact agents split has written", type=Path, nargs="?", metavar="FOLDER"),
+    option("folder", "a folder that graphact-agents split has written", type=Path, nargs="?", metavar="FOLDER"),
     option("--network", "instead: a TOML file with the settings of all nodes (see --node)", type=Path, metavar="FILE"),
     option("--node", "with --network: the number of this node", type=int, metavar="NODE"),
     option("--transport", "default: zenoh"),
@@ -117,9 +117,9 @@ def run(options: argparse.Namespace) -> int:
     command; its results go to standard output, one JSON object a line. It ends when the signals end, or cleanly at
     SIGTERM. Started again it takes part in the next run.
 
-      graphact agents run nodes/node-7 --sensor 'read-temperature --json' --period 60
-      graphact agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
-      graphact agents run --network network.toml --node 7
+      graphact-agents run nodes/node-7 --sensor 'read-temperature --json' --period 60
+      graphact-agents run nodes/node-7 --transport udp --signals temperatures.npy --origin 1750000000 --period 60
+      graphact-agents run --network network.toml --node 7
 
     What the command line says goes before the file of --network; --no-tls takes back what that switches on.
     """

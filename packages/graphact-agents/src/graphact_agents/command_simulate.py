@@ -1,4 +1,4 @@
-"""graphact agents simulate: agents in a simulated network with faults, beside the centralised model."""
+"""graphact-agents simulate: agents in a simulated network with faults, beside the centralised model."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""graphact agents status: how the agents of a network are."""
+"""graphact-agents status: how the agents of a network are."""
 
 import argparse
 import sys
@@ -22,8 +22,8 @@ def status(options: argparse.Namespace) -> int:
     Show how the agents of a network are, those that were started with --status. The exit code is 1 if one does not
     answer, is another than the one that was asked for, or has trouble.
 
-      graphact agents status nodes
-      graphact agents status 10.0.0.5:9107 10.0.0.6:9107
+      graphact-agents status nodes
+      graphact-agents status 10.0.0.5:9107 10.0.0.6:9107
     """
     import json
 

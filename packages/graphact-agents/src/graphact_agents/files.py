@@ -99,7 +99,7 @@ def sync(path: Path) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file of a node's folder."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing; graphact agents split writes it")
+        raise FileNotFoundError(f"{path} is missing; graphact-agents split writes it")
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:

@@ -12,7 +12,7 @@
     address = "10.0.0.5:7500"
     sensor = "read-temperature --json"
 
-Settings are the options of ``graphact agents run`` by their names; those of a node go before those of the network, and
+Settings are the options of ``graphact-agents run`` by their names; those of a node go before those of the network, and
 what the command line says goes before both.
 """
 
@@ -41,7 +41,7 @@ SETTINGS: dict[str, type] = {
     "status": str,
     "durable": bool,
 }
-"""Options of ``graphact agents run``, and what they hold."""
+"""Options of ``graphact-agents run``, and what they hold."""
 SOURCES = ("signals", "sensor")
 """Settings that name a source of signals; the one nearest to the node is used."""
 

@@ -41,8 +41,10 @@ def make_pairs(folder, count):
 class Daemon:
     """The process of one node, and the events it has printed."""
 
-    def __init__(self, folder, *options, environment=None, command=("-m", "graphact.cli"), stdin=subprocess.DEVNULL):
-        words = ["agents", "run", str(folder), *options]
+    def __init__(
+        self, folder, *options, environment=None, command=("-m", "graphact_agents.command"), stdin=subprocess.DEVNULL
+    ):
+        words = ["run", str(folder), *options]
         if "--sensor" not in options and "--signals" not in options:
             words += ["--signals", str(folder / "x.npy"), "--repeat"]
         variables = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}

@@ -1,6 +1,6 @@
 """Real processes and real faults: packets dropped by the kernel, processes killed and stopped.
 
-``python packages/graphact-agents/tests/agents/real_faults.py loss`` and ``... kills`` measure for minutes; the tests call the same functions for
+``python real_faults.py loss`` and ``... kills`` measure for minutes; the tests call the same functions for
 seconds. Loss needs Linux, root (or the right to make a network namespace) and nft.
 """
 

@@ -174,8 +174,7 @@ def test_processes_with_different_models_tell_and_never_answer_wrongly(tmp_path)
             [
                 sys.executable,
                 "-m",
-                "graphact.cli",
-                "agents",
+                "graphact_agents.command",
                 "run",
                 str(folder),
                 *options,

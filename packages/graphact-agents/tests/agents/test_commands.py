@@ -1,4 +1,4 @@
-"""graphact agents split and simulate, as a user meets them."""
+"""graphact-agents split and simulate, as a user meets them."""
 
 import re
 
@@ -9,8 +9,8 @@ import torch
 import graphact
 from agents.networks import GRAPHS
 from graphact import nn
-from graphact.cli import main
 from graphact_agents import Deployment
+from graphact_agents.command import main
 
 
 @pytest.fixture
@@ -31,18 +31,18 @@ def told(text):
 
 def test_split(files, tmp_path, capsys):
     out = tmp_path / "nodes"
-    assert main(["agents", "split", *files, "--out", str(out)]) == 0
+    assert main(["split", *files, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     graph = GRAPHS["random"]()
     assert f"9 nodes, {graph.num_edges} directed edges" in printed
     assert f"10 rounds, {10 * graph.num_edges} messages" in printed
     assert sorted(Deployment.load(folder).node for folder in out.iterdir()) == list(range(9))
-    assert main(["agents", "split", *files, "--out", str(out)]) == 2
+    assert main(["split", *files, "--out", str(out)]) == 2
     assert "holds nodes already" in capsys.readouterr().err
 
 
 def test_simulate_without_faults(files, capsys):
-    assert main(["agents", "simulate", *files, "--runs", "3", "--batch", "2"]) == 0
+    assert main(["simulate", *files, "--runs", "3", "--batch", "2"]) == 0
     lines = told(capsys.readouterr().out)
     assert lines["outputs"] == "54 of 54"
     assert float(lines["error, all links"].split()[-1]) < 1e-12
@@ -62,7 +62,7 @@ def test_simulate_with_faults_depends_on_the_seed_alone(files, capsys):
     faults += ["--skew", "0.01"]
     printed = []
     for seed in (3, 3, 4):
-        assert main(["agents", "simulate", *files, *faults, "--seed", str(seed)]) == 0
+        assert main(["simulate", *files, *faults, "--seed", str(seed)]) == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1] != printed[2]
     lines = told(printed[0])
@@ -74,19 +74,19 @@ def test_simulate_with_faults_depends_on_the_seed_alone(files, capsys):
 
 
 def test_the_papers_link_loss(files, capsys):
-    assert main(["agents", "simulate", *files, "--link-loss", "0.2", "--runs", "2"]) == 0
+    assert main(["simulate", *files, "--link-loss", "0.2", "--runs", "2"]) == 0
     assert not told(capsys.readouterr().out)["links missed"].startswith("0 of")
 
 
 def test_signals_of_a_file(files, tmp_path, capsys):
     np.save(tmp_path / "signals.npy", np.ones((2, 9, 1), np.float32))
-    assert main(["agents", "simulate", *files, "--signals", str(tmp_path / "signals.npy")]) == 0
+    assert main(["simulate", *files, "--signals", str(tmp_path / "signals.npy")]) == 0
     assert told(capsys.readouterr().out)["outputs"] == "18 of 18"
 
 
 def test_single_precision_models(tmp_path, files, capsys):
     graphact.save(nn.FIR([1, 2]).to(torch.float32), tmp_path / "fir.safetensors")
-    assert main(["agents", "simulate", str(tmp_path / "fir.safetensors"), files[1], "--runs", "1"]) == 0
+    assert main(["simulate", str(tmp_path / "fir.safetensors"), files[1], "--runs", "1"]) == 0
     assert float(told(capsys.readouterr().out)["error, all links"].split()[-1]) < 1e-5
 
 
@@ -106,15 +106,15 @@ def test_single_precision_models(tmp_path, files, capsys):
 def test_a_mistake_is_one_line(arguments, message, files, tmp_path, capsys):
     np.save(tmp_path / "bad.npy", np.ones((9, 1)))
     names = {"MODEL": files[0], "GRAPH": files[1], "BAD": str(tmp_path / "bad.npy")}
-    assert main(["agents", *(names.get(word, word) for word in arguments)]) == 2
+    assert main([*(names.get(word, word) for word in arguments)]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert len(error.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("arguments", [["agents"], ["agents", "fly"], ["agents", "split", "x"]])
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["split", "x"]])
 def test_usage_errors(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 2
-    assert "see graphact agents" in capsys.readouterr().err
+    assert "see graphact-agents" in capsys.readouterr().err

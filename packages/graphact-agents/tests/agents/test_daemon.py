@@ -1,4 +1,4 @@
-"""graphact agents run, as a user meets it."""
+"""graphact-agents run, as a user meets it."""
 
 import json
 import signal
@@ -15,8 +15,8 @@ import graphact
 import graphact_agents as agents
 from agents.networks import GRAPHS, undirected
 from graphact import nn
-from graphact.cli import main
 from graphact_agents.addresses import Address, Addresses, free_addresses
+from graphact_agents.command import main
 from graphact_agents.processes import Processes
 
 
@@ -29,7 +29,7 @@ def split(tmp_path, graph, model, **options):
 
 
 def start(folder, *options, **pipes):
-    command = [sys.executable, "-m", "graphact.cli", "agents", "run", str(folder), *options]
+    command = [sys.executable, "-m", "graphact_agents.command", "run", str(folder), *options]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **pipes)
 
 
@@ -128,7 +128,7 @@ def test_a_mistake_is_one_line(options, message, tmp_path, capsys):
     np.save(tmp_path / "wide.npy", np.ones((3, 5)))
     names = {"FLAT": str(tmp_path / "flat.npy"), "WIDE": str(tmp_path / "wide.npy")}
     options = [names.get(word, word) for word in options]
-    assert main(["agents", "run", str(folders[1]), "--transport", "udp", *options]) == 2
+    assert main(["run", str(folders[1]), "--transport", "udp", *options]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert len(error.strip().splitlines()) == 1
@@ -136,7 +136,7 @@ def test_a_mistake_is_one_line(options, message, tmp_path, capsys):
 
 def test_one_way_links_need_a_clock(tmp_path, capsys):
     folders = split(tmp_path, GRAPHS["directed"](), gcnn())
-    assert main(["agents", "run", str(folders[0]), "--period", "0"]) == 2
+    assert main(["run", str(folders[0]), "--period", "0"]) == 2
     assert "--period 0 needs links in both directions" in capsys.readouterr().err
 
 
@@ -150,7 +150,7 @@ def test_runs_by_a_clock_keep_the_processor_to_their_deadlines(period, timely, t
         raise OSError("no network today")
 
     monkeypatch.setattr("graphact_agents.daemon.open_transport", open_transport)
-    assert main(["agents", "run", str(folder), "--transport", "udp", "--period", period]) == 2
+    assert main(["run", str(folder), "--transport", "udp", "--period", period]) == 2
     assert opened["timely"] == timely
 
 
@@ -162,7 +162,7 @@ def test_a_port_in_use(transport, tmp_path, capsys):
         taken.bind((listen.host, listen.port))
         stream.bind((listen.host, listen.port))
         stream.listen()
-        assert main(["agents", "run", str(folders[0]), "--transport", transport]) == 2
+        assert main(["run", str(folders[0]), "--transport", transport]) == 2
     assert f"cannot listen on {listen}" in capsys.readouterr().err
 
 
@@ -171,14 +171,11 @@ def test_split_writes_addresses(tmp_path, capsys):
     GRAPHS["line"]().save(tmp_path / "graph.npz")
     files = [str(tmp_path / "model.safetensors"), str(tmp_path / "graph.npz")]
     where = ["--host", "10.1.2.3", "--base-port", "9000"]
-    assert main(["agents", "split", *files, "--out", str(tmp_path / "a"), *where]) == 0
+    assert main(["split", *files, "--out", str(tmp_path / "a"), *where]) == 0
     mine = Addresses.load(tmp_path / "a" / "node-2", (1, 3))
     assert mine == Addresses(Address("10.1.2.3", 9002), {1: Address("10.1.2.3", 9001), 3: Address("10.1.2.3", 9003)})
     (tmp_path / "where.json").write_text(json.dumps({i: f"sensor-{i}.example:7500" for i in range(6)}))
-    assert (
-        main(["agents", "split", *files, "--out", str(tmp_path / "b"), "--addresses", str(tmp_path / "where.json")])
-        == 0
-    )
+    assert main(["split", *files, "--out", str(tmp_path / "b"), "--addresses", str(tmp_path / "where.json")]) == 0
     assert Addresses.load(tmp_path / "b" / "node-0", (1,)).neighbors == {1: Address("sensor-1.example", 7500)}
     capsys.readouterr()
     for content, message in [
@@ -188,9 +185,9 @@ def test_split_writes_addresses(tmp_path, capsys):
     ]:
         (tmp_path / "where.json").write_text(content)
         arguments = [*files, "--out", str(tmp_path / "c"), "--addresses", str(tmp_path / "where.json")]
-        assert main(["agents", "split", *arguments]) == 2
+        assert main(["split", *arguments]) == 2
         assert message in capsys.readouterr().err
-    assert main(["agents", "split", *files, "--out", str(tmp_path / "c"), "--base-port", "65534"]) == 2
+    assert main(["split", *files, "--out", str(tmp_path / "c"), "--base-port", "65534"]) == 2
     assert "base port must leave room for 6 ports" in capsys.readouterr().err
 
 
@@ -216,5 +213,5 @@ def test_damaged_addresses(content, message, tmp_path):
 
 
 def test_missing_addresses(tmp_path):
-    with pytest.raises(FileNotFoundError, match="addresses.json is missing; graphact agents split writes it"):
+    with pytest.raises(FileNotFoundError, match="addresses.json is missing; graphact-agents split writes it"):
         Addresses.load(tmp_path, (1,))

@@ -93,7 +93,7 @@ def test_a_damaged_model(folders, at):
 
 def test_missing_files(folders):
     (folders[1] / "node.json").unlink()
-    with pytest.raises(FileNotFoundError, match="node.json is missing; graphact agents split writes it"):
+    with pytest.raises(FileNotFoundError, match="node.json is missing; graphact-agents split writes it"):
         Deployment.load(folders[1])
     (folders[2] / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match="no model file"):

@@ -5,16 +5,16 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from graphact_agents.addresses import free_addresses
 from graphact_agents.status import REASONS
+from support.places import ROOT
 
 pytestmark = pytest.mark.slow
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "agents.md"
+DOCUMENT = ROOT / "docs" / "agents.md"
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL))
@@ -32,7 +32,7 @@ def test_the_walkthrough_runs_as_it_stands(tmp_path):
     for name, address in zip(names, free_addresses(8), strict=True):
         assert name in block
         block = block.replace(name, f'"{address.port}"' if name.startswith('"') else str(address))
-    for name, words in (("graphact", "-m graphact.cli "), ("python", "")):
+    for name, words in (("graphact-agents", "-m graphact_agents.command "), ("python", "")):
         (tmp_path / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words}"$@"\n')
         (tmp_path / name).chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}

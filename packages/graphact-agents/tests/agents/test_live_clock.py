@@ -11,7 +11,7 @@ ANY_CLOCK = """
 import pathlib, sys, time
 real, place = time.time, pathlib.Path(sys.argv.pop(1))
 time.time = lambda: real() + float(place.read_text() or 0)
-from graphact.cli import main
+from graphact_agents.command import main
 sys.exit(main())
 """
 """Starts graphact with a clock that is off by the number in a file: the clock of the machine cannot be set."""

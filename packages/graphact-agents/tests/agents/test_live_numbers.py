@@ -80,7 +80,7 @@ def test_learning_from_such_numbers_ends_in_one_line_and_writes_no_model(tmp_pat
     np.save(folder / "signals.npy", x)
     np.save(folder / "targets.npy", np.ones((4, 1)))
     (folder / "learning.json").write_text(json.dumps({"learning": {"rate": 0.01}, "steps": 30, "first": 0}))
-    words = [sys.executable, "-m", "graphact.cli", "agents", "learn", str(folder), "--transport", "udp"]
+    words = [sys.executable, "-m", "graphact_agents.command", "learn", str(folder), "--transport", "udp"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()

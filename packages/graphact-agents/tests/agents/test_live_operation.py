@@ -14,9 +14,9 @@ import graphact_agents as agents
 from agents.live import PATIENCE, Captured, Daemon, make_network
 from agents.networks import undirected
 from graphact import nn
-from graphact.cli import main
 from graphact_agents import Deployment
 from graphact_agents.addresses import Address, Addresses
+from graphact_agents.command import main
 from graphact_agents.deployment import check_folder
 from graphact_agents.log import Began, FileLog
 from graphact_agents.messages import Kind
@@ -151,7 +151,7 @@ def test_a_reader_that_stands_still_stops_no_run(folders):
 @pytest.mark.parametrize("name", ["keys.json", "tls/key.pem"])
 def test_keys_that_others_can_use_are_refused(folders, name, mode, capsys):
     (folders[0] / name).chmod(mode)
-    assert main(["agents", "run", str(folders[0])]) == 2
+    assert main(["run", str(folders[0])]) == 2
     error = capsys.readouterr().err
     assert (
         error
@@ -162,7 +162,7 @@ def test_keys_that_others_can_use_are_refused(folders, name, mode, capsys):
 @pytest.mark.parametrize("command", ["run", "learn"])
 def test_folders_that_others_can_change_are_refused(folders, command, capsys):
     """Who writes there puts another model or other keys there."""
-    words, folder = ["agents", command, str(folders[0]), "--transport", "udp"], folders[0]
+    words, folder = [command, str(folders[0]), "--transport", "udp"], folders[0]
     for name, mode, right in [
         (".", 0o777, 0o755),
         (".", 0o775, 0o755),
@@ -205,17 +205,17 @@ def test_folders_are_written_for_their_owner_whatever_the_umask(tmp_path):
 def test_a_damaged_file_is_told_in_one_line(folders, name, changes, capsys):
     path = folders[0] / name
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-    assert main(["agents", "run", str(folders[0]), *OPTIONS]) == 2
+    assert main(["run", str(folders[0]), *OPTIONS]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_logs_and_certificates_that_are_damaged(folders, capsys):
     (folders[0] / "log.jsonl").write_bytes(os.urandom(3) + b"\n")
-    assert main(["agents", "run", str(folders[0]), *OPTIONS]) == 2
+    assert main(["run", str(folders[0]), *OPTIONS]) == 2
     assert "line 1 is not a record of a log" in capsys.readouterr().err
     (folders[0] / "log.jsonl").unlink()
     (folders[0] / "tls" / "cert.pem").write_bytes(b"nothing")
-    assert main(["agents", "run", str(folders[0]), "--transport", "zenoh"]) == 2
+    assert main(["run", str(folders[0]), "--transport", "zenoh"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 

@@ -16,12 +16,12 @@ import graphact
 from agents.live import Daemon, make_network
 from agents.networks import undirected
 from graphact import nn
-from graphact.cli import main, make_parser
 from graphact_agents.addresses import Addresses, free_addresses
+from graphact_agents.command import main, make_parser
 from graphact_agents.command_run import DEFAULTS, read_network
 from graphact_agents.network import SETTINGS, NetworkFile
+from support.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
 
@@ -58,7 +58,7 @@ def test_settings_of_a_node_go_before_those_of_the_network(tmp_path):
 def test_damaged_files_are_told_in_one_line(tmp_path, text, reason, capsys):
     path = tmp_path / "n.toml"
     path.write_bytes(text.encode("latin-1"))
-    assert main(["agents", "run", "--network", str(path), "--node", "0"]) == 2
+    assert main(["run", "--network", str(path), "--node", "0"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert reason in line
 
@@ -70,12 +70,12 @@ def test_all_settings_are_options(tmp_path):
         for name, kind in SETTINGS.items()
         if name != "sensor"
     ]
-    options = make_parser().parse_args(["agents", "run", "x", *arguments])
+    options = make_parser().parse_args(["run", "x", *arguments])
     assert all(getattr(options, name) not in (None, False) for name in SETTINGS if name != "sensor")
 
 
 def options_of(path, *words):
-    options = make_parser().parse_args(["agents", "run", "--network", str(path), "--node", "0", *words])
+    options = make_parser().parse_args(["run", "--network", str(path), "--node", "0", *words])
     read_network(options)
     return options
 
@@ -121,7 +121,7 @@ def test_one_source_of_signals_the_nearest_to_the_node(tmp_path):
 def test_addresses_for_split(tmp_path, capsys):
     graphact.save(nn.FIR([1, 1], order=1).double(), tmp_path / "m.safetensors")
     undirected([(0, 1)], 2).save(tmp_path / "g.npz")
-    arguments = ["agents", "split", str(tmp_path / "m.safetensors"), str(tmp_path / "g.npz"), "--no-tls"]
+    arguments = ["split", str(tmp_path / "m.safetensors"), str(tmp_path / "g.npz"), "--no-tls"]
     file = write(tmp_path / "n.toml", '[nodes.0]\naddress = "10.0.0.1:70"\n[nodes.1]\naddress = "10.0.0.2:70"\n')
     assert main([*arguments, "--out", str(tmp_path / "nodes"), "--network", str(file)]) == 0
     assert str(Addresses.load(tmp_path / "nodes" / "node-1", (0,)).neighbors[0]) == "10.0.0.1:70"
@@ -147,19 +147,19 @@ def test_a_network_runs_from_one_file(tmp_path, capsys):
     file = write(tmp_path / "network.toml", f"{shared}slot = 0.2\nrepeat = true\n{nodes}")
 
     def start(i):
-        command = ["-c", "import sys; from graphact.cli import main; sys.exit(main(['agents', 'run', *sys.argv[6:]]))"]
+        command = ["-c", "import sys; from graphact_agents.command import main; sys.exit(main(['run', *sys.argv[6:]]))"]
         return Daemon(folders[i], "--signals", "-", "--network", str(file), "--node", str(i), command=command)
 
     with start(0) as first, start(1) as second:
         for daemon in (first, second):
             daemon.next_event("result", where=lambda event: event["complete"])
-        assert main(["agents", "status", str(file)]) == 0
+        assert main(["status", str(file)]) == 0
         assert [row.split()[0] for row in capsys.readouterr().out.splitlines()] == ["agent", "node-0", "node-1"]
 
 
 def test_the_file_and_its_node_belong_together(tmp_path, capsys):
     for arguments in (["--node", "3"], []):
-        assert main(["agents", "run", *arguments]) == 2
+        assert main(["run", *arguments]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
 
 
@@ -186,11 +186,10 @@ def test_the_unit_runs_a_command_that_exists():
 
 def test_the_container_installs_what_an_agent_needs():
     text = (DEPLOY / "Containerfile").read_text()
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["agents"]]
+    project = tomllib.loads((ROOT / "packages" / "graphact-agents" / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["zenoh"]]
     named = set(re.findall(r"'([a-z-]+>=[\d.]+)'", text))
-    of_split = "cryptography"
-    assert named == {each for each in wanted if not each.startswith(("filelock", "scipy", "torch", of_split))}
+    assert named == {each for each in wanted if not each.startswith("cryptography")}  # which deploying needs
     entry, command = (
         json.loads(re.search(rf"^{word} (\[.*\])$", text, re.MULTILINE)[1]) for word in ("ENTRYPOINT", "CMD")
     )
@@ -213,12 +212,17 @@ def test_the_container_is_healthy_as_its_recipe_starts_it(tmp_path):
     port = str(free_addresses(1)[0].port)
     for folder, words in zip(folders, lines, strict=True):
         here = {"/node": str(folder), "/network.toml": str(file), "/node/x.npy": str(folder / "x.npy"), "9107": port}
-        started = [sys.executable, "-m", "graphact.cli", *(here.get(word, word) for word in [*entry[1:], *words])]
+        started = [
+            sys.executable,
+            "-m",
+            "graphact_agents.command",
+            *(here.get(word, word) for word in [*entry[1:], *words]),
+        ]
         with subprocess.Popen(started, stdout=subprocess.PIPE) as agent:
             try:
                 event = json.loads(agent.stdout.readline())
                 assert (event["status"], event["encrypted"]) == (f"127.0.0.1:{port}", False)
-                asked = [sys.executable, "-m", "graphact.cli", *(here.get(word, word) for word in check[1:])]
+                asked = [sys.executable, "-m", "graphact_agents.command", *(here.get(word, word) for word in check[1:])]
                 assert subprocess.run(asked, capture_output=True, check=False).returncode == 0
             finally:
                 agent.kill()
@@ -235,22 +239,22 @@ def test_status_asks_each_node_at_its_own_host(tmp_path, capsys):
     with Daemon(folders[0], *options, str(port)) as first, Daemon(folders[1], *options, f"127.0.0.2:{port}") as second:
         for daemon in (first, second):
             daemon.next_event("result", where=lambda event: event["complete"])
-        assert main(["agents", "status", str(file)]) == 1
+        assert main(["status", str(file)]) == 1
         _, *rows = capsys.readouterr().out.splitlines()
         assert rows[0].split()[1:3] != ["another", "agent,"]
         assert f"another agent, of node 0, answers at 127.0.0.1:{port}" in rows[1]
         for status in (f"0.0.0.0:{port}", f"127.0.0.2:{port}"):
             write(file, f'{shared}[nodes.1]\nstatus = "{status}"\naddress = "127.0.0.2:70"\n')
-            assert main(["agents", "status", "--json", str(file)]) == 0
+            assert main(["status", "--json", str(file)]) == 0
             assert [json.loads(line)["node"] for line in capsys.readouterr().out.splitlines()] == [0, 1]
         shutil.copy(folders[0] / "status.json", folders[1])
-        assert main(["agents", "status", str(tmp_path / "nodes")]) == 1
+        assert main(["status", str(tmp_path / "nodes")]) == 1
         assert "node-1            another agent, of node 0" in capsys.readouterr().out
 
 
 def test_a_port_alone_is_open_to_its_own_machine_only(tmp_path, capsys):
     nodes = '[nodes.0]\nstatus = "9107"\naddress = "192.0.2.7:7500"\n[nodes.1]\naddress = "192.0.2.8:7500"\n'
-    assert main(["agents", "status", str(write(tmp_path / "n.toml", nodes))]) == 1
+    assert main(["status", str(write(tmp_path / "n.toml", nodes))]) == 1
     _, *rows = capsys.readouterr().out.splitlines()
     assert "node-0 listens for status on its own machine only, 192.0.2.7" in rows[0]
     assert "no status is set for node 1" in rows[1]

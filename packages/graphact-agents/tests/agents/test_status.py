@@ -19,17 +19,18 @@ import pytest
 from agents.live import PATIENCE, Captured, Daemon, make_network
 from agents.networks import undirected
 from graphact import nn
-from graphact.cli import main
 from graphact_agents import MemoryLog, deploy, read_log
 from graphact_agents.addresses import Address, Addresses, free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
+from graphact_agents.command import main
 from graphact_agents.log import Began, Counted, FileLog, RoundClosed
 from graphact_agents.messages import Kind
 from graphact_agents.status import Status, Watchdog, metrics
 from graphact_agents.status_server import MAX_CONNECTIONS, REQUEST_SECONDS, StatusServer, fetch_status
+from support.places import ROOT
 
 PERIOD = ["--transport", "udp", "--period", "0.6", "--slot", "0.2", "--status", "0"]
-DASHBOARD = Path(__file__).parents[2] / "examples" / "agents" / "grafana.json"
+DASHBOARD = ROOT / "examples" / "agents" / "grafana.json"
 
 
 @pytest.fixture
@@ -133,11 +134,11 @@ def test_a_running_agent_tells(folders, capsys):
         assert status["peers"]["1"]["refused"] == ""
         assert status["run"] >= event["run"]
         assert get(address, "/nothing")[0] == 404
-        assert main(["agents", "status", str(folders[0].parent)]) == 0
+        assert main(["status", str(folders[0].parent)]) == 0
         rows = capsys.readouterr().out.splitlines()
         assert [row.split()[0] for row in rows] == ["agent", "node-0", "node-1"]
         second.kill()
-        assert main(["agents", "status", "--json", str(folders[0]), str(folders[1])]) == 1
+        assert main(["status", "--json", str(folders[0]), str(folders[1])]) == 1
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert lines[0]["node"] == 0
         assert "unreachable" in lines[1]
@@ -148,7 +149,7 @@ def test_neighbors_that_are_refused_are_trouble(folders, capsys):
         daemon.next_event("ready")
         other.say(0, 0, kind=Kind.HELLO)
         daemon.next_event("refused")
-        assert main(["agents", "status", str(folders[0])]) == 1
+        assert main(["status", str(folders[0])]) == 1
         assert "its model, slot, period, origin or dynamic differs" in capsys.readouterr().out
 
 
@@ -267,17 +268,17 @@ def answer_once(body):
 )
 def test_what_is_no_status_is_told_in_one_line(body, capsys):
     port = answer_once(body)
-    assert main(["agents", "status", f"127.0.0.1:{port}"]) == 1
+    assert main(["status", f"127.0.0.1:{port}"]) == 1
     _, row = capsys.readouterr().out.splitlines()
     assert row.endswith(f"no answer from 127.0.0.1:{port}")
 
 
 def test_a_status_cannot_speak_to_the_terminal(capsys):
     status = example_status(trouble=["\x1b]0;owned\x07\x1b[31mred\u202e"])
-    assert main(["agents", "status", f"127.0.0.1:{answer_once(status.to_json())}"]) == 1
+    assert main(["status", f"127.0.0.1:{answer_once(status.to_json())}"]) == 1
     _, row = capsys.readouterr().out.splitlines()
     assert row.endswith("?]0;owned??[31mred?")
-    assert main(["agents", "status", "--json", f"127.0.0.1:{answer_once(status.to_json())}"]) == 1
+    assert main(["status", "--json", f"127.0.0.1:{answer_once(status.to_json())}"]) == 1
     assert capsys.readouterr().out.strip().isprintable()
 
 
@@ -343,13 +344,13 @@ def test_prometheus_scrapes_a_network(folders, tmp_path):
 
 
 def test_addresses_of_the_status(folders, capsys):
-    assert main(["agents", "status", str(folders[0])]) == 2
+    assert main(["status", str(folders[0])]) == 2
     assert "status.json is missing: no agent was started here with --status" in capsys.readouterr().err
-    assert main(["agents", "run", str(folders[0]), *PERIOD[:-1], "127.0.0.1:x"]) == 2
+    assert main(["run", str(folders[0]), *PERIOD[:-1], "127.0.0.1:x"]) == 2
     assert "an address must be host:port" in capsys.readouterr().err
     taken = Addresses.load(folders[0], (1,)).listen
     with socket.create_server((taken.host, taken.port)):
-        assert main(["agents", "run", str(folders[0]), *PERIOD[:-1], str(taken.port)]) == 2
+        assert main(["run", str(folders[0]), *PERIOD[:-1], str(taken.port)]) == 2
     assert "cannot listen on" in capsys.readouterr().err
 
 
@@ -363,7 +364,7 @@ def test_a_sensor_that_fails_at_every_run_is_trouble(folders, capsys):
         assert code == 503
         assert text.startswith("none of the last 3 runs was complete (3 skipped: ")
         assert get(other, "/healthz")[1].startswith("none of the last 3 runs was complete (3 incomplete)\n")
-        assert main(["agents", "status", address, other]) == 1
+        assert main(["status", address, other]) == 1
         rows = capsys.readouterr().out.splitlines()[1:]
         assert ["none of the last 3 runs was complete" in row for row in rows] == [True, True]
         found = samples(get(address, "/metrics")[1])

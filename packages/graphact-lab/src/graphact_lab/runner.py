@@ -42,8 +42,8 @@ def run_protocol(
 ) -> None:
     """Run whatever is not finished yet. Jobs that another process holds are left to it.
 
-    ``data`` is the folder of the data sets (see :func:`graphact_lab.data.download.locate`); a half-finished job is written to disk
-    every ``checkpoint_seconds``. Without baselines, networks are trained and no more.
+    ``data`` is the folder of the data sets (see :func:`graphact_lab.data.download.locate`); a half-finished job is
+    written to disk every ``checkpoint_seconds``. Without baselines, networks are trained and no more.
     """
     watcher, experiment = watcher or JobWatcher(), find_experiment(protocol.experiment)
     jobs = jobs_of(protocol, seed)

@@ -5,7 +5,6 @@ import math
 import re
 from collections import defaultdict
 from html import unescape
-from pathlib import Path
 from statistics import fmean, stdev
 
 import pyarrow
@@ -18,8 +17,9 @@ from graphact_lab.registry import find_experiment
 from graphact_lab.report import write_report
 from graphact_lab.store import Store, find_stores
 from graphact_lab.style import Variant
+from support.places import ROOT
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = ROOT / "results"
 EVERY = [store.directory.relative_to(RESULTS).as_posix() for store in find_stores(RESULTS, "**")]
 FOLDERS = [name for name in EVERY if "/" not in name]
 REPORTED = [name for name in EVERY if name.partition("/")[0] not in ("search", "sweeps", FLOCKING)]
@@ -108,7 +108,7 @@ def test_pages_show_results_and_figures(made):
         assert entry["line"] in page
         if entry["mean"] and entry["kind"] == "model":  # baselines may be near 0, and have more digits then
             assert f"{float(entry['mean']):.{digits}f}" in page, entry
-    assert "graphact run" in page
+    assert "graphact-lab run" in page
     images = sorted(file.stem for file in (folder / "figures").glob("*.png"))
     assert images == sorted(file.stem for file in (folder / "figures").glob("*.svg")) != []
 

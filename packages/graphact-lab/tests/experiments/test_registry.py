@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,9 @@ from graphact_lab.commands.run import protocol_of
 from graphact_lab.protocol import ACTIVATIONS, EVERY_METHOD, METHODS, jobs_of, key_of_baselines
 from graphact_lab.registry import EXPERIMENTS, find_experiment, find_protocol
 from graphact_lab.store import Store, find_stores
+from support.places import ROOT
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = ROOT / "results"
 
 WITHOUT_TORCH = """
 import sys

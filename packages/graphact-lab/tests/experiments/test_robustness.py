@@ -5,13 +5,14 @@ import math
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import scipy.stats
 import torch
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+from support.places import ROOT
+
+BENCHMARKS = ROOT / "benchmarks"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from graphact_lab.store import Store, StoreError, find_stores
 @pytest.fixture
 def store(tmp_path):
     store = Store(tmp_path / "results")
-    store.create("graphact run x")
+    store.create("graphact-lab run x")
     return store
 
 
@@ -42,7 +42,7 @@ def test_published_rows_are_the_same_rows(store):
     assert store.keys() == ["a", "b"]
     assert store.is_finished("a")
     assert not store.is_finished("c")
-    store.create("graphact run x")
+    store.create("graphact-lab run x")
     store.finish("a", [{"value": 3.0}])  # newer than the published one
     store.finish("c", [{"value": 4.0}])
     assert store.rows() == [{"value": 3.0}, {"value": 2.0}, {"value": 4.0}]
@@ -107,7 +107,7 @@ def test_published_rows_without_pyarrow(store, monkeypatch):
 def test_folders_of_results_are_found_with_either_kind_of_rows(store, tmp_path):
     for name in ("sweeps/a", "b"):
         other = Store(tmp_path / name)
-        other.create("graphact run x")
+        other.create("graphact-lab run x")
         other.finish("a", [{"value": 1.0}])
         other.publish()
     (tmp_path / "empty").mkdir()
@@ -117,9 +117,9 @@ def test_folders_of_results_are_found_with_either_kind_of_rows(store, tmp_path):
 
 
 def test_all_commands_are_noted_once(store):
-    store.create("graphact run y")
-    store.create("graphact run x")
-    assert store.commands() == ["graphact run x", "graphact run y"]
+    store.create("graphact-lab run y")
+    store.create("graphact-lab run x")
+    assert store.commands() == ["graphact-lab run x", "graphact-lab run y"]
 
 
 def test_finishing_removes_the_checkpoint(store):

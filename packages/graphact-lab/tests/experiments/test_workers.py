@@ -66,7 +66,7 @@ def test_workers_end_with_their_parent(tmp_path, end, while_working):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with (tmp_path / "log").open("w") as log:
         run = subprocess.Popen(
-            [sys.executable, "-m", "graphact.cli", *COMMAND, "--out", str(tmp_path / "out")],
+            [sys.executable, "-m", "graphact_lab.cli", *COMMAND, "--out", str(tmp_path / "out")],
             stdout=log, stderr=log, env=environment, start_new_session=True,
         )  # fmt: skip
     workers = []

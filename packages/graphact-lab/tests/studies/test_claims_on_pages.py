@@ -1,7 +1,6 @@
 """Claims that were withdrawn stand on no page, and numbers that several pages tell are those of the rows on each."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,10 +10,10 @@ from exhibits import localizing
 from facts import Facts
 from graphact_lab.report import write_report
 from graphact_lab.store import Store
+from support.places import ROOT
 from when import RESULTS
 from when_tables import certain_pairs, verdicts
 
-ROOT = Path(__file__).parents[2]
 KINDS = {".md", ".py", ".j2", ".rst", ".cff", ".html"}
 FOLDERS = ("docs", "studies", "src", "examples")
 # Each with a sentence that said so
@@ -92,7 +91,7 @@ def test_the_headline_is_over_the_strongest_pointwise_activation_and_on_unseen_s
     assert facts.strongest_pointwise(study, lambda method: localizing(method, 8)).method == "prelu"
     own, unseen = localizing("max-ga", 8), ("max-ga, raw signals", "prelu, raw signals")
     over = {method: facts.gap(study, own, localizing(method, 8)).strip("*+") for method in ("prelu", "relu")}
-    text = page("README.md").partition("### What comes out")[2].partition("graphact run")[0]
+    text = page("README.md").partition("### What comes out")[2].partition("graphact-lab run")[0]
     numbers = [over["prelu"], facts.unseen_gap(*unseen).strip("*+"), over["relu"]]
     places = [text.index(number) for number in numbers]
     assert places == sorted(places)

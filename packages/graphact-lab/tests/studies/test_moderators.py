@@ -2,7 +2,6 @@
 
 import importlib
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,8 +14,9 @@ from graphact.graph import Graph
 from graphact_lab.data.nodes import NodeData, read_nodes
 from moderators import association, draw_moderators, factors_of, moderators_table, noise_table
 from studies.test_when import SCORES, write_rows
+from support.places import ROOT
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = ROOT / "benchmarks"
 GRAPHS = {
     name: {"nodes": 100, "edges": 50 * (number + 1), "classes": 3, "adjusted_homophily": 0.2 * number}
     for number, name in enumerate(("cora", "citeseer", "pubmed", "blogcatalog"))

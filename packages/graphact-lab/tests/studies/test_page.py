@@ -1,7 +1,5 @@
 """The pages on the reproduction say what the rows say, and hold no number that is not computed or announced."""
 
-from pathlib import Path
-
 import pytest
 
 from claims import CLAIMS
@@ -9,8 +7,7 @@ from evidence import Evidence
 from facts import Facts
 from page import PAGES, TEMPLATES, literal_numbers, make_environment, render_pages
 from quotes import STALE
-
-ROOT = Path(__file__).parents[2]
+from support.places import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,6 @@ from grid import Grid
 from page import TEMPLATES
 from paper import draw_figures, render_paper, tabular, to_tex
 from quotes import STALE
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

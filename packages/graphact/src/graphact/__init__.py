@@ -1,48 +1,46 @@
 """Activation functions that see the graph, and graph neural networks built from them.
 
-Names are loaded when they are first used, so that what needs no torch (``graphact_agents``) does not import it.
+Names are loaded when they are first used.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import graphact_agents as agents
-    from graphact import data, estimators, files, functional, graph, kernels, lightning, nn, onnx, training
-    from graphact import distributed as scaleout
-    from graphact import guarantees as analysis
-    from graphact import spec as layers
+    from graphact import distributed, functional, guarantees, nn, pyg, training
+    from graphact import estimators as estimators
+    from graphact import files as files
+    from graphact import graph as graph
+    from graphact import kernels as kernels
+    from graphact import onnx as onnx
+    from graphact import spec as spec
     from graphact.files import load, save
     from graphact.graph import Graph
     from graphact.kernels.backends import backend
     from graphact.onnx import export_onnx
-    from graphact.spec import operations
-    from graphact_lab import experiments, tasks
 del TYPE_CHECKING
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Graph",
     "__version__",
-    "agents",
-    "analysis",
     "backend",
-    "data",
-    "experiments",
+    "distributed",
+    "estimators",
     "export_onnx",
     "functional",
+    "guarantees",
     "load",
     "nn",
+    "pyg",
     "save",
-    "scaleout",
-    "tasks",
+    "spec",
     "training",
 ]
 
-# where the names of __all__ are; a name that is not here is a module of its own
+# the modules of names in __all__; a name that is not here is a module of its own
 _HOMES = {"Graph": "graph", "backend": "kernels.backends", "export_onnx": "onnx", "load": "files", "save": "files"}
-_FURTHER_MODULES = ["estimators", "files", "graph", "kernels", "layers", "lightning", "onnx", "operations"]
-_FURTHER_MODULES += ["registry", "storage"]
+_FURTHER_MODULES = ["files", "graph", "kernels", "onnx", "registry", "storage"]
 
 
 def __getattr__(name: str) -> object:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 ALIGNMENT = 16  # bytes; kernels are compiled for pointers and sizes that are multiples of it, or for any
 SMALL = 2**31
-# Versions of Triton that packages/graphact/tests/gpu passed with on a device; the arguments of CompiledKernel.run differ between versions
+# Versions of Triton that tests/gpu passed with; the arguments of CompiledKernel.run differ between versions
 TESTED = ("3.6",)
 Grid = tuple[int, ...]
 

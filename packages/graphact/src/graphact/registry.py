@@ -78,14 +78,6 @@ CONVOLUTIONS = {  # classes of graphact.nn, and a line for each
     "GraphAttention": "weights of neighbours by attention (Velickovic et al. 2018)",
     "EdgeNet": "edge-varying filters: coefficients for every edge of one graph (Isufi et al. 2021)",
 }
-DATA_SETS = {  # what graphact_lab.data reads
-    "ml-100k": "MovieLens 100K: ratings of 1682 films by 943 users",
-    "molene": "Molène: hourly temperatures of weather stations in Brittany",
-    "planetoid": "Cora, CiteSeer and PubMed: citations between papers, with their public splits",
-    "heterophily": "minesweeper, tolokers, actor, filtered chameleon and squirrel, wisconsin: ten given splits",
-    "attributed": "BlogCatalog and Flickr: friends, and the words that they use",
-    "tu": "MUTAG, PTC_MR, PROTEINS, NCI1 and NCI109: molecules and proteins of TUDataset, a class each",
-}
 _registered: dict[str, type[Any]] = {}
 ModuleT = TypeVar("ModuleT", bound=type[Any])
 
@@ -93,10 +85,9 @@ ModuleT = TypeVar("ModuleT", bound=type[Any])
 def register(name: str) -> Callable[[ModuleT], ModuleT]:
     """Make a module known as an activation, as a decorator of its class.
 
-    ``GCNN(activation=name)``, files, fleets and agents then know it, and so do ``graphact run`` and ``graphact list``,
-    after ``--import MODULE``. The class takes ``hops``, ``features``, ``closed``, ``normalize`` and ``start`` as
-    keywords, as far as it has them; see
-    :class:`~graphact.nn.GraphAdaptive` for one that needs no more than its operation.
+    ``GCNN(activation=name)``, files, fleets and agents then know it, and so do ``graphact-lab run`` and
+    ``graphact list``, after ``--import MODULE``. The class takes ``hops``, ``features``, ``closed``, ``normalize`` and
+    ``start`` as keywords, as far as it has them; see :class:`~graphact.nn.GraphAdaptive` for one that needs no more than its operation.
 
     Raises:
         ValueError: a class defined elsewhere has that name; one that is defined again replaces itself.

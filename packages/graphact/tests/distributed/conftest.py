@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from scaleout.processes import run_together
 
+from distributed.processes import run_together
 from graphact import Graph
 from graphact.cli import main
 from support.sharing import made_once

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from scaleout import elastic_run, mishaps, same_as_one
 
+from distributed import elastic_run, mishaps, same_as_one
 from graphact.distributed import disconnect
 
 

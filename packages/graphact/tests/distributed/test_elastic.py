@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from scaleout.processes import environment
+
+from distributed.processes import environment
 
 pytestmark = pytest.mark.slow
 

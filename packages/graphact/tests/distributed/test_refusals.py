@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from scaleout.processes import run_together
 from torch import nn
 
 import graphact
+from distributed.processes import run_together
 from graphact.cli import main
 from graphact.distributed import PartitionedGraph, PartitionError, ScaleoutSettings, replicate, train
 from support.graphs import random_graph

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from scaleout.processes import run_together
+
+from distributed.processes import run_together
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """Modules on parts of a graph equal the same modules on the whole graph, and exchange what the cost model says."""
 
 import pytest
-from scaleout.same_as_one import NAMES
+
+from distributed.same_as_one import NAMES
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from graphact import figures
 from graphact.commands import certify
-from graphact_lab import style
 
 DEFAULT = [share * 2.7134 for share in certify.RADII]
 CASES = {
@@ -35,8 +35,8 @@ def findings(nodes, radii, measure, size, spread):
 @pytest.fixture(params=CASES)
 def sheet(request, monkeypatch):
     """The figure as it goes to its file."""
-    sheets, right = [], style.to_png
-    monkeypatch.setattr(style, "to_png", lambda sheet: sheets.append(sheet) or right(sheet))
+    sheets, right = [], figures.to_png
+    monkeypatch.setattr(figures, "to_png", lambda sheet: sheets.append(sheet) or right(sheet))
     certify.draw(findings(*CASES[request.param]))
     return sheets[0]
 

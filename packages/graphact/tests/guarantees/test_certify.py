@@ -4,10 +4,10 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 import torch
-from analysis.draws import draw, uniform
 
 from graphact.guarantees import attack, certify
 from graphact.nn import GCNN, GraphFilter, ReLU
+from guarantees.draws import draw, uniform
 from support.graphs import random_graph
 
 SAMPLES, TRIES = 3, 24

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from analysis.draws import draw, violations
 from torch import nn
 
 from graphact import Graph
@@ -26,6 +25,7 @@ from graphact.guarantees.models import read_model
 from graphact.guarantees.powers import bank_norms
 from graphact.nn import FIR, GCNN, GraphAdaptiveMax, GraphFilter, Sequential
 from graphact.training import TrainingSettings, fit
+from guarantees.draws import draw, violations
 from support.graphs import random_graph
 
 CPU = torch.device("cpu")

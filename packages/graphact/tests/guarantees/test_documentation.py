@@ -3,12 +3,13 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from support.places import ROOT
+
 PRINTED = ("of the decisions hold", "LipschitzBound(value=")  # by each of the blocks
-DOCUMENT = Path(__file__).parents[2] / "docs" / "guarantees.md"
+DOCUMENT = ROOT / "docs" / "guarantees.md"
 
 
 @pytest.mark.slow

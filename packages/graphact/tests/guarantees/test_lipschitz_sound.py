@@ -4,10 +4,10 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 import torch
-from analysis.draws import draw, violations
 
 from graphact.guarantees import empirical_lipschitz, lipschitz_bound
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter
+from guarantees.draws import draw, violations
 from support.graphs import random_graph
 
 MODULES = 150

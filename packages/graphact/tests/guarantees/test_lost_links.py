@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from analysis.draws import Chain, draw, uniform
 
 from graphact import Graph
 from graphact.guarantees import EdgeNoise, LostLinks, topology_bound
@@ -14,6 +13,7 @@ from graphact.guarantees.enumeration import Links, is_known, lost_by_rounding, s
 from graphact.guarantees.shares import LinkShares, excess
 from graphact.nn import FIR, GCNN, GraphFilter, LocalizedMax, ReLU
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
+from guarantees.draws import Chain, draw, uniform
 from support.graphs import random_graph
 
 NAMES = ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga")

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from analysis.draws import uniform
 
 from graphact import Graph
 from graphact.guarantees import (
@@ -25,6 +24,7 @@ from graphact.nn.network import CONVOLUTIONS
 from graphact.registry import FURTHER
 from graphact.spec import UnsupportedModelError
 from graphact.spec.operations import find_operation
+from guarantees.draws import uniform
 from support.graphs import random_case, random_graph
 
 OPS = {"mean": {}, "log-mean-exp": {"temperature": 0.4}, "trimmed-mean": {"trim": 0.3}}

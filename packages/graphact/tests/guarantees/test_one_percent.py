@@ -5,10 +5,10 @@ Lost links are in test_lost_links.py, noise on edges in test_topology.py.
 
 import pytest
 import torch
-from analysis.draws import uniform
 
 from graphact.guarantees import certify, empirical_lipschitz, lipschitz_bound
 from graphact.nn import FIR, GCNN, GraphFilter
+from guarantees.draws import uniform
 from support.graphs import random_graph
 
 LINEAR = {

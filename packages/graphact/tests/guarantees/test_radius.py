@@ -3,13 +3,10 @@
 import csv
 import itertools
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from analysis.draws import Chain, LocalizedKernel, LocalizedMin
-from analysis.test_models import FEATURES, GRAPHS, LINEAR, NODES, OTHERS, SYMMETRIC, WEIGHTED, made
 from torch import nn
 
 from graphact import Graph
@@ -17,6 +14,9 @@ from graphact.guarantees import attack_radius, certified_radius, fields
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter, LocalizedMax, ReLU, Residual, Sequential
 from graphact.nn.parts import call_on_graph
 from graphact.spec.operations import MIN
+from guarantees.draws import Chain, LocalizedKernel, LocalizedMin
+from guarantees.test_models import FEATURES, GRAPHS, LINEAR, NODES, OTHERS, SYMMETRIC, WEIGHTED, made
+from support.places import ROOT
 
 
 def gcnn(activation, hops=1, closed=False):
@@ -224,7 +224,7 @@ def test_progress_is_reported():
 
 def test_published_radii_of_cora():
     """No attack came below a certificate, every test node has one, and the page quotes the rows."""
-    root = Path(__file__).parents[2]
+    root = ROOT
     if not (root / "results").is_dir():
         pytest.skip("the published results are not in a source distribution")
     with (root / "results/certified-cora/nodes.csv").open(newline="") as sheet:

@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import pytest
 import torch
-from analysis.draws import draw
 from torch import nn
 
 from graphact import Graph
@@ -17,6 +16,7 @@ from graphact.guarantees.pointwise import POINTWISE, layer_norm_box, leaky_relu,
 from graphact.guarantees.zonotope import Zonotope, with_errors
 from graphact.nn import GCNN, GraphFilter, Residual, Sequential
 from graphact.spec import LayerNorm
+from guarantees.draws import draw
 from support.graphs import random_graph
 
 PAIR = Graph.from_edge_index([[0, 1], [1, 0]]).to(torch.float64)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from analysis.draws import Chain, draw, uniform, violations
 
 from graphact.guarantees import (
     EdgeNoise,
@@ -20,6 +19,7 @@ from graphact.guarantees.pointwise import POINTWISE, PointwiseRule
 from graphact.nn import GCNN, GraphAdaptive, GraphAdaptiveMax, GraphFilter, GraphModule, ReLU
 from graphact.spec import Layer, Pointwise, UnsupportedModelError
 from graphact.spec.operations import Operation, register_operation
+from guarantees.draws import Chain, draw, uniform, violations
 from support.graphs import random_graph
 
 GRAPH = random_graph(7, 0.5)

@@ -7,7 +7,6 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
-from analysis.draws import draw, uniform
 from torch import nn
 from torch_geometric.nn import GCNConv
 
@@ -17,6 +16,7 @@ from graphact.guarantees.rules import OPERATIONS
 from graphact.nn import GCNN, GraphFilter, PassGraph, ReLU, Residual, Sequential
 from graphact.spec import UnsupportedModelError
 from graphact.spec.operations import find_operation
+from guarantees.draws import draw, uniform
 from support.graphs import random_graph
 
 PATH = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]]).to(torch.float64)

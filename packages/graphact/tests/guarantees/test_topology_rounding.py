@@ -5,13 +5,13 @@ from fractions import Fraction
 
 import pytest
 import torch
-from analysis.draws import Chain
 
 from graphact import Graph
 from graphact.guarantees import EdgeNoise, LostLinks, topology_bound
 from graphact.guarantees.description import read_layers
 from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, ReLU
 from graphact.spec import Filter, Linear, Pointwise
+from guarantees.draws import Chain
 
 PATH = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]]).to(torch.float64)
 

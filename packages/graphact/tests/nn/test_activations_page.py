@@ -1,7 +1,6 @@
 """The table in docs/activations.md against the code: parameters, exchanges, certificates, agents."""
 
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,8 +11,9 @@ from graphact.registry import BUILT_IN, POINTWISE
 from graphact.spec import UnsupportedModelError
 from graphact_agents import deploy
 from support.graphs import random_graph
+from support.places import ROOT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "activations.md").read_text()
+PAGE = (ROOT / "docs" / "activations.md").read_text()
 ACTIVATIONS, CONVOLUTIONS = (
     {
         row[0].strip("`"): row[1:]

@@ -76,7 +76,7 @@ def test_names_of_activations(name, meant):
         (nn, "Gcnn", "GCNN"),
         (graphact, "Grap", "Graph"),
         (graphact, "export_onx", "export_onnx"),
-        (graphact.data, "AttachGraf", "AttachGraph"),
+        (graphact.pyg, "AttachGraf", "AttachGraph"),
     ],
 )
 def test_attributes(module, name, meant):

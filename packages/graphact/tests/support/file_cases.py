@@ -206,7 +206,7 @@ def read_parts(folder):
 
 def write_store(folder, is_published=False):
     store = Store(folder)
-    store.create("graphact run x")
+    store.create("graphact-lab run x")
     store.finish("a", [{"metric": 1.0, "seed": 0}])
     store.finish("b", [{"metric": 2.0, "seed": 1}])
     if is_published:

@@ -74,7 +74,7 @@ class Mirror:
 
 
 def learn(folder, lie):
-    command = [sys.executable, "-m", "graphact.cli", "agents", "learn", str(folder), "--transport", "udp"]
+    command = [sys.executable, "-m", "graphact_agents.command", "learn", str(folder), "--transport", "udp"]
     mirror = Mirror(folder, lie)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([*command, "--slot", "0.4"], **pipes) as process:

@@ -1,4 +1,4 @@
-"""graphact run and report: an experiment, from data to report."""
+"""graphact-lab run and report: an experiment, from data to report."""
 
 import argparse
 import os
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from graphact._extras import require
 from graphact.commands.parser import Choices, command, import_modules, option, print_json
 from graphact.registry import FURTHER, POINTWISE
+from graphact_lab.data.sources import DATA_SETS
 from graphact_lab.experiments.flocking import experiment as flocking
 from graphact_lab.protocol import METHODS, RIVALS, Protocol, jobs_of
 from graphact_lab.registry import (
@@ -34,6 +35,13 @@ EVERY = (*TRAINED_ON_DATA, flocking.NAME)
 SMOKE = "smoke"  # seconds, for tests
 PRESET_NAMES = Choices(dict.fromkeys(n for n in (*PRESETS, *BENCHMARK_PRESETS, *flocking.PRESETS) if n != SMOKE))
 PRESET_NAMES.hidden = (SMOKE,)
+DATA = option(
+    "--data",
+    f"folder with {'/, '.join(list(DATA_SETS)[:-1])}/ and {list(DATA_SETS)[-1]}/, as far as they are used "
+    "(default: the environment variable GRAPHACT_DATA, else downloaded once)",
+    type=Path,
+    metavar="DIR",
+)
 
 
 @command(
@@ -48,7 +56,7 @@ PRESET_NAMES.hidden = (SMOKE,)
     option(
         "--protocol",
         "paper: its text, verbatim; converged: trained until the figures settle; readout-bias, for consensus: the text "
-        "with a constant in the readout (graphact list experiments: which preset has which)",
+        "with a constant in the readout (graphact-lab list experiments: which preset has which)",
     ),
     option(
         "--activation",
@@ -87,7 +95,7 @@ PRESET_NAMES.hidden = (SMOKE,)
         metavar="N",
     ),
     option("--worker", argparse.SUPPRESS, action="store_true"),
-    "--data",
+    DATA,
     "--json",
 )
 def run(options: argparse.Namespace) -> int:
@@ -116,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
     seeds = range(options.seed, options.seed + check_integer("--seeds", options.seeds, minimum=1))
     device = pick_device(options.device)
     if not options.worker:
-        require("graphact run needs", *(() if options.rows_only else (*REPORT_PACKAGES, "rich")))
+        require("graphact-lab run needs", *(() if options.rows_only else (*REPORT_PACKAGES, "rich")))
     store = Store(options.out or default_folder(options))
     if not options.worker and isinstance(protocol, Protocol):
         for seed in seeds:
@@ -212,7 +220,7 @@ def finish(store: "Store", *, as_json: bool) -> int:
         else:
             page = write_report(rows, store.directory, command="\n".join(store.commands()))
     except ModuleNotFoundError as error:
-        raise ValueError(f"{error}; results are kept: graphact report {store.directory}") from error
+        raise ValueError(f"{error}; results are kept: graphact-lab report {store.directory}") from error
     if as_json:
         return print_json({"folder": str(store.directory), "report": str(page), "rows": rows})
     table = "" if is_flocking else f"{terminal_table(rows)}\n\n"
@@ -253,7 +261,7 @@ def start_worker(options: argparse.Namespace, directory: Path) -> "subprocess.Po
     words += [] if options.threads is None else ["--threads", str(options.threads)]
     if options.data is not None:
         words += ["--data", str(options.data)]
-    return subprocess.Popen([sys.executable, "-m", "graphact.cli", *words], stdin=subprocess.PIPE)
+    return subprocess.Popen([sys.executable, "-m", "graphact_lab.cli", *words], stdin=subprocess.PIPE)
 
 
 def stop_with_parent() -> None:

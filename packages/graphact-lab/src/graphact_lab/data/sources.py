@@ -2,6 +2,15 @@
 
 from dataclasses import dataclass
 
+DATA_SETS = {  # a line for each
+    "ml-100k": "MovieLens 100K: ratings of 1682 films by 943 users",
+    "molene": "Molène: hourly temperatures of weather stations in Brittany",
+    "planetoid": "Cora, CiteSeer and PubMed: citations between papers, with their public splits",
+    "heterophily": "minesweeper, tolokers, actor, filtered chameleon and squirrel, wisconsin: ten given splits",
+    "attributed": "BlogCatalog and Flickr: friends, and the words that they use",
+    "tu": "MUTAG, PTC_MR, PROTEINS, NCI1 and NCI109: molecules and proteins of TUDataset, a class each",
+}
+
 
 @dataclass(frozen=True)
 class DataFile:

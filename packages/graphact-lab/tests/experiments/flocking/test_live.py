@@ -20,8 +20,9 @@ from graphact_lab.experiments.flocking.live import RECORD, Pilots, Plan, check_f
 from graphact_lab.experiments.flocking.pilot import LossyTransport, sense, steer
 from graphact_lab.experiments.flocking.policies import Policies
 from graphact_lab.experiments.flocking.world import Teams, World, draw_teams, hears, measure, pairs_of
+from support.places import ROOT
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "agents"))
+sys.path.insert(0, str(ROOT / "examples" / "agents"))
 import flock
 
 fcntl = pytest.importorskip("fcntl", reason="processes of a flock talk through pipes that do not block, as POSIX has")

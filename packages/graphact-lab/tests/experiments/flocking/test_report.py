@@ -13,15 +13,15 @@ from statistics import fmean, stdev
 
 import pytest
 
-from graphact.cli import main
 from graphact.registry import COMPARED, POINTWISE
+from graphact_lab.cli import main
 from graphact_lab.experiments.flocking.experiment import FULL, LEVELS, NOT_FLOWN, Job, find_settings, job_of
 from graphact_lab.experiments.flocking.report import draw_condition, draw_exchanges, table, write_page
 from graphact_lab.experiments.flocking.results import Results, compared
 from graphact_lab.experiments.flocking.runner import Airfield
 from graphact_lab.store import Store
+from support.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 PUBLISHED = ROOT / "results" / "flocking" / "full"
 
 

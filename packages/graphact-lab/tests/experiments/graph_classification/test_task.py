@@ -87,7 +87,7 @@ def test_the_optimistic_protocol_takes_the_best_mean_epoch(real_data, monkeypatc
 def test_rows_report_and_going_on(real_data, tmp_path):
     protocol = protocol_of(("relu", "tanh", "max-ga", "digraf"), splits="3")
     store = Store(tmp_path)
-    store.create("graphact run graph-classification")
+    store.create("graphact-lab run graph-classification")
     run_protocol(protocol, store, data=real_data)
     rows = rows_of(tmp_path)
     relu = [row for row in rows if row["method"] == "relu"]

@@ -76,7 +76,7 @@ def test_scores_that_were_chosen_on_reported_nodes_tell_no_difference(real_data,
     changes = {"dataset": "wisconsin", "features": "3", "splits": "5", "epochs": "4", "hops": "1"}
     protocol = find_protocol("node-classification", "full", "digraf-split", ("relu", "max-ga"), changes)
     store = Store(tmp_path)
-    store.create("graphact run node-classification")
+    store.create("graphact-lab run node-classification")
     run_protocol(protocol, store, data=real_data)
     rows = store.rows()
     assert [row["validation"] for row in rows] == [None] * 10
@@ -253,7 +253,7 @@ def test_rows_and_report(real_data, tmp_path):
     methods = ("relu", "tanh", "max-ga", "digraf")
     protocol = find_protocol("node-classification", "quick", None, methods, changes)
     store = Store(tmp_path)
-    store.create("graphact run node-classification")
+    store.create("graphact-lab run node-classification")
     run_protocol(protocol, store, data=real_data)
     rows = store.rows()
     assert [(row["method"], row["split"]) for row in rows if row["method"] == "relu"] == [
@@ -302,7 +302,7 @@ def test_presets_name_what_they_read():
 @pytest.mark.slow
 def test_a_run_that_is_killed_goes_on(real_data, tmp_path):
     """SIGKILL between cells and within one: finished cells stay as they are, and the rows are those of a whole run."""
-    words = [sys.executable, "-m", "graphact.cli", "run", "node-classification", "--device", "cpu", "--rows-only"]
+    words = [sys.executable, "-m", "graphact_lab.cli", "run", "node-classification", "--device", "cpu", "--rows-only"]
     changes = SMALL | {"epochs": "50", "patience": "none"}
     words += [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
     words += ["--activation", "relu", "--activation", "tanh", "--activation", "max-ga"]

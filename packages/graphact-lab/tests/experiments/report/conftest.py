@@ -6,7 +6,7 @@ from experiments.report.factory import every_experiment
 from graphact_lab.report import write_report
 from support.sharing import made_once
 
-COMMAND = "graphact run consensus --preset quick --seed 0"
+COMMAND = "graphact-lab run consensus --preset quick --seed 0"
 
 
 @pytest.fixture(scope="session")

@@ -118,14 +118,14 @@ print(terminal_table([row()]))
 @pytest.mark.parametrize("missing", ["jinja2", "matplotlib", "pandas"])
 def test_a_missing_library_is_named_in_one_line(missing, tmp_path):
     store = Store(tmp_path)
-    store.create("graphact run source-localization")
+    store.create("graphact-lab run source-localization")
     store.finish("a-cell", [row()])
-    program = f"from graphact.cli import main; sys.exit(main(['report', {str(tmp_path)!r}]))"
+    program = f"from graphact_lab.cli import main; sys.exit(main(['report', {str(tmp_path)!r}]))"
     done = run_without([missing], program)
     assert done.returncode == 2
     assert done.stderr == (
         f"graphact: reports need the package {missing}: pip install 'graphact[experiments]'; "
-        f"results are kept: graphact report {tmp_path}\n"
+        f"results are kept: graphact-lab report {tmp_path}\n"
     )
     assert not (tmp_path / "report.html").exists()
 

@@ -129,7 +129,7 @@ def test_rows(real_data, tmp_path):
     changes = {"features": "8", "epochs": "25", "shares": "5,10", "steps": "4", "block": "2000", "splits": "1"}
     protocol = find_protocol("robustness", "quick", None, ("relu", "median-gcn"), changes)
     store = Store(tmp_path)
-    store.create("graphact run robustness")
+    store.create("graphact-lab run robustness")
     run_protocol(protocol, store, data=real_data)
     rows = store.rows()
     levels = {"none", *(f"{kind} {share} %" for kind in ("attack", "edges", "words") for share in (5, 10))}

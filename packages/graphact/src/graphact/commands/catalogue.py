@@ -1,110 +1,32 @@
-"""graphact list and data: what there is to run, and the data sets that it needs."""
+"""The command graphact list."""
 
 import argparse
 import sys
-from contextlib import nullcontext
 
-from graphact._extras import require
 from graphact.commands.parser import command, import_modules, option, print_json
-from graphact.registry import CONVOLUTIONS, DATA_SETS, line_of, names
-from graphact_lab.commands.run import EVERY, TRAINED_ON_DATA
-from graphact_lab.experiments.flocking import experiment as flocking
-from graphact_lab.protocol import jobs_of
-from graphact_lab.registry import find_experiment
+from graphact.registry import CONVOLUTIONS, line_of, names
 
-PARTS = ("activations", "convolutions", "datasets", "experiments")
-EXPERIMENT_LINES = {
-    "source-localization": "the paper's Table 1: in which community did a diffused signal start?",
-    "consensus": "its Figures 2a and 2b: nodes agree on a mean, also while links are lost",
-    "denoising": "its Figures 2c and 2d: temperatures of weather stations from noisy ones (Molène)",
-    "recommendation": "its Table 2: ratings of films (MovieLens 100K)",
-    "node-classification": "eleven data sets of the field, every activation, settings by nested selection",
-    "graph-classification": "five sets of TUDataset in ten folds, every activation",
-    "robustness": "node classification with perturbed edges and words",
-    "flocking": "a team that steers itself by messages between neighbours",
-}
+PARTS = ("activations", "convolutions")
 
 
 @command(
-    option("part", ", ".join(PARTS) + " (default: all)", nargs="?", choices=PARTS, metavar="PART"),
+    option("part", ", ".join(PARTS) + " (default: both)", nargs="?", choices=PARTS, metavar="PART"),
     "--import",
     "--json",
 )
 def list_all(options: argparse.Namespace) -> int:
-    """List activations, convolutions, data sets and experiments, each with a line."""
+    """List activations and convolutions, each with a line."""
     import_modules(options.imports)
-    shown = {part: entries for part, entries in catalogue().items() if options.part in (None, part.replace(" ", ""))}
+    shown = {part: entries for part, entries in catalogue().items() if options.part in (None, part)}
     if options.json:
         return print_json(shown)
     lines = []
     for part, entries in shown.items():
         lines += ["", part, *(f"  {name:20s} {line}".rstrip() for name, line in entries.items())]
-        if part == "activations":
-            lines += ["", "fir, the filter banks without activation, is the linear baseline of the experiments"]
-        if part == "experiments":
-            more = "graphact list experiments adds presets, protocols and how many networks each trains"
-            lines += ["", *(presets() if options.part else [more])]
     sys.stdout.write("\n".join(lines[1:]) + "\n")
     return 0
 
 
-def presets() -> list[str]:
-    """A line for each preset and protocol: how many networks are trained."""
-    lines = ["experiment            preset  protocol               cells  models  epochs"]
-    for name in TRAINED_ON_DATA:
-        experiment = find_experiment(name)
-        for preset in experiment.presets:
-            for called, protocol in experiment.protocols_at(preset).items():
-                cells = len(jobs_of(protocol, 0))
-                models = cells * protocol.graphs * protocol.splits * protocol.nodes
-                counts = f"{cells:6d} {models:7d} {protocol.training.epochs:7d}"
-                lines.append(f"{name:21s} {preset:7s} {called:21s} {counts}")
-    for settings in (flocking.QUICK, flocking.MEDIUM, flocking.FULL):
-        models = len(settings.jobs) * settings.realizations
-        epochs = settings.imitation.get("epochs", flocking.EPOCHS)
-        counts = f"{len(settings.jobs):6d} {models:7d} {epochs:7d}"
-        lines.append(f"{flocking.NAME:21s} {settings.preset:7s} {settings.preset:21s} {counts}")
-    return lines
-
-
 def catalogue() -> dict[str, dict[str, str]]:
-    """A line for each activation, convolution, data set and experiment."""
-    return {
-        "activations": {name: line_of(name) for name in names()},
-        "convolutions": dict(CONVOLUTIONS),
-        "data sets": dict(DATA_SETS),
-        "experiments": {name: EXPERIMENT_LINES[name] for name in EVERY},
-    }
-
-
-@command(
-    option("action", "download what is missing, or verify what is there", choices=("fetch", "check")),
-    option("datasets", f"only these: {', '.join(DATA_SETS)} (default: all)", nargs="*", metavar="DATASET"),
-    "--data",
-    "--json",
-)
-def data(options: argparse.Namespace) -> int:
-    """Data sets (graphact list names them) come from their public homes, once, and are checked by hash."""
-    from graphact._checks import check_choice
-    from graphact.progress import download_bar
-    from graphact_lab.data.download import check, fetch
-    from graphact_lab.data.sources import DATASETS
-
-    for dataset in options.datasets:
-        check_choice("DATASET", dataset, tuple(DATASETS))
-    chosen = options.datasets or list(DATASETS)
-    if options.action == "fetch":
-        require("downloads need", "pooch", *(["rich"] if sys.stderr.isatty() else []))
-        folders = {}
-        for dataset in dict.fromkeys(chosen):
-            with nullcontext() if options.quiet else download_bar() as progress:
-                folders[dataset] = str(fetch(dataset, options.data, progress))
-            if not options.json:
-                sys.stdout.write(f"{dataset}: {folders[dataset]}\n")
-        return print_json(folders) if options.json else 0
-    states = [state for state in check(options.data) if state.dataset in chosen]
-    if options.json:
-        print_json({state.file: state.status for state in states})
-    else:
-        sys.stdout.writelines(f"{state.status:8s} {state.file}\n" for state in states)
-    return 0 if all(state.status == "ok" for state in states) else 1
+    """Return a line for each activation and convolution."""
+    return {"activations": {name: line_of(name) for name in names()}, "convolutions": dict(CONVOLUTIONS)}

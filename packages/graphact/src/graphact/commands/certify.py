@@ -184,7 +184,7 @@ def ratio(larger: float, smaller: float, words: str) -> str:
 
 def draw(findings: dict[str, Any]) -> tuple[bytes, str]:
     """Constants of the nodes and, for given signals, what is kept within a radius, as PNG and SVG."""
-    from graphact_lab.style import house_style, new_sheet, settle, to_png, to_svg
+    from graphact.figures import house_style, new_sheet, settle, to_png, to_svg
 
     panels = [draw_nodes, draw_radii] if findings["radii"] else [draw_nodes]
     spacing = {"borderaxespad": 0.2, "borderpad": 0, "handletextpad": 0.5, "columnspacing": 1.5}

@@ -2,14 +2,14 @@
 
 import argparse
 import inspect
+import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from graphact._checks import did_you_mean
-from graphact.registry import DATA_SETS
+from graphact._checks import check_seed, did_you_mean
 
 Table = Mapping[str, tuple[str, str]]
 """For each command ``module:name`` of its :class:`Command`, and its line in the help of the parent."""
@@ -25,12 +25,6 @@ SHARED: dict[str, dict[str, Any]] = {
         "help": "rescale the shift operator first, as Graph.normalize does",
     },
     "--signals": {"type": Path, "metavar": "FILE"},
-    "--data": {
-        "type": Path,
-        "metavar": "DIR",
-        "help": f"folder with {'/, '.join(list(DATA_SETS)[:-1])}/ and {list(DATA_SETS)[-1]}/, as far as they are used "
-        "(default: the environment variable GRAPHACT_DATA, else downloaded once)",
-    },
     "--import": {
         "action": "append",
         "default": [],
@@ -174,3 +168,38 @@ class CommandParser(argparse.ArgumentParser):
             meant = did_you_mean(value, action.choices)
             listed = "" if meant else f", choose from {', '.join(map(str, action.choices))}"
             raise argparse.ArgumentError(action, f"invalid choice {value!r}{listed}{meant}")
+
+
+def run_command(
+    parser: CommandParser,
+    arguments: Sequence[str] | None = None,
+    *,
+    stopped: Callable[[Sequence[str]], str] = lambda _: "",
+    is_bug: Callable[[Exception], bool] = lambda _: False,
+) -> int:
+    """Parse, call, print: a mistake of the user is one line on standard error and exit code 2.
+
+    Args:
+        parser: has all commands.
+        arguments: words of the command line; None takes those of the process.
+        stopped: what to advise after Ctrl-C, from the words of the command line.
+        is_bug: which errors keep their traceback.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        options = parser.parse_args(arguments)
+        options.parser = parser
+        check_seed("--seed", getattr(options, "seed", 0))
+        return int(options.command(options))
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\n{parser.prog}: stopped{stopped(words)}\n")
+        return 130
+    except BrokenPipeError:  # the reader of the output has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, TypeError, OSError, ModuleNotFoundError, RuntimeError) as error:
+        own = isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("graphact")
+        if own or is_bug(error) or "--verbose" in words:
+            raise
+        sys.stderr.write(f"{parser.prog}: {error}\n")
+        return 2

@@ -53,7 +53,7 @@ def graph_adaptive(
         op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"`` (see :func:`neighborhood_max` and its kin), or a function
             as :func:`neighborhood_apply` takes it.
         gamma: width of the Gaussian, for ``op="kernel"``.
-        parameters: the parameters of an :class:`~graphact.spec.operations.Operation`, by name; those it starts from when
+        parameters: the parameters of an :class:`~graphact.spec.operations.Operation`, by name; its initial ones if
             left out.
         closed: count the node itself among its neighbours.
 
@@ -102,7 +102,7 @@ def localized(
         weights: the weights h of the K hops, shared by all features or one for each.
         op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"``, or a function as :func:`neighborhood_apply` takes it.
         gamma: width of the Gaussian, for ``op="kernel"``.
-        parameters: the parameters of an :class:`~graphact.spec.operations.Operation`, by name; those it starts from when
+        parameters: the parameters of an :class:`~graphact.spec.operations.Operation`, by name; its initial ones if
             left out.
         closed: let walks rest, so that the k-hop neighbours are all nodes within k hops.
 

@@ -168,9 +168,9 @@ class GraphAdaptive(HopMixture):
     :func:`graphact.nn.register` gives it a name.
 
     Args:
-        op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"``, an :class:`~graphact.spec.operations.Operation`, or a function
-            of ``(neighbors)`` or of ``(own, neighbors)`` as :func:`graphact.functional.neighborhood_apply` takes it;
-            subclasses with an operation of their own have no such argument.
+        op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"``, an :class:`~graphact.spec.operations.Operation`, or a
+            function of ``(neighbors)`` or of ``(own, neighbors)`` as
+            :func:`graphact.functional.neighborhood_apply` takes it; subclasses with an operation of their own have no such argument.
         features: number F of features to give each its own weights; None shares them among all.
         hops: number K of shifts.
         closed: count a node among its neighbours.

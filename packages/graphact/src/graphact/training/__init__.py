@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from graphact.training.settings import TrainingSettings
     from graphact.training.single import Fit, fit
     from graphact.training.stacked import StackedGraphs
+    from graphact.training.task import Task, loss_of, metric_of
 
-__all__ = ["Fit", "Fleet", "FleetResult", "StackedGraphs", "TrainingSettings", "fit"]
+__all__ = ["Fit", "Fleet", "FleetResult", "StackedGraphs", "Task", "TrainingSettings", "fit", "loss_of", "metric_of"]
 
 # settings need no torch: protocols are listed without it
 _HOMES = {
@@ -18,5 +19,6 @@ _HOMES = {
     "graphact.training.settings": "TrainingSettings",
     "graphact.training.single": "Fit fit",
     "graphact.training.stacked": "StackedGraphs",
+    "graphact.training.task": "Task loss_of metric_of",
 }
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -32,7 +32,7 @@ def check_drawn(name: str, value: Any, *, minimum: int = 0) -> int:
         what = f"how many {name} are drawn" if name.endswith("s") else f"the number of a {name} that the task draws"
         raise TypeError(
             f"{name} must be an integer, {what}, got a Graph; signals on a graph of your own are a "
-            "graphact_lab.tasks.Task(graph=graph, inputs=x, targets=y, ...)"
+            "graphact.training.Task(graph=graph, inputs=x, targets=y, ...)"
         )
     return check_integer(name, value, minimum=minimum)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from graphact.figures import house_style, new_sheet, to_png
 from graphact.storage import write_atomically
 from graphact_lab.experiments.flocking.certificates import certificate_key, certify, read_certificates
 from graphact_lab.experiments.flocking.experiment import LEVELS, OTHER_GAIN
@@ -23,7 +24,7 @@ from graphact_lab.experiments.flocking.results import (
 from graphact_lab.pairing import choose
 from graphact_lab.statistics import summarize
 from graphact_lab.store import Row
-from graphact_lab.style import GREY, Style, Variant, house_style, new_sheet, spread, to_png
+from graphact_lab.style import GREY, Style, Variant, spread
 
 NOTHING = "\N{EN DASH}"
 INTRODUCTION = """\

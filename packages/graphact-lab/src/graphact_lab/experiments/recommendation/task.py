@@ -97,8 +97,8 @@ def recommendation(
     user's bias + the residual of each rating, and a weighted mean of the residuals of similar films for films not
     rated. The target is the rating minus the one that filling in alone expects (mean + film bias + user bias +
     filled-in residual), so errors are still in units of the rating scale, and an answer of 0 is the expected rating.
-    The loss is the squared error. Biases of films, similarities and graph (see :class:`~graphact_lab.tasks.FillIn`) come
-    from all users who are neither test nor validation users; a user's own bias does not know the target.
+    The loss is the squared error. Biases of films, similarities and graph (see :class:`~graphact_lab.tasks.FillIn`)
+    come from all users who are neither test nor validation users; a user's own bias does not know the target.
 
     Args:
         film: "toy-story", "contact", "return-of-the-jedi", or the number of an item, from 1.
@@ -107,7 +107,7 @@ def recommendation(
         similarity: "pearson", or "co-rated-variance" for the similarity of the authors' group.
         neighbors: how many of the most similar films of each film stay connected with it.
         min_co_raters: films with fewer common raters are not similar ("pearson" only).
-        inputs: "as rated", "filled in", or a :class:`~graphact_lab.tasks.FillIn` for other settings than the usual ones.
+        inputs: "as rated", "filled in", or a :class:`~graphact_lab.tasks.FillIn` for other settings.
             Filled-in inputs bring a film graph of their own, so the three arguments above must be left as they are.
         graph_from: "all but test users", or "training users" to leave out validation users as well.
         aside: "left-out" to leave every fifth user out of all parts and of the graph, as a search of settings should;

@@ -57,7 +57,7 @@ def attack(
         steps: gradient steps; four fifths of them draw new candidates.
         block: candidates at a time.
     """
-    require("graphact run robustness needs", "torch_geometric")
+    require("graphact-lab run robustness needs", "torch_geometric")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*contrib.* contains experimental code")
         from torch_geometric.contrib.nn import PRBCDAttack

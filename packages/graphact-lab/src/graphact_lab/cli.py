@@ -1,0 +1,56 @@
+"""The command line of graphact-lab."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from graphact.commands.parser import CommandParser, run_command
+from graphact_lab import __version__
+
+DESCRIPTION = """\
+The experiments of the paper and the benchmarks beyond it, by one command each.
+
+  graphact-lab run source-localization          a minute or two on a laptop: table, figure and HTML report
+  graphact-lab run consensus --preset paper     all of it, resumable: run the same command again after a stop
+  graphact-lab report out/consensus-paper       the report again, from the stored results
+"""
+COMMANDS = {
+    "run": ("graphact_lab.commands.run:run", "run an experiment and write its report"),
+    "report": ("graphact_lab.commands.run:report", "write the report of stored results"),
+    "data": ("graphact_lab.commands.catalogue:data", "fetch or check the data sets"),
+    "list": ("graphact_lab.commands.catalogue:list_all", "list experiments, their presets and data sets"),
+}
+
+
+def make_parser() -> CommandParser:
+    """Return the parser of all commands."""
+    parser = CommandParser(
+        prog="graphact-lab", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"graphact-lab {__version__}")
+    parser.add_commands(COMMANDS)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command."""
+    return run_command(make_parser(), arguments, stopped=advice, is_bug=is_bug)
+
+
+def advice(words: Sequence[str]) -> str:
+    """Return what to do after Ctrl-C."""
+    return "; finished cells are kept, run the same command again to go on" if list(words[:1]) == ["run"] else ""
+
+
+def is_bug(error: Exception) -> bool:
+    """Return whether an error is none that the user can mend: no package, no results, no data."""
+    from graphact_lab.data.download import DataError
+    from graphact_lab.store import StoreError
+
+    if isinstance(error, RuntimeError):
+        return not isinstance(error, StoreError | DataError)
+    return isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("graphact")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

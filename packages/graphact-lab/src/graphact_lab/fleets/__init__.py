@@ -1,0 +1,1 @@
+"""Many classifiers trained as one: fleets on the nodes of a graph, and on many graphs."""
