@@ -37,7 +37,7 @@ unit: $(READY)  ## all tests and examples in the documentation
 	$(PYTEST)
 
 doctests: $(READY)  ## examples of README, documentation and docstrings, as they stand
-	$(PYTEST) src tests/test_package.py packages/graphact-agents/tests/agents/test_documentation.py packages/graphact/tests/guarantees/test_documentation.py tests/test_site.py
+	$(PYTEST) packages/*/src packages/*/tests/*/test_documentation.py tests/test_package.py tests/test_site.py
 
 docs: $(READY)  ## the site, with its gallery executed: out/site/index.html
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going -q -b html -d out/site-cache docs out/site

@@ -33,7 +33,7 @@ def function_of(nodeid):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--note-slow", action="store_true", help=f"write {SLOW.name} anew; for a run of all tests")
+    parser.addoption("--note-slow", action="store_true", help=f"write {SLOW.name} again; for a run of all tests")
 
 
 def pytest_collection_modifyitems(items):

@@ -29,7 +29,7 @@ from support.drawing import Draw, as_settings, kind_of, outcome, shrink
 SCENARIOS = {**api_cases.SCENARIOS, **file_cases.SCENARIOS}
 SHARES = {**api_cases.SHARES, **file_cases.SHARES}
 SECONDS, WAITING = 60, 600  # of the processor and of the clock that a case may take; it may have to compile kernels
-MOST_FINDINGS = 10
+MAX_FINDINGS = 10
 
 
 class Hanging(Exception):  # noqa: N818, not raised by anything that is tested
@@ -42,7 +42,7 @@ def run(minutes, seed, only, note=None, log=lambda text: sys.stdout.write(f"{tex
     names = only or list(SCENARIOS)
     shares = np.array([SHARES[name] for name in names]) / sum(SHARES[name] for name in names)
     number = seed * 10_000_000
-    while time.monotonic() < end and len(findings) < MOST_FINDINGS:
+    while time.monotonic() < end and len(findings) < MAX_FINDINGS:
         number += 1
         name = names[int(np.random.default_rng(number).choice(len(names), p=shares))]
         if note is not None:

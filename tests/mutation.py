@@ -1,13 +1,13 @@
 """Mutation testing: small faults are put into the code, one at a time, and a test must fail for each.
 
-python tests/mutation.py                            a sample of every package, half an hour at most; prints the scores
-python tests/mutation.py --only graph --sample 0    every mutant of one package
-python tests/mutation.py --line agents/node.py:256  the mutants of a line, with what became of each
+python tests/mutation.py                            a sample of every room, half an hour at most; prints the scores
+python tests/mutation.py --only graph --sample 0    every mutant of one room
+python tests/mutation.py --line agents/node.py:256  the mutants of a line, with the fate of each
 
 The faults are those of mutmut. Its runner copies functions behind a switch, which torch.compile and vmap do not take,
 and knows no sample; so here a mutant is a changed file in a copy of the repository, tested by a forked process that has
 torch already. Every test runs once unchanged, on the reference backend, to see which lines it reaches; a mutant meets
-the tests of its package that reach its statement, quick ones first, until one fails. Annotations, docstrings, imports,
+the tests of its room that reach its statement, quick ones first, until one fails. Annotations, docstrings, imports,
 decorators, the wording of errors and statements about CUDA are not mutated.
 """
 
@@ -30,29 +30,33 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PACKAGE = Path("src/graphact")
-KERNEL_TESTS = ("mixing", "numba", "operators", "reference")
-NODE_TESTS = ("node", "node_refusals", "agreement", "exactness", "hostile", "link_loss", "memory_network", "replay")
-AREAS = {  # what is mutated: the tests that shall notice
-    "graph": ("packages/graphact/tests/graph", "packages/graphact/tests/functional", "src/graphact/graph"),
+SOURCES = [Path("packages") / name / "src" for name in ("graphact", "graphact-agents", "graphact-lab")]
+LIBRARY, AGENTS, LAB = (folder / folder.parent.name.replace("-", "_") for folder in SOURCES)
+LIBRARY_TESTS, AGENTS_TESTS, LAB_TESTS = (folder.parent / "tests" for folder in SOURCES)
+NODE_TESTS = ("node", "node_refusals", "agreement", "hostile", "link_loss", "memory_network", "replay")
+AREAS: dict[str, tuple[Path, tuple[Path, ...]]] = {  # each room: its sources, and the tests that must notice
+    "graph": (LIBRARY / "graph", (LIBRARY_TESTS / "graph", LIBRARY_TESTS / "functional", LIBRARY / "graph")),
     "functional": (
-        "packages/graphact/tests/functional",
-        "packages/graphact/tests/graph/test_protocol.py",
-        "packages/graphact/tests/nn",
-        "src/graphact/functional",
+        LIBRARY / "functional",
+        (LIBRARY_TESTS / "functional", LIBRARY_TESTS / "nn", LIBRARY_TESTS / "graph", LIBRARY / "functional"),
     ),
     "nn": (
-        "packages/graphact/tests/nn",
-        "packages/graphact/tests/test_new_activation.py",
-        "packages/graphact/tests/test_files.py",
-        "src/graphact/nn",
+        LIBRARY / "nn",
+        (
+            LIBRARY_TESTS / "nn",
+            LIBRARY_TESTS / "test_new_activation.py",
+            LIBRARY_TESTS / "test_files.py",
+            LIBRARY / "nn",
+        ),
     ),
-    "kernels/reference.py": (
-        "packages/graphact/tests/functional",
-        *(f"packages/graphact/tests/kernels/test_{name}.py" for name in KERNEL_TESTS),
+    "kernels": (LIBRARY / "kernels" / "reference.py", (LIBRARY_TESTS / "functional", LIBRARY_TESTS / "kernels")),
+    "training": (LIBRARY / "training", (LIBRARY_TESTS / "training", LIBRARY / "training")),
+    "guarantees": (LIBRARY / "guarantees", (LIBRARY_TESTS / "guarantees", LIBRARY / "guarantees")),
+    "agents": (
+        AGENTS / "node.py",
+        tuple(AGENTS_TESTS / "agents" / f"test_{name}.py" for name in NODE_TESTS),
     ),
-    "training": ("packages/graphact/tests/training", "src/graphact/training"),
-    "agents/node.py": tuple(f"packages/graphact-agents/tests/agents/test_{name}.py" for name in NODE_TESTS),
+    "lab": (LAB / "statistics.py", (LAB_TESTS / "experiments" / "test_statistics.py",)),
 }
 LONGEST_TEST = 5.0  # seconds; a longer one is left out
 START = 20.0  # seconds that a mutant may take beyond five times the time of its tests
@@ -111,7 +115,7 @@ def mutants_of(area: str, file: Path) -> Iterator[Any]:
         return is_wording(node)
 
     def drops_skipped(node: cst.CSTNode, mutated: cst.CSTNode) -> bool:
-        """Whether a call loses only what is not mutated."""
+        """Return whether a call loses only parts that are not mutated."""
         if not isinstance(node, cst.Call) or not isinstance(mutated, cst.Call):
             return False
         kept = {id(arg) for arg in mutated.args}
@@ -165,9 +169,10 @@ def run_tests(copy: Path, tests: list[str], keep: dict[str, float] | None, repor
     import pytest
 
     os.chdir(copy)
-    sys.path.insert(0, str(copy / "src"))
-    os.environ["PYTHONPATH"] = str(copy / "src")
-    measured = coverage.Coverage(data_file=None, source=[str(copy / PACKAGE)], config_file=False) if report else None
+    folders = [str(copy / folder) for folder in SOURCES]
+    sys.path[:0] = folders
+    os.environ["PYTHONPATH"] = os.pathsep.join(folders)
+    measured = coverage.Coverage(data_file=None, source=folders, config_file=False) if report else None
     seconds: dict[str, float] = {}
     failed: list[str] = []
 
@@ -229,9 +234,9 @@ def fork(copy: Path, tests: list[str], keep: dict[str, float] | None = None, rep
 
 def make_copy(folder: Path) -> Path:
     """A copy of what tests need."""
-    for name in ("src", "tests", "benchmarks"):
+    for name in ("packages", "tests", "benchmarks", "examples", "docs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-    for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md"):
+    for name in ("conftest.py", "pyproject.toml", "README.md", "CONTRIBUTING.md"):
         shutil.copy(ROOT / name, folder / name)
     return folder
 
@@ -243,11 +248,11 @@ def put(path: Path, source: str) -> None:
 
 
 class Reach:
-    """What every test reaches and how long it takes, without a mutant."""
+    """The lines that every test reaches and the time it takes, without a mutant."""
 
     def __init__(self, folder: Path, areas: list[str], known: Path | None) -> None:
         if known is None or not known.exists():
-            tests = sorted({name for area in areas for name in AREAS[area]})
+            tests = sorted({str(path) for area in areas for path in AREAS[area][1] if (ROOT / path).exists()})
             known = (known or folder / "reach.json").absolute()
             _, status = os.waitpid(fork(make_copy(folder), tests, report=known), 0)
             if not known.exists():
@@ -263,7 +268,9 @@ class Reach:
         return {
             name: self.seconds[name]
             for name in names
-            if name.startswith(AREAS[mutant.area]) and name not in self.failed and self.seconds[name] < LONGEST_TEST
+            if name.startswith(tuple(str(path) for path in AREAS[mutant.area][1]))
+            and name not in self.failed
+            and self.seconds[name] < LONGEST_TEST
         }
 
 
@@ -271,7 +278,7 @@ def draw(areas: list[str], sample: int, seed: int, line: str | None) -> tuple[li
     """A sample of every area, mixed, so that a run that is cut short has seen all; and how many there are."""
     queues, totals = [], {}
     for area in areas:
-        path = ROOT / PACKAGE / area
+        path = ROOT / AREAS[area][0]
         files = [path] if path.is_file() else sorted(path.rglob("*.py"))
         makers = [maker for file in files for maker in mutants_of(area, file.relative_to(ROOT))]
         totals[area] = len(makers)
@@ -352,7 +359,7 @@ def main() -> None:
             passed = os.waitstatus_to_exitcode(status) in (0, 5)  # of pytest: no test failed, or there was none
             decide(mutant, "survived" if passed else "timeout" if time.monotonic() > limit else "killed")
 
-    _say(f"{'package':24}{'all':>7}{'run':>7}{'killed':>8}{'timeout':>9}{'survived':>10}{'score':>8}")
+    _say(f"{'room':24}{'all':>7}{'run':>7}{'killed':>8}{'timeout':>9}{'survived':>10}{'score':>8}")
     rows = [(area, totals[area], fates[area]) for area in options.only]
     whole = {fate: sum(counts[fate] for _, _, counts in rows) for fate in ("killed", "timeout", "survived")}
     for name, total, counts in [*rows, ("together", sum(totals.values()), whole)]:

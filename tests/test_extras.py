@@ -11,8 +11,8 @@ import torch
 
 import graphact
 import graphact_agents
-import graphact_lab
 from graphact._extras import EXTRA_OF, EXTRAS, OF_THE_LAB, is_installed, require
+from graphact_lab import tasks
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("graphact", "graphact-agents", "graphact-lab")
@@ -147,6 +147,6 @@ def test_a_command_that_can_do_without(words, tmp_path):
 
 def test_progress_bars_are_asked_for_before_training(monkeypatch):
     monkeypatch.setitem(sys.modules, "rich", None)
-    model, task = graphact.nn.GCNN([1, 2], order=1, activation="relu"), graphact_lab.tasks.consensus()
+    model, task = graphact.nn.GCNN([1, 2], order=1, activation="relu"), tasks.consensus()
     with pytest.raises(ModuleNotFoundError, match=r"progress=True needs the package rich: pip install 'graphact"):
         graphact.training.fit(model, task, graphact.training.TrainingSettings(epochs=1), progress=True)

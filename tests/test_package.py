@@ -1,5 +1,6 @@
 """The package as a whole: what importing it costs and loads, and that the README runs as it stands."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -47,24 +48,35 @@ def test_dir_shows_the_public_names_alone():
         graphact.activations  # noqa: B018
 
 
-SUBPACKAGES = [
-    "agents",
-    "analysis",
-    "experiments",
-    "files",
-    "functional",
-    "graph",
-    "nn",
-    "scaleout",
-    "tasks",
-    "training",
-]
-
-
 def test_subpackages_are_attributes():
-    code = f"import graphact\nfor name in {SUBPACKAGES}: assert getattr(graphact, name).__name__ == 'graphact.' + name"
-    result = run_python("-W", "error", "-c", code)
+    import graphact
+
+    names = [name for name in graphact.__all__ if type(getattr(graphact, name)).__name__ == "module"]
+    code = f"import graphact\nfor name in {names}: assert getattr(graphact, name).__name__ == 'graphact.' + name"
+    result = run_python("-c", code)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(("former", "name"), [("analysis", "guarantees"), ("scaleout", "distributed")])
+def test_former_names_are_the_same_modules_and_warn(former, name):
+    code = f"""
+import sys, warnings
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    import graphact.{former}
+    import graphact.{name}
+assert sys.modules["graphact.{former}"] is graphact.{name}
+(warning,) = [each for each in seen if each.category is DeprecationWarning and "graphact" in str(each.message)]
+assert "graphact.{former} is now graphact.{name}" in str(warning.message)
+"""
+    result = run_python("-c", code)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_packages_have_one_version():
+    packages = [importlib.import_module(name) for name in ("graphact", "graphact_agents", "graphact_lab")]
+    assert len({package.__version__ for package in packages}) == 1
+    assert f"\nversion: {packages[0].__version__}\n" in (README.parent / "CITATION.cff").read_text()
 
 
 def test_a_bare_import_loads_no_torch():

@@ -13,8 +13,8 @@ import torch
 
 import graphact
 import graphact_agents
-import graphact_lab
 from graphact.spec.operations import Operation, register_operation
+from graphact_lab.tasks import source_localization_tasks
 
 # %%
 # A function and its name
@@ -111,7 +111,7 @@ class GraphAdaptiveSoftSpread(graphact.nn.GraphAdaptive):
 # Four small networks, one for each node that is read. Each tells from which of four
 # communities a signal came (by chance 25 %), and has found a ``t`` of its own. This
 # shows that the parameter is trained, not that the function is a good one for the task.
-tasks = graphact_lab.tasks.source_localization_tasks(graphs=1, splits=1, nodes=4)
+tasks = source_localization_tasks(graphs=1, splits=1, nodes=4)
 softly = {"name": "gallery-soft-spread-ga", "learn_t": True}
 shape = {"order": 3, "activation": softly, "out_features": 4}
 torch.manual_seed(0)

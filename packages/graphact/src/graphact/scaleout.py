@@ -6,6 +6,8 @@ import warnings
 from graphact import distributed
 
 warnings.warn(
-    "graphact.scaleout is now graphact.distributed; the old name goes with version 0.4", DeprecationWarning, stacklevel=2
+    "graphact.scaleout is now graphact.distributed; the old name goes with version 0.4",
+    DeprecationWarning,
+    stacklevel=2,
 )
 sys.modules[__name__] = distributed

@@ -32,7 +32,9 @@ def export(options: argparse.Namespace) -> int:
 
     require("graphact export needs", "onnx", "onnxscript")
     if options.out.is_dir():
-        raise IsADirectoryError(f"--out must be a file such as {options.out / 'model.onnx'}, got the folder {options.out}")
+        raise IsADirectoryError(
+            f"--out must be a file such as {options.out / 'model.onnx'}, got the folder {options.out}"
+        )
     model = graphact.load(options.model)
     graph = graphact.Graph.load(options.graph)
     weights = next(model.parameters(), torch.empty(0))
