@@ -265,12 +265,11 @@ class Reach:
         by_line = self.reach.get(mutant.file, {})
         found = {name for line in mutant.lines for name in by_line.get(str(line), [])}
         names = self.seconds if "" in found else found
+        places = tuple(str(path) for path in AREAS[mutant.area][1])
         return {
             name: self.seconds[name]
             for name in names
-            if name.startswith(tuple(str(path) for path in AREAS[mutant.area][1]))
-            and name not in self.failed
-            and self.seconds[name] < LONGEST_TEST
+            if name.startswith(places) and name not in self.failed and self.seconds[name] < LONGEST_TEST
         }
 
 

@@ -87,7 +87,7 @@ def register(name: str) -> Callable[[ModuleT], ModuleT]:
 
     ``GCNN(activation=name)``, files, fleets and agents then know it, and so do ``graphact-lab run`` and
     ``graphact list``, after ``--import MODULE``. The class takes ``hops``, ``features``, ``closed``, ``normalize`` and
-    ``start`` as keywords, as far as it has them; see :class:`~graphact.nn.GraphAdaptive` for one that needs no more than its operation.
+    ``start`` as keywords, as far as it has them; :class:`~graphact.nn.GraphAdaptive` needs its operation alone.
 
     Raises:
         ValueError: a class defined elsewhere has that name; one that is defined again replaces itself.
