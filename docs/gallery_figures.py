@@ -1,4 +1,4 @@
-"""How the gallery draws and orders its examples: one look, by need; an axis with nothing on it is an error."""
+"""Style and order of the gallery's examples; an empty axis is an error."""
 
 from pathlib import Path
 

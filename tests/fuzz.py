@@ -101,20 +101,20 @@ def supervise(options):
         arguments += ["--seed", str(options.seed), *(word for name in options.only for word in ("--only", name))]
         code = subprocess.run(arguments, check=False).returncode
         if code not in (0, 1):
-            say(f"FINDING {note.read_text() if note.exists() else 'before the first case'}: ended with {code}")
+            write_line(f"FINDING {note.read_text() if note.exists() else 'before the first case'}: ended with {code}")
     return 0 if code == 0 else 1
 
 
-def say(text):
+def write_line(text):
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def report(counts, findings):
     for kind, count in sorted(counts.items()):
-        say(f"{count:9d}  {kind}")
+        write_line(f"{count:9d}  {kind}")
     checks = sum(count for kind, count in counts.items() if not kind.startswith("cases"))
-    say(f"{sum(counts.values()) - checks} cases, {checks} checks, {len(findings)} findings")
+    write_line(f"{sum(counts.values()) - checks} cases, {checks} checks, {len(findings)} findings")
 
 
 def main():
@@ -132,7 +132,7 @@ def main():
     warnings.simplefilter("ignore")
     if options.list:
         for name, scenario in SCENARIOS.items():
-            say(f"{name:20s}{(scenario.__doc__ or '').splitlines()[0]}")
+            write_line(f"{name:20s}{(scenario.__doc__ or '').splitlines()[0]}")
         return 0
     if options.case:
         name, _, number = options.case.rpartition(":")
@@ -141,13 +141,13 @@ def main():
         fixed = {key: int(value) for key, _, value in (text.rpartition("=") for text in options.set)}
         draw = Draw(int(number), fixed)
         SCENARIOS[name](draw)
-        say(f"nothing found, {sum(draw.counts.values())} checks")
+        write_line(f"nothing found, {sum(draw.counts.values())} checks")
         return 0
     if options.worker is None:
         return supervise(options)
     faulthandler.enable()
     torch.set_num_threads(1)
-    counts, findings = run(options.minutes, options.seed, options.only, options.worker, say)
+    counts, findings = run(options.minutes, options.seed, options.only, options.worker, write_line)
     report(counts, findings)
     return 1 if findings else 0
 

@@ -28,6 +28,12 @@ ROOMS = {  # of the library: folders and files, and the lines aimed at
     "commands, checks, registry": (None, 1000),
 }
 CORE_ROOMS = ("graph", "kernels", "functional", "nn", "spec, files, onnx")
+PARALLEL = (  # folders whose files correspond: the same name stands for the same thing there
+    (r"kernels/(numba|triton|cuda)/", "kernels/*/"),
+    (r"graphact/(functional|nn)/", "graphact/*/"),
+    (r"/experiments/\w+/", "/experiments/*/"),
+    (r"^.*/(commands/\w+|cli)\.py$", ""),  # a command is called as what it calls
+)
 MAX_CORE, MAX_AGENTS, MAX_LAB, MAX_SOURCE, MAX_TESTS, MAX_WORDS = 11_000, 7_000, 9_000, 35_000, 30_000, 30_000
 
 
@@ -63,7 +69,7 @@ def words_by_page() -> dict[str, int]:
 
 
 def colliding_names() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return class names and file names that stand at several places in the sources."""
+    """Return class names and file names that stand at several places in the sources, other than in parallel folders."""
     classes, files = defaultdict(list), defaultdict(list)
     for path in tracked("packages/*/src/*.py"):
         place = str(path.relative_to(ROOT / "packages"))
@@ -72,8 +78,17 @@ def colliding_names() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(place)
+    files = {name: list({parallel(place): place for place in places if parallel(place)}.values())
+             for name, places in files.items()}  # fmt: skip
     both = [{name: places for name, places in found.items() if len(places) > 1} for found in (classes, files)]
     return both[0], both[1]
+
+
+def parallel(place: str) -> str:
+    """Return a place with parallel folders made equal; empty for a file whose name is given from outside."""
+    for pattern, common in PARALLEL:
+        place = re.sub(pattern, common, place)
+    return place
 
 
 def summary() -> dict[str, tuple[int, int]]:

@@ -58,7 +58,7 @@ AREAS: dict[str, tuple[Path, tuple[Path, ...]]] = {  # each room: its sources, a
     ),
     "lab": (LAB / "statistics.py", (LAB_TESTS / "experiments" / "test_statistics.py",)),
 }
-LONGEST_TEST = 5.0  # seconds; a longer one is left out
+MAX_TEST_SECONDS = 5.0  # seconds; a longer one is left out
 START = 20.0  # seconds that a mutant may take beyond five times the time of its tests
 
 
@@ -269,7 +269,7 @@ class Reach:
         return {
             name: self.seconds[name]
             for name in names
-            if name.startswith(places) and name not in self.failed and self.seconds[name] < LONGEST_TEST
+            if name.startswith(places) and name not in self.failed and self.seconds[name] < MAX_TEST_SECONDS
         }
 
 
@@ -316,17 +316,17 @@ def main() -> None:
     fates: dict[str, dict[str, int]] = {area: dict.fromkeys(("killed", "timeout", "survived"), 0) for area in AREAS}
     with tempfile.TemporaryDirectory() as folder:
         tests = Reach(Path(folder) / "unchanged", options.only, options.reach)
-        _say(f"{len(tests.seconds)} tests, {len(mutants)} of {sum(totals.values())} mutants")
+        _write_line(f"{len(tests.seconds)} tests, {len(mutants)} of {sum(totals.values())} mutants")
         for name in sorted(tests.failed):
-            _say(f"not used, it fails on the reference backend without a mutant: {name}")
+            _write_line(f"not used, it fails on the reference backend without a mutant: {name}")
 
         def decide(mutant: Mutant, fate: str) -> None:
             fates[mutant.area][fate] += 1
             done = sum(sum(counts.values()) for counts in fates.values())
             if done % 50 == 0:
-                _say(f"{done} mutants after {(time.monotonic() - began) / 60:.0f} minutes")
+                _write_line(f"{done} mutants after {(time.monotonic() - began) / 60:.0f} minutes")
             if fate != "killed" or options.line:
-                _say(f"{fate:9}{mutant}")
+                _write_line(f"{fate:9}{mutant}")
 
         free = [make_copy(Path(folder) / str(i)) for i in range(options.processes)]
         running: dict[int, tuple[Mutant, Path, float]] = {}
@@ -358,15 +358,15 @@ def main() -> None:
             passed = os.waitstatus_to_exitcode(status) in (0, 5)  # of pytest: no test failed, or there was none
             decide(mutant, "survived" if passed else "timeout" if time.monotonic() > limit else "killed")
 
-    _say(f"{'room':24}{'all':>7}{'run':>7}{'killed':>8}{'timeout':>9}{'survived':>10}{'score':>8}")
+    _write_line(f"{'room':24}{'all':>7}{'run':>7}{'killed':>8}{'timeout':>9}{'survived':>10}{'score':>8}")
     rows = [(area, totals[area], fates[area]) for area in options.only]
     whole = {fate: sum(counts[fate] for _, _, counts in rows) for fate in ("killed", "timeout", "survived")}
     for name, total, counts in [*rows, ("together", sum(totals.values()), whole)]:
         run = sum(counts.values())
         share = 100 * (run - counts["survived"]) / max(run, 1)
         numbers = f"{counts['killed']:8}{counts['timeout']:9}{counts['survived']:10}"
-        _say(f"{name:24}{total:7}{run:7}{numbers}{share:7.1f}%")
-    _say(f"{(time.monotonic() - began) / 60:.1f} minutes; a timeout counts as noticed")
+        _write_line(f"{name:24}{total:7}{run:7}{numbers}{share:7.1f}%")
+    _write_line(f"{(time.monotonic() - began) / 60:.1f} minutes; a timeout counts as noticed")
     sys.exit(share < options.at_least)
 
 
@@ -375,7 +375,7 @@ def _short(code: str) -> str:
     return line if len(line) <= 90 else f"{line[:60]} ... {line[-25:]}"
 
 
-def _say(line: str) -> None:
+def _write_line(line: str) -> None:
     print(line, flush=True)  # noqa: T201
 
 

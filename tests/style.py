@@ -18,19 +18,26 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("packages", "benchmarks", "studies", "examples", "docs", "tests", "conftest.py")
 OPENINGS = {"What", "Whether", "How", "Which", "Where", "Why", "Who", "Whose"}
-PREFIXES = ("of_", "MOST_", "LEAST_", "LARGEST_", "SMALLEST_")
-NAMES = {"MOST", "LARGEST", "WAYS", "unshown"}
+PREFIXES = ("of_", "MOST_", "LEAST_", "FEWEST_", "LARGEST_", "SMALLEST_", "LONGEST_", "SHORTEST_", "hear_")
+NAMES = {"MOST", "LARGEST", "WAYS", "go_on_from", "least_too", "mean_and_apart", "network_in_plain_words"}
+NAMES |= {"own_operation", "settled", "take_back", "unshown"}
+FUNCTIONS = {"say", "takes"}  # names of functions that say nothing
 FILES = {"others", "parts", "names", "drawn", "shares", "saying", "fields"}
 PHRASES = {  # what was found, and what says the same
     r"\bof (yours|ours|hers|theirs)\b": "your own, our own",
     r"\bhas not (the|a|any)\b": "has no, lacks",
     r"\bhave not (the|a|any)\b": "have no, lack",
     r"\bis no (parameter|part|name|number|graph|module|tensor|array|function|file|row) of\b": "is not a",
+    r"\ball that is no\b": "non-..., without",
+    r"\b(that|which) (is|are) no (array|tensor|number|module|graph|class|function)s?\b": "not a, non-...",
     r"\bmany an? \w+ is\b": "most",
     r"\bhardly an?\b": "few",
     r"\bit is taken as it is\b": "it is used unchanged",
     r"\bare taken as they are\b": "are used unchanged",
     r"\bnobody (takes|reads|needs|asks)\b": "ignored, unused",
+    r"\b(what|which) is (kept|saved) are\b": "saved values are",
+    r"\bforgotten at once\b": "ephemeral",
+    r"\bin plain words\b": "readable",
     r"\bshall\b": "must",
     r"\bwhat came of\b": "results of",
     r"\bat once\b(?=\s*[.;,]?\s*$)": "together, immediately",
@@ -93,6 +100,8 @@ def check_names(node: ast.AST) -> Iterator[tuple[int, str, str]]:
             found = [name]
         case _:
             return
+    if isinstance(node, ast.FunctionDef) and node.name.lstrip("_") in FUNCTIONS:
+        yield node.lineno, "name", node.name
     for name in found:
         if name.lstrip("_").startswith(PREFIXES) or name.lstrip("_") in NAMES:
             yield node.lineno, "name", name

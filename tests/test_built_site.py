@@ -43,6 +43,9 @@ def site(tmp_path_factory):
         shutil.copytree(ROOT / name, folder / name, ignore=built)
     for name in ("CHANGELOG.md", "CONTRIBUTING.md", "README.md"):  # pages include them
         shutil.copy(ROOT / name, folder / name)
+    for page in ROOT.glob("packages/*/CONTRIBUTING.md"):
+        (folder / page.relative_to(ROOT)).parent.mkdir(parents=True)
+        shutil.copy(page, folder / page.relative_to(ROOT))
     nobody = "http://127.0.0.1:9"
     environment = {**os.environ, "GRAPHACT_DATA": str(folder / "none"), "OMP_NUM_THREADS": "1"}
     environment |= {"http_proxy": nobody, "https_proxy": nobody, "no_proxy": "localhost,127.0.0.1"}
@@ -71,7 +74,7 @@ def test_an_example_has_run_and_drawn(site, name):
 
 
 class Links(HTMLParser):
-    """What a page leads to or loads, and the places in it that others may lead to."""
+    """Links and resources of a page, and the anchors that others may link to."""
 
     def __init__(self, path):
         super().__init__()

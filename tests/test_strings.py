@@ -89,7 +89,7 @@ def test_entry_points():
 
 
 def commands_in_files():
-    """Each command of ours that a file runs: its words up to the first that a shell would change."""
+    """Commands of the three packages in files: their words up to the first that a shell would change."""
     pattern = re.compile(r"(?:^|[\s\"'`/])(graphact(?:-agents|-lab)?) ([a-z-][^\n\"'`#;|<>$]*)", re.MULTILINE)
     for path in tracked(*FILES):
         lines = re.sub(r"\\\n", " ", path.read_text()).splitlines()
@@ -144,7 +144,7 @@ def options_of(program, command):
 
 
 def test_modules_run_by_make_and_workflows():
-    """What stands after python -m, and scripts by their paths."""
+    """Modules that follow python -m, and scripts by their paths."""
     paths = tracked("Makefile", ".ci/run", ".github/workflows/*.yml", ".pre-commit-config.yaml")
     texts = {path: path.read_text() for path in paths}
     folders = [ROOT, *(folder / "tests" for folder in FOLDERS.values())]

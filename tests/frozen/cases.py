@@ -1,7 +1,7 @@
-"""What is frozen: small computations with fixed inputs, each a function that returns named arrays, numbers or texts.
+"""Frozen cases: small computations with fixed inputs, each a function that returns named arrays, numbers or texts.
 
 Inputs are drawn by NumPy and parameters are set from arrays, so that no code under test decides them. Names of the
-packages come from ``names.py`` alone.
+packages come from ``library.py`` alone.
 """
 
 import json
@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from frozen import names
-from frozen.names import GUARANTEES, Graph, functional, nn
+from frozen import library as names
+from frozen.library import GUARANTEES, Graph, functional, nn
 
 FILES = Path(__file__).parent / "files"
 CASES = {}
@@ -132,7 +132,7 @@ def value_and_gradients(function, x, parameters, label=""):
     return found
 
 
-def of_module(module, graph, x, label=""):
+def module_outputs(module, graph, x, label=""):
     """Value and gradients of a module; in float32 the value is the same up to rounding."""
     found = value_and_gradients(lambda x: module(x, graph), x, dict(sorted(module.named_parameters())), label)
     single = module.float()(x.float(), graph.to(dtype=torch.float32))  # which holds the parameters, as they were drawn
@@ -221,7 +221,7 @@ def freeze_activation(name):
         for options in variants(name):
             for place, draw in SMALL.items():
                 graph, x = draw()
-                found |= of_module(make(name, options), graph, x, f"{place} {text_of(options)} ")
+                found |= module_outputs(make(name, options), graph, x, f"{place} {text_of(options)} ")
         return found
 
     @case(f"activation {name}, large")
@@ -279,7 +279,7 @@ def _():
 
 @case("transforms", slow=True)
 def _():
-    """What torch.func makes of activations, which take another way through the library."""
+    """Activations under torch.func, which uses another path through the library."""
     found = {}
     for name in ("max-ga", "median-ga", "kernel-ga", "max-l", "mean-ga"):
         module, (graph, x) = make(name, {"hops": 2}), undirected()
@@ -462,7 +462,7 @@ def _():
     found, x = {}, normal(51, 2, 8, 2)
     made, graph = networks()
     for name, module in made.items():
-        found |= of_module(module, graph, x, f"{name} ")
+        found |= module_outputs(module, graph, x, f"{name} ")
         found[f"{name} parameters"] = " ".join(f"{key}{tuple(p.shape)}" for key, p in module.named_parameters())
     return found
 
@@ -938,7 +938,7 @@ ROW_TEXTS = (
 
 
 def rows_found(rows):
-    """What the rows of an experiment hold, sorted, but for times and versions."""
+    """Return the rows of an experiment, sorted, without times and versions."""
     lines = []
     for row in rows:
         text = json.dumps([row.get(key) for key in (*ROW_TEXTS, "condition", "realization")])
@@ -1016,6 +1016,6 @@ def kept(value):
 
 
 def compute(name):
-    """What is kept of a case."""
+    """Return the stored part of a case."""
     torch.manual_seed(0)
     return {key: kept(value) for key, value in CASES[name]().items()}

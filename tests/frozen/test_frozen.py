@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from frozen import cases, names, values
+from frozen import cases, values
+from frozen import library as names
 
 ABOUT, _ = values.stored()
 KEPT = values.read()

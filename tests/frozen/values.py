@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from frozen import cases, names
+from frozen import cases
+from frozen import library as names
 
 FILE = Path(__file__).parent / "values.npz"
 TOLERANCE = 1e-12  # relative and absolute
 
 
 def machine():
-    """What decides the last bits of float32: the versions of torch and NumPy, and the instructions of the processor."""
+    """Return what decides the last bits of float32: versions of torch and NumPy, instructions of the processor."""
     cpu = torch.backends.cpu.get_cpu_capability()
     return f"torch {torch.__version__}, NumPy {np.__version__}, {platform.machine()} {cpu}"
 
@@ -57,7 +58,7 @@ def read():
 
 
 def missing(name):
-    """Why a case cannot be computed here; empty if it can."""
+    """Return why a case cannot be computed here; empty if it can."""
     data, packages = cases.NEEDS[name]
     for dataset in data:
         if not names.has_data(dataset):

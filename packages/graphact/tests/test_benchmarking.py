@@ -1,4 +1,4 @@
-"""What is timed is right, what is wrong is not timed, and the command prints both beside each other."""
+"""Only right results are timed, and the command prints a wrong peer as wrong."""
 
 import pytest
 import torch

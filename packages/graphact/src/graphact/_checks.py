@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
-LARGEST_SEED = 2**63 - 1
+MAX_SEED = 2**63 - 1
 FEW_NAMES = 8  # a longer list hides the name that was meant
-SHORTEST_PREFIX = 3  # letters that tell what an abbreviation stands for
+MIN_PREFIX = 3  # letters that tell what an abbreviation stands for
 # Names that other libraries use, too far from ours for difflib; the first one that is known is meant
 ALSO_CALLED = {
     "gpu": ("cuda",),
@@ -51,8 +51,8 @@ def check_integer(name: str, value: Any, *, minimum: int) -> int:
 
 def check_seed(name: str, value: Any) -> int:
     """Return ``value`` as an int that every generator of random numbers takes as a seed."""
-    if check_integer(name, value, minimum=0) > LARGEST_SEED:
-        raise ValueError(f"{name} must be at most {LARGEST_SEED}, got {value}")
+    if check_integer(name, value, minimum=0) > MAX_SEED:
+        raise ValueError(f"{name} must be at most {MAX_SEED}, got {value}")
     return int(value)
 
 
@@ -107,8 +107,8 @@ def did_you_mean(value: Any, choices: Iterable[Any]) -> str:
 
 
 def is_prefix(short: str, long: str) -> bool:
-    """Whether a name begins another one, and is long enough to stand for it."""
-    return len(short) >= SHORTEST_PREFIX and long.startswith(short)
+    """Return whether a name begins another one and is long enough to stand for it."""
+    return len(short) >= MIN_PREFIX and long.startswith(short)
 
 
 def check_keywords(kind: type[T]) -> type[T]:

@@ -1,4 +1,4 @@
-"""What is imported when it is first used, so that descriptions and what else needs no torch do not load it."""
+"""Imports at first use, so that modules that do without torch do not load it."""
 
 import importlib
 import sys

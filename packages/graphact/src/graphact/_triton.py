@@ -39,7 +39,7 @@ def launch(kernel: Any, grid: Grid, *arguments: Any, known: Any = None, **consta
 
 @cache
 def starts_compiled() -> bool:
-    """Whether the installed version of Triton is one whose compiled kernels are started directly."""
+    """Return whether compiled kernels of the installed Triton are started directly."""
     import triton
 
     return ".".join(triton.__version__.split(".")[:2]) in TESTED
@@ -68,7 +68,7 @@ _known: dict[Any, Any] = {}
 
 
 def kind_of(argument: Any) -> tuple[Any, int]:
-    """What a kernel is compiled for, and what it is then given: the address of a tensor, or a number.
+    """Return what a kernel is compiled for, and its argument: the address of a tensor, or a number.
 
     It is compiled for the type of a tensor and whether it is aligned, and for the kind of a number. That is all that
     Triton asks, or more: a key that tells too much apart compiles nothing twice. Of an address, unlike of a tensor,

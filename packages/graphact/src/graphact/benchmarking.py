@@ -1,4 +1,4 @@
-"""How fast activations run on a graph, beside what else could be used, and how near they come to the device's limit.
+"""Times of activations on a graph, beside PyG's and beside the limit of the device.
 
 A time is reported only for a right result: each activation is first compared with the plain reference, and the one it
 is measured against with it.
@@ -66,7 +66,7 @@ def copy_bandwidth(device: str) -> float:
 
 
 def pyg_is_installed() -> bool:
-    """Whether PyG can be measured beside."""
+    """Return whether PyG can be measured, too."""
     return is_installed("torch_geometric")
 
 
@@ -97,7 +97,7 @@ def composed(graph: Graph, op: str, gamma: float) -> Callable[[Tensor, Tensor, T
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one activation."""
+    """Measurements of one activation."""
 
     name: str
     forward: Times
@@ -204,7 +204,7 @@ class Bench:
 
 
 def _difference(found: list[Tensor], right: list[Tensor]) -> str:
-    """What is wrong, or nothing."""
+    """Return what is wrong, or an empty string."""
     apart = float((found[0] - right[0]).abs().max() / right[0].abs().max().clamp(min=1e-30))
     if not apart <= VALUES_MAY_DIFFER:
         return f"values by {apart:.1e}"
@@ -216,7 +216,7 @@ def _difference(found: list[Tensor], right: list[Tensor]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    """What a row says: median (fastest to slowest) milliseconds, shares of the limit, and the peer."""
+    """Return the cells of a row: median (fastest to slowest) milliseconds, shares of the limit, and the peer."""
 
     def times(name: str) -> str:
         median, fastest, slowest, calls = Times(**row[name])

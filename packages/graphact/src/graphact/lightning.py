@@ -35,7 +35,7 @@ class GraphLearner(LightningModule):
 
     It logs ``train_loss``, ``val_loss``, ``test_loss`` and, for classes, ``val_accuracy`` and ``test_accuracy`` in
     percent. Checkpoints hold the settings; ``GraphLearner.load_from_checkpoint(path, model=model)`` takes the model
-    anew, and the ``pool`` if there was one.
+    again, and the ``pool`` if there was one.
 
     Args:
         model: the network.

@@ -144,7 +144,7 @@ def find(name: str) -> type[Any]:
 
 
 def line_of(name: str) -> str:
-    """What an activation does, in one line; for registered ones the first line of the docstring."""
+    """Return a line about an activation; for registered ones the first line of the docstring."""
     if name in LINES or name not in _registered:
         return LINES.get(name, "")
     return (_registered[name].__doc__ or "").strip().partition("\n")[0]
@@ -167,5 +167,5 @@ class Activations(Mapping[str, type[Any]]):
 
 
 def home_of(function: Callable[..., Any]) -> tuple[str, str]:
-    """Where a function or class is defined."""
+    """Return the module and the name of a function or class."""
     return getattr(function, "__module__", ""), getattr(function, "__qualname__", type(function).__qualname__)

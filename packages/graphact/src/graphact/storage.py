@@ -70,7 +70,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_private(path: Path, content: bytes, mode: int, *, lasting: bool = True) -> None:
-    """Write a file that nobody reads before its mode is set, and that is never there in part; its folder must be.
+    """Write a file that is unreadable until its mode is set, and that is never there in part; its folder must be.
 
     ``lasting`` waits for the disk; otherwise a power failure may leave it empty.
     """
@@ -123,7 +123,7 @@ def naming_folder(folder: Path) -> Iterator[None]:
 
 
 def reason_of(error: OSError) -> str:
-    """Why a folder cannot be written to, and what to do."""
+    """Return why a folder cannot be written to, and what to do."""
     return "; ".join(filter(None, (error.strerror or str(error), ADVICE.get(error.errno or 0, ""))))
 
 

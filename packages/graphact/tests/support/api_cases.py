@@ -1,4 +1,4 @@
-"""What the fuzzer does with the public API: every case draws a graph, a signal and a way to call, and compares with
+"""Cases of the fuzzer for the public API: each draws a graph, a signal and a way to call, and compares with
 the dense operators of ``support.dense``, values and derivatives."""
 
 import contextlib
@@ -25,7 +25,7 @@ HALVES = (torch.bfloat16, torch.float16)
 
 
 def draw_values(draw, name, shape, exact):
-    """Numbers in float64: small integers where sums shall be exact, and sometimes elsewhere."""
+    """Numbers in float64: small integers where sums must be exact, and sometimes elsewhere."""
     rng = draw.rng(f"{name} values")
     if exact or draw.flag(f"{name} integers", 0.2):
         return torch.from_numpy(rng.integers(-4, 5, size=shape).astype(np.float64))
@@ -200,7 +200,7 @@ def graphs(draw):
 
 
 def overflows(operator, x, exact, shifts):
-    """Whether float16 does not hold the numbers on the way."""
+    """Return whether float16 cannot hold the intermediate numbers."""
     largest = max(operator.sizes(exact, shifts)) * 8 * max(1, x.size(-1))
     return x.dtype == torch.float16 and largest > torch.finfo(x.dtype).max
 
@@ -412,7 +412,7 @@ def draw_network(draw):
 
 
 def apply_ideally(module, values, x, operator, prefix=""):
-    """What a module computes, from the values of its parameters in float64."""
+    """Return what a module computes, from the values of its parameters in float64."""
     if isinstance(module, (nn.GCNN, nn.FIR)):
         for number in range(len(module.filters)):
             x = apply_ideally(module.filters[number], values, x, operator, f"filters.{number}.")
@@ -555,7 +555,7 @@ def check_network(draw, module, features, pair, weight, nodes, form, turn):
 
 
 def network_error(module, values, x, operator, dtype):
-    """How far a network may be off: rounding times what each layer may make of it, in the infinity norm."""
+    """Return the error allowed to a network: rounding times the gain of each layer, in the infinity norm."""
     eps = torch.finfo(dtype).eps * (16 + operator.num_nodes**0.5)
     size, error = float(x.abs().max()) if x.numel() else 0.0, 0.0
     norm = float(operator.matrix.abs().sum(1).max()) if operator.num_nodes else 0.0

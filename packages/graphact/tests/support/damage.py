@@ -176,7 +176,7 @@ def mutate_zip(content, rng):
 
 
 def mutate_gzip(content, rng):
-    """What is inside a compressed file, damaged and compressed again; rarely a bomb."""
+    """Return a compressed file with damaged content; rarely a bomb."""
     try:
         inside = gzip.decompress(content)
     except (OSError, EOFError):
@@ -191,7 +191,7 @@ def mutate_gzip(content, rng):
     return gzip.compress(inside, 1, mtime=0)
 
 
-WAYS = (
+STRATEGIES = (
     "cut", "empty", "flip", "flip early", "zeros", "insert", "remove", "append", "repeat", "noise", "short noise",
     "text", "deep", "number", "other file", "inside",
 )  # fmt: skip

@@ -27,7 +27,7 @@ class Operator:
         return len(self.edges)
 
     def pattern(self, hops, closed):
-        """Which nodes walks of exactly so many edges lead to; closed ones may rest."""
+        """Return the nodes that walks of exactly so many edges lead to; closed ones may rest."""
         step = self.edges | np.eye(self.num_nodes, dtype=bool) if closed else self.edges
         found = step
         for _ in range(hops - 1):
@@ -129,7 +129,7 @@ class Operator:
         return sizes
 
     def is_exact_in_single(self, x, hops):
-        """Whether float32 holds all sums of so many shifts: multiples of a power of two, at most 2^24 of it."""
+        """Return whether float32 holds all sums of so many shifts: multiples of a power of two, at most 2^24 of it."""
         if not self.exact:
             return False
         grids = []
@@ -146,7 +146,7 @@ class Operator:
         return eps * (8 + degree**0.5) * (hops + 1)
 
     def activation_error(self, kind, x, beta, weights, op, gamma, closed, eps):
-        """How far an activation in a precision may be from the exact one, elementwise."""
+        """Return the elementwise error allowed to an activation in a precision."""
         shifts = len(weights) if kind == "graph_adaptive" else 0
         sizes, y = self.sizes(x, shifts), x.detach()
         beta, weights, gamma = abs(float(beta)), weights.detach().abs(), float(gamma)
@@ -168,7 +168,7 @@ class Operator:
         return error * 2 + torch.finfo(torch.float32).tiny
 
     def kernel_gradient_error(self, weights, gamma, closed, eps, shifts):
-        r"""How far rounding carries the gradient by x of the kernel's terms in a precision, for directions up to 4.
+        r"""Return the rounding error of the kernel's gradient by x in a precision, for directions up to 4.
 
         At y_k, each of the 2 d differences of a node adds a part of at most :math:`|w_k| e^{-1/2} / \gamma`, off by
         d + 8 roundings; :math:`|S^T|^k` multiplies them, however much of the exact parts cancels.

@@ -57,7 +57,7 @@ def outcome(scenario, seed, fixed=None):
 
 
 def kind_of(error):
-    """What tells one finding from another: the error, and the lines that led to it."""
+    """Return the identity of a finding: the error, and the lines that led to it."""
     frames = () if error is None else traceback.extract_tb(error.__traceback__)[-2:]
     return type(error), tuple((frame.filename, frame.lineno) for frame in frames)
 

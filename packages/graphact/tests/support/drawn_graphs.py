@@ -290,7 +290,7 @@ def change(draw, graph, operator, number):
 
 
 def has_cancelling_row(matrix):
-    """Whether weights of both signs sum to about zero, where rounding decides what GCN's root becomes."""
+    """Return whether weights of both signs sum to about zero, where rounding decides what GCN's root becomes."""
     loops = torch.where(matrix.diagonal() == 0, 1.0, 0.0)
     return bool(((matrix.sum(1) + loops).abs() < 1e-3 * (matrix.abs().sum(1) + loops)).any())
 

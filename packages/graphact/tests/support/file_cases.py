@@ -1,4 +1,4 @@
-"""What the fuzzer does with files: every reader of the library reads damaged ones.
+"""Cases of the fuzzer for files: every reader of the library reads damaged ones.
 
 It must raise the error that it documents, in one line, or return something that is right: what was written, for files
 that carry a hash, and something valid for the others. It must not hang or take gigabytes.
@@ -38,7 +38,7 @@ from support.damage import SHARES as WAY_SHARES
 from support.damage import WAYS, damage
 from support.imitation import write_molene, write_movielens, write_planetoid
 
-MOST_MEMORY = 2**30
+MAX_MEMORY = 2**30
 NODES = 6
 
 
@@ -238,7 +238,7 @@ def small_fleet():
 
 
 def train_fleet(path):
-    """Training that goes on from a checkpoint, or anew if that is damaged, ends with the same parameters."""
+    """Training that goes on from a checkpoint, or again from the start if that is damaged, ends with the same parameters."""
     fleet = small_fleet()
     with graphact.backend("reference"):
         fleet.train(TrainingSettings(epochs=2, batch_size=4), checkpoint=path, every=lambda: not path.exists())
@@ -399,7 +399,7 @@ def limited_memory():
     except OSError:  # not Linux
         yield
         return
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MOST_MEMORY, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MAX_MEMORY, hard))
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""What is expensive to make and only read afterwards: made by one of the workers of a run, found by the others."""
+"""Expensive objects that tests only read: made by one worker of a run, found by the others."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""How far a result may be from the float64 oracle, relative to the size of the numbers involved."""
+"""Errors allowed beside the float64 oracle, relative to the size of the numbers involved."""
 
 import torch
 

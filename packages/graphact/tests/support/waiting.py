@@ -1,4 +1,4 @@
-"""Whether code waits for a CUDA device."""
+"""Count of waits for a CUDA device."""
 
 import warnings
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ def when_waiting(mode):
 
 
 def waits(function):
-    """How often a call waits for the device, after a first one that compiles kernels."""
+    """Return how often a call waits for the device, after a first one that compiles kernels."""
     function()
     with warnings.catch_warnings(record=True) as caught, when_waiting("warn"):
         warnings.simplefilter("always")

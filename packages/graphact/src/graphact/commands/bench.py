@@ -1,4 +1,4 @@
-"""graphact bench: how fast activations run on a graph of yours."""
+"""graphact bench: times of activations on your own graph."""
 
 import argparse
 import sys

@@ -21,7 +21,7 @@ RADII = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 1e-1)  # in units of the largest va
 DECISIONS, OUTPUTS = "share of decisions", "half width of outputs"
 BLUE, ORANGE, FAINT, PANEL = "#0072b2", "#d55e00", "#d5d9de", 2.3
 GAP = 4.0  # pixels between labels
-LEAST_RATIO = 10.0  # of the largest to the smallest value, for a logarithmic scale
+MIN_RATIO = 10.0  # of the largest to the smallest value, for a logarithmic scale
 
 
 @command(
@@ -178,7 +178,7 @@ def table(verdict: str, findings: dict[str, Any]) -> str:
 
 
 def ratio(larger: float, smaller: float, words: str) -> str:
-    """How many times one number is below another, where that is of interest."""
+    """Return a note of how many times one number is below another, where that is of interest."""
     return f"   {larger / smaller:.2g} times{words}" if smaller > 0 and larger / smaller > 1.005 else ""
 
 
@@ -264,7 +264,7 @@ def logarithmic(axes: Any, certified: Sequence[float], found: Sequence[float]) -
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     least, most = min(*certified, *found), max(*certified, *found)
-    if not 0 < LEAST_RATIO * least < most:
+    if not 0 < MIN_RATIO * least < most:
         return
     axes.set_yscale("log")
     steps = (1.0, 2.0, 5.0) if most < 100 * least else (1.0,)

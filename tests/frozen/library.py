@@ -96,7 +96,7 @@ def drawn_graph(sizes, p, q, generator):
 
 
 def has_data(dataset):
-    """Whether the files of a data set are there; nothing is downloaded."""
+    """Return whether the files of a data set are there; nothing is downloaded."""
     try:
         locate(dataset, download=False)
     except DataError:
