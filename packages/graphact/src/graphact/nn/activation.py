@@ -14,7 +14,7 @@ from graphact.functional import graph_adaptive, localized
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.nn.base import GraphModule, check_features, resolve_graph
-from graphact.spec import HopMixture as HopMixtureLayer
+from graphact.spec import HopMixture
 from graphact.spec import Layer
 from graphact.spec.kinds import Reads
 from graphact.spec.operations import (
@@ -38,7 +38,7 @@ STARTS: dict[str, float] = {"zero": 0.0, "small": 0.1, "uniform": 1.0}  # the bo
 SETTINGS = ("features", "hops", "closed", "normalize", "start")  # what all of them take
 
 
-class HopMixture(GraphModule):
+class NeighborhoodActivation(GraphModule):
     r"""An activation :math:`\beta\,\mathrm{ReLU}(x) + \sum_k h_k\,f_k(x)` with trained coefficients.
 
     ``beta`` starts at 1 and the weights h at 0, so that an activation begins as the ReLU that it replaces, unless
@@ -93,7 +93,7 @@ class HopMixture(GraphModule):
         for name in self.initial:
             value = nn.Parameter(torch.empty(())) if name in self.learned else None
             self.register_parameter(f"log_{name}", value)
-        HopMixture.reset_parameters(self)
+        NeighborhoodActivation.reset_parameters(self)
 
     def reset_parameters(self) -> None:
         """Set beta to 1, the weights as ``start`` says, and trained parameters of the operation as they were given."""
@@ -117,7 +117,7 @@ class HopMixture(GraphModule):
         constants = {name: value for name, value in self.initial.items() if name not in self.learned}
         learned = {name: getattr(self, f"log_{name}") for name in self.learned}
         operation = self.own_operation()
-        return (HopMixtureLayer(operation, self.reads, self.closed, constants, self.beta, self.weights, learned),)
+        return (HopMixture(operation, self.reads, self.closed, constants, self.beta, self.weights, learned),)
 
     def own_operation(self) -> Operation:
         """The operation; where its function is a module, with the one that this module holds now.
@@ -147,19 +147,19 @@ def check_options(operation: Operation, options: Mapping[str, Any]) -> dict[str,
     return {name: check_positive(name, options.get(name, start)) for name, start in operation.parameters.items()}
 
 
-def takes(module: type[HopMixture], keyword: str) -> bool:
+def takes(module: type[NeighborhoodActivation], keyword: str) -> bool:
     """Whether a class, which may be a user's with an ``__init__`` of its own, is constructed with a keyword."""
     parameters = inspect.signature(module).parameters
     return keyword in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
-def parameter_of_operation(activation: HopMixture, name: str) -> float | Tensor:
+def parameter_of_operation(activation: NeighborhoodActivation, name: str) -> float | Tensor:
     """A parameter of the operation as it is now: a number, or a tensor when it is trained."""
     is_learned = name in activation.learned
     return getattr(activation, f"log_{name}").exp() if is_learned else activation.initial[name]
 
 
-class GraphAdaptive(HopMixture):
+class GraphAdaptive(NeighborhoodActivation):
     r"""Graph-adaptive activation with any function f of a neighbourhood.
 
     .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k\, f(\{[S^k x]_j : j \in \mathcal{N}_i\})
@@ -196,7 +196,7 @@ class GraphAdaptive(HopMixture):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "operation" in vars(cls) and "__init__" not in vars(cls):
-            cls.__init__ = HopMixture.__init__  # type: ignore[method-assign, assignment]
+            cls.__init__ = NeighborhoodActivation.__init__  # type: ignore[method-assign, assignment]
 
     def __init__(
         self,
@@ -324,7 +324,7 @@ class GraphAdaptiveKernel(GraphAdaptive):
         learn_gamma: bool = False,
     ) -> None:
         options: dict[str, Any] = {"normalize": normalize, "start": start, "gamma": gamma, "learn_gamma": learn_gamma}
-        HopMixture.__init__(self, features=features, hops=hops, closed=closed, **options)
+        NeighborhoodActivation.__init__(self, features=features, hops=hops, closed=closed, **options)
 
     @property
     def gamma(self) -> float | Tensor:
@@ -470,7 +470,7 @@ class GraphAdaptiveWeightedMean(GraphAdaptive):
     operation, trains = WEIGHTED_MEAN, ("width",)
 
 
-class Localized(HopMixture):
+class Localized(NeighborhoodActivation):
     r"""Localized activation of Ruiz et al.: any operation f over the k-hop neighbours; subclasses set ``operation``.
 
     .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k\, f(\{x_j : j \in \mathcal{N}_i^k\})
