@@ -14,8 +14,7 @@ from graphact.functional import graph_adaptive, localized
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.nn.base import GraphModule, check_features, resolve_graph
-from graphact.spec import HopMixture
-from graphact.spec import Layer
+from graphact.spec import HopMixture, Layer
 from graphact.spec.kinds import Reads
 from graphact.spec.operations import (
     KERNEL,
