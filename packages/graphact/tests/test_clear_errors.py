@@ -10,10 +10,11 @@ from torch_geometric.nn import GIN
 
 import graphact
 from graphact import Graph, functional, nn
-from graphact.cli import main
 from graphact.estimators import GraphClassifier, NodeClassifier, NodeRegressor
+from graphact.pyg import PassGraph
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact_lab import tasks
+from graphact_lab.cli import main
 from support.graphs import random_graph
 
 GRAPH = random_graph(dtype=torch.float32)
@@ -106,7 +107,7 @@ def test_a_number_of_outputs_that_does_not_fit_the_task(train, task, outputs):
 MISTAKES = {
     "a graph where a task takes a number": (
         lambda: tasks.source_localization(graph=GRAPH), TypeError,
-        ("graph must be an integer", "the number of a graph that the task draws", "got a Graph", "tasks.Task("),
+        ("graph must be an integer", "the number of a graph that the task draws", "got a Graph", "training.Task("),
     ),
     "the same by position": (lambda: tasks.consensus(GRAPH), TypeError, ("graph must be an integer", "got a Graph")),
     "the same for several": (
@@ -167,14 +168,14 @@ MISTAKES = {
         lambda: nn.GraphAdaptiveMax(normalize="sym"), ValueError, ("normalize", "did you mean 'symmetric'?")
     ),
     "a chain of torch": (
-        lambda: nn.PassGraph(torch.nn.Sequential(torch.nn.Linear(3, 3), nn.GraphAdaptiveMax())), TypeError,
+        lambda: PassGraph(torch.nn.Sequential(torch.nn.Linear(3, 3), nn.GraphAdaptiveMax())), TypeError,
         ("model must be called as model(x, edge_index)", "got Sequential", "graphact.nn.Sequential("),
     ),
     "a model of the signal alone": (
-        lambda: nn.PassGraph(torch.nn.Linear(3, 3)), TypeError, ("must be called as model(x, edge_index)", "got Linear")
+        lambda: PassGraph(torch.nn.Linear(3, 3)), TypeError, ("must be called as model(x, edge_index)", "got Linear")
     ),
     "GIN with another width in its last layer": (
-        lambda: nn.PassGraph(GIN(3, 8, 2, out_channels=4, act=nn.GraphAdaptiveMax(features=8)))(X, EDGES), ValueError,
+        lambda: PassGraph(GIN(3, 8, 2, out_channels=4, act=nn.GraphAdaptiveMax(features=8)))(X, EDGES), ValueError,
         ("x must have the shape (..., N, F) with F = 8", "got (12, 4)", "features=None", "conv.nn.act = torch.nn.ReLU"),
     ),
 }  # fmt: skip
@@ -196,7 +197,7 @@ def test_what_the_messages_advise_works():
         if act.features is not None:
             for conv in gin.convs:
                 conv.nn.act = torch.nn.ReLU()
-        assert nn.PassGraph(gin)(X, EDGES).shape == (12, 4)
+        assert PassGraph(gin)(X, EDGES).shape == (12, 4)
     (task,) = tasks.source_localization_tasks(graphs=1, splits=1, nodes=1, community_size=50)
     assert task.graph.num_nodes == 200
 
@@ -206,7 +207,7 @@ def test_the_number_of_nodes_on_the_command_line(words, tmp_path, capsys):
     experiment, change = words
     out = ["--rows-only", "--device", "cpu", "--out", str(tmp_path / "run")]
     assert main(["run", experiment, "--preset", "smoke", "--set", change, *out]) == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("graphact:")]
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("graphact-lab:")]
     assert "nodes" in line
     assert "community_size" in line
 

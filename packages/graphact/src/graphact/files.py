@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from graphact import nn
-from graphact.nn.network import CONVOLUTIONS
+from graphact.nn.graph_network import CONVOLUTIONS
 from graphact.spec import UnsupportedModelError, structure, to_json
 from graphact.storage import (
     check_tensors,

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from graphact._checks import check_choice
 
 ENTRY_POINTS = "graphact.activations"
+PACKAGES = {"torch_geometric": "graphact.pyg.describe"}  # modules that register the classes of other packages
 COMPARED = {  # by the paper; classes of graphact.nn
     "relu": "ReLU",
     "max-l": "LocalizedMax",
@@ -73,9 +74,6 @@ LINES = {  # what each does, for lists; x are values at a node and h trained wei
 }
 CONVOLUTIONS = {  # classes of graphact.nn, and a line for each
     "GraphFilter": "a bank of polynomial graph filters of any order: sum_k S^k x H_k",
-    "Chebyshev": "the same in the basis of Chebyshev polynomials (Defferrard et al. 2016)",
-    "ARMA": "rational filters by recursion (Isufi et al. 2017, Bianchi et al. 2021)",
-    "GraphAttention": "weights of neighbours by attention (Velickovic et al. 2018)",
     "EdgeNet": "edge-varying filters: coefficients for every edge of one graph (Isufi et al. 2021)",
 }
 _registered: dict[str, type[Any]] = {}
@@ -86,8 +84,9 @@ def register(name: str) -> Callable[[ModuleT], ModuleT]:
     """Make a module known as an activation, as a decorator of its class.
 
     ``GCNN(activation=name)``, files, fleets and agents then know it, and so do ``graphact-lab run`` and
-    ``graphact list``, after ``--import MODULE``. The class takes ``hops``, ``features``, ``closed``, ``normalize`` and
-    ``start`` as keywords, as far as it has them; see :class:`~graphact.nn.GraphAdaptive` for one that needs no more than its operation.
+    ``graphact list``, after ``--import MODULE``. The class accepts those of the keywords ``hops``, ``features``,
+    ``closed``, ``normalize`` and ``start`` that it needs; see :class:`~graphact.nn.GraphAdaptive` for one that needs
+    only its operation.
 
     Raises:
         ValueError: a class defined elsewhere has that name; one that is defined again replaces itself.

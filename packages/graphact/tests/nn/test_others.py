@@ -12,6 +12,7 @@ from torch_geometric.nn import GCN, GCNConv
 from torch_geometric.nn import Sequential as PyGSequential
 
 import graphact
+import graphact_agents as agents
 from graphact import Graph, nn
 from graphact.functional.neighborhood import neighborhood
 from graphact.functional.segments import log_mean_exp
@@ -221,9 +222,8 @@ def test_agents_compute_the_same(name, closed):
 
 @pytest.mark.parametrize("name", ["shiftless-max", "shiftless-median", "grelu", "digraf"])
 def test_agents_refuse_the_others_in_one_line(name):
-    with pytest.raises(
-        UnsupportedModelError, match=f"agents know the activations max-k, mixture-ga, got '{name}'"
-    ) as e:
+    words = f"agents know the activations max-k, mixture-ga, got '{name}'"
+    with pytest.raises(agents.UnsupportedModelError, match=words) as e:
         deploy(nn.GCNN([2, 5], activation=name), random_graph(dtype=torch.float32))
     assert "\n" not in str(e.value)
     assert ("means over all nodes" in str(e.value)) == (name in ("grelu", "digraf"))
@@ -464,10 +464,10 @@ def test_networks_and_chains_pool_graph_by_graph(name):
         "gcnn": nn.GCNN([3, 3, 3], activation=name, order=1),
         "network": nn.GraphNetwork([3, 3], activation=name),
         "chain": nn.Sequential(torch.nn.Linear(3, 3), nn.Residual(nn.make_activation(name, features=3))),
-        "model of PyG": nn.PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3))),
-        "convolution": nn.PassGraph(PyGSequential("x, edge_index", [(GCNConv(3, 3), "x, edge_index -> x"),
+        "model of PyG": graphact.pyg.PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3))),
+        "convolution": graphact.pyg.PassGraph(PyGSequential("x, edge_index", [(GCNConv(3, 3), "x, edge_index -> x"),
                                                                     (nn.make_activation(name, features=3), "x -> x")])),
-        "model in a chain": nn.Sequential(nn.PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3)))),
+        "model in a chain": nn.Sequential(graphact.pyg.PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3)))),
     }  # fmt: skip
     data = [
         Data(x=x, edge_index=graph.to_edge_index()[0], num_nodes=len(x))
@@ -480,7 +480,7 @@ def test_networks_and_chains_pool_graph_by_graph(name):
         found = model(batch.x, batch.edge_index, batch=batch.batch)
         torch.testing.assert_close(found, alone, msg=lambda text, kind=kind: f"{kind}: {text}")
         assert not torch.allclose(model(batch.x, batch.edge_index), alone), kind  # one graph, as nobody says otherwise
-        if not isinstance(model, nn.PassGraph):
+        if not isinstance(model, graphact.pyg.PassGraph):
             own = [Graph.from_pyg(item).to(torch.float64).normalize("symmetric") for item in (*data, batch)]
             expected = torch.cat([model(item.x, graph) for item, graph in zip(data, own[:-1], strict=True)])
             torch.testing.assert_close(model(batch.x, own[-1]), expected)

@@ -1,7 +1,7 @@
 """Names of activations by what tests may expect of them."""
 
 from graphact import nn
-from graphact.nn.activation import NeighborhoodActivation
+from graphact.nn.neighborhood_activation import NeighborhoodActivation
 from graphact.registry import COMPARED, POINTWISE
 
 PAPER = tuple(COMPARED)

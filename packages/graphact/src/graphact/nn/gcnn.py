@@ -9,18 +9,18 @@ from torch import Tensor, nn
 from graphact._checks import check_choice, check_integer, check_positive
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
-from graphact.nn.activation import STARTS, Start
-from graphact.nn.base import GraphModule, describe, resolve_graph
-from graphact.nn.filter import GraphFilter
-from graphact.nn.names import Activation, describe_activation, make_activation
+from graphact.nn.call import resolve_graph
+from graphact.nn.graph_filter import GraphFilter
+from graphact.nn.lookup import Activation, describe_activation, make_activation
+from graphact.nn.module import STARTS, GraphModule, Start, describe
 from graphact.spec import Layer
 
 
 class LayeredNetwork(GraphModule):
     """What networks have in common: layers of a few parts each, called with the graph, and a readout for all nodes."""
 
-    unshown: ClassVar[Mapping[str, Any]] = {
-        **GraphModule.unshown,
+    repr_defaults: ClassVar[Mapping[str, Any]] = {
+        **GraphModule.repr_defaults,
         "bias": False,
         "readout_bias": True,
         "per_feature": True,

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from graphact._checks import check_integer
 from graphact.functional import pointwise
 from graphact.graph.protocol import GraphLike
-from graphact.nn.base import GraphModule, check_features
+from graphact.nn.call import check_features
+from graphact.nn.module import GraphModule
 from graphact.spec import Layer, Pointwise
 
 

@@ -15,8 +15,7 @@ from graphact._checks import check_choice, check_tensor
 from graphact._extras import require
 from graphact.graph import Graph, Neighborhoods
 from graphact.graph.graph import check_graph, check_values
-from graphact.nn.base import GraphModule
-from graphact.nn.parts import is_of_pyg
+from graphact.nn.module import GraphModule
 from graphact.onnx.edge_graph import EdgeGraph
 from graphact.spec import UnsupportedModelError
 
@@ -116,7 +115,9 @@ def takes_edges(model: nn.Module) -> bool:
     """Whether a model is called with an edge_index, as those of PyG and ``PassGraph`` are, rather than with a graph."""
     if isinstance(model, GraphModule):
         return False
-    return "edge_index" in inspect.signature(model.forward).parameters or any(map(is_of_pyg, model.modules()))
+    return "edge_index" in inspect.signature(model.forward).parameters or any(
+        type(part).__module__.startswith("torch_geometric.") for part in model.modules()
+    )
 
 
 def write(model: nn.Module, inputs: dict[str, Tensor], shapes: dict[str, Any], path: Path) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from graphact import registry
 from graphact._checks import did_you_mean
 from graphact.graph.protocol import GraphLike
-from graphact.nn.base import GraphModule, describe
+from graphact.nn.module import GraphModule, describe
 from graphact.registry import BUILT_IN, register
 from graphact.spec import Layer
 from graphact.spec.operations import Operation, unregister_operation

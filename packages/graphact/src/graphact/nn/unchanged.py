@@ -8,10 +8,16 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial, partialmethod, singledispatchmethod
+from itertools import chain
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils import parametrize
+
+from graphact.spec import UnsupportedModelError
 
 PACKAGES = ("torch", "torch_geometric", "graphact")
 DEPENDENCIES = ("numpy", "scipy", "torch_scatter", "torch_sparse", "pyg_lib", "typing_extensions")
@@ -30,6 +36,55 @@ ALIASES = {  # attributes that hold a function of another name
 MAKE_A_CALLABLE = (partial, partialmethod, singledispatchmethod)
 NOT_CALLED = {"__init__", "__new__", "__init_subclass__", "__setstate__", "__getstate__", "_described_forward"}
 CALLED_OF_MODULE = {"__call__", "_wrapped_call_impl", "_call_impl", "forward", "__getattr__", "__getattribute__"}
+
+
+def check_untouched(module: nn.Module) -> None:
+    """Raise if methods of a module were replaced, hooks were added to it, or it waits for a first call to get its size.
+
+    Whatever its class computes, a call of the module does other things then.
+    """
+    kind = original_class(module)
+    if any(map(is_lazy, module.parameters(recurse=False))):
+        reason = f"the size of this {kind.__name__} is not known before the model is called for the first time: call it"
+        raise UnsupportedModelError("", reason)
+    if replaced := next(chain(replaced_methods(module), replaced_in_class(kind)), None):
+        reason = f"the {replaced} of this {kind.__name__} was replaced; override it in a subclass that describes itself"
+        raise UnsupportedModelError("", reason)
+    # PyG's convolutions have further ones, such as _message_forward_hooks
+    hooks = (value for name, value in vars(module).items() if name.endswith(("ward_hooks", "ward_pre_hooks")))
+    if any(hooks) or torch.nn.modules.module._has_any_global_hook():
+        reason = f"this {kind.__name__} carries hooks, which may change what it computes: remove them first"
+        raise UnsupportedModelError("", reason)
+
+
+def replaced_methods(module: nn.Module) -> Iterator[str]:
+    """Methods that something else stands in for, in this module alone; PyG compiles some of its own that way."""
+    kind = type(module)
+    caller = next(each for each in kind.__mro__ if "__call__" in vars(each))
+    if not is_in_packages(caller.__module__):  # aggregations of PyG define their own
+        yield "forward"
+    for name, value in vars(module).items():
+        if callable(getattr(kind, name, None)) and not is_compiled_by_pyg(module, name, value):
+            yield name
+
+
+def is_compiled_by_pyg(module: nn.Module, name: str, value: Any) -> bool:
+    """Whether a method is one that PyG makes: the forward of its Sequential, the propagate of decomposed layers."""
+    function, kind = getattr(value, "__func__", None), type(module)
+    if function is None or value.__self__ is not module or not kind.__module__.startswith("torch_geometric."):
+        return False
+    if name == "forward":
+        return is_from_template(function, f"{kind.__module__}_{kind.__name__}_")
+    return name == "propagate" and function in (
+        getattr(kind, "_orig_propagate", None),
+        getattr(kind, "_jinja_propagate", None),
+    )
+
+
+def original_class(module: nn.Module) -> type[nn.Module]:
+    """The class of a module before :mod:`torch.nn.utils.parametrize` put its own in the place."""
+    kind = type(module)
+    return kind.__mro__[1] if parametrize.is_parametrized(module) else kind
 
 
 def is_in_packages(module: str | None) -> bool:

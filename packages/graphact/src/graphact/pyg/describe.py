@@ -30,19 +30,22 @@ from torch_geometric.nn.resolver import swish
 
 from graphact.functional import graph_filter
 from graphact.graph import Graph
-from graphact.nn.base import CURRENT, GraphModule, ModelCall, describe
-from graphact.nn.parts import PARTS, describe_part, described_edges
-from graphact.spec import Filter, Layer, LayerNorm, Linear, OnGraph, Sum, UnsupportedModelError
+from graphact.graph.protocol import GraphLike
+from graphact.nn.call import ModelCall
+from graphact.nn.description import Edges, check_dropout, describe_part, described_edges, layer_norm, register_kinds
+from graphact.nn.module import Describer, GraphModule, describe
+from graphact.pyg.pass_graph import call_with_edges, with_unit_weights
+from graphact.spec import Filter, Layer, Linear, OnGraph, Sum, UnsupportedModelError
 
+SIGNAL_ONLY = ("torch_geometric.nn.dense.linear", "torch_geometric.nn.models.mlp", "torch_geometric.nn.norm.")
 AGGREGATIONS: dict[type[nn.Module], str] = {MeanAggregation: "mean", SumAggregation: "sum"}
 WEIGHTED = (GCNConv, ChebConv, GCN, GraphSAGE, GIN)  # they take an edge_weight; the models leave it out where convs do
-MOST_POWERS = 20
+MAX_POWERS = 20
 DEVIATION = 1e-9  # of an operator from the convolution, in float64, as a part of the largest output
-Edges = tuple[Tensor, Tensor | None]
 
 
 def takes_weights(module: nn.Module) -> bool:
-    """Whether a model of PyG is called with edge_weight behind edge_index."""
+    """Return whether a model of PyG takes an edge_weight after the edge_index."""
     if isinstance(module, PyGSequential):
         return list(module.signature.param_dict)[1:] == ["edge_index", "edge_weight"]
     return isinstance(module, WEIGHTED)
@@ -76,8 +79,8 @@ def describe_convolution(conv: nn.Module, weighted: bool = True) -> tuple[Layer,
         reason = (
             f"its forward deviates from its operator by {deviation:.2g} of its outputs, more than rounding explains"
         )
-        if bank.exchanges > MOST_POWERS:
-            reason += f"; Chebyshev polynomials beyond the order {MOST_POWERS} cannot be written as powers in float64"
+        if bank.exchanges > MAX_POWERS:
+            reason += f"; Chebyshev polynomials beyond the order {MAX_POWERS} cannot be written as powers in float64"
         raise UnsupportedModelError("", reason)
     return (OnGraph(((bank,),), own), *behind)
 
@@ -169,11 +172,7 @@ def gin_layers(conv: GINConv, edges: Edges, _: int) -> Described:
 
 def joins(conv: GINConv) -> bool:
     """Whether the network of a GINConv begins with a linear map; looking does not count as a use of PerLayer."""
-    around, CURRENT.described = CURRENT.described, ModelCall(described_edges())
-    try:
-        layers = describe_part(conv.nn, "nn")
-    finally:
-        CURRENT.described = around
+    layers = ModelCall(described_edges()).describe(describe_part, conv.nn, "nn")
     return bool(layers) and isinstance(layers[0], Linear)
 
 
@@ -221,12 +220,6 @@ def describe_mlp(module: MLP) -> tuple[Layer, ...]:
     return tuple(found)
 
 
-def check_dropout(module: nn.Module, share: float) -> None:
-    """Raise if values are dropped at random."""
-    if module.training and share > 0:
-        raise UnsupportedModelError("", "dropout in training mode draws at random: call eval() of the model first")
-
-
 def describe_batch_norm(module: BatchNorm) -> tuple[Layer, ...]:
     """PyG's own around torch's."""
     return describe_part(module.module, "module")
@@ -236,9 +229,7 @@ def describe_layer_norm(module: PyGLayerNorm) -> tuple[Layer, ...]:
     """PyG's own, over the features of a node."""
     if module.mode != "node":
         raise UnsupportedModelError("", f"mode={module.mode!r} normalizes over all nodes; mode='node' is described")
-    if not module.eps > 0:
-        raise UnsupportedModelError("", f"without eps > 0 its slopes have no bound, got eps = {module.eps}")
-    return (LayerNorm(module.in_channels, module.eps, module.weight, module.bias),)
+    return (layer_norm(module, module.in_channels),)
 
 
 def ordered(act: Any, norm: tuple[Layer, ...], act_first: bool) -> tuple[Layer, ...]:
@@ -308,8 +299,7 @@ def describe_child(part: nn.Module, name: str, edges: list[str]) -> tuple[Layer,
         raise UnsupportedModelError(name, f"a {type(part).__name__} that is called with edges is not described")
     graph = described_edges()
     if not weighted:
-        edge_index, weight = graph.to_edge_index()
-        graph = Graph.from_edge_index(edge_index, torch.ones_like(weight), graph.num_nodes)
+        graph = with_unit_weights(graph)
     own = graph if part.normalize is None else graph.normalize(part.normalize)
     return (OnGraph((describe_part(part, name),), own),)
 
@@ -328,7 +318,24 @@ CONVOLUTIONS: dict[type[nn.Module], Callable[[Any, Edges, int], Described]] = {
     SAGEConv: sage_layers,
     GINConv: gin_layers,
 }
-PARTS.update(dict.fromkeys(CONVOLUTIONS, describe_convolution))
-PARTS.update(dict.fromkeys((GCN, GraphSAGE, GIN), describe_model))
-PARTS.update({PyGLinear: describe_linear, MLP: describe_mlp, PyGSequential: describe_sequential})
-PARTS.update({BatchNorm: describe_batch_norm, PyGLayerNorm: describe_layer_norm})
+KINDS: dict[type[nn.Module], Describer] = {
+    **dict.fromkeys(CONVOLUTIONS, describe_convolution),
+    **dict.fromkeys((GCN, GraphSAGE, GIN), describe_model),
+    PyGLinear: describe_linear,
+    MLP: describe_mlp,
+    PyGSequential: describe_sequential,
+    BatchNorm: describe_batch_norm,
+    PyGLayerNorm: describe_layer_norm,
+}
+
+
+def call_module(module: nn.Module, x: Tensor, graph: GraphLike, edges: Edges | None) -> Tensor:
+    """Call a module of PyG with the edges, or with the signal alone if it is a linear map or a norm."""
+    return (
+        module(x)
+        if type(module).__module__.startswith(SIGNAL_ONLY)
+        else call_with_edges(module, module, x, graph, edges)
+    )
+
+
+register_kinds(KINDS, call_module, package="torch_geometric")
