@@ -108,7 +108,7 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> nn
         FileNotFoundError: there is no such file.
         ValueError: the file is damaged, incomplete or not a graphact model; the message says what is wrong.
     """
-    header, tensors = load_tensors(Path(path), "pt")
+    header, tensors = load_tensors(Path(path))
     model = build(header, len(tensors), path)
     expected = coefficients(model)
     if sorted(expected) != sorted(tensors):

@@ -18,7 +18,7 @@ from graphact.functional.neighborhood import neighborhood
 from graphact.functional.segments import log_mean_exp
 from graphact.guarantees import lipschitz_bound
 from graphact.registry import FURTHER
-from graphact.spec import UnsupportedModelError, from_json, structure, to_json
+from graphact.spec import UnsupportedModelError, structure
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact_agents import deploy, simulate_inference
 from graphact_lab.tasks import source_localization_tasks
@@ -200,15 +200,6 @@ def test_files(name, tmp_path):
     alone = nn.make_activation(name, features=3, hops=2)
     graphact.save(alone, tmp_path / "activation.safetensors")
     assert structure(graphact.load(tmp_path / "activation.safetensors").layers()) == structure(alone.layers())
-
-
-@pytest.mark.parametrize("name", FURTHER)
-def test_descriptions_come_back_from_json(name):
-    module = nn.make_activation(name, features=3, hops=2)
-    names = {id(parameter): key for key, parameter in module.named_parameters()}
-    described = to_json(module.layers(), names)
-    again = from_json(described, dict(module.named_parameters()))
-    assert structure(again) == structure(module.layers())
 
 
 @pytest.mark.parametrize("name", ["mixture-ga", "max-k"])
