@@ -81,7 +81,7 @@ ModuleT = TypeVar("ModuleT", bound=type[Any])
 
 
 def register(name: str) -> Callable[[ModuleT], ModuleT]:
-    """Make a module known as an activation, as a decorator of its class.
+    """Register a module as an activation, as a decorator of its class.
 
     ``GCNN(activation=name)``, files, fleets and agents then know it, and so do ``graphact-lab run`` and
     ``graphact list``, after ``--import MODULE``. The class accepts those of the keywords ``hops``, ``features``,
@@ -112,25 +112,25 @@ def register(name: str) -> Callable[[ModuleT], ModuleT]:
 
 
 def unregister(name: str) -> type[Any] | None:
-    """Forget an activation that :func:`register` made known; its class is returned, if it was known."""
+    """Forget an activation that :func:`register` added; return its class, if there was one."""
     return _registered.pop(name, None)
 
 
 def names() -> tuple[str, ...]:
-    """The names of all activations: built in, registered, and of installed packages."""
+    """Return the names of all activations: built in, registered, and of installed packages."""
     return tuple(dict.fromkeys([*BUILT_IN, *_registered, *_installed(tuple(sys.path))]))
 
 
 @cache
 def _installed(_: tuple[str, ...]) -> tuple[str, ...]:
-    """The names in entry points of the packages on a path; to read them takes milliseconds."""
+    """Return the names in entry points of the packages on a path; cached, as it takes milliseconds."""
     from importlib.metadata import entry_points
 
     return tuple(entry.name for entry in entry_points(group=ENTRY_POINTS))
 
 
 def find(name: str) -> type[Any]:
-    """The class of an activation; a name that is unknown raises."""
+    """Return the class of an activation; raise if the name is unknown."""
     if name in _registered:
         return _registered[name]
     if name in BUILT_IN:
@@ -143,7 +143,7 @@ def find(name: str) -> type[Any]:
 
 
 def line_of(name: str) -> str:
-    """What an activation does, in one line; for registered ones the first line of the docstring."""
+    """Return one line on an activation; for registered ones the first line of the docstring."""
     if name in LINES or name not in _registered:
         return LINES.get(name, "")
     return (_registered[name].__doc__ or "").strip().partition("\n")[0]
@@ -166,5 +166,5 @@ class Activations(Mapping[str, type[Any]]):
 
 
 def home_of(function: Callable[..., Any]) -> tuple[str, str]:
-    """Where a function or class is defined."""
+    """Return module and qualified name of a function or class."""
     return getattr(function, "__module__", ""), getattr(function, "__qualname__", type(function).__qualname__)

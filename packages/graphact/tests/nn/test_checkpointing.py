@@ -373,7 +373,7 @@ def test_a_bound_function_that_counts_layers_runs_once_in_its_call():
             again = bind_graph(self.act)
             return again(again(x))
 
-    with pytest.raises(RuntimeError, match="function must be bound anew for every use"):
+    with pytest.raises(RuntimeError, match="function must be bound again for every use"):
         PassGraph(Twice())(torch.randn(12, 4), None, graph=GRAPHS[0].to(dtype=torch.float32))
 
 

@@ -41,11 +41,13 @@ def test_every_argument_is_documented(name):
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations_have_a_formula_shapes_and_an_example(name):
+def test_activations_have_a_formula_and_an_example(name):
     kind = ACTIVATIONS[name]
     text = vars(kind)["__doc__"]
     assert ":math:" in text or ".. math::" in text
-    assert section(kind, "Shapes")[0].startswith("x: ``(")
+    assert any(base.__doc__ and section(base, "Shapes")[:1] for base in kind.__mro__ if "__doc__" in vars(base))
+    if not (section(kind, "Args") or issubclass(kind, nn.GraphAdaptive | nn.Localized)):
+        return  # functions of single values, whose formulas say it all
     *lines, result = [line for line in section(kind, "Example") if line]
     assert any(f"nn.{name}" in line for line in lines)
     assert not result.startswith((">>>", "..."))  # what it gives, which doctests compare

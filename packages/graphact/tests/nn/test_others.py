@@ -17,6 +17,7 @@ from graphact import Graph, nn
 from graphact.functional.neighborhood import neighborhood
 from graphact.functional.segments import log_mean_exp
 from graphact.guarantees import lipschitz_bound
+from graphact.pyg import PassGraph
 from graphact.registry import FURTHER
 from graphact.spec import UnsupportedModelError, structure
 from graphact.training import Fleet, TrainingSettings, fit
@@ -455,10 +456,10 @@ def test_networks_and_chains_pool_graph_by_graph(name):
         "gcnn": nn.GCNN([3, 3, 3], activation=name, order=1),
         "network": nn.GraphNetwork([3, 3], activation=name),
         "chain": nn.Sequential(torch.nn.Linear(3, 3), nn.Residual(nn.make_activation(name, features=3))),
-        "model of PyG": graphact.pyg.PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3))),
-        "convolution": graphact.pyg.PassGraph(PyGSequential("x, edge_index", [(GCNConv(3, 3), "x, edge_index -> x"),
+        "model of PyG": PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3))),
+        "convolution": PassGraph(PyGSequential("x, edge_index", [(GCNConv(3, 3), "x, edge_index -> x"),
                                                                     (nn.make_activation(name, features=3), "x -> x")])),
-        "model in a chain": nn.Sequential(graphact.pyg.PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3)))),
+        "model in a chain": nn.Sequential(PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3)))),
     }  # fmt: skip
     data = [
         Data(x=x, edge_index=graph.to_edge_index()[0], num_nodes=len(x))
@@ -471,7 +472,7 @@ def test_networks_and_chains_pool_graph_by_graph(name):
         found = model(batch.x, batch.edge_index, batch=batch.batch)
         torch.testing.assert_close(found, alone, msg=lambda text, kind=kind: f"{kind}: {text}")
         assert not torch.allclose(model(batch.x, batch.edge_index), alone), kind  # one graph, as nobody says otherwise
-        if not isinstance(model, graphact.pyg.PassGraph):
+        if not isinstance(model, PassGraph):
             own = [Graph.from_pyg(item).to(torch.float64).normalize("symmetric") for item in (*data, batch)]
             expected = torch.cat([model(item.x, graph) for item, graph in zip(data, own[:-1], strict=True)])
             torch.testing.assert_close(model(batch.x, own[-1]), expected)

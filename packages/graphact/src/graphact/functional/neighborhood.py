@@ -209,7 +209,7 @@ def functions_pass(x: Tensor, graph: Graph, functions: Functions, closed: bool, 
 
 
 def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Parameters, closed: bool = False) -> Tensor:
-    """Evaluate ``op`` over neighbour lists of one or several hops; other classes of lists may evaluate it themselves."""
+    """Evaluate ``op`` over neighbour lists of one or several hops; other kinds of lists may evaluate it themselves."""
     if hasattr(lists, "evaluate"):
         return lists.evaluate(x, op, parameters, closed)
     if not op.is_built_in:

@@ -22,20 +22,20 @@ BUILT: BuildCache[Graph] = BuildCache()
 
 
 def clear_graph_cache() -> None:
-    """Forget the graphs that modules built from an edge_index, so that the next call builds them anew.
+    """Forget the graphs that modules built from an edge_index, so that the next call builds them again.
 
     Only needed after changes of an edge_index, a batch or integer weights that torch does not count: through ``.data``,
     or through a NumPy array that shares their memory.
 
     Example:
         >>> import numpy, torch, graphact
-        >>> edges = numpy.array([[1, 2], [0, 0]])  # node 0 hears 1 and 2
+        >>> edges = numpy.array([[1, 2], [0, 0]])  # edges from 1 and 2 to 0
         >>> edge_index, x = torch.from_numpy(edges), torch.tensor([[0.0], [1.0], [5.0]])
-        >>> hears = graphact.nn.LocalizedMax(start="uniform")
-        >>> before = hears(x, edge_index)[0]
+        >>> activation = graphact.nn.LocalizedMax(start="uniform")
+        >>> before = activation(x, edge_index)[0]
         >>> edges[:, 1] = edges[:, 0]  # the array that edge_index was made from
         >>> graphact.nn.clear_graph_cache()
-        >>> torch.equal(hears(x, edge_index)[0], before)
+        >>> torch.equal(activation(x, edge_index)[0], before)
         False
     """
     BUILT.clear()
@@ -48,8 +48,7 @@ def current_backward_pass() -> int:
 
 
 class ModelCall:
-    """One forward pass of a :class:`~graphact.pyg.PassGraph`, or its description: its graph, and how often it used each
-    ``PerLayer``."""
+    """A forward pass of a model, or its description: the graph, and how often each ``PerLayer`` was used."""
 
     def __init__(self, graph: GraphLike, uses: Mapping[int, int] = MappingProxyType({})) -> None:
         self.graph = graph
@@ -59,7 +58,7 @@ class ModelCall:
         self.backward_pass = -1 if self.is_traced else current_backward_pass()
 
     def run(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Call a function whose activations take the graph of this call, which is over then."""
+        """Call a function whose activations take the graph of this call, and end the call."""
         try:
             return self.run_part(function, *arguments, **options)
         finally:
@@ -90,9 +89,9 @@ class ModelCall:
         return used
 
     def is_of_this_pass(self) -> bool:
-        """Whether what runs now belongs to the same pass, and not to a backward pass that began during the call.
+        """Return whether the current code belongs to the same pass, not to a backward pass that began during the call.
 
-        What a backward pass computes again, as ``torch.utils.checkpoint`` does, may be a part of any earlier call.
+        What a backward pass recomputes, as ``torch.utils.checkpoint`` does, may be a part of any earlier call.
         """
         if self.is_traced and torch.compiler.is_compiling():
             return True  # traced together with its activations
@@ -100,10 +99,10 @@ class ModelCall:
 
 
 class Current(local):
-    """What runs now, in each thread apart; not a ContextVar, which torch.compile cannot trace."""
+    """The current call of each thread; not a ContextVar, which torch.compile cannot trace."""
 
     call: ModelCall | None = None
-    described: ModelCall | None = None  # on the edges that a model is described for
+    described: ModelCall | None = None  # a description, with the edges that it is for
 
 
 CURRENT = Current()
@@ -139,8 +138,10 @@ def resolve_graph(
     normalize: Normalization | None = None,
     batch: Tensor | None = None,
 ) -> GraphLike:
-    """The graph of a module call: as given, built from a sparse tensor, that of the model's call, or built from an edge
-    list and normalised; with ``batch``, several graphs side by side."""
+    """Return the graph of a module call: given, of the surrounding call, or built from a sparse tensor or an edge list.
+
+    Only a graph from an edge list is normalised. With ``batch``, it is several graphs side by side.
+    """
     if graph is None:
         call = current_call()
         if call is None:
@@ -166,12 +167,12 @@ def resolve_graph(
 
 
 def with_batch(graph: GraphLike, batch: Tensor | None) -> GraphLike:
-    """A graph whose nodes belong to several; of one that is not held as a whole, nobody takes means."""
+    """Return the graph with the ``batch`` of its nodes; ignored for partitioned graphs, which have no means."""
     return graph.with_batch(batch) if batch is not None and isinstance(graph, Graph) else graph
 
 
 def takes_batch(module: nn.Module, *, with_any: bool = False) -> bool:
-    """Whether a call of a module takes ``batch`` by name or, ``with_any``, keywords of any name."""
+    """Return whether a call of a module takes ``batch`` by name or, ``with_any``, keywords of any name."""
     original = getattr(module, "_orig_mod", module)  # of torch.compile
     try:
         parameters = inspect.signature(original.forward).parameters
@@ -181,7 +182,7 @@ def takes_batch(module: nn.Module, *, with_any: bool = False) -> bool:
 
 
 def check_features(x: Tensor, name: str, features: int | None) -> Tensor:
-    """Raise if a signal has not the features that a module was made for; None stands for any number."""
+    """Return a signal; raise if it has the wrong number of features, None standing for any."""
     if features is not None and isinstance(x, Tensor) and x.dim() >= 2 and x.size(-1) != features:
         several = "" if CURRENT.call is None else f"; {SEVERAL_WIDTHS}"
         raise ValueError(

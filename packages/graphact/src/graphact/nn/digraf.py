@@ -26,7 +26,7 @@ from graphact.spec import Layer
 
 
 class DiGRAF(NamedActivation):
-    r"""A diffeomorphism of an interval, made by a network for each graph (DiGRAF, Mantri et al., NeurIPS 2024).
+    r"""A diffeomorphism of an interval, computed by a network for each graph (Mantri et al., NeurIPS 2024).
 
     See :func:`graphact.functional.cpab` for the function T. Its velocities are
 
@@ -40,7 +40,7 @@ class DiGRAF(NamedActivation):
         features: number F of features; None only without ``adaptive``.
         cells: number of cells of the interval.
         radius: half the length of the interval, outside of which the activation is the identity.
-        adaptive: make the function by a network of the graph.
+        adaptive: compute the function by a network on the graph.
         hops: layers L of that network, each of which takes one exchange.
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
@@ -96,7 +96,7 @@ class DiGRAF(NamedActivation):
     ) -> Tensor:
         check_features(x, "features", self.features)
         wide = x.to(accumulation_dtype(x.dtype))
-        with in_full_precision(x):  # of the velocities as of the flow, which is exponential in them
+        with in_full_precision(x):  # the flow is exponential in the velocities
             theta = self.theta.to(wide.dtype)
             if self.adaptive:
                 graph = resolve_graph(x, graph, edge_weight, self.normalize)
@@ -106,7 +106,7 @@ class DiGRAF(NamedActivation):
             return cpab(wide, torch.tanh(theta), self.radius).to(x.dtype)
 
     def velocities(self, z: Tensor, graph: GraphLike, batch: Tensor | None) -> Tensor:
-        """What the network makes of a signal, which is at least in float32, before the hyperbolic tangent."""
+        """Return the output of the network for a signal in at least float32, before the hyperbolic tangent."""
         values = {name: getattr(self, name).to(z.dtype) for name in self.initial}
         for layer in range(self.hops):
             both = torch.cat([z, wide_shift(z, graph)], -1)

@@ -88,9 +88,6 @@ class GraphAdaptiveMax(GraphAdaptive):
     Args:
         features, hops, closed, normalize, start: see :class:`GraphAdaptive`.
 
-    Shapes:
-        x: ``(..., N, F)``; result: the same.
-
     Example:
         >>> import torch, graphact
         >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
@@ -112,9 +109,6 @@ class GraphAdaptiveMedian(GraphAdaptive):
 
     Args:
         features, hops, closed, normalize, start: see :class:`GraphAdaptive`.
-
-    Shapes:
-        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -141,9 +135,6 @@ class GraphAdaptiveKernel(GraphAdaptive):
         closed: without effect, as a node does not differ from itself.
         gamma: width of the Gaussian, above 0.
         learn_gamma: train gamma, through its logarithm, so that it stays above 0.
-
-    Shapes:
-        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -172,9 +163,6 @@ class GraphAdaptiveMean(GraphAdaptive):
     Args:
         features, hops, closed, normalize, start: see :class:`GraphAdaptive`.
 
-    Shapes:
-        x: ``(..., N, F)``; result: the same.
-
     Example:
         >>> import torch, graphact
         >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
@@ -200,9 +188,6 @@ class GraphAdaptiveSoftMaximum(GraphAdaptive):
         features, hops, closed, normalize, start: see :class:`GraphAdaptive`.
         temperature: t, above 0.
         learn_temperature: train t, through its logarithm; it is trained unless this is False.
-
-    Shapes:
-        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -231,9 +216,6 @@ class GraphAdaptiveTrimmedMean(GraphAdaptive):
         trim: share of the neighbours that is left out at each end.
         learn_trim: must be False: ``trim`` counts neighbours and cannot be trained.
 
-    Shapes:
-        x: ``(..., N, F)``; result: the same.
-
     Example:
         >>> import torch, graphact
         >>> all_pairs = graphact.Graph.from_dense(torch.ones(4, 4) - torch.eye(4))
@@ -260,9 +242,6 @@ class GraphAdaptiveWeightedMean(GraphAdaptive):
         features, hops, closed, normalize, start: see :class:`GraphAdaptive`.
         width: w, above 0.
         learn_width: train w, through its logarithm; it is trained unless this is False.
-
-    Shapes:
-        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact

@@ -34,8 +34,8 @@ class GReLU(NamedActivation):
     .. math:: \gamma = N\,\mathrm{softmax}(\mathrm{MLP}(z)) \;\text{over the nodes}, \qquad
         (a^p_c, b^p_c) = \tanh \mathrm{MLP}(\mathrm{mean}_n z_n)
 
-    The paper publishes no code. Where it leaves a choice, it is taken so that a new activation is the ReLU that it
-    replaces (the last map starts at 0), and so that the factors of the nodes have the mean 1 on graphs of any size.
+    The paper publishes no code. Where it leaves a choice, a new activation is the ReLU that it replaces (the last map
+    starts at 0), and the factors of the nodes have the mean 1 on graphs of any size.
 
     Args:
         features: number F of features.
@@ -97,7 +97,7 @@ class GReLU(NamedActivation):
             return grelu(own, *self.coefficients(z, batch)).to(x.dtype)
 
     def coefficients(self, z: Tensor, batch: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The factors of the nodes, slopes and offsets, from the diffused signal, which is at least in float32."""
+        """Return factors of the nodes, slopes and offsets, from the diffused signal, which is at least in float32."""
         values = {name: getattr(self, name).to(z.dtype) for name in self.initial}
 
         def network(part: str, x: Tensor) -> Tensor:

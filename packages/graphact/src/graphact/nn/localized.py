@@ -10,12 +10,12 @@ class Localized(NeighborhoodActivation):
     .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k\, f(\{x_j : j \in \mathcal{N}_i^k\})
 
     :math:`\mathcal{N}_i^k` are the nodes that walks of exactly k edges lead to. Beyond one hop a node needs values of
-    nodes that it does not hear.
+    nodes that are not its neighbours.
 
     Args:
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
         hops: number K of hops.
-        closed: let walks rest: :math:`\mathcal{N}_i^k` are then all nodes within k hops.
+        closed: let walks stay at a node: :math:`\mathcal{N}_i^k` are then all nodes within k hops.
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             uses the weights unchanged. A ``Graph`` is never changed.
         start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
@@ -48,9 +48,6 @@ class LocalizedMax(Localized):
     Args:
         features, hops, closed, normalize, start: see :class:`Localized`.
 
-    Shapes:
-        x: ``(..., N, F)``; result: the same.
-
     Example:
         >>> import torch, graphact
         >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
@@ -74,9 +71,6 @@ class LocalizedMedian(Localized):
 
     Args:
         features, hops, closed, normalize, start: see :class:`Localized`.
-
-    Shapes:
-        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact

@@ -38,9 +38,9 @@ def check_width(name: str, features: int | None) -> int:
 
 
 def batch_of(graph: GraphLike, batch: Tensor | None, name: str) -> Tensor | None:
-    """The graph of each node, as given or as a union remembers it, by a number below that of the nodes.
+    """Return the graph of each node, as given or of a union, by a number below that of the nodes.
 
-    Raise if this process holds a part of a graph, of which an activation reads means, or if the numbers do not fit.
+    Raise if this process holds only a part of a graph, or if the numbers do not fit.
     """
     whole = graph.whole
     if whole is None and not getattr(graph, "holds_every_node", False):
@@ -50,19 +50,19 @@ def batch_of(graph: GraphLike, batch: Tensor | None, name: str) -> Tensor | None
 
 
 def in_full_precision(x: Tensor) -> AbstractContextManager[object]:
-    """Without autocast, on devices that have it."""
+    """Return a context without autocast, on devices that have it."""
     return torch.autocast(x.device.type, enabled=False) if x.device.type in ("cpu", "cuda") else nullcontext()
 
 
 def wide_shift(z: Tensor, graph: GraphLike) -> Tensor:
-    """``S z`` in the dtype of z, which is at least float32, on a graph of any dtype; only its weights are rounded."""
-    if graph.dtype in HALF_PRECISION:  # such a graph takes signals in half precision, but a pass computes in z's dtype
+    """Return ``S z`` in the dtype of z, at least float32, on a graph of any dtype; only its weights are rounded."""
+    if graph.dtype in HALF_PRECISION:  # it takes signals in half precision, but a pass computes in the dtype of z
         return graph.one_hop(z, shift_pass)[0]
     return shift(z.to(graph.dtype), graph).to(z.dtype)
 
 
 def mean_of_graph(x: Tensor, batch: Tensor | None) -> Tensor:
-    """The mean over the nodes, ``(..., 1, F)``, or over those of each node's own graph, ``(..., N, F)``."""
+    """Return the mean over the nodes, ``(..., 1, F)``, or over those of each node's graph, ``(..., N, F)``."""
     if batch is None:
         return x.mean(-2, keepdim=True)
     values = x.to(accumulation_dtype(x.dtype))
@@ -73,7 +73,7 @@ def mean_of_graph(x: Tensor, batch: Tensor | None) -> Tensor:
 
 
 def softmax_of_graph(score: Tensor, batch: Tensor | None) -> Tensor:
-    """The softmax over the nodes, or over those of each graph, times their number: its mean is 1."""
+    """Return the softmax over the nodes, or over those of each graph, times their number: its mean is 1."""
     if batch is None:
         return torch.softmax(score, -2) * score.size(-2)
     index = batch.unsqueeze(-1).expand_as(score)

@@ -26,7 +26,7 @@ class Shiftless(NamedActivation):
     Args:
         features: number F of features.
         hops: number K of terms.
-        normalize: of no consequence, as only the pattern of the graph is read.
+        normalize: without effect, as only the pattern of the graph is read.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
@@ -66,7 +66,7 @@ class Shiftless(NamedActivation):
 
 
 class ShiftlessMax(Shiftless):
-    r"""The maximum of the neighbours without a shift, what DiGRAF's comparison calls "Max": an ablation.
+    r"""The maximum of the neighbours without a shift, "Max" in DiGRAF's comparison: an ablation.
 
     .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i)
         + \sum_{k=1}^{K} \big(H_k \max_{j \in \mathcal{N}_i} x_j + b_k\big)
@@ -74,12 +74,7 @@ class ShiftlessMax(Shiftless):
     All K terms read the same values; beta starts at 0.5.
 
     Args:
-        features: number F of features.
-        hops: number K of terms.
-        normalize: of no consequence, as only the pattern of the graph is read.
-
-    Shapes:
-        x: ``(..., N, F)``; result: the same.
+        features, hops, normalize: see :class:`Shiftless`.
 
     Example:
         >>> import torch, graphact
@@ -94,7 +89,7 @@ class ShiftlessMax(Shiftless):
 
 
 class ShiftlessMedian(Shiftless):
-    r"""The lower median of the neighbours and the node, what DiGRAF's comparison calls "Median": an ablation.
+    r"""The lower median of the neighbours and the node, "Median" in DiGRAF's comparison: an ablation.
 
     .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i)
         + \sum_{k=1}^{K} \big(H_k \operatorname*{med}_{j \in \mathcal{N}_i \cup \{i\}} x_j + b_k\big)
@@ -102,12 +97,7 @@ class ShiftlessMedian(Shiftless):
     All K terms read the same values; beta starts at 0.5.
 
     Args:
-        features: number F of features.
-        hops: number K of terms.
-        normalize: of no consequence, as only the pattern of the graph is read.
-
-    Shapes:
-        x: ``(..., N, F)``; result: the same.
+        features, hops, normalize: see :class:`Shiftless`.
 
     Example:
         >>> import torch, graphact

@@ -1,4 +1,4 @@
-"""Functions that were replaced in torch, PyG or graphact, recognised by the file that their code was compiled from.
+"""Replaced functions of torch, PyG and graphact, recognised by the file that their code was compiled from.
 
 ``functools.wraps`` copies names, ``__module__`` among them, so that names tell nothing; code keeps the file and the
 qualified name of its own source. A replacement is found whether it was made before graphact was imported or later.
@@ -39,9 +39,9 @@ CALLED_OF_MODULE = {"__call__", "_wrapped_call_impl", "_call_impl", "forward", "
 
 
 def check_untouched(module: nn.Module) -> None:
-    """Raise if methods of a module were replaced, hooks were added to it, or it waits for a first call to get its size.
+    """Raise if methods of a module were replaced, hooks were added to it, or it is lazy.
 
-    Whatever its class computes, a call of the module does other things then.
+    A call of such a module computes something other than its class describes.
     """
     kind = original_class(module)
     if any(map(is_lazy, module.parameters(recurse=False))):
@@ -58,7 +58,7 @@ def check_untouched(module: nn.Module) -> None:
 
 
 def replaced_methods(module: nn.Module) -> Iterator[str]:
-    """Methods that something else stands in for, in this module alone; PyG compiles some of its own that way."""
+    """Yield names of methods that were replaced in this module alone; PyG generates some of its own that way."""
     kind = type(module)
     caller = next(each for each in kind.__mro__ if "__call__" in vars(each))
     if not is_in_packages(caller.__module__):  # aggregations of PyG define their own
@@ -69,7 +69,7 @@ def replaced_methods(module: nn.Module) -> Iterator[str]:
 
 
 def is_compiled_by_pyg(module: nn.Module, name: str, value: Any) -> bool:
-    """Whether a method is one that PyG makes: the forward of its Sequential, the propagate of decomposed layers."""
+    """Return whether PyG generated a method: the forward of its Sequential, the propagate of decomposed layers."""
     function, kind = getattr(value, "__func__", None), type(module)
     if function is None or value.__self__ is not module or not kind.__module__.startswith("torch_geometric."):
         return False
@@ -82,7 +82,7 @@ def is_compiled_by_pyg(module: nn.Module, name: str, value: Any) -> bool:
 
 
 def original_class(module: nn.Module) -> type[nn.Module]:
-    """The class of a module before :mod:`torch.nn.utils.parametrize` put its own in the place."""
+    """Return the class of a module before :mod:`torch.nn.utils.parametrize` replaced it."""
     kind = type(module)
     return kind.__mro__[1] if parametrize.is_parametrized(module) else kind
 
@@ -93,10 +93,10 @@ def is_in_packages(module: str | None) -> bool:
 
 
 def replaced_in_class(kind: type) -> Iterator[str]:
-    """Names of methods and properties that a class of torch, PyG or graphact, or one of its bases, did not define.
+    """Yield names of methods and properties that were replaced in a class of torch, PyG or graphact or in its bases.
 
-    Of torch's Module only those that a call reaches count: torch's compiler and others put their own in the place of
-    further ones, such as those that copy and move a module.
+    Of torch's Module only those that a call reaches count: torch's compiler and others replace further ones, such as
+    those that copy and move a module.
     """
     for each in kind.__mro__[:-1]:
         if is_in_packages(each.__module__):
@@ -107,7 +107,7 @@ def replaced_in_class(kind: type) -> Iterator[str]:
 
 
 def functions_of(value: Any) -> Iterator[Any]:
-    """The functions that run where an attribute of a class is read, set or called."""
+    """Yield the functions that run when an attribute of a class is read, set or called."""
     if isinstance(value, property):
         yield from (function for function in (value.fget, value.fset, value.fdel) if function is not None)
     elif isinstance(value, staticmethod | classmethod):
@@ -157,7 +157,7 @@ def is_from_template(function: Any, prefix: str) -> bool:
 
 
 def undecorated(function: FunctionType) -> FunctionType:
-    """The function inside the known decorators of these packages; any other wrapper is returned as it is."""
+    """Return the function inside the known decorators of these packages; other wrappers are returned unchanged."""
     while (
         isinstance(inner := getattr(function, "__wrapped__", None), FunctionType)
         and any(cell.cell_contents is inner for cell in function.__closure__ or ())
@@ -172,7 +172,7 @@ def undecorated(function: FunctionType) -> FunctionType:
 
 
 def replaced_globals(kind: type, depth: int = 2) -> Iterator[str]:
-    """Names of functions that the methods of a class find in their modules, and that stand in for original ones.
+    """Yield global names that the methods of a class use and that hold a replaced function.
 
     Names that the code of a method reads are looked up among its globals and in the modules of torch, PyG and graphact
     among them (``F.relu``), and so are those that these functions read (``torch.relu``), ``depth`` steps far. Methods
@@ -201,7 +201,7 @@ def replaced_globals(kind: type, depth: int = 2) -> Iterator[str]:
 
 
 def global_functions(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """The callables but classes that code may reach by a global name, a name in a module, or one of a table."""
+    """Yield the callables, except classes, that code may reach by a global name, in a module, or in a table."""
     names, values = function.__code__.co_names, function.__globals__
     modules = [
         values[name]
@@ -218,7 +218,7 @@ def global_functions(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def is_original_function(value: Any) -> bool:
-    """Return whether a function is compiled from the module that it names, or a callable is of a class of theirs.
+    """Return whether a function is compiled from the module that it names, or a callable is of a trusted class.
 
     Wrappers that torch makes of other functions, such as those of its compiler, name the module of what they wrap.
     """
@@ -230,7 +230,7 @@ def is_original_function(value: Any) -> bool:
 
 
 def is_of_known_class(value: Any) -> bool:
-    """Return whether the class of a callable stands in the module that it names, and takes in no other function."""
+    """Return whether the class of a callable is defined in the module that it names, and wraps no function."""
     kind, place = type(value), sys.modules.get(type(value).__module__)
     return (
         is_trusted(kind.__module__)
@@ -240,6 +240,6 @@ def is_of_known_class(value: Any) -> bool:
 
 
 def is_trusted(module: str | None) -> bool:
-    """Return whether functions of these packages use a module: their own, Python's, or a dependency of theirs."""
+    """Return whether functions of these packages use a module: their own, Python's, or one of their dependencies."""
     root = str(module).partition(".")[0]
     return root in DEPENDENCIES or root in PACKAGES or root in sys.stdlib_module_names

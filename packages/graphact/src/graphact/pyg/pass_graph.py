@@ -20,12 +20,12 @@ from graphact.spec import Layer, OnGraph, UnsupportedModelError
 
 
 class PassGraph(nn.Module):
-    """A model whose activations of graphact are called with ``x`` alone: they all work on the graph of the call.
+    """A model whose activations of graphact are called with ``x`` alone and take the graph of the model's call.
 
     PyG's ready models (``GCN``, ``GraphSAGE``, ``GIN``, ``GAT``, ...) and whatever takes ``act=`` call it as
     ``act(x)``. Around such a model, this module builds the graph once a forward pass, from the ``edge_index`` and
-    ``edge_weight`` that it hands on, and every activation inside that is called without a graph takes it. A ``Graph``
-    that exists already (:class:`graphact.pyg.AttachGraph`) is given as ``graph=`` and taken as it is. The graph is
+    ``edge_weight`` that it passes on, and every activation inside that is called without a graph takes it. A ``Graph``
+    that exists already (:class:`graphact.pyg.AttachGraph`) is given as ``graph=`` and used unchanged. The graph is
     known during the call only, to the thread that makes it; an activation outside raises. A part of the model that runs
     again later, as under ``torch.utils.checkpoint``, keeps the graph through :func:`bind_graph`. ``batch=`` tells the
     graphs of several side by side apart, for activations that take means over a graph, and goes on to a model that
@@ -62,7 +62,7 @@ class PassGraph(nn.Module):
         check_takes_edges(model)
         self.model = model
         self.normalize = check_normalize(normalize)
-        self.hands_on_batch = takes_batch(model, with_any=True)  # as models of PyG do, to norms over a graph
+        self.passes_batch = takes_batch(model, with_any=True)  # as models of PyG do, to norms over a graph
 
     def forward(
         self,
@@ -81,7 +81,7 @@ class PassGraph(nn.Module):
             raise TypeError(f"graph must be a graphact.Graph, got {kind_of(graph)}{how_to_build(graph)}")
         else:
             graph = with_batch(graph, batch)
-        if batch is not None and self.hands_on_batch:
+        if batch is not None and self.passes_batch:
             options["batch"] = batch
         if arguments or edge_weight is not None:  # not every model takes one
             arguments = (edge_weight, *arguments)
@@ -90,11 +90,11 @@ class PassGraph(nn.Module):
     def graph_of(
         self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None, batch: Tensor | None = None
     ) -> GraphLike:
-        """The graph that a call with these arguments passes to the activations."""
+        """Return the graph that a call with these arguments passes to the activations."""
         return resolve_graph(x, edge_index, edge_weight, self.normalize, batch)
 
     def reset_parameters(self) -> None:
-        """Draw the parameters of the model anew, and those of its activations, which PyG's models leave out."""
+        """Initialize the parameters of the model again, and those of its activations, which PyG's models omit."""
         reset(self.model)
         for module in self.model.modules():
             if isinstance(module, GraphModule):
@@ -116,7 +116,7 @@ class PerLayer(nn.Module):
     which is left pointwise by ``conv.nn.act = torch.nn.ReLU()`` for each ``conv`` of its ``convs``.
 
     Args:
-        activation: the first copy; the others draw parameters anew.
+        activation: the first copy; the others are initialized again.
         layers: the number of copies.
 
     Example:
@@ -144,7 +144,7 @@ class PerLayer(nn.Module):
         return self.copies[layer]
 
     def reset_parameters(self) -> None:
-        """Draw the parameters of all copies anew."""
+        """Initialize the parameters of all copies again."""
         for activation in self.copies:
             reset(activation)
 
@@ -176,7 +176,7 @@ def bind_graph(function: Callable[..., Any]) -> Callable[..., Any]:
     Raises:
         TypeError: function is not callable.
         RuntimeError: on a call of what is returned, if another call of a model is running, or if it uses ``PerLayer``
-            and runs for the second time in its call: bind it anew for every use.
+            and runs for the second time in its call: bind it again for every use.
 
     Example:
         >>> import torch, graphact
@@ -204,7 +204,7 @@ def bind_graph(function: Callable[..., Any]) -> Callable[..., Any]:
         if not call.is_over and call.is_of_this_pass():
             if call.uses != start:
                 raise RuntimeError(
-                    "function must be bound anew for every use: a PerLayer was used since bind_graph(function), and a "
+                    "function must be bound again for every use: a PerLayer was used since bind_graph(function), and a "
                     "recomputation could not tell which of its copies were meant"
                 )
             return call.run_part(function, *arguments, **options)
@@ -219,14 +219,14 @@ def bind_graph(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reset(module: nn.Module) -> None:
-    """Reset the parameters of a module that can do so."""
+    """Initialize the parameters of a module again if it can."""
     reset = getattr(module, "reset_parameters", None)
     if callable(reset):
         reset()
 
 
 def check_takes_edges(model: nn.Module) -> None:
-    """Raise if a model is one of the signal alone."""
+    """Raise if a model takes only the signal."""
     try:
         signature = inspect.signature(getattr(model, "_orig_mod", model).forward)  # of torch.compile
     except (TypeError, ValueError):  # compiled code has none
@@ -241,7 +241,7 @@ def check_takes_edges(model: nn.Module) -> None:
 
 
 def check_inputs(x: Any, edge_index: Any, options: dict[str, Any]) -> None:
-    """Raise if a call is not one on a single set of nodes."""
+    """Raise if a call is not on a single set of nodes."""
     if isinstance(x, torch.fx.Proxy):
         raise TypeError(
             "PassGraph cannot be traced by torch.fx, which to_hetero does: each kind of node would need a shift "
@@ -272,7 +272,7 @@ def call_with_edges(
     """Call a module with edges as ``inner``, the module itself or the model in a :class:`PassGraph`, takes them."""
     if edges is None:
         if not hasattr(graph, "to_edge_index"):
-            raise UnsupportedModelError("", f"a {type(module).__name__} takes an edge_index, which a part has not")
+            raise UnsupportedModelError("", f"a {type(module).__name__} takes an edge_index, which a part lacks")
         edges = graph.to_edge_index()
     edge_index, edge_weight = edges
     return module(x, edge_index, *((edge_weight,) if is_called_with_weights(inner) else ()), **options)
