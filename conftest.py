@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 import torch
 
-from graphact.nn.activation import STARTS
+from graphact.nn.module import STARTS
 
 # Without a CUDA device there is nothing to run in this folder
 collect_ignore_glob = [] if torch.cuda.is_available() else ["packages/*/tests/gpu/*"]

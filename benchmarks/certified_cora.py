@@ -44,7 +44,7 @@ CURVES = {
 
 def make_model():
     act = graphact.nn.GraphAdaptiveMax(features=HIDDEN, start="small")
-    return graphact.nn.PassGraph(GCN(1433, HIDDEN, 2, 7, dropout=0.5, act=act))
+    return graphact.pyg.PassGraph(GCN(1433, HIDDEN, 2, 7, dropout=0.5, act=act))
 
 
 def train(data, file):

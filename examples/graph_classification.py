@@ -47,8 +47,8 @@ class Classifier(torch.nn.Module):
 
     def __init__(self, act: str, width: int = 32, layers: int = 2) -> None:
         super().__init__()
-        each_layer = graphact.nn.PerLayer(graphact.nn.make_activation(act, features=width), layers)
-        self.gnn = graphact.nn.PassGraph(GCN(4, width, layers, jk="cat", norm="batch_norm", act=each_layer))
+        each_layer = graphact.pyg.PerLayer(graphact.nn.make_activation(act, features=width), layers)
+        self.gnn = graphact.pyg.PassGraph(GCN(4, width, layers, jk="cat", norm="batch_norm", act=each_layer))
         self.readout = torch.nn.Linear(width, 2)
 
     def forward(self, batch):

@@ -46,8 +46,8 @@ class Classifier(torch.nn.Module):
 
     def __init__(self, act):
         super().__init__()
-        each_layer = graphact.nn.PerLayer(act, layers=2)
-        self.gnn = graphact.nn.PassGraph(GCN(1, 16, 2, jk="cat", act=each_layer))
+        each_layer = graphact.pyg.PerLayer(act, layers=2)
+        self.gnn = graphact.pyg.PassGraph(GCN(1, 16, 2, jk="cat", act=each_layer))
         self.readout = torch.nn.Linear(16, 2)
 
     def forward(self, batch):

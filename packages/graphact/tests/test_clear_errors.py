@@ -11,8 +11,10 @@ from torch_geometric.nn import GIN
 import graphact
 from graphact import Graph, functional, nn
 from graphact.estimators import GraphClassifier, NodeClassifier, NodeRegressor
+from graphact.pyg import PassGraph
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact_lab import tasks
+from graphact_lab.cli import main
 from support.graphs import random_graph
 
 GRAPH = random_graph(dtype=torch.float32)
@@ -166,14 +168,14 @@ MISTAKES = {
         lambda: nn.GraphAdaptiveMax(normalize="sym"), ValueError, ("normalize", "did you mean 'symmetric'?")
     ),
     "a chain of torch": (
-        lambda: nn.PassGraph(torch.nn.Sequential(torch.nn.Linear(3, 3), nn.GraphAdaptiveMax())), TypeError,
+        lambda: PassGraph(torch.nn.Sequential(torch.nn.Linear(3, 3), nn.GraphAdaptiveMax())), TypeError,
         ("model must be called as model(x, edge_index)", "got Sequential", "graphact.nn.Sequential("),
     ),
     "a model of the signal alone": (
-        lambda: nn.PassGraph(torch.nn.Linear(3, 3)), TypeError, ("must be called as model(x, edge_index)", "got Linear")
+        lambda: PassGraph(torch.nn.Linear(3, 3)), TypeError, ("must be called as model(x, edge_index)", "got Linear")
     ),
     "GIN with another width in its last layer": (
-        lambda: nn.PassGraph(GIN(3, 8, 2, out_channels=4, act=nn.GraphAdaptiveMax(features=8)))(X, EDGES), ValueError,
+        lambda: PassGraph(GIN(3, 8, 2, out_channels=4, act=nn.GraphAdaptiveMax(features=8)))(X, EDGES), ValueError,
         ("x must have the shape (..., N, F) with F = 8", "got (12, 4)", "features=None", "conv.nn.act = torch.nn.ReLU"),
     ),
 }  # fmt: skip
@@ -195,7 +197,7 @@ def test_what_the_messages_advise_works():
         if act.features is not None:
             for conv in gin.convs:
                 conv.nn.act = torch.nn.ReLU()
-        assert nn.PassGraph(gin)(X, EDGES).shape == (12, 4)
+        assert PassGraph(gin)(X, EDGES).shape == (12, 4)
     (task,) = tasks.source_localization_tasks(graphs=1, splits=1, nodes=1, community_size=50)
     assert task.graph.num_nodes == 200
 

@@ -115,7 +115,7 @@ def test_an_answer_does_not_depend_on_the_other_graphs_of_a_batch(activation, at
     samples = [attach(Data(x=(1 + i) * x[i], edge_index=graph.to_edge_index()[0])) for i in range(4)]
     act = graphact.nn.make_activation(activation, features=4)
     models = [graphact.nn.GCNN([1, 4], activation=activation), graphact.nn.Sequential(torch.nn.Linear(1, 4), act)]
-    models += [] if attached else [graphact.nn.PassGraph(GCN(1, 4, 2, 2, act=act))]
+    models += [] if attached else [graphact.pyg.PassGraph(GCN(1, 4, 2, 2, act=act))]
     models += [torch.compile(models[0], backend="eager")]
     for model in models:
         learner = GraphLearner(model, pool=global_mean_pool)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from graphact import nn
-from graphact.nn.network import CONVOLUTIONS
+from graphact.nn.graph_network import CONVOLUTIONS
 from graphact.spec import UnsupportedModelError, structure, to_json
 from graphact.storage import (
     check_tensors,
@@ -33,12 +33,12 @@ NETWORKS: dict[str, type[nn.GraphModule]] = {
 
 
 def modules() -> dict[str, type[nn.GraphModule]]:
-    """The classes that a file can hold, by name: those of graphact and the registered activations."""
+    """Return the classes that a file can hold, by name: those of graphact and the registered activations."""
     return {**NETWORKS, **{module.__name__: module for module in nn.ACTIVATIONS.values()}}
 
 
 def save(model: nn.GraphModule, path: str | os.PathLike[str]) -> None:
-    """Write a module of graphact to a file. The file is complete or, if writing was interrupted, not there.
+    """Write a module of graphact to a file, which is complete or, if writing was interrupted, absent.
 
     Args:
         model: a :class:`~graphact.nn.GCNN`, :class:`~graphact.nn.FIR`, filter bank or activation.
@@ -65,12 +65,12 @@ def save(model: nn.GraphModule, path: str | os.PathLike[str]) -> None:
 
 
 def coefficients(model: nn.GraphModule) -> dict[str, torch.Tensor]:
-    """The state of a model but for integers, which its configuration tells."""
+    """Return the state of a model except integers, which follow from its configuration."""
     return {key: value for key, value in model.state_dict().items() if value.is_floating_point()}
 
 
 def describe_model(model: nn.GraphModule) -> dict[str, Any]:
-    """The header of a model's file: module, configuration, layers, frozen parameters; refuses as :func:`save` does."""
+    """Return the header of a model's file: module, configuration, layers, frozen parameters; raise as :func:`save`."""
     name, known = type(model).__name__, modules()
     if known.get(name) is not type(model):
         raise UnsupportedModelError(
@@ -96,19 +96,19 @@ def describe_model(model: nn.GraphModule) -> dict[str, Any]:
 
 
 def rebuild(module: type[nn.GraphModule], config: Mapping[str, Any]) -> nn.GraphModule:
-    """A module from its configuration, on the meta device, where parameters take no memory."""
+    """Construct a module from its configuration on the meta device, where parameters take no memory."""
     with torch.device("meta"):
         return module(**config)
 
 
 def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> nn.GraphModule:
-    """Read a module that :func:`save` wrote. Safe for files from strangers.
+    """Read a module that :func:`save` wrote. Safe for untrusted files.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the file is damaged, incomplete or not a graphact model; the message says what is wrong.
     """
-    header, tensors = load_tensors(Path(path), "pt")
+    header, tensors = load_tensors(Path(path))
     model = build(header, len(tensors), path)
     expected = coefficients(model)
     if sorted(expected) != sorted(tensors):
@@ -133,7 +133,7 @@ def load(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> nn
 
 
 def build(header: dict[str, Any], num_tensors: int, path: str | os.PathLike[str]) -> nn.GraphModule:
-    """The module a header describes, on the meta device."""
+    """Construct the module of a header on the meta device."""
     name, config, known = header.get("module"), header.get("config"), modules()
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"{path}: module must be one of {', '.join(known)}, got {name!r:.60}")

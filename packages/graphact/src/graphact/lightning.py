@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from graphact._checks import check_choice, check_positive
 from graphact._extras import require
 from graphact.graph import Graph
-from graphact.nn.base import takes_batch
+from graphact.nn.call import takes_batch
 from graphact.training import loss_of, metric_of
 
 require("graphact.lightning needs", "lightning")

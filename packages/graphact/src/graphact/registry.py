@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from graphact._checks import check_choice
 
 ENTRY_POINTS = "graphact.activations"
+PACKAGES = {"torch_geometric": "graphact.pyg.describe"}  # modules that register the classes of other packages
 COMPARED = {  # by the paper; classes of graphact.nn
     "relu": "ReLU",
     "max-l": "LocalizedMax",
@@ -73,9 +74,6 @@ LINES = {  # what each does, for lists; x are values at a node and h trained wei
 }
 CONVOLUTIONS = {  # classes of graphact.nn, and a line for each
     "GraphFilter": "a bank of polynomial graph filters of any order: sum_k S^k x H_k",
-    "Chebyshev": "the same in the basis of Chebyshev polynomials (Defferrard et al. 2016)",
-    "ARMA": "rational filters by recursion (Isufi et al. 2017, Bianchi et al. 2021)",
-    "GraphAttention": "weights of neighbours by attention (Velickovic et al. 2018)",
     "EdgeNet": "edge-varying filters: coefficients for every edge of one graph (Isufi et al. 2021)",
 }
 _registered: dict[str, type[Any]] = {}
@@ -83,11 +81,12 @@ ModuleT = TypeVar("ModuleT", bound=type[Any])
 
 
 def register(name: str) -> Callable[[ModuleT], ModuleT]:
-    """Make a module known as an activation, as a decorator of its class.
+    """Register a module as an activation, as a decorator of its class.
 
     ``GCNN(activation=name)``, files, fleets and agents then know it, and so do ``graphact-lab run`` and
-    ``graphact list``, after ``--import MODULE``. The class takes ``hops``, ``features``, ``closed``, ``normalize`` and
-    ``start`` as keywords, as far as it has them; :class:`~graphact.nn.GraphAdaptive` needs its operation alone.
+    ``graphact list``, after ``--import MODULE``. The class accepts those of the keywords ``hops``, ``features``,
+    ``closed``, ``normalize`` and ``start`` that it needs; see :class:`~graphact.nn.GraphAdaptive` for one that needs
+    only its operation.
 
     Raises:
         ValueError: a class defined elsewhere has that name; one that is defined again replaces itself.
@@ -113,25 +112,25 @@ def register(name: str) -> Callable[[ModuleT], ModuleT]:
 
 
 def unregister(name: str) -> type[Any] | None:
-    """Forget an activation that :func:`register` made known; its class is returned, if it was known."""
+    """Forget an activation that :func:`register` added; return its class, if there was one."""
     return _registered.pop(name, None)
 
 
 def names() -> tuple[str, ...]:
-    """The names of all activations: built in, registered, and of installed packages."""
+    """Return the names of all activations: built in, registered, and of installed packages."""
     return tuple(dict.fromkeys([*BUILT_IN, *_registered, *_installed(tuple(sys.path))]))
 
 
 @cache
 def _installed(_: tuple[str, ...]) -> tuple[str, ...]:
-    """The names in entry points of the packages on a path; to read them takes milliseconds."""
+    """Return the names in entry points of the packages on a path; cached, as it takes milliseconds."""
     from importlib.metadata import entry_points
 
     return tuple(entry.name for entry in entry_points(group=ENTRY_POINTS))
 
 
 def find(name: str) -> type[Any]:
-    """The class of an activation; a name that is unknown raises."""
+    """Return the class of an activation; raise if the name is unknown."""
     if name in _registered:
         return _registered[name]
     if name in BUILT_IN:
@@ -144,7 +143,7 @@ def find(name: str) -> type[Any]:
 
 
 def line_of(name: str) -> str:
-    """Return a line about an activation; for registered ones the first line of the docstring."""
+    """Return one line on an activation; for registered ones the first line of the docstring."""
     if name in LINES or name not in _registered:
         return LINES.get(name, "")
     return (_registered[name].__doc__ or "").strip().partition("\n")[0]
@@ -167,5 +166,5 @@ class Activations(Mapping[str, type[Any]]):
 
 
 def home_of(function: Callable[..., Any]) -> tuple[str, str]:
-    """Return the module and the name of a function or class."""
+    """Return module and qualified name of a function or class."""
     return getattr(function, "__module__", ""), getattr(function, "__qualname__", type(function).__qualname__)

@@ -1,4 +1,4 @@
-"""The byte layer: files that are complete or not there, and tensors with a checked JSON header. Knows no module.
+"""The byte layer: files that are complete or absent, and tensors with a checked JSON header.
 
 A tensor file is a safetensors file whose metadata hold one JSON object: format, version, a SHA-256 of every tensor, one
 of the header itself, and whatever the writer adds. Nothing in a file is ever executed.
@@ -6,7 +6,6 @@ of the header itself, and whatever the writer adds. Nothing in a file is ever ex
 
 import errno
 import hashlib
-import importlib
 import json
 import os
 import secrets
@@ -18,19 +17,18 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from graphact._checks import did_you_mean
 
 Array = Any
-Framework = Literal["pt", "np"]
 FORMAT = "graphact"
 ZIP = b"PK\x03\x04"  # how archives begin, such as those of torch.save
 NUMPY = b"\x93NUMPY"  # how .npy files begin
 VERSION = 1
-NEEDED = 1 << 16  # bytes that a folder must take to be called writable
+MIN_BYTES = 1 << 16  # that a folder must take to be called writable
 ADVICE = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space or choose another folder"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a folder that you may write to"),
@@ -50,7 +48,7 @@ DAMAGES = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What NumPy, SciPy, zipfile and their kin raise for a damaged file; one that promises more than memory holds, too."""
+"""Exceptions that NumPy, SciPy and zipfile raise for damaged files, and for those that claim more than memory holds."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -69,53 +67,24 @@ def write_atomically(path: Path, content: bytes) -> None:
             raise
 
 
-def write_private(path: Path, content: bytes, mode: int, *, lasting: bool = True) -> None:
-    """Write a file that is unreadable until its mode is set, and that is never there in part; its folder must be.
-
-    ``lasting`` waits for the disk; otherwise a power failure may leave it empty.
-    """
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        if lasting:
-            os.fsync(stream.fileno())
-    temporary.replace(path)
-
-
-def sync(path: Path) -> None:
-    """Let the content of a file, or the names in a folder, survive a power failure, on systems that can."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:  # some file systems of a network know no such thing
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
-            raise
-    finally:
-        os.close(descriptor)
-
-
 def check_writable(folder: Path) -> None:
-    """Raise an OSError that says what to do if no file can be written to a folder, there or still to be made.
+    """Raise an OSError that says what to do if no file can be written to a folder, which need not exist yet.
 
-    For the beginning of long work; nothing is left behind.
+    Call it before long work; it leaves no file.
     """
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     with naming_folder(folder):
         if not existing.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, f"{existing} is a file", str(existing))
         with tempfile.TemporaryFile(dir=existing) as file:
-            file.write(bytes(NEEDED))
+            file.write(bytes(MIN_BYTES))
             file.flush()
             os.fsync(file.fileno())
 
 
 @contextmanager
 def naming_folder(folder: Path) -> Iterator[None]:
-    """Let errors of the operating system name the folder that is written to, and what to do."""
+    """Make errors of the operating system name the folder that is written to, and what to do."""
     try:
         yield
     except OSError as error:
@@ -123,12 +92,14 @@ def naming_folder(folder: Path) -> Iterator[None]:
 
 
 def reason_of(error: OSError) -> str:
-    """Return why a folder cannot be written to, and what to do."""
+    """Return the reason why a folder cannot be written to, and what to do."""
     return "; ".join(filter(None, (error.strerror or str(error), ADVICE.get(error.errno or 0, ""))))
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Array], header: Mapping[str, Any]) -> None:
-    """Write tensors, all of torch (on the CPU, contiguous) or all of NumPy, with a header of JSON values."""
+    """Write tensors on the CPU, with a header of JSON values."""
+    from safetensors.torch import save
+
     full: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -137,13 +108,11 @@ def save_tensors(path: Path, tensors: Mapping[str, Array], header: Mapping[str, 
     }
     full["header_sha256"] = header_digest(full)
     metadata = {FORMAT: json.dumps(full, sort_keys=True)}
-    is_numpy = all(isinstance(tensor, np.ndarray) for tensor in tensors.values())
-    library = importlib.import_module("safetensors.numpy" if is_numpy else "safetensors.torch")
-    write_atomically(path, library.save(dict(tensors), metadata=metadata))
+    write_atomically(path, save(dict(tensors), metadata=metadata))
 
 
-def load_tensors(path: Path, framework: Framework) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The header, checked, and the tensors of a file, as torch tensors (``"pt"``) or NumPy arrays (``"np"``).
+def load_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the checked header and the tensors of a file.
 
     A file that is truncated, altered or of another kind raises a ValueError that says what is wrong.
     """
@@ -151,7 +120,7 @@ def load_tensors(path: Path, framework: Framework) -> tuple[dict[str, Any], dict
 
     check_is_file(path)
     try:
-        with safe_open(path, framework=framework) as file:
+        with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, the file is no dict
     except (SafetensorError, OSError, TypeError, AttributeError) as error:
@@ -194,15 +163,15 @@ def check_tensors(path: Path, header: Mapping[str, Any], tensors: Mapping[str, A
 
 
 def read_array(path: Path) -> np.ndarray[Any, Any]:
-    """The array of an ``.npy`` file; a file that is damaged or of another kind raises a ValueError that says so."""
+    """Return the array of an ``.npy`` file; raise a ValueError if it is damaged or of another kind."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
-        with path.open("rb") as stream:  # which NumPy leaves open where it takes a damaged file for an archive
+        with path.open("rb") as stream:  # NumPy leaves it open if it takes a damaged file for an archive
             array = np.load(stream, allow_pickle=False)
     except DAMAGES as error:
         reason = one_line(error)
-        if "pickle" in reason:  # NumPy's advice would have it executed
+        if "pickle" in reason:  # NumPy advises to execute it
             is_numpy = path.read_bytes()[: len(NUMPY)] == NUMPY
             reason = "it holds Python objects" if is_numpy else "it does not begin as the files of numpy.save do"
         raise ValueError(f"{path} is not a NumPy file of numbers, or is damaged: {reason}") from error
@@ -212,7 +181,7 @@ def read_array(path: Path) -> np.ndarray[Any, Any]:
 
 
 def one_line(reason: object) -> str:
-    """The text of an error without line breaks, cut where it is long."""
+    """Return the text of an error without line breaks, cut if it is long."""
     text = " ".join(str(reason).split())
     return text if len(text) <= 500 else f"{text[:500]}..."
 
@@ -224,11 +193,8 @@ def header_digest(header: Mapping[str, Any]) -> str:
 
 
 def digest(tensor: Array) -> str:
-    """SHA-256 over type, shape and bytes, the types named as torch does."""
-    if isinstance(tensor, np.ndarray):
-        content, dtype = tensor.tobytes(), f"torch.{tensor.dtype.name}"
-    else:
-        import torch
+    """SHA-256 over type, shape and bytes of a tensor."""
+    import torch
 
-        content, dtype = tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes(), str(tensor.dtype)
-    return hashlib.sha256(f"{dtype} {tuple(tensor.shape)}".encode() + content).hexdigest()
+    content = tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+    return hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode() + content).hexdigest()

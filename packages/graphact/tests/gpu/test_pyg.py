@@ -9,7 +9,7 @@ from torch_geometric.utils import erdos_renyi_graph
 
 from graphact import Graph, nn
 from graphact.graph.transfer import map_tensors
-from graphact.pyg import AttachGraph
+from graphact.pyg import AttachGraph, PassGraph, PerLayer
 from support.waiting import when_waiting
 
 
@@ -50,7 +50,7 @@ def test_a_loader_pins_the_joined_graph(workers):
 
 def test_prefetched_batches():
     data = [AttachGraph()(item) for item in samples()]
-    model = nn.PassGraph(GCN(4, 8, 2, act=nn.GraphAdaptiveMax(features=8))).cuda()
+    model = PassGraph(GCN(4, 8, 2, act=nn.GraphAdaptiveMax(features=8))).cuda()
     for batch in PrefetchLoader(DataLoader(data, batch_size=4), device=torch.device("cuda")):
         out = model(batch.x, batch.edge_index, graph=batch.graph)
         assert out.shape == (batch.num_nodes, 8)
@@ -59,7 +59,7 @@ def test_prefetched_batches():
 def test_a_move_from_pinned_memory_and_a_step_do_not_synchronise():
     data = [AttachGraph()(item) for item in samples()]
     batch = Batch.from_data_list(data).pin_memory()
-    model = nn.PassGraph(GCN(4, 8, 2, act=nn.GraphAdaptiveMax(features=8), normalize=False)).cuda()
+    model = PassGraph(GCN(4, 8, 2, act=nn.GraphAdaptiveMax(features=8), normalize=False)).cuda()
     x = batch.to("cuda", non_blocking=True)
     model(x.x, x.edge_index, graph=x.graph).sum().backward()  # kernels are compiled here
     batch = Batch.from_data_list(data).pin_memory()
@@ -70,7 +70,7 @@ def test_a_move_from_pinned_memory_and_a_step_do_not_synchronise():
 
 def test_the_same_values_as_on_the_cpu():
     batch = Batch.from_data_list([AttachGraph()(item) for item in samples()])
-    model = nn.PassGraph(GCN(4, 8, 3, act=nn.PerLayer(nn.GraphAdaptiveMedian(features=8, hops=2), layers=2)))
+    model = PassGraph(GCN(4, 8, 3, act=PerLayer(nn.GraphAdaptiveMedian(features=8, hops=2), layers=2)))
     expected = model(batch.x, batch.edge_index, graph=batch.graph)
     there = batch.to("cuda")
     actual = model.cuda()(there.x, there.edge_index, graph=there.graph)

@@ -11,7 +11,7 @@ from torch_geometric import EdgeIndex
 
 from graphact import Graph, nn
 from graphact.graph.cache import BuildCache
-from graphact.nn import base
+from graphact.nn import call as base
 
 
 @pytest.fixture(autouse=True)

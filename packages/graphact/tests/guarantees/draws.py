@@ -17,7 +17,7 @@ from graphact.nn import (
     LocalizedMedian,
     ReLU,
 )
-from graphact.nn.base import GraphModule, describe
+from graphact.nn.module import GraphModule, describe
 from graphact.spec.operations import KERNEL, MIN
 from support.graphs import random_matrix
 

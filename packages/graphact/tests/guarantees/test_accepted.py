@@ -11,8 +11,9 @@ from torch_geometric.nn import Sequential as PyGSequential
 from graphact import Graph
 from graphact.guarantees import LostLinks, attack, certify, empirical_lipschitz, forms, lipschitz_bound, topology_bound
 from graphact.guarantees.models import evaluate, read_model
-from graphact.nn import GraphAdaptiveMax, GraphFilter, PassGraph, PerLayer, Residual, Sequential
-from graphact.nn.parts import call_on_graph
+from graphact.nn import GraphAdaptiveMax, GraphFilter, Residual, Sequential
+from graphact.nn.description import call_on_graph
+from graphact.pyg import PassGraph, PerLayer
 from graphact.spec import UnsupportedModelError
 from support.graphs import random_graph
 

@@ -25,7 +25,7 @@ from torch_geometric.nn import (
 from torch_geometric.nn import Sequential as PyGSequential
 
 import graphact.functional
-import graphact.nn.activation
+import graphact.nn.neighborhood_activation
 from graphact import Graph
 from graphact.guarantees import (
     EdgeNoise,
@@ -36,7 +36,8 @@ from graphact.guarantees import (
     lipschitz_constrained,
     topology_bound,
 )
-from graphact.nn import GCNN, GraphAdaptive, GraphAdaptiveMax, GraphFilter, PassGraph, PerLayer, Residual, Sequential
+from graphact.nn import GCNN, GraphAdaptive, GraphAdaptiveMax, GraphFilter, Residual, Sequential
+from graphact.pyg import PassGraph, PerLayer
 from graphact.spec import UnsupportedModelError
 from support.graphs import random_graph
 
@@ -288,10 +289,10 @@ def test_a_method_of_another_class_and_other_code_in_the_same_function_are_refus
         (torch, "relu", lambda: nn.ReLU()),
         (torch, "tanh", lambda: nn.Tanh()),
         (torch_geometric.nn.conv.gcn_conv, "gcn_norm", lambda: GCNConv(3, 2)),
-        (graphact.nn.activation.FUNCTIONS, "shifted", lambda: GraphAdaptiveMax(features=3)),
-        (graphact.nn.activation, "resolve_graph", lambda: GraphAdaptiveMax(features=3)),
+        (graphact.nn.neighborhood_activation.FUNCTIONS, "shifted", lambda: GraphAdaptiveMax(features=3)),
+        (graphact.nn.neighborhood_activation, "resolve_graph", lambda: GraphAdaptiveMax(features=3)),
         (graphact.nn.pointwise, "pointwise", lambda: graphact.nn.ReLU()),
-        (graphact.nn.filter, "graph_filter", lambda: GraphFilter(3, 2, order=1)),
+        (graphact.nn.graph_filter, "graph_filter", lambda: GraphFilter(3, 2, order=1)),
     ],
 )
 def test_functions_that_a_forward_finds_by_name_are_refused_where_they_were_replaced(

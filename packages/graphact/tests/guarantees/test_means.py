@@ -20,7 +20,7 @@ from graphact.guarantees import (
 from graphact.guarantees.enumeration import is_known
 from graphact.guarantees.rules import OPERATIONS
 from graphact.nn import ACTIVATIONS, GCNN, GraphAdaptive, GraphNetwork, Residual, Sequential
-from graphact.nn.network import CONVOLUTIONS
+from graphact.nn.graph_network import CONVOLUTIONS
 from graphact.registry import FURTHER
 from graphact.spec import UnsupportedModelError
 from graphact.spec.operations import find_operation

@@ -23,8 +23,9 @@ from graphact.guarantees import (
 )
 from graphact.guarantees.models import evaluate, read_model
 from graphact.guarantees.pointwise import POINTWISE, layer_norm_slope
-from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, GraphModule, PassGraph, PerLayer, Residual, Sequential
-from graphact.nn.parts import call_on_graph
+from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, GraphModule, Residual, Sequential
+from graphact.nn.description import call_on_graph
+from graphact.pyg import PassGraph, PerLayer
 from graphact.spec import UnsupportedModelError
 from graphact_agents import deploy
 from support.graphs import random_graph

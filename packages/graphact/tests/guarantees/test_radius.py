@@ -12,7 +12,7 @@ from torch import nn
 from graphact import Graph
 from graphact.guarantees import attack_radius, certified_radius, fields
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter, LocalizedMax, ReLU, Residual, Sequential
-from graphact.nn.parts import call_on_graph
+from graphact.nn.description import call_on_graph
 from graphact.spec.operations import MIN
 from guarantees.draws import Chain, LocalizedKernel, LocalizedMin
 from guarantees.test_models import FEATURES, GRAPHS, LINEAR, NODES, OTHERS, SYMMETRIC, WEIGHTED, made

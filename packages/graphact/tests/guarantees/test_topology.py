@@ -13,7 +13,8 @@ from torch_geometric.nn import GCNConv
 from graphact import Graph
 from graphact.guarantees import EdgeNoise, LostLinks, empirical_topology, topology_bound
 from graphact.guarantees.rules import OPERATIONS
-from graphact.nn import GCNN, GraphFilter, PassGraph, ReLU, Residual, Sequential
+from graphact.nn import GCNN, GraphFilter, ReLU, Residual, Sequential
+from graphact.pyg import PassGraph
 from graphact.spec import UnsupportedModelError
 from graphact.spec.operations import find_operation
 from guarantees.draws import draw, uniform

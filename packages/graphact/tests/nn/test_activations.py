@@ -125,7 +125,7 @@ def test_repr_of_a_module_without_configuration():
         (lambda: nn.make_activation("softsign"), ValueError, "activation must be one of .* got 'softsign'"),
         (lambda: nn.make_activation(3), TypeError, "activation must be a name, a module, or a function .* got 3$"),
         (lambda: nn.make_activation(str), TypeError, "got <class 'str'>, which returned str"),
-        (lambda: nn.GraphAdaptiveMax(gamma=1.0), TypeError, "gamma is no parameter of .*'max', which has none"),
+        (lambda: nn.GraphAdaptiveMax(gamma=1.0), TypeError, "gamma is not a parameter of .*'max', which has none"),
     ],
 )
 def test_bad_arguments(build, error, message):

@@ -8,6 +8,7 @@ import torch
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from graphact import nn
+from graphact.pyg import PassGraph, PerLayer, bind_graph
 from support.graphs import random_graph
 
 KINDS = pytest.mark.parametrize("is_reentrant", [True, False], ids=["reentrant", "not reentrant"])
@@ -42,7 +43,7 @@ class Block:
 
 def bound(is_reentrant):
     def wrap(block, x):
-        return checkpoint(nn.bind_graph(block), x, use_reentrant=is_reentrant)
+        return checkpoint(bind_graph(block), x, use_reentrant=is_reentrant)
 
     return wrap
 
@@ -57,7 +58,7 @@ def one_activation():
 
 def per_layer():
     """As many copies as uses, all with coefficients of their own."""
-    act = nn.PerLayer(nn.GraphAdaptiveMax(hops=2), layers=9)
+    act = PerLayer(nn.GraphAdaptiveMax(hops=2), layers=9)
     for number, part in enumerate(act):
         torch.nn.init.normal_(part.weights, generator=torch.Generator().manual_seed(number))
     return act
@@ -66,7 +67,7 @@ def per_layer():
 ACTIVATIONS = pytest.mark.parametrize("make", [one_activation, per_layer], ids=["one", "per layer"])
 
 
-def pair(make, wrap, passing=nn.PassGraph):
+def pair(make, wrap, passing=PassGraph):
     """A model with checkpoints, the same without, and an input, all in double precision."""
     torch.manual_seed(1)
     model = Model(make(), wrap).double()
@@ -134,10 +135,10 @@ def test_bound_parts_inside_a_call_inside_a_checkpoint(make, is_reentrant, outer
 def test_a_bound_part_inside_a_bound_part(make, is_reentrant, outer):
     def wrap(block, x):
         def twice(x):
-            return block.act(checkpoint(nn.bind_graph(block.layer_then_act), x, use_reentrant=is_reentrant))
+            return block.act(checkpoint(bind_graph(block.layer_then_act), x, use_reentrant=is_reentrant))
 
         block.layer_then_act = lambda x: torch.tanh(block.act(block.layer(x)))
-        return checkpoint(nn.bind_graph(twice), x, use_reentrant=outer)
+        return checkpoint(bind_graph(twice), x, use_reentrant=outer)
 
     model, expected, x = pair(make, wrap)
     expected.model.wrap = lambda block, x: block.act(torch.tanh(block.act(block.layer(x))))
@@ -197,7 +198,7 @@ def test_a_backward_pass_inside_another_call(make, is_reentrant):
     def meanwhile():
         model(given, None, graph=GRAPHS[0]).square().sum().backward()
 
-    outer = nn.PassGraph(Outer(nn.GraphAdaptiveMax(start="uniform").double(), meanwhile))
+    outer = PassGraph(Outer(nn.GraphAdaptiveMax(start="uniform").double(), meanwhile))
     out = outer(x, None, graph=GRAPHS[1])
     assert torch.equal(out, outer.model.act(x, GRAPHS[1]))
     assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
@@ -214,14 +215,14 @@ def test_a_backward_pass_before_the_call_is_over(make, is_reentrant):
                 super().forward(x, edge_index).square().sum().backward()
             return self.act(x)
 
-    act = make() if make is one_activation else nn.PerLayer(nn.GraphAdaptiveMax(hops=2, start="uniform"), layers=10)
+    act = make() if make is one_activation else PerLayer(nn.GraphAdaptiveMax(hops=2, start="uniform"), layers=10)
     models = [WithGradient(copy.deepcopy(act), wrap).double() for wrap in (bound(is_reentrant), None)]
     models[1].load_state_dict(models[0].state_dict())
     x = torch.randn(12, 4, dtype=torch.float64)
     found = []
     for model in models:
         given = x.clone().requires_grad_()
-        out = nn.PassGraph(model)(given, None, graph=GRAPHS[2])
+        out = PassGraph(model)(given, None, graph=GRAPHS[2])
         found.append((out.detach(), {"x": given.grad, **{n: p.grad for n, p in model.maps.named_parameters()}}))
     assert torch.equal(found[0][0], found[1][0])
     assert_equal(found[0][1], found[1][1])
@@ -235,7 +236,7 @@ def test_a_nested_call_has_its_own_graph(is_reentrant):
         def __init__(self, wrap):
             super().__init__()
             self.act, self.wrap = one_activation(), wrap
-            self.inner = nn.PassGraph(Model(one_activation()))
+            self.inner = PassGraph(Model(one_activation()))
 
         def forward(self, x, edge_index):
             def part(x):
@@ -244,7 +245,7 @@ def test_a_nested_call_has_its_own_graph(is_reentrant):
             return self.act(part(x) if self.wrap is None else self.wrap(part, x))
 
     torch.manual_seed(0)
-    model = nn.PassGraph(Nested(bound(is_reentrant))).double()
+    model = PassGraph(Nested(bound(is_reentrant))).double()
     expected = copy.deepcopy(model)
     expected.model.wrap = None
     x = torch.randn(12, 4, dtype=torch.float64)
@@ -259,7 +260,7 @@ def test_graphs_with_trained_weights():
     found = []
     for wrap in (bound(False), None):
         torch.manual_seed(0)
-        model, weight = nn.PassGraph(Model(one_activation(), wrap)).double(), torch.rand(5, dtype=torch.float64)
+        model, weight = PassGraph(Model(one_activation(), wrap)).double(), torch.rand(5, dtype=torch.float64)
         model.model.forward = lambda x, edge_index, weight, inner=model.model: type(inner).forward(inner, x, edge_index)
         x = torch.randn(4, 4, dtype=torch.float64)
         model(x, edge_index, weight.requires_grad_()).square().sum().backward()
@@ -278,7 +279,7 @@ def test_every_activation_unpacks_what_it_saved_once(name, is_trained):
     found = []
     for is_checkpointed in (True, False):
         given, weights = x.clone().requires_grad_(), weight.clone().requires_grad_(is_trained)
-        graph = nn.PassGraph(act).graph_of(given, edge_index, weights)
+        graph = PassGraph(act).graph_of(given, edge_index, weights)
         act.zero_grad()
         out = checkpoint(act, given, graph, use_reentrant=False) if is_checkpointed else act(given, graph)
         wanted = [given, *act.parameters(), *([weights] if is_trained else [])]
@@ -295,7 +296,7 @@ def test_an_unbound_part_raises_and_says_what_to_do(is_reentrant):
     for make in (one_activation, per_layer):
         model, _, x = pair(make, plain(is_reentrant))
         loss = model(x.requires_grad_(), None, graph=GRAPHS[0]).square().sum()
-        with pytest.raises(TypeError, match=r"checkpoint\(graphact\.nn\.bind_graph\(function\), \.\.\.\)") as caught:
+        with pytest.raises(TypeError, match=r"checkpoint\(graphact\.pyg\.bind_graph\(function\), \.\.\.\)") as caught:
             loss.backward()
         assert "\n" not in str(caught.value)
 
@@ -307,7 +308,7 @@ def test_an_unbound_part_never_takes_the_graph_of_another_call(make, is_reentran
 
     def bound_late(block, x):
         """Bound when it runs, which is too late in a recomputation."""
-        return checkpoint(lambda x: nn.bind_graph(block)(x), x, use_reentrant=is_reentrant)
+        return checkpoint(lambda x: bind_graph(block)(x), x, use_reentrant=is_reentrant)
 
     for wrap in (plain(is_reentrant), bound_late):
         model, _, x = pair(make, wrap)
@@ -318,14 +319,14 @@ def test_an_unbound_part_never_takes_the_graph_of_another_call(make, is_reentran
                 loss.backward()
             raised.append(True)
 
-        outer = nn.PassGraph(Outer(nn.GraphAdaptiveMax(start="uniform").double(), meanwhile))
+        outer = PassGraph(Outer(nn.GraphAdaptiveMax(start="uniform").double(), meanwhile))
         assert torch.equal(outer(x, None, graph=GRAPHS[1]), outer.model.act(x, GRAPHS[1]))
     assert raised == [True, True]
 
 
 def test_a_call_in_a_backward_pass_has_its_graph():
     """A custom gradient that calls a model."""
-    inner = nn.PassGraph(Model(one_activation())).double()
+    inner = PassGraph(Model(one_activation())).double()
 
     class Custom(torch.autograd.Function):
         @staticmethod
@@ -337,7 +338,7 @@ def test_a_call_in_a_backward_pass_has_its_graph():
             return inner(grad, None, graph=GRAPHS[1])
 
     x = torch.randn(12, 4, dtype=torch.float64, requires_grad=True)
-    outer = nn.PassGraph(Outer(one_activation().double(), lambda: Custom.apply(x).sum().backward()))
+    outer = PassGraph(Outer(one_activation().double(), lambda: Custom.apply(x).sum().backward()))
     outer(x.detach(), None, graph=GRAPHS[0])
     torch.testing.assert_close(x.grad, inner(torch.ones_like(x), None, graph=GRAPHS[1]))
 
@@ -348,32 +349,32 @@ def test_bound_functions_keep_the_call_and_refuse_another():
 
     class Keeping(torch.nn.Module):
         def forward(self, x, edge_index):
-            kept.append(nn.bind_graph(act))
+            kept.append(bind_graph(act))
             return kept[0](x)
 
-    model = nn.PassGraph(Keeping())
+    model = PassGraph(Keeping())
     first = model(x, None, graph=GRAPHS[0])
     assert torch.equal(first, act(x, GRAPHS[0]))
     assert torch.equal(kept[0](x), first)  # also when the call is over
     with pytest.raises(RuntimeError, match="function must be bound in the call that runs it"):
         model(x, None, graph=GRAPHS[1])
-    assert nn.bind_graph(act) is act  # outside of a call
+    assert bind_graph(act) is act  # outside of a call
     with pytest.raises(TypeError, match="function must be callable, got Tensor"):
-        nn.bind_graph(x)
+        bind_graph(x)
 
 
 def test_a_bound_function_that_counts_layers_runs_once_in_its_call():
     class Twice(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.act = nn.PerLayer(nn.GraphAdaptiveMax(), layers=3)
+            self.act = PerLayer(nn.GraphAdaptiveMax(), layers=3)
 
         def forward(self, x, edge_index):
-            again = nn.bind_graph(self.act)
+            again = bind_graph(self.act)
             return again(again(x))
 
-    with pytest.raises(RuntimeError, match="function must be bound anew for every use"):
-        nn.PassGraph(Twice())(torch.randn(12, 4), None, graph=GRAPHS[0].to(dtype=torch.float32))
+    with pytest.raises(RuntimeError, match="function must be bound again for every use"):
+        PassGraph(Twice())(torch.randn(12, 4), None, graph=GRAPHS[0].to(dtype=torch.float32))
 
 
 def test_checkpoint_sequential():
@@ -381,11 +382,11 @@ def test_checkpoint_sequential():
 
     class Chain(torch.nn.Module):
         def forward(self, x, edge_index):
-            return checkpoint_sequential([nn.bind_graph(act) for act in acts], 2, x, use_reentrant=False)
+            return checkpoint_sequential([bind_graph(act) for act in acts], 2, x, use_reentrant=False)
 
     x = torch.randn(12, 4, dtype=torch.float64)
     given, other = (x.clone().requires_grad_() for _ in range(2))
-    nn.PassGraph(Chain())(given, None, graph=GRAPHS[0]).square().sum().backward()
+    PassGraph(Chain())(given, None, graph=GRAPHS[0]).square().sum().backward()
     out = other
     for act in acts:
         out = act(out, GRAPHS[0])
@@ -430,6 +431,6 @@ def test_a_compiled_activation_never_takes_the_graph_of_another_call(is_reentran
             loss.backward()
 
     act = one_activation().double()
-    nn.PassGraph(Outer(act, bound_part))(x, None, graph=GRAPHS[1])
+    PassGraph(Outer(act, bound_part))(x, None, graph=GRAPHS[1])
     assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
-    nn.PassGraph(Outer(act, unbound_part))(x, None, graph=GRAPHS[1])
+    PassGraph(Outer(act, unbound_part))(x, None, graph=GRAPHS[1])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from graphact import Graph, nn
+from graphact.pyg import PassGraph, PerLayer
 from support.graphs import random_graph
 
 
@@ -79,20 +80,20 @@ def test_reprs_are_short():
 
 def test_a_repr_tells_the_activation_that_a_model_of_pyg_hides():
     models = pytest.importorskip("torch_geometric.nn")
-    model = nn.PassGraph(models.GCN(2, 4, num_layers=3, act=nn.PerLayer(nn.GraphAdaptiveMax(features=4), 2)))
+    model = PassGraph(models.GCN(2, 4, num_layers=3, act=PerLayer(nn.GraphAdaptiveMax(features=4), 2)))
     assert repr(model).splitlines()[1].strip() == (
         "normalize='symmetric', activation=GraphAdaptiveMax(hops=1, features=4, closed=False)"
     )
-    plain = nn.PassGraph(models.Sequential("x, edge_index", [(nn.GraphAdaptiveMax(), "x -> x")]))
+    plain = PassGraph(models.Sequential("x, edge_index", [(nn.GraphAdaptiveMax(), "x -> x")]))
     assert repr(plain).splitlines()[1].strip() == "normalize='symmetric'"
 
 
 def test_the_network_inside_gin_stays_pointwise():
     models = pytest.importorskip("torch_geometric.nn")
     edge_index, x = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.randn(3, 2)
-    gin = models.GIN(2, 4, num_layers=3, act=nn.PerLayer(nn.GraphAdaptiveMax(features=4), layers=2))
+    gin = models.GIN(2, 4, num_layers=3, act=PerLayer(nn.GraphAdaptiveMax(features=4), layers=2))
     with pytest.raises(ValueError, match=r"layers must be at least .* got 2: .* GIN .*conv.nn.act = torch"):
-        nn.PassGraph(gin)(x, edge_index)
+        PassGraph(gin)(x, edge_index)
     for conv in gin.convs:
         conv.nn.act = torch.nn.ReLU()
-    assert nn.PassGraph(gin)(x, edge_index).shape == (3, 4)
+    assert PassGraph(gin)(x, edge_index).shape == (3, 4)

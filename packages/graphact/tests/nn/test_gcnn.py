@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphact import Graph, nn
-from graphact.nn.names import make_activation
+from graphact.nn.lookup import make_activation
 from support import oracle
 from support.activations import ANY_WIDTH
 from support.graphs import random_case, random_graph

@@ -24,6 +24,9 @@ def check_near(found, expected, low):
     torch.testing.assert_close(found.float(), expected, rtol=0, atol=8 * torch.finfo(low).eps * scale)
 
 
+BIASED = {"name": "GraphFilter", "bias": True}
+
+
 @pytest.mark.parametrize("low", sorted(HALF_PRECISION, key=str), ids=str)
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("name", nn.ACTIVATIONS)
@@ -51,7 +54,7 @@ def test_half_precision_beside_float32(name, autocast, low):
 def test_behind_a_convolution_with_a_bias_under_autocast(name):
     """Whose result is float32 again, of parts in half precision."""
     torch.manual_seed(0)
-    network = nn.GraphNetwork([3, 4], convolution={"name": "Chebyshev", "bias": True}, activation=name, out_features=2)
+    network = nn.GraphNetwork([3, 4], convolution=BIASED, activation=name, out_features=2)
     graph = random_graph(num_nodes=20, seed=2).to(torch.float32).normalize("symmetric")
     x = torch.randn(20, 3)
     with torch.autocast("cpu", dtype=torch.bfloat16):

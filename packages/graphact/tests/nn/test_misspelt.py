@@ -13,11 +13,11 @@ from graphact import nn
         (lambda: nn.make_activation("max-ga", hop=2), "of the activation 'max-ga' .*'hop'; did you mean 'hops'"),
         (lambda: nn.make_activation("kernel-ga", gama=2.0), "among closed, .* got 'gama'; did you mean 'gamma'"),
         (lambda: nn.make_activation("max-ga", gama=2.0), "among closed, .* got 'gama'; did you mean 'gamma'"),
-        (lambda: nn.make_activation({"name": "kernel-ga", "gama": 2.0}), "'gama'; did you mean 'gamma'"),
-        (lambda: nn.make_activation({"name": "max-ga", "hop": 2}), "hop is no parameter .*; did you mean 'hops'"),
+        (lambda: nn.make_activation({"name": "kernel-ga", "gama": 2.0}), "gama is not .*; did you mean 'gamma'"),
+        (lambda: nn.make_activation({"name": "max-ga", "hop": 2}), "hop is not a parameter .*; did you mean 'hops'"),
         (lambda: nn.make_activation(torch.nn.Tanh(), hop=2), "of an activation .* got 'hop'; did you mean 'hops'"),
         (lambda: nn.make_activation(lambda features: torch.nn.Tanh(), hop=2), "got 'hop'; did you mean 'hops'"),
-        (lambda: nn.GraphAdaptiveMax(hop=2), "hop is no parameter of .*'max', which has none; did you mean 'hops'"),
+        (lambda: nn.GraphAdaptiveMax(hop=2), "hop is not a parameter of .*'max', which has none; did you mean 'hops'"),
     ],
 )
 def test_options(build, message):

@@ -12,12 +12,14 @@ from torch_geometric.nn import GCN, GCNConv
 from torch_geometric.nn import Sequential as PyGSequential
 
 import graphact
+import graphact_agents as agents
 from graphact import Graph, nn
 from graphact.functional.neighborhood import neighborhood
 from graphact.functional.segments import log_mean_exp
 from graphact.guarantees import lipschitz_bound
+from graphact.pyg import PassGraph
 from graphact.registry import FURTHER
-from graphact.spec import UnsupportedModelError, from_json, structure, to_json
+from graphact.spec import UnsupportedModelError, structure
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact_agents import deploy, simulate_inference
 from graphact_lab.tasks import source_localization_tasks
@@ -201,15 +203,6 @@ def test_files(name, tmp_path):
     assert structure(graphact.load(tmp_path / "activation.safetensors").layers()) == structure(alone.layers())
 
 
-@pytest.mark.parametrize("name", FURTHER)
-def test_descriptions_come_back_from_json(name):
-    module = nn.make_activation(name, features=3, hops=2)
-    names = {id(parameter): key for key, parameter in module.named_parameters()}
-    described = to_json(module.layers(), names)
-    again = from_json(described, dict(module.named_parameters()))
-    assert structure(again) == structure(module.layers())
-
-
 @pytest.mark.parametrize("name", ["mixture-ga", "max-k"])
 @pytest.mark.parametrize("closed", [False, True])
 def test_agents_compute_the_same(name, closed):
@@ -221,9 +214,8 @@ def test_agents_compute_the_same(name, closed):
 
 @pytest.mark.parametrize("name", ["shiftless-max", "shiftless-median", "grelu", "digraf"])
 def test_agents_refuse_the_others_in_one_line(name):
-    with pytest.raises(
-        UnsupportedModelError, match=f"agents know the activations max-k, mixture-ga, got '{name}'"
-    ) as e:
+    words = f"agents know the activations max-k, mixture-ga, got '{name}'"
+    with pytest.raises(agents.UnsupportedModelError, match=words) as e:
         deploy(nn.GCNN([2, 5], activation=name), random_graph(dtype=torch.float32))
     assert "\n" not in str(e.value)
     assert ("means over all nodes" in str(e.value)) == (name in ("grelu", "digraf"))
@@ -464,10 +456,10 @@ def test_networks_and_chains_pool_graph_by_graph(name):
         "gcnn": nn.GCNN([3, 3, 3], activation=name, order=1),
         "network": nn.GraphNetwork([3, 3], activation=name),
         "chain": nn.Sequential(torch.nn.Linear(3, 3), nn.Residual(nn.make_activation(name, features=3))),
-        "model of PyG": nn.PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3))),
-        "convolution": nn.PassGraph(PyGSequential("x, edge_index", [(GCNConv(3, 3), "x, edge_index -> x"),
+        "model of PyG": PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3))),
+        "convolution": PassGraph(PyGSequential("x, edge_index", [(GCNConv(3, 3), "x, edge_index -> x"),
                                                                     (nn.make_activation(name, features=3), "x -> x")])),
-        "model in a chain": nn.Sequential(nn.PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3)))),
+        "model in a chain": nn.Sequential(PassGraph(GCN(3, 3, 2, 2, act=nn.make_activation(name, features=3)))),
     }  # fmt: skip
     data = [
         Data(x=x, edge_index=graph.to_edge_index()[0], num_nodes=len(x))
@@ -480,7 +472,7 @@ def test_networks_and_chains_pool_graph_by_graph(name):
         found = model(batch.x, batch.edge_index, batch=batch.batch)
         torch.testing.assert_close(found, alone, msg=lambda text, kind=kind: f"{kind}: {text}")
         assert not torch.allclose(model(batch.x, batch.edge_index), alone), kind  # one graph, as nobody says otherwise
-        if not isinstance(model, nn.PassGraph):
+        if not isinstance(model, PassGraph):
             own = [Graph.from_pyg(item).to(torch.float64).normalize("symmetric") for item in (*data, batch)]
             expected = torch.cat([model(item.x, graph) for item, graph in zip(data, own[:-1], strict=True)])
             torch.testing.assert_close(model(batch.x, own[-1]), expected)

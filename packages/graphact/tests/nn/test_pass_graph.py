@@ -13,6 +13,7 @@ from torch_geometric.nn import GAT, GCN, GIN, GCNConv, GraphSAGE, SAGEConv, Sequ
 from torch_geometric.utils import erdos_renyi_graph, k_hop_subgraph
 
 from graphact import Graph, nn
+from graphact.pyg import PassGraph, PerLayer
 from support.activations import ANY_WIDTH
 
 
@@ -34,7 +35,7 @@ def test_gcn_is_its_convolutions_with_the_activation_between(data):
     for conv in model.convs[:-1]:
         x = act(conv(x, data.edge_index, data.edge_weight), graph)
     expected = model.convs[-1](x, data.edge_index, data.edge_weight)
-    passing = nn.PassGraph(model)
+    passing = PassGraph(model)
     assert torch.equal(passing(data.x, data.edge_index, data.edge_weight), expected)
     assert torch.equal(passing(data.x, data.edge_index, edge_weight=data.edge_weight), expected)
     assert torch.equal(passing(data.x, data.edge_index, data.edge_weight, graph=graph), expected)
@@ -47,7 +48,7 @@ def test_every_model_trains_with_every_activation(data, name, model, options):
     any_width = model is GIN and name in ANY_WIDTH  # GIN acts on the output features, too
     act = nn.make_activation(name, **({} if any_width else {"features": 8}))
     out = 8 if model is GIN and not any_width else 3
-    model = nn.PassGraph(model(5, 8, num_layers=2, out_channels=out, act=act, **options))
+    model = PassGraph(model(5, 8, num_layers=2, out_channels=out, act=act, **options))
     model(data.x, data.edge_index).square().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
     assert all(parameter.grad.abs().sum() > 0 for parameter in act.parameters())
@@ -59,10 +60,10 @@ def test_normalisation_of_an_edge_index(data, normalize):
     graph = graph if normalize is None else graph.normalize(normalize)
     act = nn.GraphAdaptiveMedian(hops=2)
     alone = Sequential("x, edge_index", [(act, "x -> x")])
-    passing = nn.PassGraph(alone, normalize=normalize)
+    passing = PassGraph(alone, normalize=normalize)
     assert torch.equal(passing(data.x, data.edge_index), act(data.x, graph))
     assert torch.equal(passing.graph_of(data.x, data.edge_index).to_dense(), graph.to_dense())
-    assert torch.equal(nn.PassGraph(alone)(data.x, data.edge_index, graph=graph), act(data.x, graph))
+    assert torch.equal(PassGraph(alone)(data.x, data.edge_index, graph=graph), act(data.x, graph))
     in_double = passing.double()(data.x.double(), data.edge_index)
     torch.testing.assert_close(in_double.float(), act.float()(data.x, graph))
 
@@ -73,12 +74,12 @@ def test_adj_t_is_taken_as_it_is(data):
     adj_t = graph.to_dense().to_sparse_csr()
     model = GraphSAGE(5, 8, num_layers=2, act=nn.GraphAdaptiveMax(hops=2))
     x = model.act(model.convs[0](data.x, adj_t), graph)
-    assert torch.equal(nn.PassGraph(model)(data.x, adj_t), model.convs[1](x, adj_t))
+    assert torch.equal(PassGraph(model)(data.x, adj_t), model.convs[1](x, adj_t))
 
 
 def test_an_edge_index_that_knows_its_order(data):
     edge_index = EdgeIndex(data.edge_index, sparse_size=(20, 20)).sort_by("col").values
-    model = nn.PassGraph(GCN(5, 8, num_layers=2, act=nn.GraphAdaptiveMax()))
+    model = PassGraph(GCN(5, 8, num_layers=2, act=nn.GraphAdaptiveMax()))
     torch.testing.assert_close(model(data.x, edge_index), model(data.x, data.edge_index))
 
 
@@ -91,7 +92,7 @@ def test_recomputation_outside_the_call_raises(data):
         def forward(self, x, edge_index):
             return checkpoint(self.act, x, use_reentrant=False)
 
-    out = nn.PassGraph(Recomputed())(data.x.requires_grad_(), data.edge_index)
+    out = PassGraph(Recomputed())(data.x.requires_grad_(), data.edge_index)
     with pytest.raises(TypeError, match="got NoneType"):
         out.sum().backward()
 
@@ -101,7 +102,7 @@ def test_the_graph_is_built_once_a_call(data, monkeypatch):
     monkeypatch.setattr(
         Graph, "from_edge_index", classmethod(lambda *given, **named: built.append(1) or build(*given, **named))
     )
-    model = nn.PassGraph(GCN(5, 8, num_layers=5, act=nn.GraphAdaptiveMax()))
+    model = PassGraph(GCN(5, 8, num_layers=5, act=nn.GraphAdaptiveMax()))
     model(data.x, data.edge_index)
     assert len(built) == 1
     model(data.x, data.edge_index, graph=Graph.from_dense(torch.eye(20)))
@@ -112,10 +113,10 @@ def test_outside_a_call_there_is_no_graph(data):
     act = nn.GraphAdaptiveMax(hops=1, features=8)
     model = GCN(5, 8, num_layers=2, act=act)
     for call in (lambda: act(torch.randn(20, 8)), lambda: model(data.x, data.edge_index)):
-        with pytest.raises(TypeError, match=r"got NoneType: call .* through graphact.nn.PassGraph\(model\)") as caught:
+        with pytest.raises(TypeError, match=r"got NoneType: call .* through graphact.pyg.PassGraph\(model\)") as caught:
             call()
         assert "\n" not in str(caught.value)
-    passing = nn.PassGraph(model)
+    passing = PassGraph(model)
     passing(data.x, data.edge_index)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         passing(torch.randn(20, 4), data.edge_index)  # an error inside leaves nothing behind
@@ -131,14 +132,14 @@ def test_calls_nest_and_threads_are_apart(data):
     class Nested(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.inner = nn.PassGraph(Sequential("x, edge_index", [(act, "x -> x")]))
+            self.inner = PassGraph(Sequential("x, edge_index", [(act, "x -> x")]))
 
         def forward(self, x, edge_index, edge_weight):
             before = act(x)
             inside = self.inner(x, edge_index, graph=other)
             return before, inside, act(x)
 
-    before, inside, after = nn.PassGraph(Nested())(data.x, data.edge_index, data.edge_weight)
+    before, inside, after = PassGraph(Nested())(data.x, data.edge_index, data.edge_weight)
     assert torch.equal(before, act(data.x, outer_graph))
     assert torch.equal(inside, act(data.x, other))
     assert torch.equal(after, before)
@@ -157,12 +158,12 @@ def test_calls_nest_and_threads_are_apart(data):
             thread.join()
             return x
 
-    nn.PassGraph(Waiting())(data.x, data.edge_index)
+    PassGraph(Waiting())(data.x, data.edge_index)
     assert seen == [True]
 
 
 def test_parameters_of_its_own_in_each_layer(data):
-    act = nn.PerLayer(nn.GraphAdaptiveMax(hops=1, features=8), layers=2)
+    act = PerLayer(nn.GraphAdaptiveMax(hops=1, features=8), layers=2)
     first, second = act
     assert not torch.equal(first.weights, second.weights)
     model = GCN(5, 8, num_layers=3, act=act)
@@ -170,18 +171,18 @@ def test_parameters_of_its_own_in_each_layer(data):
     x = first(model.convs[0](x, data.edge_index, data.edge_weight), graph)
     x = second(model.convs[1](x, data.edge_index, data.edge_weight), graph)
     expected = model.convs[2](x, data.edge_index, data.edge_weight)
-    passing = nn.PassGraph(model)
+    passing = PassGraph(model)
     for _ in range(2):
         assert torch.equal(passing(data.x, data.edge_index, data.edge_weight), expected)
     with pytest.raises(TypeError, match="PerLayer counts the layers of a call"):
         act(data.x)
     with pytest.raises(ValueError, match="layers must be at least the number of calls in one forward pass, got 2"):
-        nn.PassGraph(GCN(5, 8, num_layers=4, act=act))(data.x, data.edge_index)
+        PassGraph(GCN(5, 8, num_layers=4, act=act))(data.x, data.edge_index)
 
 
 def test_copies_states_and_modes(data):
-    act = nn.PerLayer(nn.GraphAdaptiveKernel(features=8, learn_gamma=True), layers=2)
-    model = nn.PassGraph(GCN(5, 8, num_layers=3, dropout=0.5, act=act)).eval()
+    act = PerLayer(nn.GraphAdaptiveKernel(features=8, learn_gamma=True), layers=2)
+    model = PassGraph(GCN(5, 8, num_layers=3, dropout=0.5, act=act)).eval()
     assert not act[1].training
     expected = model(data.x, data.edge_index)
     assert torch.equal(copy.deepcopy(model)(data.x, data.edge_index), expected)
@@ -199,9 +200,7 @@ def test_copies_states_and_modes(data):
 
 @pytest.mark.slow
 def test_compiled_the_values_are_the_same(data):
-    model = nn.PassGraph(
-        GCN(5, 8, num_layers=3, act=nn.PerLayer(nn.GraphAdaptiveMax(features=8), layers=2), normalize=False)
-    )
+    model = PassGraph(GCN(5, 8, num_layers=3, act=PerLayer(nn.GraphAdaptiveMax(features=8), layers=2), normalize=False))
     graph = symmetric(data)
     expected = model(data.x, data.edge_index, graph=graph)
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
@@ -211,8 +210,8 @@ def test_compiled_the_values_are_the_same(data):
 
 def test_sampled_subgraphs_need_nothing_attached(data):
     """What NeighborLoader gives (it needs pyg-lib or torch-sparse): the relabelled edges of a few hops."""
-    model = nn.PassGraph(GCN(5, 8, num_layers=2, act=nn.GraphAdaptiveMax(features=8)))
-    full = nn.PassGraph(GCN(5, 8, num_layers=2, act=nn.LocalizedMax(features=8), normalize=False), normalize=None)
+    model = PassGraph(GCN(5, 8, num_layers=2, act=nn.GraphAdaptiveMax(features=8)))
+    full = PassGraph(GCN(5, 8, num_layers=2, act=nn.LocalizedMax(features=8), normalize=False), normalize=None)
     for seed in range(5):
         subset, edge_index, mapping, _ = k_hop_subgraph(seed, 4, data.edge_index, relabel_nodes=True, num_nodes=20)
         assert model(data.x[subset], edge_index).shape == (len(subset), 8)
@@ -224,7 +223,7 @@ if importlib.util.find_spec("pyg_lib") is not None:  # no package index has it; 
     def test_neighbor_loader(data):
         from torch_geometric.loader import NeighborLoader
 
-        model = nn.PassGraph(GCN(5, 8, num_layers=2, act=nn.LocalizedMax(features=8), normalize=False), normalize=None)
+        model = PassGraph(GCN(5, 8, num_layers=2, act=nn.LocalizedMax(features=8), normalize=False), normalize=None)
         expected = model(data.x, data.edge_index)
         for batch in NeighborLoader(data, num_neighbors=[-1] * 4, batch_size=7):
             out = model(batch.x, batch.edge_index)[: batch.batch_size]
@@ -246,8 +245,8 @@ def test_several_kinds_of_nodes_are_refused_in_one_line():
     hetero = to_hetero(gnn, data.metadata())
     refusals = [
         (lambda: hetero(data.x_dict, data.edge_index_dict), "got NoneType: call the activation as module"),
-        (lambda: nn.PassGraph(hetero)(data.x_dict, data.edge_index_dict), r"got dictionaries: .* \(HeteroData\) have"),
-        (lambda: to_hetero(nn.PassGraph(gnn), data.metadata()), "PassGraph cannot be traced by torch.fx, which to_het"),
+        (lambda: PassGraph(hetero)(data.x_dict, data.edge_index_dict), r"got dictionaries: .* \(HeteroData\) have"),
+        (lambda: to_hetero(PassGraph(gnn), data.metadata()), "PassGraph cannot be traced by torch.fx, which to_het"),
     ]
     for refused, message in refusals:
         with pytest.raises(TypeError, match=message) as caught:
@@ -258,7 +257,7 @@ def test_several_kinds_of_nodes_are_refused_in_one_line():
 def test_bipartite_inputs_are_refused_in_one_line(data):
     pair = (torch.randn(4, 5), torch.randn(6, 5))
     edge_index = torch.tensor([[0, 1], [5, 2]])
-    model = nn.PassGraph(SAGEConv((5, 5), 8))
+    model = PassGraph(SAGEConv((5, 5), 8))
     for refused in (lambda: model(pair, edge_index), lambda: nn.GraphAdaptiveMax()(pair, edge_index)):
         with pytest.raises(TypeError, match="x must be one tensor on the nodes of one graph, got 2 of them"):
             refused()
@@ -285,11 +284,11 @@ def test_a_heterogeneous_model_whose_activations_have_a_graph():
             ValueError,
             "N = 3, the number of nodes",
         ),
-        (lambda *_: nn.PassGraph(nn.GraphAdaptiveMax), TypeError, "model must be a torch.nn.Module, got type"),
-        (lambda model, *_: nn.PassGraph(model, normalize="sym"), ValueError, "normalize must be one of .* got 'sym'"),
-        (lambda *_: nn.PerLayer(nn.GraphAdaptiveMax(), 0), ValueError, "layers must be at least 1, got 0"),
+        (lambda *_: PassGraph(nn.GraphAdaptiveMax), TypeError, "model must be a torch.nn.Module, got type"),
+        (lambda model, *_: PassGraph(model, normalize="sym"), ValueError, "normalize must be one of .* got 'sym'"),
+        (lambda *_: PerLayer(nn.GraphAdaptiveMax(), 0), ValueError, "layers must be at least 1, got 0"),
     ],
 )
 def test_wrong_calls(data, call, error, message):
     with pytest.raises(error, match=message):
-        call(nn.PassGraph(GCN(5, 8, num_layers=2, act=nn.GraphAdaptiveMax())), data.x, data.edge_index)
+        call(PassGraph(GCN(5, 8, num_layers=2, act=nn.GraphAdaptiveMax())), data.x, data.edge_index)

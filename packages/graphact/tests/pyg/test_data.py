@@ -15,7 +15,7 @@ from torch_geometric.nn import GCN
 from torch_geometric.utils import erdos_renyi_graph
 
 from graphact import Graph, nn
-from graphact.pyg import AttachGraph, GraphData
+from graphact.pyg import AttachGraph, GraphData, PassGraph
 
 
 def samples(count=7, features=3):
@@ -208,7 +208,7 @@ def test_a_batch_may_be_given_a_graph_itself():
 
 def test_the_model_of_a_batch_is_that_of_each_sample():
     data = samples()
-    model = nn.PassGraph(GCN(3, 8, num_layers=3, act=nn.GraphAdaptiveMedian(features=8, hops=2)))
+    model = PassGraph(GCN(3, 8, num_layers=3, act=nn.GraphAdaptiveMedian(features=8, hops=2)))
     (batch,) = DataLoader(Listed(data, AttachGraph()), batch_size=8)
     together = model(batch.x, batch.edge_index, batch.edge_weight, graph=batch.graph)
     alone = [model(item.x, item.edge_index, item.edge_weight) for item in data]
@@ -237,7 +237,7 @@ def test_unknown_normalisations_are_named():
 def test_pyg_is_imported_where_it_is_used():
     code = """
 import sys, graphact.data, graphact.nn, graphact.graph
-assert graphact.nn.PassGraph and graphact_lab.data.planetoid.read_planetoid and graphact.Graph
+assert PassGraph and graphact_lab.data.planetoid.read_planetoid and graphact.Graph
 assert "torch_geometric" not in sys.modules
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

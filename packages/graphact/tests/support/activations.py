@@ -1,13 +1,15 @@
 """Names of activations by what tests may expect of them."""
 
 from graphact import nn
-from graphact.nn.activation import HopMixture
+from graphact.nn.neighborhood_activation import NeighborhoodActivation
 from graphact.registry import COMPARED, POINTWISE
 
 PAPER = tuple(COMPARED)
 
 # beta * ReLU(x) + sum_k h_k f_k(x): features apart from each other, any number of them, and a start as the ReLU
-FAMILY = tuple(name for name, kind in nn.ACTIVATIONS.items() if kind is nn.ReLU or issubclass(kind, HopMixture))
+FAMILY = tuple(
+    name for name, kind in nn.ACTIVATIONS.items() if kind is nn.ReLU or issubclass(kind, NeighborhoodActivation)
+)
 
 # features apart from each other, and any number of them
 ANY_WIDTH = (*FAMILY, *POINTWISE)

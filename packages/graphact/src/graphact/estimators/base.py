@@ -21,9 +21,9 @@ from graphact.estimators.inputs import Array, as_graph
 from graphact.graph import Graph
 from graphact.graph.normalize import Normalization
 from graphact.nn import FIR, GCNN
-from graphact.nn.base import resolve_graph
+from graphact.nn.call import resolve_graph
 from graphact.nn.gcnn import LayeredNetwork
-from graphact.nn.names import Activation
+from graphact.nn.lookup import Activation
 
 Backbone = str | Callable[[int, int], nn.Module]
 BACKBONES = ("gcnn", "fir")

@@ -33,7 +33,7 @@ def read(path: Path, kinds: Sequence[type]) -> Any:
     Raises:
         ValueError: the file is damaged, or holds something else.
     """
-    header, tensors = load_tensors(path, "pt")
+    header, tensors = load_tensors(path)
     check_tensors(path, header, tensors)
     known: dict[Any, Any] = {kind.__name__: kind for kind in kinds}
     if header.get("estimator") not in known:

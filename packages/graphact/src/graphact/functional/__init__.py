@@ -1,7 +1,7 @@
 """The mathematics: pure functions of a signal, a graph and coefficients."""
 
 from graphact.functional.activation import graph_adaptive, graph_adaptive_mixture, localized
-from graphact.functional.convolution import arma, attention, chebyshev, edge_varying
+from graphact.functional.convolution import edge_varying
 from graphact.functional.cpab import cpab
 from graphact.functional.elementwise import pointwise
 from graphact.functional.filter import graph_filter
@@ -16,9 +16,6 @@ from graphact.functional.neighborhood import (
 )
 
 __all__ = [
-    "arma",
-    "attention",
-    "chebyshev",
     "cpab",
     "edge_varying",
     "graph_adaptive",

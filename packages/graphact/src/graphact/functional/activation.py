@@ -10,12 +10,12 @@ from torch import Tensor
 from graphact._checks import check_companion, check_tensor
 from graphact.functional.neighborhood import (
     AnyOperation,
+    Functions,
     Parameters,
     check_gamma,
     check_operation,
     evaluate,
-    fused_neighbor_pass,
-    several_functions_pass,
+    functions_pass,
     shift_pass,
 )
 from graphact.graph import Graph
@@ -92,8 +92,8 @@ def localized(
     .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k\, f(\{x_j : j \in \mathcal{N}_i^k\})
 
     The k-hop neighbours :math:`\mathcal{N}_i^k` are the pattern of the k-th power of the adjacency: the nodes that
-    walks of exactly k edges lead to (for k = 2 usually the node itself, too). Edge weights play no part, and beyond
-    one hop a node needs values of nodes it does not hear.
+    walks of exactly k edges lead to (for k = 2 usually the node itself, too). Edge weights are ignored, and beyond
+    one hop a node needs values of nodes that are not its neighbours.
 
     Args:
         x: signal.
@@ -104,7 +104,7 @@ def localized(
         gamma: width of the Gaussian, for ``op="kernel"``.
         parameters: the parameters of an :class:`~graphact.spec.operations.Operation`, by name; its initial ones if
             left out.
-        closed: let walks rest, so that the k-hop neighbours are all nodes within k hops.
+        closed: let walks stay at a node, so that the k-hop neighbours are all nodes within k hops.
 
     Shapes:
         x: ``(..., N, F)``; weights: ``(K,)`` or ``(K, F)``; result: ``(..., N, F)``.
@@ -139,7 +139,7 @@ def graph_adaptive_mixture(
     .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i)
         + \sum_{m=1}^{M} \sum_{k=1}^{K} h_{mk}\, f_m(\{[S^k x]_j : j \in \mathcal{N}_i\})
 
-    The functions read the same values, so that M of them take the K + 1 exchanges of one.
+    The functions share the K + 1 exchanges of one.
 
     Args:
         x: signal.
@@ -165,32 +165,30 @@ def graph_adaptive_mixture(
         shape = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
         raise ValueError(f"weights must have the shape (M, K) or (M, K, F) for M = {len(ops)} ops, got {shape}")
     beta, flat = check_coefficients(beta, weights.flatten(0, 1), x)
-    functions = tuple(check_operation(op, 0.1) for op in ops)
-    (shifted,), terms, hops = graph.one_hop(x, shift_pass), [], weights.size(1)
-    for k in range(1, hops + 1):
-        *found, following = graph.one_hop(shifted, several_functions_pass, functions, closed, k < hops)
-        terms.append(found)
-        shifted = following
-    in_order = [terms[k][m] for m in range(len(functions)) for k in range(hops)]
-    return autograd.mix(x, in_order, beta, flat)
+    return mix_hops(x, graph, beta, flat, tuple(check_operation(op, 0.1) for op in ops), closed)
+
+
+def mix_hops(x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, functions: Functions, closed: bool) -> Tensor:
+    """Mix M functions of K shifts pass by pass, on any graph; weights are ``(M * K, ...)``, arguments are checked."""
+    hops = len(weights) // len(functions)
+    (shifted,), terms = graph.one_hop(x, shift_pass), []
+    for k in range(1, hops + 1):  # one pass over the neighbours of S^k x also gives S^(k + 1) x
+        *values, shifted = graph.one_hop(shifted, functions_pass, functions, closed, k < hops)
+        terms.append(values)
+    return autograd.mix(x, [values[m] for m in range(len(functions)) for values in terms], beta, weights)
 
 
 def compose_adaptive(
     x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, op: Operation, parameters: Parameters, closed: bool
 ) -> Tensor:
-    """:func:`graph_adaptive` pass by pass, on any graph; arguments are checked."""
-    (shifted,), terms, hops = graph.one_hop(x, shift_pass), [], len(weights)
-    for k in range(1, hops + 1):  # one pass over the neighbours of S^k x gives S^(k + 1) x, too
-        term, *following = graph.one_hop(shifted, fused_neighbor_pass, op, parameters, closed, k < hops)
-        terms.append(term)
-        shifted = following[0] if following else shifted
-    return autograd.mix(x, terms, beta, weights)
+    """Evaluate :func:`graph_adaptive` pass by pass, on any graph; arguments are checked."""
+    return mix_hops(x, graph, beta, weights, ((op, parameters),), closed)
 
 
 def compose_localized(
     x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, op: Operation, parameters: Parameters, closed: bool
 ) -> Tensor:
-    """:func:`localized` pass by pass, on any graph; arguments are checked."""
+    """Evaluate :func:`localized` pass by pass, on any graph; arguments are checked."""
     term = partial(evaluate, op=op, parameters=parameters)
     walk = partial(iterated_extremes, op=op.name) if op in (MAX, MIN) else None
     return autograd.mix(x, graph.k_hop(x, len(weights), closed, term, walk), beta, weights)
@@ -200,9 +198,9 @@ def evaluate_whole(
     x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, op: Operation, parameters: Parameters, closed: bool,
     compose: Callable[..., Tensor],
 ) -> Tensor:  # fmt: skip
-    """An activation as one function of autograd where that is possible, else pass by pass as ``compose`` does.
+    """Evaluate an activation as one function of autograd if possible, else pass by pass as ``compose`` does.
 
-    It is for built-in operations that read one-hop neighbours of a graph which this process holds as a whole.
+    It is possible for built-in operations over one-hop neighbours of a graph that this process holds as a whole.
     """
     shifted, hops, plan = compose is compose_adaptive, weights.size(0), None
     if graph.whole is not None and op.is_built_in and (shifted or hops == 1):
@@ -218,10 +216,10 @@ def evaluate_whole(
 
 
 def iterated_extremes(x: Tensor, graph: Graph, hops: int, closed: bool, op: str) -> list[Tensor]:
-    """Maxima (minima) over 1..hops hops: the one-hop maximum taken again and again.
+    """Return the maxima (minima) over 1..hops hops by repeated one-hop maxima.
 
-    Which node was selected is handed on, so that ties go to the lowest index, and a neighbour without neighbours is
-    left out rather than counted as zero.
+    The selected node is passed on, so that ties go to the lowest index, and a neighbour without neighbours is left out
+    rather than counted as zero.
     """
     selected, terms = None, []
     for _ in range(hops):

@@ -7,8 +7,8 @@ from graphact._checks import check_companion, check_positive, check_tensor
 from graphact.kernels.reference import accumulation_dtype
 
 LONG = 2.0  # stands for every time above the time 1 of the flow
-SLOWEST = 1e-30  # what moves slower does not leave its cell
-STEEPEST = 80.0  # the largest exponent that float32 holds
+MIN_SPEED = 1e-30  # slower values do not leave their cell
+MAX_EXPONENT = 80.0  # that float32 holds
 
 
 def cpab(x: Tensor, theta: Tensor, radius: float = 1.0) -> Tensor:
@@ -52,7 +52,7 @@ def cpab(x: Tensor, theta: Tensor, radius: float = 1.0) -> Tensor:
 
 
 def flow(u: Tensor, theta: Tensor) -> Tensor:
-    """The flow on (0, 1); see :func:`cpab`. What moves to the left is looked at in a mirror."""
+    """Return the flow on (0, 1); see :func:`cpab`. Values that move to the left are mirrored."""
     cells, length = theta.size(-1) + 1, theta.size(-1) + 2
     velocity = torch.nn.functional.pad(theta, (1, 1))
     both = torch.stack([velocity, -velocity.flip(-1)], -2)  # (..., 2, n + 1): as it is, and in the mirror
@@ -84,17 +84,17 @@ def flow(u: Tensor, theta: Tensor) -> Tensor:
 
 
 def crossing_times(speed: Tensor, end: Tensor, distance: Tensor | float) -> Tensor:
-    """How long an affine flow takes over a distance on which its speed becomes ``end``; LONG if above, or for ever."""
+    """Return the time that an affine flow takes over a distance on which its speed becomes ``end``, at most LONG."""
     with torch.no_grad():
-        moves = (speed > SLOWEST) & (end > SLOWEST)
+        moves = (speed > MIN_SPEED) & (end > MIN_SPEED)
         ratio = torch.where(moves, end, 1.0) / torch.where(moves, speed, 1.0) - 1
         arrives = moves & (distance / torch.where(moves, speed, 1.0) * log1p_ratio(ratio) < LONG)
-    speed, end = torch.where(arrives, speed, 1.0), torch.where(arrives, end, 1.0)  # elsewhere gradients could overflow
+    speed, end = torch.where(arrives, speed, 1.0), torch.where(arrives, end, 1.0)  # gradients could overflow elsewhere
     return torch.where(arrives, distance / speed * log1p_ratio((end - speed) / speed), LONG)
 
 
 def last_at_most(clock: Tensor, first: Tensor, low: Tensor, time: Tensor, cells: int) -> Tensor:
-    """The last vertex at or after ``low`` whose clock shows at most ``time``, by bisection in each table."""
+    """Return the last vertex at or after ``low`` that is reached within ``time``, by bisection in each table."""
     low, high = torch.broadcast_tensors(low.clamp(max=cells - 1), torch.full_like(low, cells))
     for _ in range((cells - 1).bit_length()):
         middle = (low + high) // 2
@@ -104,13 +104,13 @@ def last_at_most(clock: Tensor, first: Tensor, low: Tensor, time: Tensor, cells:
 
 
 def look_up(table: Tensor, index: Tensor) -> Tensor:
-    """``table[index]`` of a table ``(M,)``."""
+    """Return ``table[index]`` of a table ``(M,)``."""
     return table.index_select(0, index.flatten()).view(index.shape)
 
 
 def grow(w: Tensor) -> Tensor:
-    """``(e^w - 1) / w``, by its series near 0, where the quotient has no accurate derivative."""
-    near, w = w.abs() < 0.1, w.clamp(max=STEEPEST)
+    """Return ``(e^w - 1) / w``, by its series near 0, where the quotient has no accurate derivative."""
+    near, w = w.abs() < 0.1, w.clamp(max=MAX_EXPONENT)
     far, small = torch.where(near, 1.0, w), torch.where(near, w, 0.0)
     series = torch.ones_like(w)
     for order in range(10, 1, -1):
@@ -119,7 +119,7 @@ def grow(w: Tensor) -> Tensor:
 
 
 def log1p_ratio(z: Tensor) -> Tensor:
-    """``log(1 + z) / z``, likewise."""
+    """Return ``log(1 + z) / z``, by its series near 0."""
     near = z.abs() < 0.01
     far, small = torch.where(near, 1.0, z), torch.where(near, z, 0.0)
     series = torch.full_like(z, 1 / 9)

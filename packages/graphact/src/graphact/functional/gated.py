@@ -13,7 +13,7 @@ def max_k(x: Tensor, k: int) -> Tensor:
 
     Args:
         x: signal.
-        k: how many features are kept.
+        k: number of features to keep.
 
     Shapes:
         x: ``(..., F)``; result: the same.
@@ -33,13 +33,13 @@ def max_k(x: Tensor, k: int) -> Tensor:
 
 
 def largest_features(x: Tensor, k: int) -> Tensor:
-    """Where the k largest features of each node are; by what every runtime does alike, which sorts NaN as it likes."""
+    """Return a mask of the k largest features of each node, without sorting NaN, on whose order runtimes differ."""
     is_nan = x.isnan()
     ordered = torch.where(is_nan, torch.inf, x)
-    least = ordered.topk(k, dim=-1).values[..., -1:]
-    enough = is_nan.sum(-1, keepdim=True) >= k  # of those alone
-    above = ((ordered > least) | is_nan) & ~enough
-    level = (is_nan & enough) | ((ordered == least) & ~is_nan & ~enough)
+    smallest = ordered.topk(k, dim=-1).values[..., -1:]
+    enough = is_nan.sum(-1, keepdim=True) >= k
+    above = ((ordered > smallest) | is_nan) & ~enough
+    level = (is_nan & enough) | ((ordered == smallest) & ~is_nan & ~enough)
     room = k - above.sum(-1, keepdim=True)
     return above | (level & (level.long().cumsum(-1) <= room))
 

@@ -1,4 +1,4 @@
-"""What a node computes from the values of its neighbours: the shift, any function of them, and both in one pass."""
+"""Functions of the values of each node's neighbours: the shift, any other function, and both in one pass."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -20,16 +20,17 @@ from graphact.spec.operations import Operation, as_operation
 NeighborhoodFunction = Callable[[Tensor], Tensor] | Callable[[Tensor, Tensor], Tensor]
 AnyOperation = Literal["max", "min", "median", "kernel"] | str | Operation | NeighborhoodFunction
 Parameters = Mapping[str, float | Tensor]
+Functions = Sequence[tuple[Operation, Parameters]]
 
 
 def shift(x: Tensor, graph: GraphLike) -> Tensor:
-    r"""Let every node combine the values of the nodes it hears, once.
+    r"""Apply the shift operator: each node sums the weighted values of its in-neighbours.
 
     .. math:: [Sx]_i = \sum_j S_{ij} x_j
 
     Args:
         x: signal.
-        graph: the graph; its diagonal takes part.
+        graph: the graph, with its diagonal.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
@@ -95,12 +96,12 @@ def neighborhood_median(x: Tensor, graph: GraphLike, *, closed: bool = False) ->
 
 
 def neighborhood_kernel(x: Tensor, graph: GraphLike, gamma: float | Tensor = 0.1, *, closed: bool = False) -> Tensor:
-    r"""How much each node agrees with its neighbours, equation (11) of the paper.
+    r"""Gaussian kernel of the differences to each node's neighbours, equation (11) of the paper.
 
     .. math:: g_i = \exp\Big(-\sum_{j \in \mathcal{N}_i} (x_i - x_j)^2 / (2 \gamma^2)\Big)
 
-    for each sample and each feature on its own. A node without neighbours agrees perfectly: 1. A node does not differ
-    from itself, so ``closed`` changes nothing; it is accepted so that all neighbourhood functions are called alike.
+    for each sample and feature. The result is 1 at a node without neighbours. ``closed`` has no effect, as a node does
+    not differ from itself; it is accepted so that all neighbourhood functions are called alike.
 
     Args:
         x: signal.
@@ -163,7 +164,7 @@ def neighborhood(
 def check_operation(
     op: AnyOperation, gamma: float | Tensor, parameters: Parameters | None = None
 ) -> tuple[Operation, Parameters]:
-    """The operation and its parameters."""
+    """Return the operation and its parameters."""
     op = op if isinstance(op, Operation) else as_operation(op)
     if parameters is None:
         parameters = {**op.parameters, "gamma": gamma} if "gamma" in op.parameters else op.parameters
@@ -187,37 +188,28 @@ def neighborhood_pass(x: Tensor, graph: Graph, op: Operation, parameters: Parame
     return (evaluate(x, graph, op, parameters, closed),)
 
 
-def fused_neighbor_pass(
-    x: Tensor, graph: Graph, op: Operation, parameters: Parameters, closed: bool, shifting: bool
-) -> tuple[Tensor, ...]:
-    """``(f(x), S x)``, or ``(f(x),)`` without shifting.
+def functions_pass(x: Tensor, graph: Graph, functions: Functions, closed: bool, shifting: bool) -> tuple[Tensor, ...]:
+    """``(f_1(x), ..., f_M(x), S x)``, with x in the place of S x without shifting.
 
-    One pass gives both, except where they are better apart: for a user's own function, where edge weights are trained,
-    and where a diagonal joins a shift in half precision, which then takes place in float32.
+    One fused pass gives the first function and the shift, unless they are better apart: for a user's own function,
+    where edge weights are trained, and where a diagonal joins a shift in half precision, which is computed in float32.
     """
-    halved = graph.diagonal is not None and x.dtype in HALF_PRECISION
-    if not op.is_built_in or may_have_derivative(graph.weight) or (shifting and halved):
+    (op, parameters), *others = functions
+    rest = [evaluate(x, graph, *other, closed) for other in others]
+    in_half = graph.diagonal is not None and x.dtype in HALF_PRECISION
+    if not op.is_built_in or may_have_derivative(graph.weight) or (shifting and in_half):
         value = evaluate(x, graph, op, parameters, closed)
-        return (value, *shift_pass(x, graph)) if shifting else (value,)
+        return value, *rest, shift_pass(x, graph)[0] if shifting else x
     value, shifted = autograd.fused_neighbor_pass(x, graph, op.name, closed, shifting)
     if op.name == "kernel":
         value = gaussian(value, parameters["gamma"], x)
     if not shifting:
-        return (value,)
-    return value, shifted if graph.diagonal is None else shifted + own_term(graph.diagonal.unsqueeze(-1), x)
-
-
-def several_functions_pass(
-    x: Tensor, graph: Graph, functions: Sequence[tuple[Operation, Parameters]], closed: bool, shifting: bool
-) -> tuple[Tensor, ...]:
-    """``(f_1(x), ..., f_M(x), S x)``, with x in the place of S x without shifting."""
-    (op, parameters), *others = functions
-    value, *shifted = fused_neighbor_pass(x, graph, op, parameters, closed, shifting)
-    return value, *(evaluate(x, graph, *other, closed) for other in others), *(shifted or [x])
+        return value, *rest, x
+    return value, *rest, shifted if graph.diagonal is None else shifted + own_term(graph.diagonal.unsqueeze(-1), x)
 
 
 def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Parameters, closed: bool = False) -> Tensor:
-    """``op`` over given neighbour lists, of one hop or of several; lists of a class of one's own may evaluate it."""
+    """Evaluate ``op`` over neighbour lists of one or several hops; other kinds of lists may evaluate it themselves."""
     if hasattr(lists, "evaluate"):
         return lists.evaluate(x, op, parameters, closed)
     if not op.is_built_in:
@@ -229,12 +221,12 @@ def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Paramet
 
 
 def evaluate_kernel(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods, gamma: float | Tensor) -> Tensor:
-    """The Gaussian kernel over given neighbour lists."""
+    """Evaluate the Gaussian kernel over neighbour lists."""
     return gaussian(autograd.sum_sq_diff(x, incoming, outgoing), gamma, x)
 
 
 def gaussian(spread: Tensor, gamma: float | Tensor, x: Tensor) -> Tensor:
-    """The kernel from the sum of squared distances of a signal ``x`` and its width."""
+    """Return the kernel from the sum of squared differences of a signal ``x``."""
     gamma = check_gamma(gamma, x)
     if isinstance(gamma, Tensor):
         gamma = gamma.to(spread.dtype)
@@ -254,7 +246,7 @@ def check_gamma(gamma: float | Tensor, x: Tensor) -> float | Tensor:
 def evaluate_function(
     x: Tensor, neighborhoods: Neighborhoods, op: Operation, parameters: Parameters, closed: bool
 ) -> Tensor:
-    """A user's operation over given neighbour lists."""
+    """Evaluate a user's operation over neighbour lists."""
     parts = []
     for nodes, table in neighborhoods.tables():
         own = gather_nodes(x, nodes)

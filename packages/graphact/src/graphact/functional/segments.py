@@ -1,7 +1,7 @@
-"""Means of neighbourhoods by a few steps over all edges at once, however many different degrees a graph has.
+"""Means of neighbourhoods by operations over all edges.
 
-A user's own function runs once for each distinct degree; the functions here take the same number of steps on every
-graph, and memory that grows with the edges alone. Torch differentiates them, in any order.
+A user's own function runs once for each distinct degree; the functions here take the same number of operations on
+every graph, and memory proportional to the edges. Torch differentiates them, in any order.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ from graphact.spec.operations import (
 
 
 class Segments(NamedTuple):
-    """The edges to each node: ``(E,)`` nodes that hear, nodes that they hear; and how many each hears, ``(N,)``."""
+    """The edges by target: targets and sources, ``(E,)``, and the in-degree of each node, ``(N,)``."""
 
     rows: Tensor
     cols: Tensor
@@ -32,7 +32,7 @@ class Segments(NamedTuple):
 
     @classmethod
     def of(cls, lists: Neighborhoods, closed: bool) -> "Segments":
-        """Those of neighbour lists; a closed neighbourhood holds the node itself, behind all edges."""
+        """Return the segments of neighbour lists; closed neighbourhoods add the nodes themselves after all edges."""
         if not closed:
             return cls(lists.rows, lists.col, lists.degree)
         nodes = torch.arange(lists.num_nodes, device=lists.col.device)
@@ -45,18 +45,18 @@ class Segments(NamedTuple):
         return x.index_select(-2, self.cols)
 
     def sum(self, values: Tensor) -> Tensor:
-        """``(..., E, F)`` to ``(..., N, F)``."""
+        """Sum values ``(..., E, F)`` of edges to ``(..., N, F)``."""
         zeros = values.new_zeros(*values.shape[:-2], self.degree.numel(), values.size(-1))
         return zeros.index_add(-2, self.rows, values)
 
     def extreme(self, values: Tensor, which: str) -> Tensor:
-        """The largest ("amax") or least of the values of each segment, 0 for an empty one; without gradients."""
+        """Return the largest ("amax") or smallest value of each segment, 0 for an empty one; without gradients."""
         zeros = values.new_zeros(*values.shape[:-2], self.degree.numel(), values.size(-1))
         index = self.rows.unsqueeze(-1).expand_as(values)
         return zeros.scatter_reduce(-2, index, values, which, include_self=False)
 
     def divisor(self, x: Tensor) -> Tensor:
-        """The degrees as numbers to divide by, 1 for an empty neighbourhood."""
+        """Return the degrees to divide by, 1 for an empty neighbourhood."""
         return self.degree.clamp_min(1).to(x.dtype).unsqueeze(-1)
 
     @property
@@ -65,13 +65,13 @@ class Segments(NamedTuple):
 
 
 def mean(x: Tensor, lists: Neighborhoods, closed: bool) -> Tensor:
-    """The plain mean; 0 for an empty neighbourhood."""
+    """Mean; 0 for an empty neighbourhood."""
     segments = Segments.of(lists, closed)
     return segments.sum(segments.at_cols(x)) / segments.divisor(x)
 
 
 def log_mean_exp(x: Tensor, lists: Neighborhoods, closed: bool, temperature: float | Tensor) -> Tensor:
-    """The soft maximum; the true one is subtracted first, so that nothing overflows, and takes no gradient."""
+    """Soft maximum; the maximum is subtracted first, so that nothing overflows, and gets no gradient."""
     segments = Segments.of(lists, closed)
     values = segments.at_cols(x)
     top = segments.extreme(values.detach(), "amax")
@@ -82,7 +82,7 @@ def log_mean_exp(x: Tensor, lists: Neighborhoods, closed: bool, temperature: flo
 
 
 def trimmed_mean(x: Tensor, lists: Neighborhoods, closed: bool, trim: float) -> Tensor:
-    """The mean without the values at both ends: nodes are ranked once, then edges sorted by (node, rank)."""
+    """Mean without the values at both ends: nodes are ranked once, then edges sorted by (node, rank)."""
     segments, nodes = Segments.of(lists, closed), lists.num_nodes
     ascending, order = x.sort(dim=-2, stable=True)
     places = torch.arange(nodes, device=x.device).unsqueeze(-1).expand_as(order)
@@ -99,7 +99,7 @@ def trimmed_mean(x: Tensor, lists: Neighborhoods, closed: bool, trim: float) -> 
 
 
 def weighted_mean(x: Tensor, lists: Neighborhoods, closed: bool, width: float | Tensor) -> Tensor:
-    """The mean with Gaussian weights; the nearest neighbour has the weight 1 before they are normalised."""
+    """Mean with Gaussian weights; the nearest neighbour has the weight 1 before normalisation."""
     segments = Segments.of(lists, closed)
     values = segments.at_cols(x)
     apart = segments.at_rows(x) - values
@@ -111,12 +111,12 @@ def weighted_mean(x: Tensor, lists: Neighborhoods, closed: bool, width: float | 
 
 
 def has_segments(op: Operation, x: Tensor) -> bool:
-    """Whether an operation of a signal is evaluated here; a CPU sorts many short lists faster than all edges."""
+    """Return whether an operation is evaluated here; a CPU sorts many short lists faster than all edges."""
     known = op.name in BY_SEGMENTS and OPERATIONS[op.name] is op
     return known and not (op is TRIMMED_MEAN and x.device.type == "cpu")
 
 
-BY_SEGMENTS: dict[str, Callable[..., Tensor]] = {  # a compiler cannot look operations up by what they are
+BY_SEGMENTS: dict[str, Callable[..., Tensor]] = {  # torch.compile cannot look operations up by identity
     MEAN.name: mean,
     LOG_MEAN_EXP.name: log_mean_exp,
     TRIMMED_MEAN.name: trimmed_mean,
@@ -127,7 +127,7 @@ BY_SEGMENTS: dict[str, Callable[..., Tensor]] = {  # a compiler cannot look oper
 def evaluate_segments(
     x: Tensor, lists: Neighborhoods, op: Operation, parameters: Mapping[str, float | Tensor], closed: bool
 ) -> Tensor:
-    """One of these operations; in half precision, sums are taken in float32."""
+    """Evaluate one of these operations; in half precision, sums are computed in float32."""
     wide = accumulation_dtype(x.dtype)
     values = {name: value.to(wide) if isinstance(value, Tensor) else value for name, value in parameters.items()}
     return BY_SEGMENTS[op.name](x.to(wide), lists, closed, **values).to(x.dtype)

@@ -14,7 +14,7 @@ from graphact.graph.edges import check_finite
 from graphact.guarantees.pointwise import POINTWISE, TRAINED
 from graphact.guarantees.rules import MOST_ENTRIES, OPERATIONS
 from graphact.nn import GraphModule
-from graphact.nn.base import describe
+from graphact.nn.module import describe
 from graphact.spec import (
     Filter,
     HopMixture,

@@ -21,9 +21,8 @@ from graphact.guarantees.description import (
 )
 from graphact.guarantees.pointwise import rule_of
 from graphact.guarantees.zonotope import Zonotope, with_errors
-from graphact.nn.base import check_untouched, original_class
-from graphact.nn.originals import replaced_globals
-from graphact.nn.parts import call_on_graph, describe_on
+from graphact.nn.description import call_on_graph, describe_on
+from graphact.nn.unchanged import check_untouched, original_class, replaced_globals
 from graphact.spec import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum, UnsupportedModelError
 
 KINDS = (Filter, Linear, Pointwise, HopMixture, LayerNorm, Sum)
@@ -35,7 +34,7 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
     """The layers of a model on a graph, in float64 on the CPU, and the features of its input.
 
     Modules of graphact describe themselves; chains, torch's modules and PyG's are described as
-    :mod:`graphact.nn.parts` knows them. All are compared with what they compute on random signals. Raise
+    :mod:`graphact.nn.description` knows them. All are compared with what they compute on random signals. Raise
     UnsupportedModelError if a part is unknown, or the model computes something else.
     """
     if not isinstance(module, nn.Module):

@@ -16,7 +16,7 @@ from graphact.graph import Graph
 from graphact.graph.edges import check_finite
 from graphact.graph.graph import check_graph, check_signal
 from graphact.guarantees.perturbations import Perturbation
-from graphact.nn.parts import call_on_graph, is_called_by_kind
+from graphact.nn.description import call_on_graph, is_called_by_kind
 
 NOISE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)  # how far from the given signals the search starts, in their own scale
 RADII = (1.0, 0.3, 0.1, 0.03, 0.01)  # sizes of the perturbation during the ascent, in the same scale

@@ -2,7 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from graphact.nn.activation import (
+from graphact.nn.call import clear_graph_cache
+from graphact.nn.digraf import DiGRAF
+from graphact.nn.edge_net import EdgeNet
+from graphact.nn.gcnn import FIR, GCNN
+from graphact.nn.graph_adaptive import (
     GraphAdaptive,
     GraphAdaptiveKernel,
     GraphAdaptiveMax,
@@ -11,31 +15,26 @@ from graphact.nn.activation import (
     GraphAdaptiveSoftMaximum,
     GraphAdaptiveTrimmedMean,
     GraphAdaptiveWeightedMean,
-    Localized,
-    LocalizedMax,
-    LocalizedMedian,
 )
-from graphact.nn.base import GraphModule, clear_graph_cache
-from graphact.nn.convolutions import ARMA, Chebyshev, EdgeNet, GraphAttention
-from graphact.nn.filter import GraphFilter
-from graphact.nn.gcnn import FIR, GCNN
-from graphact.nn.mixture import GraphAdaptiveMixture
-from graphact.nn.names import ACTIVATIONS, make_activation, register, unregister
-from graphact.nn.network import GraphNetwork
-from graphact.nn.others import DiGRAF, GReLU, MaxK, ShiftlessMax, ShiftlessMedian
-from graphact.nn.parts import Residual, Sequential
-from graphact.nn.passing import PassGraph, PerLayer, bind_graph
+from graphact.nn.graph_adaptive_mixture import GraphAdaptiveMixture
+from graphact.nn.graph_filter import GraphFilter
+from graphact.nn.graph_network import GraphNetwork
+from graphact.nn.grelu import GReLU
+from graphact.nn.localized import Localized, LocalizedMax, LocalizedMedian
+from graphact.nn.lookup import ACTIVATIONS, make_activation, register, unregister
+from graphact.nn.maxk import MaxK
+from graphact.nn.module import GraphModule
 from graphact.nn.pointwise import ELU, GELU, Abs, Identity, LeakyReLU, Maxout, PReLU, ReLU, SiLU, Tanh
+from graphact.nn.sequential import Residual, Sequential
+from graphact.nn.shiftless import ShiftlessMax, ShiftlessMedian
 
 __all__ = [
     "ACTIVATIONS",
-    "ARMA",
     "ELU",
     "FIR",
     "GCNN",
     "GELU",
     "Abs",
-    "Chebyshev",
     "DiGRAF",
     "EdgeNet",
     "GReLU",
@@ -48,7 +47,6 @@ __all__ = [
     "GraphAdaptiveSoftMaximum",
     "GraphAdaptiveTrimmedMean",
     "GraphAdaptiveWeightedMean",
-    "GraphAttention",
     "GraphFilter",
     "GraphModule",
     "GraphNetwork",
@@ -60,8 +58,6 @@ __all__ = [
     "MaxK",
     "Maxout",
     "PReLU",
-    "PassGraph",
-    "PerLayer",
     "ReLU",
     "Residual",
     "Sequential",
@@ -69,7 +65,6 @@ __all__ = [
     "ShiftlessMedian",
     "SiLU",
     "Tanh",
-    "bind_graph",
     "clear_graph_cache",
     "make_activation",
     "register",

@@ -9,18 +9,18 @@ from torch import Tensor, nn
 from graphact._checks import check_choice, check_integer, check_positive
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
-from graphact.nn.activation import STARTS, Start
-from graphact.nn.base import GraphModule, describe, resolve_graph
-from graphact.nn.filter import GraphFilter
-from graphact.nn.names import Activation, describe_activation, make_activation
+from graphact.nn.call import resolve_graph
+from graphact.nn.graph_filter import GraphFilter
+from graphact.nn.lookup import Activation, describe_activation, make_activation
+from graphact.nn.module import STARTS, GraphModule, Start, describe
 from graphact.spec import Layer
 
 
 class LayeredNetwork(GraphModule):
-    """What networks have in common: layers of a few parts each, called with the graph, and a readout for all nodes."""
+    """The base class of networks: layers of parts that are called with the graph, and a readout shared by all nodes."""
 
-    unshown: ClassVar[Mapping[str, Any]] = {
-        **GraphModule.unshown,
+    repr_defaults: ClassVar[Mapping[str, Any]] = {
+        **GraphModule.repr_defaults,
         "bias": False,
         "readout_bias": True,
         "per_feature": True,
@@ -28,7 +28,7 @@ class LayeredNetwork(GraphModule):
         "gamma": 0.1,
         "learn_gamma": False,
     }
-    layered: ClassVar[tuple[str, ...]]  # the lists of parts: those of the first layer one after the other, and so on
+    layered: ClassVar[tuple[str, ...]]  # names of lists with one part for each layer, in the order of their calls
     readout: nn.Module
 
     def reset_parameters(self) -> None:
@@ -57,7 +57,7 @@ class LayeredNetwork(GraphModule):
         return (*found, *describe(self.readout, "readout"))
 
     def readout_config(self) -> dict[str, Any]:
-        """The arguments that make the readout."""
+        """Return the arguments that construct the readout."""
         linear = self.readout if isinstance(self.readout, nn.Linear) else None
         return {
             "out_features": None if linear is None else linear.out_features,
@@ -207,7 +207,7 @@ class FIR(LayeredNetwork):
 def make_filters(
     features: Sequence[int], order: int | Sequence[int], bias: bool, normalize: Normalization | None
 ) -> list[GraphFilter]:
-    """One filter bank for each pair of consecutive widths."""
+    """Return a filter bank for each pair of consecutive widths."""
     if not isinstance(features, (list, tuple)) or len(features) < 2:
         raise ValueError(f"features must list the input and at least one layer, such as [1, 8, 8], got {features!r}")
     layers = len(features) - 1
@@ -220,14 +220,14 @@ def make_filters(
 
 
 def make_readout(in_features: int, out_features: int | None, bias: bool) -> nn.Module:
-    """The linear map that all nodes share."""
+    """Return the linear map that all nodes share, or the identity."""
     if out_features is None:
         return nn.Identity()
     return nn.Linear(in_features, check_integer("out_features", out_features, minimum=1), bias=bias)
 
 
 def bank_config(filters: nn.ModuleList) -> dict[str, Any]:
-    """The arguments that make the filter banks."""
+    """Return the arguments that construct the filter banks."""
     banks = [bank for bank in filters if isinstance(bank, GraphFilter)]
     return {
         "features": [banks[0].in_features, *(bank.out_features for bank in banks)],

@@ -1,4 +1,4 @@
-"""Activations of each value on its own, called like the others; they do not look at the graph."""
+"""Pointwise activations, called like the others; they ignore the graph."""
 
 from typing import Any, ClassVar
 
@@ -8,12 +8,17 @@ from torch import Tensor, nn
 from graphact._checks import check_integer
 from graphact.functional import pointwise
 from graphact.graph.protocol import GraphLike
-from graphact.nn.base import GraphModule, check_features
+from graphact.nn.call import check_features
+from graphact.nn.module import GraphModule
 from graphact.spec import Layer, Pointwise
 
 
 class PointwiseActivation(GraphModule):
-    """A function of :func:`graphact.functional.pointwise` without parameters; subclasses name it."""
+    """A function of :func:`graphact.functional.pointwise` without parameters; subclasses name it.
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+    """
 
     function: ClassVar[str]
 
@@ -28,17 +33,9 @@ class PointwiseActivation(GraphModule):
 
 
 class ReLU(PointwiseActivation):
-    r"""ReLU, called like the other activations; it does not look at the graph.
+    r"""Rectified linear unit.
 
     .. math:: \sigma(x) = \max(x, 0)
-
-    Shapes:
-        x: ``(..., F)``; result: the same.
-
-    Example:
-        >>> import torch, graphact
-        >>> graphact.nn.ReLU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
-        tensor([0., 0., 2.])
     """
 
     function = "relu"
@@ -48,14 +45,6 @@ class LeakyReLU(PointwiseActivation):
     r"""ReLU with the slope 0.01 below 0.
 
     .. math:: \sigma(x) = \max(x, 0) + 0.01 \min(x, 0)
-
-    Shapes:
-        x: ``(..., F)``; result: the same.
-
-    Example:
-        >>> import torch, graphact
-        >>> graphact.nn.LeakyReLU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
-        tensor([-0.0100,  0.0000,  2.0000])
     """
 
     function = "leaky-relu"
@@ -65,14 +54,6 @@ class ELU(PointwiseActivation):
     r"""The exponential linear unit.
 
     .. math:: \sigma(x) = x \;\text{above 0}, \quad e^x - 1 \;\text{below}
-
-    Shapes:
-        x: ``(..., F)``; result: the same.
-
-    Example:
-        >>> import torch, graphact
-        >>> graphact.nn.ELU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
-        tensor([-0.6321,  0.0000,  2.0000])
     """
 
     function = "elu"
@@ -82,14 +63,6 @@ class GELU(PointwiseActivation):
     r"""The Gaussian error linear unit, with the distribution function :math:`\Phi` of the standard normal distribution.
 
     .. math:: \sigma(x) = x\,\Phi(x)
-
-    Shapes:
-        x: ``(..., F)``; result: the same.
-
-    Example:
-        >>> import torch, graphact
-        >>> graphact.nn.GELU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
-        tensor([-0.1587,  0.0000,  1.9545])
     """
 
     function = "gelu"
@@ -99,14 +72,6 @@ class SiLU(PointwiseActivation):
     r"""The sigmoid linear unit, also called swish.
 
     .. math:: \sigma(x) = \frac{x}{1 + e^{-x}}
-
-    Shapes:
-        x: ``(..., F)``; result: the same.
-
-    Example:
-        >>> import torch, graphact
-        >>> graphact.nn.SiLU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
-        tensor([-0.2689,  0.0000,  1.7616])
     """
 
     function = "silu"
@@ -116,14 +81,6 @@ class Tanh(PointwiseActivation):
     r"""The hyperbolic tangent.
 
     .. math:: \sigma(x) = \tanh x
-
-    Shapes:
-        x: ``(..., F)``; result: the same.
-
-    Example:
-        >>> import torch, graphact
-        >>> graphact.nn.Tanh()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
-        tensor([-0.7616,  0.0000,  0.9640])
     """
 
     function = "tanh"
@@ -133,31 +90,18 @@ class Abs(PointwiseActivation):
     r"""The absolute value.
 
     .. math:: \sigma(x) = |x|
-
-    Shapes:
-        x: ``(..., F)``; result: the same.
-
-    Example:
-        >>> import torch, graphact
-        >>> graphact.nn.Abs()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
-        tensor([1., 0., 2.])
     """
 
     function = "abs"
 
 
 class Identity(GraphModule):
-    r"""No activation at all: what is left is linear.
+    r"""No activation: the network is linear.
 
     .. math:: \sigma(x) = x
 
     Shapes:
         x: ``(..., F)``; result: the same.
-
-    Example:
-        >>> import torch, graphact
-        >>> graphact.nn.Identity()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
-        tensor([-1.,  0.,  2.])
     """
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:

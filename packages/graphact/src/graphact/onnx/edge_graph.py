@@ -1,4 +1,4 @@
-"""A graph as a list of edges, whose passes are made of gather, scatter and sort alone."""
+"""A graph as a list of edges, whose passes use only gather, scatter and sort."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,10 +9,9 @@ from torch import Tensor
 from graphact.functional.neighborhood import (
     Parameters,
     evaluate_function,
-    fused_neighbor_pass,
+    functions_pass,
     gaussian,
     neighborhood_pass,
-    several_functions_pass,
     shift_pass,
 )
 from graphact.graph import Neighborhoods
@@ -26,7 +25,7 @@ from graphact.spec.operations import Operation
 class EdgeGraph:
     """A graph as its edges, evaluated edge by edge; answers :class:`~graphact.graph.protocol.GraphLike`.
 
-    One edge that leads to no node is added, so that there is always one; loops count as such where neighbours are
+    One edge that leads to no node is added, so that there is always one; loops lead to no node where neighbours are
     meant.
 
     Args:
@@ -60,15 +59,13 @@ class EdgeGraph:
         """See :meth:`GraphLike.one_hop <graphact.graph.protocol.GraphLike.one_hop>`."""
         if pass_ is shift_pass:
             return (self.shift(x),)
-        if pass_ is several_functions_pass:
-            functions, closed, shifting = arguments
-            values = tuple(Walks(self, 1).evaluate(x, op, parameters, closed) for op, parameters in functions)
-            return *values, self.shift(x) if shifting else x
-        if pass_ not in (neighborhood_pass, fused_neighbor_pass):
+        if pass_ is neighborhood_pass:
+            return (Walks(self, 1).evaluate(x, *arguments),)
+        if pass_ is not functions_pass:
             raise UnsupportedModelError("", f"{pass_.__name__} over neighbours is not written for ONNX")
-        op, parameters, closed, *shifting = arguments
-        value = Walks(self, 1).evaluate(x, op, parameters, closed)
-        return (value, self.shift(x)) if shifting and shifting[0] else (value,)
+        functions, closed, shifting = arguments
+        values = tuple(Walks(self, 1).evaluate(x, op, parameters, closed) for op, parameters in functions)
+        return *values, self.shift(x) if shifting else x
 
     def k_hop(
         self, x: Tensor, hops: int, closed: bool, term: Callable[[Tensor, Any], Tensor], _: Any = None
@@ -77,18 +74,18 @@ class EdgeGraph:
         return [term(x, Walks(self, k, closed)) for k in range(1, hops + 1)]
 
     def shift(self, x: Tensor) -> Tensor:
-        """``S x``; as in a :class:`~graphact.Graph`, where a node has no loop its own value takes no part."""
+        """Return ``S x``; as in a :class:`~graphact.Graph`, the own value of a node without a loop is ignored."""
         source, target = self.edge_index
         is_loop = source == target
         weight = torch.cat([self.edge_weight, self.edge_weight.new_zeros(1)]).to(x.dtype).unsqueeze(-1)
-        source, hearer = self.neighbors(closed=False)
-        shifted = scattered(weight * x.index_select(-2, source), hearer, self.num_nodes, "sum")
-        of_loops = torch.where(is_loop, self.edge_weight, 0.0).to(x.dtype).unsqueeze(-1)
-        diagonal = scattered(of_loops, target, self.num_nodes, "sum")
+        source, receiver = self.neighbors(closed=False)
+        shifted = scattered(weight * x.index_select(-2, source), receiver, self.num_nodes, "sum")
+        loop_weight = torch.where(is_loop, self.edge_weight, 0.0).to(x.dtype).unsqueeze(-1)
+        diagonal = scattered(loop_weight, target, self.num_nodes, "sum")
         return shifted + own_term(diagonal, x)
 
     def neighbors(self, closed: bool) -> tuple[Tensor, Tensor]:
-        """The edges between a node and its neighbours."""
+        """Return sources and targets of the edges between a node and its neighbours."""
         source, target = self.edge_index
         target = torch.where(source == target, self.num_nodes, target)
         if closed:
@@ -98,7 +95,7 @@ class EdgeGraph:
 
 
 class Walks:
-    """The neighbours that walks of k edges lead to, which evaluate an operation by themselves."""
+    """The k-hop neighbours of all nodes, which evaluate an operation over themselves."""
 
     def __init__(self, graph: EdgeGraph, hops: int, closed: bool = False) -> None:
         self.graph, self.hops, self.closed = graph, hops, closed
@@ -122,7 +119,7 @@ class Walks:
             raise UnsupportedModelError("", f'a localized {op.name} over {self.hops} hops needs edges="constant"')
         if op.name == "kernel":
             source, target = edges
-            own = torch.cat([x, x[..., :1, :]], dim=-2)  # nobody has a value, too
+            own = torch.cat([x, x[..., :1, :]], dim=-2)  # the node that does not exist has a value, too
             squares = (own.index_select(-2, target) - x.index_select(-2, source)).square()
             return gaussian(scattered(squares, target, graph.num_nodes, "sum"), parameters["gamma"], x)
         if op.name == "median":
@@ -132,14 +129,14 @@ class Walks:
 
 
 def with_nobody(source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """One more edge, to a node that is not there."""
+    """Return sources and targets with one more edge, to a node that does not exist."""
     return torch.cat([source, source.new_zeros(1)]), torch.cat([target, target.new_full((1,), num_nodes)])
 
 
 def scattered(values: Tensor, target: Tensor, num_nodes: int, reduce: str) -> Tensor:
-    """Values ``(..., E, F)`` of edges, added up or compared at their targets ``0..N``; N is left out.
+    """Reduce values ``(..., E, F)`` of edges at their targets ``0..N``; drop N.
 
-    Of no values, the sum is 0 and the maximum minus infinity.
+    Over no values, the sum is 0 and the maximum minus infinity.
     """
     start = 0 if reduce == "sum" else float("-inf")
     shape = (*values.shape[:-2], num_nodes + 1, values.size(-1))
@@ -149,17 +146,17 @@ def scattered(values: Tensor, target: Tensor, num_nodes: int, reduce: str) -> Te
 
 
 def degrees(target: Tensor, num_nodes: int) -> Tensor:
-    """How many edges lead to each of the nodes, ``(N, 1)``."""
+    """Return the in-degrees, ``(N, 1)``."""
     return scattered(torch.ones_like(target).unsqueeze(-1), target, num_nodes, "sum")
 
 
 def has_nan(values: Tensor, target: Tensor, num_nodes: int) -> Tensor:
-    """Where a value is NaN, which runtimes compare as they like."""
+    """Return where a neighbour is NaN, which runtimes compare differently."""
     return scattered(values.isnan().to(values.dtype), target, num_nodes, "sum") > 0
 
 
 def largest(x: Tensor, source: Tensor, target: Tensor, num_nodes: int, steps: int) -> Tensor:
-    """Maxima over neighbours, taken again and again for walks of several steps; 0 where none leads to anyone."""
+    """Return maxima over neighbours, repeated for walks of several steps; 0 where there is no walk."""
     found = torch.ones_like(x[..., :1])  # whether there is a value at a node
     for _ in range(steps):
         values = x.index_select(-2, source)
@@ -171,7 +168,7 @@ def largest(x: Tensor, source: Tensor, target: Tensor, num_nodes: int, steps: in
 
 
 def median(x: Tensor, source: Tensor, target: Tensor, num_nodes: int) -> Tensor:
-    """Lower medians: edges sorted by value, then by target, so that the values of a node stand together."""
+    """Return lower medians: edges are sorted by value, then by target, so that the values of a node are adjacent."""
     values = x.index_select(-2, source)
     is_nan = has_nan(values, target, num_nodes)
     count = target.numel()
@@ -187,5 +184,5 @@ def median(x: Tensor, source: Tensor, target: Tensor, num_nodes: int) -> Tensor:
 
 
 def ascending(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Sort over edges, by the operator that ONNX has for it, whatever their number."""
+    """Sort over edges with TopK, the operator that ONNX has for it."""
     return torch.topk(values, count, dim=-2, largest=False, sorted=True)

@@ -1,4 +1,4 @@
-"""A model that is called with a signal and a graph, as an ONNX file: with its graph, or for any edges it is given."""
+"""Export of a model to ONNX, with its graph in the file or with edges as inputs."""
 
 import inspect
 import os
@@ -15,14 +15,13 @@ from graphact._checks import check_choice, check_tensor
 from graphact._extras import require
 from graphact.graph import Graph, Neighborhoods
 from graphact.graph.graph import check_graph, check_values
-from graphact.nn.base import GraphModule
-from graphact.nn.parts import is_of_pyg
+from graphact.nn.module import GraphModule
 from graphact.onnx.edge_graph import EdgeGraph
 from graphact.spec import UnsupportedModelError
 
 Edges = Literal["constant", "input"]
 OPSET = 18  # the first that scatters maxima
-WAY_OUT = (
+ADVICE = (
     "model must be called as model(x, graph) with a graphact.Graph, and this one takes an edge_index: call it in a "
     "module with forward(self, x, graph), which gets edge_index, edge_weight = graph.to_edge_index(), "
     "as conv(x, edge_index), act(x, graph) or, for PassGraph, model(x, edge_index, graph=graph)"
@@ -38,9 +37,9 @@ def export_onnx(
     of ``x`` may have any size when the file is run. Needs the extra ``onnx``.
 
     Args:
-        model: any module; it is exported in evaluation mode. PyG's modules take an edge_index: in a ``forward`` of your
-            own, ``edge_index, edge_weight = graph.to_edge_index()`` gives one for ``conv(x, edge_index)``, beside
-            ``act(x, graph)``, or for a ``PassGraph``, called as ``model(x, edge_index, graph=graph)``.
+        model: any module; it is exported in evaluation mode. PyG's modules take an edge_index: in your own
+            ``forward``, ``edge_index, edge_weight = graph.to_edge_index()`` gives one for ``conv(x, edge_index)`` or
+            for a ``PassGraph``, called as ``model(x, edge_index, graph=graph)``.
         x: an example of its signal, ``(..., N, F)``.
         graph: the graph.
         path: where to write.
@@ -66,9 +65,9 @@ def export_onnx(
     require("export_onnx needs", "onnx", "onnxscript")
     check_choice("edges", edges, ("constant", "input"))
     if takes_edges(model) and not hasattr(graph, "one_hop"):
-        raise UnsupportedModelError("", WAY_OUT)
+        raise UnsupportedModelError("", ADVICE)
     x = check_values(check_tensor("x", x), check_graph("graph", graph)).detach()
-    fewest = 1 if edges == "constant" else 2  # torch takes sizes below 2 for constants
+    fewest = 1 if edges == "constant" else 2  # torch treats sizes below 2 as constants
     if graph.num_nodes < fewest or (edges == "input" and graph.num_edges < fewest):
         raise ValueError(
             f'with edges="{edges}" graph must have at least {fewest} nodes and {2 * fewest - 2} edges, '
@@ -77,7 +76,7 @@ def export_onnx(
     x = x.expand(*(max(size, 2) for size in x.shape[:-2]), *x.shape[-2:])
     edge_index, edge_weight = (part.detach() for part in graph.to_edge_index())
     with torch.no_grad(), evaluation_mode(model):
-        expected = answer_of(model, x, graph)
+        expected = output_of(model, x, graph)
         if not isinstance(expected, Tensor):
             raise UnsupportedModelError("", f"it must return a tensor, got {type(expected).__name__}")
         if edges == "constant":
@@ -87,7 +86,7 @@ def export_onnx(
             whole = OnGivenEdges(model)
             inputs = {"x": x, "edge_index": edge_index, "edge_weight": edge_weight}
         whole.eval()
-        found = whole(**inputs)  # also finds the neighbours of several hops, before anything is traced
+        found = whole(**inputs)  # also computes the neighbours of several hops, before tracing
         if not torch.allclose(found, expected, rtol=1e-3, atol=1e-3, equal_nan=True):
             raise UnsupportedModelError("", "its results differ when neighbours are gathered and scattered by torch")
         leading = dict.fromkeys(range(x.dim() - 2), torch.export.Dim.DYNAMIC)
@@ -102,25 +101,27 @@ def export_onnx(
         write(whole, inputs, shapes, Path(path))
 
 
-def answer_of(model: nn.Module, x: Tensor, graph: Graph) -> Any:
-    """What the model answers, which must take a graph."""
+def output_of(model: nn.Module, x: Tensor, graph: Graph) -> Any:
+    """Return the output of a model that takes a graph."""
     try:
         return model(x, graph)
     except (TypeError, ValueError, AttributeError) as error:
         if takes_edges(model):
-            raise UnsupportedModelError("", WAY_OUT) from error
+            raise UnsupportedModelError("", ADVICE) from error
         raise
 
 
 def takes_edges(model: nn.Module) -> bool:
-    """Whether a model is called with an edge_index, as those of PyG and ``PassGraph`` are, rather than with a graph."""
+    """Return whether a model is called with an edge_index, like those of PyG, rather than with a graph."""
     if isinstance(model, GraphModule):
         return False
-    return "edge_index" in inspect.signature(model.forward).parameters or any(map(is_of_pyg, model.modules()))
+    return "edge_index" in inspect.signature(model.forward).parameters or any(
+        type(part).__module__.startswith("torch_geometric.") for part in model.modules()
+    )
 
 
 def write(model: nn.Module, inputs: dict[str, Tensor], shapes: dict[str, Any], path: Path) -> None:
-    """Let torch write the file."""
+    """Write the file with torch's exporter."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with warnings.catch_warnings():

@@ -1,12 +1,14 @@
-"""What touches PyG: graphs in its data objects, and its models with activations that see the graph."""
+"""PyG: graphs in its data objects, and its models with activations that read the graph."""
 
-from graphact.nn.passing import PassGraph, PerLayer
-from graphact.pyg.data import AttachGraph, GraphData
+from typing import TYPE_CHECKING
 
-__all__ = ["AttachGraph", "GraphData", "PassGraph", "PerLayer"]
+from graphact._lazy import lazy_names
+from graphact.pyg.pass_graph import PassGraph, PerLayer, bind_graph
 
+if TYPE_CHECKING:
+    from graphact.pyg.data import AttachGraph, GraphData
 
-def __getattr__(name: str) -> object:
-    from graphact._checks import did_you_mean
+__all__ = ["AttachGraph", "GraphData", "PassGraph", "PerLayer", "bind_graph"]
 
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{did_you_mean(name, __all__)}", name=name)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, {"graphact.pyg.data": "AttachGraph GraphData"})  # these need PyG

@@ -1,4 +1,4 @@
-"""Graphs in PyG's data objects: attached by a transform, joined by its loaders, moved with everything else."""
+"""Graphs in PyG's data objects: attached by a transform, joined by its loaders, moved with the other attributes."""
 
 import copy
 import copyreg
@@ -29,11 +29,11 @@ class JoiningStorage(GlobalStorage):
 
 
 class _ClassOfGraphData(type(Data)):  # type: ignore[misc]
-    """The type of the classes that hold graphs, by which pickle knows them."""
+    """The metaclass of classes that hold graphs, which lets pickle find them."""
 
 
 class _HoldsGraphs(metaclass=_ClassOfGraphData):
-    """What :class:`GraphData` adds to a class of data."""
+    """Mixin that lets the batches of a class of data join graphs."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -68,7 +68,7 @@ class AttachGraph(BaseTransform):
     """A PyG transform that attaches the :class:`~graphact.Graph` of a ``Data`` as ``data.graph``.
 
     The graph is built once a sample, in the workers of a ``DataLoader`` if it has any; a batch joins the graphs of its
-    samples without sorting anything. The result is a :class:`GraphData`, or, from a class of your own, a subclass
+    samples without sorting anything. The result is a :class:`GraphData`, or, from your own class, a subclass
     of that class with the same abilities. Attach graphs last: later transforms that change edges or nodes do not change
     the graph.
 

@@ -1,7 +1,7 @@
 """The description of a network: frozen specifications of its layers, in the order in which a signal passes them.
 
-Modules describe themselves (``module.layers()``); files, fleets, guarantees, agents and cost models interpret the
-description and never look at classes or attributes of a module. Parameters are arrays, torch tensors or NumPy arrays
+Modules describe themselves (``module.layers()``); files, fleets, guarantees and cost models interpret the description
+and never look at classes or attributes of a module. Parameters are arrays, torch tensors or NumPy arrays
 alike, and nothing here imports torch.
 
 A description is true or refused: what is not known raises :class:`UnsupportedModelError`.
@@ -21,7 +21,7 @@ from graphact.spec.kinds import (
     Sum,
 )
 from graphact.spec.layer import Layer, UnsupportedModelError, map_arrays, structure
-from graphact.spec.stored import from_json, is_registered, to_json
+from graphact.spec.stored import is_registered, to_json
 
 __all__ = [
     "Activation",
@@ -37,7 +37,6 @@ __all__ = [
     "Pointwise",
     "Sum",
     "UnsupportedModelError",
-    "from_json",
     "is_registered",
     "map_arrays",
     "structure",

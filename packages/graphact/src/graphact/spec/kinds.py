@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from graphact.spec.layer import Layer, structure
-from graphact.spec.operations import Array, Operation, find_operation, namespace_of
+from graphact.spec.operations import Array, Operation, namespace_of
 
 Reads = Literal["shifted", "hops"]
 
@@ -107,14 +107,6 @@ class HopMixture(Layer):
         learned = {name: arrays[f"log_{name}"] for name in self.log_parameters}
         return replace(self, beta=arrays["beta"], weights=arrays["weights"], log_parameters=learned)
 
-    @classmethod
-    def from_parts(cls, settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        operation = find_operation(settings["operation"])
-        learned = [name for name in operation.parameters if f"log_{name}" in arrays]  # not in the order of a file
-        logs = {name: arrays[f"log_{name}"] for name in learned}
-        others = {name: array for name, array in arrays.items() if name not in {f"log_{name}" for name in learned}}
-        return cls(**{**settings, "operation": operation}, **others, log_parameters=logs)
-
     def settings(self) -> dict[str, Any]:
         constants = dict(self.constants)
         return {"operation": self.operation.name, "reads": self.reads, "closed": self.closed, "constants": constants}
@@ -155,10 +147,6 @@ class NamedLayer(Layer):
 
     def with_arrays(self, arrays: Mapping[str, Array]) -> Self:
         return replace(self, tensors={name: arrays[name] for name in self.tensors})
-
-    @classmethod
-    def from_parts(cls, settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        return cls(**settings, tensors=dict(arrays))
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "options": dict(self.options)}

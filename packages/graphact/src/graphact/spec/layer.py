@@ -1,4 +1,4 @@
-"""What all layers of a description have in common, and the error for what cannot be described or interpreted."""
+"""The base class of the layers of a description, and the error for models without a true description."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -20,7 +20,7 @@ class UnsupportedModelError(TypeError, ValueError):
         super().__init__(f"{part}: {reason}" if part else reason)
 
     def inside(self, parent: str) -> "UnsupportedModelError":
-        """The same error as seen from the module that holds the part under this name."""
+        """Return the same error as seen from the module that holds the part under this name."""
         return UnsupportedModelError(f"{parent}.{self.part}" if self.part else parent, self.reason)
 
 
@@ -32,47 +32,42 @@ class Layer:
     ARRAYS: ClassVar[tuple[str, ...]] = ()
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays that training changes, by name, in a fixed order."""
+        """Return the arrays that training changes, by name, in a fixed order."""
         return {name: getattr(self, name) for name in self.ARRAYS if getattr(self, name) is not None}
 
     def with_arrays(self, arrays: Mapping[str, Array]) -> Self:
-        """The same layer with other arrays, of which all must be given."""
+        """Return the same layer with other arrays, of which all must be given."""
         return replace(self, **dict(arrays))
 
-    @classmethod
-    def from_parts(cls, settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """The layer of :meth:`settings` and :meth:`arrays`; KeyError, TypeError or ValueError if they do not fit."""
-        return cls(**settings, **arrays)
-
     def settings(self) -> dict[str, Any]:
-        """All that is no array, as JSON values."""
+        """Return the non-array fields, as JSON values."""
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in self.ARRAYS}
 
     @property
     def exchanges(self) -> int:
-        """How many exchanges between neighbours an evaluation takes."""
+        """Number of exchanges between neighbours that an evaluation takes."""
         return 0
 
     @property
     def in_features(self) -> int | None:
-        """The features of the input; None where any number will do."""
+        """Number of features of the input; None if any number will do."""
         return None
 
     @property
     def out_features(self) -> int | None:
-        """The features of the output; None where it has those of the input."""
+        """Number of features of the output; None if that of the input."""
         return self.in_features
 
 
 def map_arrays(layers: Iterable[Layer], function: Callable[[Array], Array]) -> tuple[Layer, ...]:
-    """The same layers with a function applied to every array, such as a copy to NumPy."""
+    """Return the same layers with a function applied to every array."""
     return tuple(
         layer.with_arrays({name: function(array) for name, array in layer.arrays().items()}) for layer in layers
     )
 
 
 def structure(layers: Iterable[Layer]) -> list[dict[str, Any]]:
-    """What tells one network from another apart from the values of its arrays; JSON values."""
+    """Return kinds, settings and shapes of layers: all that tells networks apart but the values of their arrays."""
     return [
         {
             "kind": layer.kind,

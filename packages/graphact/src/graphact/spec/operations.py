@@ -1,7 +1,7 @@
 """Functions of a node's neighbourhood, each stated once for torch tensors and NumPy arrays.
 
-An operation maps the values of a node and of its d neighbours to one value for each feature. Kernels, fleets,
-guarantees and agents look operations up here by name; torch is imported only where a tensor comes in.
+An operation maps the values of a node and of its d neighbours to one value for each feature. Kernels, fleets
+and guarantees look operations up here by name; torch is imported only when a tensor is given.
 """
 
 import copy
@@ -19,7 +19,7 @@ Array = Any
 """A torch tensor or a NumPy array."""
 
 NUMPY_TYPES = (np.ndarray, np.generic, float)
-GIVEN = ("own", "neighbors", "xp")  # what every operation may ask for by name, beside its parameters
+GIVEN = ("own", "neighbors", "xp")  # what every operation may ask for by name, besides its parameters
 
 
 def namespace_of(array: Array) -> Any:
@@ -43,9 +43,6 @@ class Operation:
             neighbors)``.
         parameters: positive scalars that the function asks for, with the values they start from.
         empty: the value over an empty neighbourhood.
-        gradient: only needed for agents that learn: ``gradient(own, neighbors, value, grad, values)`` on NumPy arrays
-            gives, for the gradient ``grad`` of the result ``value``, those of ``own`` without its dimension of 1, of
-            ``neighbors``, and of the logarithm of each parameter by name.
 
     Raises:
         TypeError: the function does not take one or two arguments or those named above.
@@ -64,7 +61,6 @@ class Operation:
     function: Callable[..., Array]
     parameters: Mapping[str, float] = field(default_factory=dict)
     empty: float = 0.0
-    gradient: Callable[..., tuple[Array, Array, Mapping[str, float]]] | None = None
     arguments: tuple[str, ...] = field(init=False, repr=False)
     is_built_in: bool = field(default=False, init=False, repr=False)
 
@@ -81,13 +77,13 @@ class Operation:
     def __reduce__(self) -> tuple[Any, ...]:
         if OPERATIONS.get(self.name) is self:
             return find_operation, (self.name,)
-        return Operation, (self.name, self.function, dict(self.parameters), self.empty, self.gradient)
+        return Operation, (self.name, self.function, dict(self.parameters), self.empty)
 
     def __call__(self, own: Array, neighbors: Array, values: Mapping[str, Array | float] | None = None) -> Array:
         """Evaluate for own ``(..., 1, F)``, neighbors ``(..., d, F)`` and parameters; those it starts from if None."""
         xp = namespace_of(neighbors)
         if neighbors.shape[-2] == 0:
-            at_own = own[..., 0, :]  # so that a backward pass finds its way to the signal, with zeros
+            at_own = own[..., 0, :]  # keeps the result connected to the signal for autograd
             return xp.where(xp.ones_like(at_own, dtype=bool), self.empty, at_own)
         given = {"own": own, "neighbors": neighbors, "xp": xp, **(self.parameters if values is None else values)}
         if self.arguments and self.arguments[0] in given:
@@ -134,30 +130,13 @@ def log_mean_exp(neighbors: Array, xp: Any, temperature: Array | float) -> Array
     return top + temperature * xp.log(xp.mean(xp.exp(scaled), -2))
 
 
-def log_mean_exp_gradient(
-    _own: Array, neighbors: Array, value: Array, grad: Array, values: Mapping[str, Any]
-) -> tuple[Array, Array, Mapping[str, float]]:
-    r"""With :math:`p_j = e^{(y_j - f) / t} / d` these are :math:`p_j` and, of log t, :math:`f - \sum_j p_j y_j`."""
-    shares = np.exp((neighbors - value[..., None, :]) / values["temperature"]) / neighbors.shape[-2]
-    spread = float((grad * (value - (shares * neighbors).sum(-2))).sum())
-    return np.zeros_like(grad), shares * grad[..., None, :], {"temperature": spread}
-
-
 def mean(neighbors: Array, xp: Any) -> Array:
     """The plain mean."""
     return xp.mean(neighbors, -2)
 
 
-def mean_gradient(
-    _own: Array, neighbors: Array, _value: Array, grad: Array, _: Mapping[str, Any]
-) -> tuple[Array, Array, Mapping[str, float]]:
-    """The same share for all."""
-    shares = np.full_like(neighbors, 1 / neighbors.shape[-2])
-    return np.zeros_like(grad), shares * grad[..., None, :], {}
-
-
 def count_trimmed(degree: Any, trim: float) -> Any:
-    """How many of ``degree`` values, a number or a tensor of them, are cut off at each end; at least one is left."""
+    """Return how many of ``degree`` values, a number or a tensor, are trimmed at each end; at least one remains."""
     if not isinstance(trim, float | int | np.generic):
         raise TypeError("trim must be a number: it counts neighbours and cannot be trained")
     cut = degree * float(trim) + 1e-6  # 0.35 in float32 is still seven of twenty
@@ -175,39 +154,11 @@ def trimmed_mean(neighbors: Array, xp: Any, trim: float) -> Array:
     return xp.where(xp.any(xp.isnan(neighbors), -2), xp.full_like(middle, float("nan")), middle)
 
 
-def trimmed_mean_gradient(
-    _own: Array, neighbors: Array, _value: Array, grad: Array, values: Mapping[str, Any]
-) -> tuple[Array, Array, Mapping[str, float]]:
-    """The same share for all that are left; among equal values the first is the lowest."""
-    degree = neighbors.shape[-2]
-    cut = count_trimmed(degree, values["trim"])
-    place = np.argsort(np.argsort(neighbors, -2, kind="stable"), -2, kind="stable")
-    kept = (place >= cut) & (place < degree - cut)
-    return np.zeros_like(grad), kept * grad[..., None, :] / grad.dtype.type(degree - 2 * cut), {"trim": 0.0}
-
-
 def weighted_mean(own: Array, neighbors: Array, xp: Any, width: Array | float) -> Array:
     """The mean with a Gaussian of the difference to the node's own value as the weight of each neighbour."""
     log_weight = -((own - neighbors) ** 2) / (2 * width**2)
     weight = xp.exp(log_weight - xp.amax(log_weight, -2)[..., None, :])
     return xp.sum(weight * neighbors, -2) / xp.sum(weight, -2)
-
-
-def weighted_mean_gradient(
-    own: Array, neighbors: Array, value: Array, grad: Array, values: Mapping[str, Any]
-) -> tuple[Array, Array, Mapping[str, float]]:
-    r"""With the normalised weights p and :math:`q_j = p_j (y_j - f) (y_i - y_j) / w^2`.
-
-    .. math:: \partial f / \partial y_j = p_j + q_j, \qquad \partial f / \partial y_i = -\textstyle\sum_j q_j, \qquad
-        \partial f / \partial \log w = \textstyle\sum_j p_j (y_j - f) (y_i - y_j)^2 / w^2
-    """
-    width, apart = values["width"], own - neighbors
-    log_weight = -(apart**2) / (2 * width**2)
-    weight = np.exp(log_weight - log_weight.max(-2, keepdims=True))
-    shares = weight / weight.sum(-2, keepdims=True)
-    pulls = shares * (neighbors - value[..., None, :]) * apart / width**2
-    of_width = float((grad * (pulls * apart).sum(-2)).sum())
-    return -grad * pulls.sum(-2), grad[..., None, :] * (shares + pulls), {"width": of_width}
 
 
 MAX = Operation("max", lambda neighbors, xp: xp.amax(neighbors, -2))
@@ -217,11 +168,11 @@ KERNEL = Operation("kernel", kernel, {"gamma": 0.1}, empty=1.0)
 for operation in (MAX, MIN, MEDIAN, KERNEL):
     object.__setattr__(operation, "is_built_in", True)  # the kernels know it by its name
 
-# composed of what torch does to segments of edges (functional/segments.py); everywhere else as a user's own
-MEAN = Operation("mean", mean, gradient=mean_gradient)
-LOG_MEAN_EXP = Operation("log-mean-exp", log_mean_exp, {"temperature": 1.0}, gradient=log_mean_exp_gradient)
-TRIMMED_MEAN = Operation("trimmed-mean", trimmed_mean, {"trim": 0.25}, gradient=trimmed_mean_gradient)
-WEIGHTED_MEAN = Operation("weighted-mean", weighted_mean, {"width": 1.0}, gradient=weighted_mean_gradient)
+# composed of torch operations over segments of edges (functional/segments.py); elsewhere treated as a user's own
+MEAN = Operation("mean", mean)
+LOG_MEAN_EXP = Operation("log-mean-exp", log_mean_exp, {"temperature": 1.0})
+TRIMMED_MEAN = Operation("trimmed-mean", trimmed_mean, {"trim": 0.25})
+WEIGHTED_MEAN = Operation("weighted-mean", weighted_mean, {"width": 1.0})
 
 OURS = (MAX, MIN, MEDIAN, KERNEL, MEAN, LOG_MEAN_EXP, TRIMMED_MEAN, WEIGHTED_MEAN)
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in OURS}
@@ -231,7 +182,7 @@ ENTRY_POINTS = "graphact.spec.operations"
 
 
 def register_operation(operation: Operation) -> Operation:
-    """Make an operation known by its name, so that files and agents can refer to it.
+    """Make an operation known by its name, so that files can refer to it.
 
     Raises:
         ValueError: a function defined elsewhere has that name; one that is defined again replaces itself.

@@ -5,22 +5,27 @@ from typing import Any
 
 from graphact.spec.kinds import Activation, Convolution, Filter, HopMixture, Linear, Pointwise
 from graphact.spec.layer import Layer, UnsupportedModelError
-from graphact.spec.operations import Array, Operation, find_operation
+from graphact.spec.operations import Operation, find_operation
 
-KINDS: dict[str, type[Layer]] = {
-    layer.kind: layer for layer in (Filter, Linear, Pointwise, HopMixture, Activation, Convolution)
-}
+STORED = (Filter, Linear, Pointwise, HopMixture, Activation, Convolution)
 
 
 def to_json(layers: Sequence[Layer], names: Mapping[int, str]) -> list[dict[str, Any]]:
-    """A description for a file: every array stands for a tensor of that file, named by the array's ``id``.
+    """Return a description for a file, with the name of a tensor of that file for each array.
 
-    Raise UnsupportedModelError if an array has no name (it is computed, not stored), or an operation has none.
+    Args:
+        layers: the layers.
+        names: the name of each tensor by the ``id`` of its array.
+
+    Raises:
+        UnsupportedModelError: an array is computed rather than stored, or an operation has no registered name.
     """
     described = []
     for number, layer in enumerate(layers):
-        if layer.kind not in KINDS:
-            raise UnsupportedModelError(f"layer {number}", f"a layer of the kind {layer.kind!r} has no place in a file")
+        if not isinstance(layer, STORED):
+            raise UnsupportedModelError(
+                f"layer {number}", f"a layer of the kind {layer.kind!r} cannot be stored in a file"
+            )
         if isinstance(layer, HopMixture) and not is_registered(layer.operation):
             reason = (
                 f"its operation {layer.operation.name!r} holds a Python function that is not registered under a name"
@@ -40,18 +45,8 @@ def to_json(layers: Sequence[Layer], names: Mapping[int, str]) -> list[dict[str,
 
 
 def is_registered(operation: Operation) -> bool:
-    """Whether a file can refer to an operation by its name."""
+    """Return whether a file can refer to an operation by its name."""
     try:
         return find_operation(operation.name) is operation
     except ValueError:
         return False
-
-
-def from_json(described: Sequence[Mapping[str, Any]], tensors: Mapping[str, Array]) -> tuple[Layer, ...]:
-    """The layers that :func:`to_json` described; KeyError, TypeError or ValueError if they do not fit the tensors."""
-    layers = []
-    for entry in described:
-        settings = {name: value for name, value in entry.items() if name not in ("kind", "arrays")}
-        arrays = {name: tensors[tensor] for name, tensor in entry["arrays"].items()}
-        layers.append(KINDS[entry["kind"]].from_parts(settings, arrays))
-    return tuple(layers)

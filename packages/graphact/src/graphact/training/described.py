@@ -18,7 +18,7 @@ from graphact.functional.neighborhood import evaluate as evaluate_lists
 from graphact.functional.neighborhood import evaluate_kernel
 from graphact.graph import Graph
 from graphact.kernels import autograd
-from graphact.nn.base import describe
+from graphact.nn.module import describe
 from graphact.spec import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError, structure
 from graphact.spec.operations import MAX, MIN
 from graphact.training.samples import StackedBatch, StackedTasks

@@ -244,7 +244,7 @@ def read_checkpoint(
 ) -> int:
     """Restore what :func:`write_checkpoint` wrote; return the number of epochs done, 0 for a file that does not fit."""
     try:
-        header, tensors = load_tensors(path, "pt")
+        header, tensors = load_tensors(path)
         check_tensors(path, header, tensors)
     except ValueError:
         return 0

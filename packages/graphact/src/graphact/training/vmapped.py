@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from graphact.graph import Graph
-from graphact.nn.base import original_class
+from graphact.nn.unchanged import original_class
 from graphact.spec import UnsupportedModelError
 from graphact.training.randomness import random_stream
 from graphact.training.samples import StackedBatch, StackedTasks, stack

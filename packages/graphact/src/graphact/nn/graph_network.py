@@ -7,16 +7,13 @@ from typing import Any
 from torch import nn
 
 from graphact.graph.normalize import Normalization, check_normalize
-from graphact.nn.activation import Start
-from graphact.nn.base import GraphModule
-from graphact.nn.convolutions import ARMA, Chebyshev, EdgeNet, GraphAttention
-from graphact.nn.filter import GraphFilter
+from graphact.nn.edge_net import EdgeNet
 from graphact.nn.gcnn import LayeredNetwork, make_readout
-from graphact.nn.names import Activation, accepted, describe_activation, make_activation
+from graphact.nn.graph_filter import GraphFilter
+from graphact.nn.lookup import Activation, accepted, describe_activation, make_activation
+from graphact.nn.module import GraphModule, Start
 
-CONVOLUTIONS: dict[str, type[GraphModule]] = {
-    module.__name__: module for module in (GraphFilter, Chebyshev, ARMA, GraphAttention, EdgeNet)
-}
+CONVOLUTIONS: dict[str, type[GraphModule]] = {"GraphFilter": GraphFilter, "EdgeNet": EdgeNet}
 AnyKind = str | Mapping[str, Any] | Callable[[int, int], GraphModule]
 """The name of a convolution, a mapping of ``"name"`` and its options, or a function of the two widths."""
 
@@ -28,9 +25,8 @@ class GraphNetwork(LayeredNetwork):
 
     Args:
         features: features of the input and of each layer.
-        convolution: a name (``GraphFilter``, ``Chebyshev``, ``ARMA``, ``GraphAttention``, ``EdgeNet``), a mapping of
-            ``"name"`` and options, a function from the two widths of a layer to a module, or a list with one of these
-            for each layer.
+        convolution: a name (``GraphFilter``, ``EdgeNet``), a mapping of ``"name"`` and options, a function from the two
+            widths of a layer to a module, or a list with one of these for each layer.
         activation: as :class:`GCNN` takes it.
         hops: number of hops of the activations.
         out_features: features of the readout at each node; None leaves the readout out.
@@ -58,7 +54,7 @@ class GraphNetwork(LayeredNetwork):
         self,
         features: Sequence[int],
         *,
-        convolution: AnyKind | Sequence[AnyKind] = "Chebyshev",
+        convolution: AnyKind | Sequence[AnyKind] = "GraphFilter",
         activation: Activation | Sequence[Activation] = "max-ga",
         hops: int = 1,
         out_features: int | None = 1,

@@ -1,4 +1,4 @@
-"""PyG's convolutions and models as layers: the operators that they make of the edges, checked against their forward."""
+"""PyG's convolutions and models as layers: the operators of their edges, checked against their forward."""
 
 import copy
 import operator
@@ -30,26 +30,29 @@ from torch_geometric.nn.resolver import swish
 
 from graphact.functional import graph_filter
 from graphact.graph import Graph
-from graphact.nn.base import CURRENT, GraphModule, ModelCall, describe
-from graphact.nn.parts import PARTS, describe_part, described_edges
-from graphact.spec import Filter, Layer, LayerNorm, Linear, OnGraph, Sum, UnsupportedModelError
+from graphact.graph.protocol import GraphLike
+from graphact.nn.call import ModelCall
+from graphact.nn.description import Edges, check_dropout, describe_part, described_edges, layer_norm, register_kinds
+from graphact.nn.module import Describer, GraphModule, describe
+from graphact.pyg.pass_graph import call_with_edges, with_unit_weights
+from graphact.spec import Filter, Layer, Linear, OnGraph, Sum, UnsupportedModelError
 
+SIGNAL_ONLY = ("torch_geometric.nn.dense.linear", "torch_geometric.nn.models.mlp", "torch_geometric.nn.norm.")
 AGGREGATIONS: dict[type[nn.Module], str] = {MeanAggregation: "mean", SumAggregation: "sum"}
 WEIGHTED = (GCNConv, ChebConv, GCN, GraphSAGE, GIN)  # they take an edge_weight; the models leave it out where convs do
-MOST_POWERS = 20
+MAX_POWERS = 20
 DEVIATION = 1e-9  # of an operator from the convolution, in float64, as a part of the largest output
-Edges = tuple[Tensor, Tensor | None]
 
 
 def takes_weights(module: nn.Module) -> bool:
-    """Whether a model of PyG is called with edge_weight behind edge_index."""
+    """Return whether a model of PyG takes an edge_weight after the edge_index."""
     if isinstance(module, PyGSequential):
         return list(module.signature.param_dict)[1:] == ["edge_index", "edge_weight"]
     return isinstance(module, WEIGHTED)
 
 
 def describe_convolution(conv: nn.Module, weighted: bool = True) -> tuple[Layer, ...]:
-    """A convolution on the described edges, with their weights or without, as a filter on its own operator.
+    """Describe a convolution on the described edges, with or without weights, as a filter on its own operator.
 
     Raise UnsupportedModelError if its forward computes something else.
     """
@@ -62,7 +65,7 @@ def describe_convolution(conv: nn.Module, weighted: bool = True) -> tuple[Layer,
     if conv.flow != "source_to_target":
         raise UnsupportedModelError("", f"its flow is {conv.flow!r}, against the direction of the edges")
     try:
-        matrix, bank, behind = CONVOLUTIONS[type(conv)](conv, edges, graph.num_nodes)
+        matrix, bank, following = CONVOLUTIONS[type(conv)](conv, edges, graph.num_nodes)
         if not matrix[1].isfinite().all():
             reason = "its normalization has no finite result on this graph: it takes roots of sums of weights, which "
             raise UnsupportedModelError("", reason + "must not be negative; take positive weights or normalize=False")
@@ -76,15 +79,15 @@ def describe_convolution(conv: nn.Module, weighted: bool = True) -> tuple[Layer,
         reason = (
             f"its forward deviates from its operator by {deviation:.2g} of its outputs, more than rounding explains"
         )
-        if bank.exchanges > MOST_POWERS:
-            reason += f"; Chebyshev polynomials beyond the order {MOST_POWERS} cannot be written as powers in float64"
+        if bank.exchanges > MAX_POWERS:
+            reason += f"; Chebyshev polynomials beyond the order {MAX_POWERS} cannot be written as powers in float64"
         raise UnsupportedModelError("", reason)
-    return (OnGraph(((bank,),), own), *behind)
+    return (OnGraph(((bank,),), own), *following)
 
 
 @torch.no_grad()
 def deviation_of(conv: nn.Module, own: Graph, bank: Filter, edges: Edges) -> float:
-    """By how much the convolution, in float64, differs from the filter on random signals."""
+    """Return the deviation of the convolution from the filter on random signals, in float64."""
     same = copy.deepcopy(conv).to("cpu", torch.float64)
     if isinstance(same, GINConv):
         kinds = (nn.Linear, PyGLinear, nn.BatchNorm1d)
@@ -107,8 +110,8 @@ Described = tuple[tuple[Tensor, Tensor], Filter, tuple[Layer, ...]]
 
 
 def gcn_layers(conv: GCNConv, edges: Edges, num_nodes: int) -> Described:
-    """The normalised adjacency with self-loops as PyG makes it, or as it is cached."""
-    need(conv, SumAggregation)
+    """Return the filter on PyG's normalised adjacency with self-loops, perhaps cached."""
+    check_aggregation(conv, SumAggregation)
     edge_index, weight = edges
     if conv.normalize:
         cached = conv._cached_edge_index
@@ -123,7 +126,7 @@ def gcn_layers(conv: GCNConv, edges: Edges, num_nodes: int) -> Described:
 
 def cheb_layers(conv: ChebConv, edges: Edges, num_nodes: int) -> Described:
     r"""The Chebyshev polynomials :math:`T_k = 2 L T_{k-1} - T_{k-2}` of the scaled Laplacian, as powers of it."""
-    need(conv, SumAggregation)
+    check_aggregation(conv, SumAggregation)
     edge_index, weight = edges
     matrix = conv.__norm__(edge_index, num_nodes, weight, conv.normalization, None, dtype=torch.float64)
     each = [linear_of(lin, f"lins.{number}").weight.T for number, lin in enumerate(conv.lins)]
@@ -136,8 +139,8 @@ def cheb_layers(conv: ChebConv, edges: Edges, num_nodes: int) -> Described:
 
 
 def sage_layers(conv: SAGEConv, edges: Edges, num_nodes: int) -> Described:
-    """The mean or the sum over neighbours, and the node itself."""
-    need(conv, SumAggregation, MeanAggregation)
+    """Return the filter of the mean or the sum over neighbours, and of the node itself."""
+    check_aggregation(conv, SumAggregation, MeanAggregation)
     if conv.normalize:
         raise UnsupportedModelError("", "normalize=True divides by the length of the output, without a bound at 0")
     if conv.project:
@@ -152,33 +155,29 @@ def sage_layers(conv: SAGEConv, edges: Edges, num_nodes: int) -> Described:
 
 
 def gin_layers(conv: GINConv, edges: Edges, _: int) -> Described:
-    """The sum and the first linear map of the network behind it are one filter bank."""
-    need(conv, SumAggregation)
-    behind = describe_part(conv.nn, "nn")
+    """Return the sum and the first linear map of the following network as one filter bank."""
+    check_aggregation(conv, SumAggregation)
+    following = describe_part(conv.nn, "nn")
     matrix = edges[0], ones_for(edges[0], None)
     own = 1 + conv.eps.double()  # products in float32 would be others than those of the forward
-    if behind and isinstance(first := behind[0], Linear):
+    if following and isinstance(first := following[0], Linear):
         weight = first.weight.T.double()
-        return matrix, Filter(torch.stack([own * weight, weight]), first.bias), behind[1:]
-    width = next((layer.in_features for layer in behind if layer.in_features), None)
+        return matrix, Filter(torch.stack([own * weight, weight]), first.bias), following[1:]
+    width = next((layer.in_features for layer in following if layer.in_features), None)
     if width is None:
         raise UnsupportedModelError("nn", "it takes any number of features")
     unit = torch.eye(width, dtype=own.dtype, device=own.device)
-    return matrix, Filter(torch.stack([own * unit, unit])), behind
+    return matrix, Filter(torch.stack([own * unit, unit])), following
 
 
 def joins(conv: GINConv) -> bool:
-    """Whether the network of a GINConv begins with a linear map; looking does not count as a use of PerLayer."""
-    around, CURRENT.described = CURRENT.described, ModelCall(described_edges())
-    try:
-        layers = describe_part(conv.nn, "nn")
-    finally:
-        CURRENT.described = around
+    """Return whether the network of a GINConv begins with a linear map; this does not count as a use of PerLayer."""
+    layers = ModelCall(described_edges()).describe(describe_part, conv.nn, "nn")
     return bool(layers) and isinstance(layers[0], Linear)
 
 
-def need(conv: Any, *kinds: type[nn.Module]) -> None:
-    """Raise if a convolution aggregates by anything else, whatever it says that it does."""
+def check_aggregation(conv: Any, *kinds: type[nn.Module]) -> None:
+    """Raise if a convolution uses another aggregation module, whatever its ``aggr`` says."""
     if type(conv.aggr_module) not in kinds:
         same = conv.aggr not in ("add", *AGGREGATIONS.values())
         aggregation = conv.aggr if same else type(conv.aggr_module).__name__
@@ -187,27 +186,27 @@ def need(conv: Any, *kinds: type[nn.Module]) -> None:
 
 
 def ones_for(edge_index: Tensor, weight: Tensor | None) -> Tensor:
-    """Weights, or as many ones as there are edges."""
+    """Return the weights, or a one for each edge."""
     return torch.ones(edge_index.size(1), dtype=torch.float64) if weight is None else weight
 
 
 def linear_of(module: nn.Module, part: str) -> Linear:
-    """The description of a linear map that a convolution holds."""
+    """Return the description of a linear map that a convolution holds."""
     if parametrize.is_parametrized(module):
         raise UnsupportedModelError(part, "it is parametrized")
     layers = describe_part(module, part)
     if len(layers) != 1 or not isinstance(layers[0], Linear):
-        raise UnsupportedModelError(part, f"it was replaced by a {type(module).__name__}, which is no linear map")
+        raise UnsupportedModelError(part, f"it was replaced by a {type(module).__name__}, which is not a linear map")
     return layers[0]
 
 
 def describe_linear(module: PyGLinear) -> tuple[Layer, ...]:
-    """PyG's own linear map."""
+    """Describe PyG's linear map."""
     return (Linear(module.weight, module.bias),)
 
 
 def describe_mlp(module: MLP) -> tuple[Layer, ...]:
-    """Linear maps with activation, norm and dropout behind all, or all but the last of them."""
+    """Describe linear maps, followed by activation, norm and dropout; the last may be plain."""
     found: list[Layer] = []
     last = len(module.lins) - (1 if module.plain_last else 0)
     for number, lin in enumerate(module.lins):
@@ -221,28 +220,20 @@ def describe_mlp(module: MLP) -> tuple[Layer, ...]:
     return tuple(found)
 
 
-def check_dropout(module: nn.Module, share: float) -> None:
-    """Raise if values are dropped at random."""
-    if module.training and share > 0:
-        raise UnsupportedModelError("", "dropout in training mode draws at random: call eval() of the model first")
-
-
 def describe_batch_norm(module: BatchNorm) -> tuple[Layer, ...]:
-    """PyG's own around torch's."""
+    """Describe PyG's wrapper of torch's norm."""
     return describe_part(module.module, "module")
 
 
 def describe_layer_norm(module: PyGLayerNorm) -> tuple[Layer, ...]:
-    """PyG's own, over the features of a node."""
+    """Describe PyG's norm over the features of a node."""
     if module.mode != "node":
         raise UnsupportedModelError("", f"mode={module.mode!r} normalizes over all nodes; mode='node' is described")
-    if not module.eps > 0:
-        raise UnsupportedModelError("", f"without eps > 0 its slopes have no bound, got eps = {module.eps}")
-    return (LayerNorm(module.in_channels, module.eps, module.weight, module.bias),)
+    return (layer_norm(module, module.in_channels),)
 
 
 def ordered(act: Any, norm: tuple[Layer, ...], act_first: bool) -> tuple[Layer, ...]:
-    """An activation in front of a norm, or behind it."""
+    """Return an activation and a norm in their order."""
     if act is swish:
         act = nn.SiLU()
     if act is not None and not isinstance(act, nn.Module):
@@ -252,7 +243,7 @@ def ordered(act: Any, norm: tuple[Layer, ...], act_first: bool) -> tuple[Layer, 
 
 
 def describe_model(model: Any) -> tuple[Layer, ...]:
-    """GCN, GraphSAGE, GIN: convolutions, each with norm and activation behind it, but for the last."""
+    """Describe GCN, GraphSAGE or GIN: convolutions, followed by norm and activation except for the last."""
     found: list[Layer] = []
     if model.jk_mode not in (None, "last"):
         raise UnsupportedModelError("jk", f"jk={model.jk_mode!r} is not described, only 'last'")
@@ -270,7 +261,7 @@ ADDITIONS: tuple[Any, ...] = (operator.add, torch.add)
 
 
 def describe_sequential(model: Any) -> tuple[Layer, ...]:
-    """PyG's Sequential: what stands under each name, as layers from the input on."""
+    """Describe PyG's Sequential: the value of each name, as layers from the input on."""
     signal, *others = model.signature.param_dict
     values: dict[str, tuple[Layer, ...]] = {signal: ()}
     result: tuple[Layer, ...] = ()
@@ -298,7 +289,7 @@ def describe_sequential(model: Any) -> tuple[Layer, ...]:
 
 
 def describe_child(part: nn.Module, name: str, edges: list[str]) -> tuple[Layer, ...]:
-    """A part of PyG's Sequential, which is called with the signal alone, or with edges, with or without weights."""
+    """Describe a part of PyG's Sequential, called with the signal alone, or with edges and perhaps weights."""
     if not edges:
         return describe_part(part, name)
     weighted = len(edges) == 2
@@ -308,14 +299,13 @@ def describe_child(part: nn.Module, name: str, edges: list[str]) -> tuple[Layer,
         raise UnsupportedModelError(name, f"a {type(part).__name__} that is called with edges is not described")
     graph = described_edges()
     if not weighted:
-        edge_index, weight = graph.to_edge_index()
-        graph = Graph.from_edge_index(edge_index, torch.ones_like(weight), graph.num_nodes)
+        graph = with_unit_weights(graph)
     own = graph if part.normalize is None else graph.normalize(part.normalize)
     return (OnGraph((describe_part(part, name),), own),)
 
 
 def added(first: tuple[Layer, ...], second: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    """The sum of two values: the layers that both have in common, and then two branches."""
+    """Return the sum of two values: their common layers, followed by two branches."""
     shared = 0
     while shared < min(len(first), len(second)) and first[shared] is second[shared]:
         shared += 1
@@ -328,7 +318,24 @@ CONVOLUTIONS: dict[type[nn.Module], Callable[[Any, Edges, int], Described]] = {
     SAGEConv: sage_layers,
     GINConv: gin_layers,
 }
-PARTS.update(dict.fromkeys(CONVOLUTIONS, describe_convolution))
-PARTS.update(dict.fromkeys((GCN, GraphSAGE, GIN), describe_model))
-PARTS.update({PyGLinear: describe_linear, MLP: describe_mlp, PyGSequential: describe_sequential})
-PARTS.update({BatchNorm: describe_batch_norm, PyGLayerNorm: describe_layer_norm})
+KINDS: dict[type[nn.Module], Describer] = {
+    **dict.fromkeys(CONVOLUTIONS, describe_convolution),
+    **dict.fromkeys((GCN, GraphSAGE, GIN), describe_model),
+    PyGLinear: describe_linear,
+    MLP: describe_mlp,
+    PyGSequential: describe_sequential,
+    BatchNorm: describe_batch_norm,
+    PyGLayerNorm: describe_layer_norm,
+}
+
+
+def call_module(module: nn.Module, x: Tensor, graph: GraphLike, edges: Edges | None) -> Tensor:
+    """Call a module of PyG with the edges, or with the signal alone if it is a linear map or a norm."""
+    return (
+        module(x)
+        if type(module).__module__.startswith(SIGNAL_ONLY)
+        else call_with_edges(module, module, x, graph, edges)
+    )
+
+
+register_kinds(KINDS, call_module, package="torch_geometric")

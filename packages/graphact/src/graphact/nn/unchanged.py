@@ -1,4 +1,4 @@
-"""Functions that were replaced in torch, PyG or graphact, recognised by the file that their code was compiled from.
+"""Replaced functions of torch, PyG and graphact, recognised by the file that their code was compiled from.
 
 ``functools.wraps`` copies names, ``__module__`` among them, so that names tell nothing; code keeps the file and the
 qualified name of its own source. A replacement is found whether it was made before graphact was imported or later.
@@ -8,10 +8,16 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial, partialmethod, singledispatchmethod
+from itertools import chain
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils import parametrize
+
+from graphact.spec import UnsupportedModelError
 
 PACKAGES = ("torch", "torch_geometric", "graphact")
 DEPENDENCIES = ("numpy", "scipy", "torch_scatter", "torch_sparse", "pyg_lib", "typing_extensions")
@@ -32,16 +38,65 @@ NOT_CALLED = {"__init__", "__new__", "__init_subclass__", "__setstate__", "__get
 CALLED_OF_MODULE = {"__call__", "_wrapped_call_impl", "_call_impl", "forward", "__getattr__", "__getattribute__"}
 
 
+def check_untouched(module: nn.Module) -> None:
+    """Raise if methods of a module were replaced, hooks were added to it, or it is lazy.
+
+    A call of such a module computes something other than its class describes.
+    """
+    kind = original_class(module)
+    if any(map(is_lazy, module.parameters(recurse=False))):
+        reason = f"the size of this {kind.__name__} is not known before the model is called for the first time: call it"
+        raise UnsupportedModelError("", reason)
+    if replaced := next(chain(replaced_methods(module), replaced_in_class(kind)), None):
+        reason = f"the {replaced} of this {kind.__name__} was replaced; override it in a subclass that describes itself"
+        raise UnsupportedModelError("", reason)
+    # PyG's convolutions have further ones, such as _message_forward_hooks
+    hooks = (value for name, value in vars(module).items() if name.endswith(("ward_hooks", "ward_pre_hooks")))
+    if any(hooks) or torch.nn.modules.module._has_any_global_hook():
+        reason = f"this {kind.__name__} carries hooks, which may change what it computes: remove them first"
+        raise UnsupportedModelError("", reason)
+
+
+def replaced_methods(module: nn.Module) -> Iterator[str]:
+    """Yield names of methods that were replaced in this module alone; PyG generates some of its own that way."""
+    kind = type(module)
+    caller = next(each for each in kind.__mro__ if "__call__" in vars(each))
+    if not is_in_packages(caller.__module__):  # aggregations of PyG define their own
+        yield "forward"
+    for name, value in vars(module).items():
+        if callable(getattr(kind, name, None)) and not is_compiled_by_pyg(module, name, value):
+            yield name
+
+
+def is_compiled_by_pyg(module: nn.Module, name: str, value: Any) -> bool:
+    """Return whether PyG generated a method: the forward of its Sequential, the propagate of decomposed layers."""
+    function, kind = getattr(value, "__func__", None), type(module)
+    if function is None or value.__self__ is not module or not kind.__module__.startswith("torch_geometric."):
+        return False
+    if name == "forward":
+        return is_from_template(function, f"{kind.__module__}_{kind.__name__}_")
+    return name == "propagate" and function in (
+        getattr(kind, "_orig_propagate", None),
+        getattr(kind, "_jinja_propagate", None),
+    )
+
+
+def original_class(module: nn.Module) -> type[nn.Module]:
+    """Return the class of a module before :mod:`torch.nn.utils.parametrize` replaced it."""
+    kind = type(module)
+    return kind.__mro__[1] if parametrize.is_parametrized(module) else kind
+
+
 def is_in_packages(module: str | None) -> bool:
     """Return whether a module belongs to torch, PyG or graphact."""
     return str(module).partition(".")[0] in PACKAGES
 
 
 def replaced_in_class(kind: type) -> Iterator[str]:
-    """Names of methods and properties that a class of torch, PyG or graphact, or one of its bases, did not define.
+    """Yield names of methods and properties that were replaced in a class of torch, PyG or graphact or in its bases.
 
-    Of torch's Module only those that a call reaches count: torch's compiler and others put their own in the place of
-    further ones, such as those that copy and move a module.
+    Of torch's Module only those that a call reaches count: torch's compiler and others replace further ones, such as
+    those that copy and move a module.
     """
     for each in kind.__mro__[:-1]:
         if is_in_packages(each.__module__):
@@ -52,7 +107,7 @@ def replaced_in_class(kind: type) -> Iterator[str]:
 
 
 def functions_of(value: Any) -> Iterator[Any]:
-    """The functions that run where an attribute of a class is read, set or called."""
+    """Yield the functions that run when an attribute of a class is read, set or called."""
     if isinstance(value, property):
         yield from (function for function in (value.fget, value.fset, value.fdel) if function is not None)
     elif isinstance(value, staticmethod | classmethod):
@@ -102,7 +157,7 @@ def is_from_template(function: Any, prefix: str) -> bool:
 
 
 def undecorated(function: FunctionType) -> FunctionType:
-    """The function inside the known decorators of these packages; any other wrapper is returned as it is."""
+    """Return the function inside the known decorators of these packages; other wrappers are returned unchanged."""
     while (
         isinstance(inner := getattr(function, "__wrapped__", None), FunctionType)
         and any(cell.cell_contents is inner for cell in function.__closure__ or ())
@@ -117,7 +172,7 @@ def undecorated(function: FunctionType) -> FunctionType:
 
 
 def replaced_globals(kind: type, depth: int = 2) -> Iterator[str]:
-    """Names of functions that the methods of a class find in their modules, and that stand in for original ones.
+    """Yield global names that the methods of a class use and that hold a replaced function.
 
     Names that the code of a method reads are looked up among its globals and in the modules of torch, PyG and graphact
     among them (``F.relu``), and so are those that these functions read (``torch.relu``), ``depth`` steps far. Methods
@@ -146,7 +201,7 @@ def replaced_globals(kind: type, depth: int = 2) -> Iterator[str]:
 
 
 def global_functions(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """The callables but classes that code may reach by a global name, a name in a module, or one of a table."""
+    """Yield the callables, except classes, that code may reach by a global name, in a module, or in a table."""
     names, values = function.__code__.co_names, function.__globals__
     modules = [
         values[name]
@@ -163,7 +218,7 @@ def global_functions(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def is_original_function(value: Any) -> bool:
-    """Return whether a function is compiled from the module that it names, or a callable is of a class of theirs.
+    """Return whether a function is compiled from the module that it names, or a callable is of a trusted class.
 
     Wrappers that torch makes of other functions, such as those of its compiler, name the module of what they wrap.
     """
@@ -175,7 +230,7 @@ def is_original_function(value: Any) -> bool:
 
 
 def is_of_known_class(value: Any) -> bool:
-    """Return whether the class of a callable stands in the module that it names, and takes in no other function."""
+    """Return whether the class of a callable is defined in the module that it names, and wraps no function."""
     kind, place = type(value), sys.modules.get(type(value).__module__)
     return (
         is_trusted(kind.__module__)
@@ -185,6 +240,6 @@ def is_of_known_class(value: Any) -> bool:
 
 
 def is_trusted(module: str | None) -> bool:
-    """Return whether functions of these packages use a module: their own, Python's, or a dependency of theirs."""
+    """Return whether functions of these packages use a module: their own, Python's, or one of their dependencies."""
     root = str(module).partition(".")[0]
     return root in DEPENDENCIES or root in PACKAGES or root in sys.stdlib_module_names

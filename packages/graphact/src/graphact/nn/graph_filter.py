@@ -1,6 +1,5 @@
 """A bank of graph filters as a module."""
 
-import math
 from typing import Any
 
 import torch
@@ -10,7 +9,8 @@ from graphact._checks import check_companion, check_integer
 from graphact.functional import graph_filter
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
-from graphact.nn.base import GraphModule, check_features, resolve_graph
+from graphact.nn.call import check_features, resolve_graph
+from graphact.nn.module import GraphModule, init_uniform
 from graphact.spec import Filter, Layer
 
 
@@ -53,9 +53,8 @@ class GraphFilter(GraphModule):
 
     def reset_parameters(self) -> None:
         """Draw new taps and a new bias."""
-        bound = 1 / math.sqrt(self.in_features * (self.order + 1))
         for parameter in self.parameters():
-            nn.init.uniform_(parameter, -bound, bound)
+            init_uniform(parameter, "uniform", self.in_features * (self.order + 1))
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         x = check_features(x, "in_features", self.in_features)

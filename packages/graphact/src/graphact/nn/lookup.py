@@ -1,4 +1,4 @@
-"""From what a user names or gives as an activation to modules."""
+"""Construction of activations from names, mappings, modules and functions."""
 
 import copy
 import inspect
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from graphact import registry
 from graphact._checks import did_you_mean
 from graphact.graph.protocol import GraphLike
-from graphact.nn.base import GraphModule, describe
+from graphact.nn.module import GraphModule, describe
 from graphact.registry import BUILT_IN, register
 from graphact.spec import Layer
 from graphact.spec.operations import Operation, unregister_operation
@@ -24,7 +24,7 @@ Activation = str | nn.Module | Callable[[int | None], nn.Module] | Mapping[str, 
 
 
 def unregister(name: str) -> None:
-    """Forget an activation that :func:`register` made known, with the operation that its class brought along."""
+    """Forget an activation that :func:`register` added, and the operation of its class."""
     operation = vars(registry.unregister(name) or object).get("operation")
     if isinstance(operation, Operation):
         unregister_operation(operation)
@@ -62,14 +62,14 @@ def make_activation(
     """Build an activation.
 
     Args:
-        name: a name of :data:`ACTIVATIONS`, to which those of ``hops``, ``features``, ``closed`` and ``options`` are
-            handed on that it takes; a mapping of ``"name"`` and options that go before these; a module, of which a
-            copy is taken; or a function that makes one for a number of features.
+        name: a name of :data:`ACTIVATIONS`, which gets those of ``hops``, ``features``, ``closed`` and ``options`` that
+            it accepts; a mapping of ``"name"`` and options, which override these; a module, which is copied; or a
+            function from a number of features to a module.
         hops: number of hops.
         features: number of features to give each its own weights; None shares them.
         closed: count a node among its neighbours.
-        options: ``normalize``, ``start``, and parameters of its operation, such as the kernel's ``gamma``; what
-            another activation takes is left out, what none takes is refused.
+        options: ``normalize``, ``start``, and parameters of its operation, such as the kernel's ``gamma``; those
+            of other activations are ignored, unknown ones refused.
 
     Raises:
         TypeError: an option that no activation has, or a function that returns no module.
@@ -92,7 +92,11 @@ def make_activation(
         return module(**{key: value for key, value in every.items() if key in taken} | given)
     known = options_of_all(options.keys())
     check_options("an activation", options, known, known)
-    made = copy.deepcopy(name) if isinstance(name, nn.Module) else made_by(name, features) if callable(name) else None
+    made = None
+    if isinstance(name, nn.Module):
+        made = copy.deepcopy(name)
+    elif callable(name):
+        made = call_factory(name, features)
     if not isinstance(made, nn.Module):
         raise TypeError(
             f"activation must be a name, a module, or a function of the number of features that returns a module, "
@@ -101,8 +105,8 @@ def make_activation(
     return made if isinstance(made, GraphModule) else PlainModule(made)
 
 
-def made_by(function: Callable[[int | None], Any], features: int | None) -> Any:
-    """What a function makes for a number of features, or why it is none of that kind."""
+def call_factory(function: Callable[[int | None], Any], features: int | None) -> Any:
+    """Return the result of a function for a number of features; raise if it is not a function of that number."""
     try:
         return function(features)
     except (TypeError, AttributeError, IndexError) as error:
@@ -114,7 +118,7 @@ def made_by(function: Callable[[int | None], Any], features: int | None) -> Any:
 
 
 def accepted(module: type[GraphModule]) -> set[str]:
-    """The keywords that a class of activations takes."""
+    """Return the keywords that a class of activations accepts."""
     parameters_ = inspect.signature(module).parameters.items()
     names = {name for name, p in parameters_ if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     operation = getattr(module, "operation", None)
@@ -123,20 +127,20 @@ def accepted(module: type[GraphModule]) -> set[str]:
 
 
 def takes_any(module: type[GraphModule]) -> bool:
-    """Whether a class takes keywords of any name and checks them itself."""
+    """Return whether a class takes keywords of any name and checks them itself."""
     return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(module).parameters.values())
 
 
-def check_options(of: str, options: Mapping[str, Any], own: Set[str], allowed: Set[str]) -> None:
+def check_options(owner: str, options: Mapping[str, Any], own: Set[str], allowed: Set[str]) -> None:
     """Raise if an option is not allowed; networks hand the same options to all activations, so others' may be."""
     for name in options:
         if name not in allowed:
             meant = did_you_mean(name, own) or did_you_mean(name, allowed)
-            raise TypeError(f"options of {of} must be among {', '.join(sorted(own))}, got {name!r}{meant}")
+            raise TypeError(f"options of {owner} must be among {', '.join(sorted(own))}, got {name!r}{meant}")
 
 
 def options_of_all(asked: Set[str]) -> Set[str]:
-    """What at least one of the activations takes; others than our own are looked at only where these do not."""
+    """Return the options of all activations; those of registered ones are read only if needed."""
     if asked <= built_in_options():
         return built_in_options()
     others = [accepted(ACTIVATIONS[name]) for name in ACTIVATIONS if name not in BUILT_IN]
@@ -145,11 +149,11 @@ def options_of_all(asked: Set[str]) -> Set[str]:
 
 @cache
 def built_in_options() -> frozenset[str]:
-    """What at least one of our own activations takes, which networks ask for in each of their layers."""
+    """Return the options of all built-in activations; networks need them in each layer."""
     return frozenset().union(*(accepted(registry.find(name)) for name in BUILT_IN))
 
 
 def describe_activation(module: nn.Module) -> dict[str, Any]:
-    """The mapping that :func:`make_activation` makes such a module from; its name is None where its class has none."""
+    """Return the mapping from which :func:`make_activation` builds such a module; the name is None without one."""
     name = next((name for name, kind in ACTIVATIONS.items() if kind is type(module)), None)
     return {"name": name, **(module.config() if isinstance(module, GraphModule) and name else {})}

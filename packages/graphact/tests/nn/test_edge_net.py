@@ -1,4 +1,4 @@
-"""Convolutions against dense NumPy and PyG, and networks of any convolution and any activation."""
+"""EdgeNet against dense NumPy, and networks of any convolution and any activation."""
 
 import copy
 
@@ -6,61 +6,24 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-import torch_geometric.nn as pyg
 
 import graphact
 from graphact import Graph, nn
 from graphact.distributed import PartitionedGraph, exchanges_of
 from graphact.guarantees import lipschitz_bound
-from graphact.nn.network import CONVOLUTIONS
+from graphact.nn.graph_network import CONVOLUTIONS
 from graphact.registry import CONVOLUTIONS as LISTED
 from graphact.spec import UnsupportedModelError
+from graphact_agents import UnsupportedModelError as NotForAgentsError
 from graphact_agents import deploy
 from support.graphs import random_case, random_graph
 from support.tolerances import assert_near
 
-NAMES = ("Chebyshev", "ARMA", "GraphAttention", "EdgeNet")
-
-
-def make(name, graph, inputs=2, outputs=4, **options):
-    given = {"GraphAttention": {"heads": 2}, "ARMA": {"stacks": 3}, "EdgeNet": {"graph": graph}}.get(name, {})
-    order = {} if name == "GraphAttention" else {"order": 3}
-    return CONVOLUTIONS[name](inputs, outputs, bias=True, **given, **order, **options).double()
+RING = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]])
 
 
 def array(parameter):
     return parameter.detach().numpy()
-
-
-def chebyshev(module, case):
-    eye = np.eye(len(case.matrix))
-    basis = [eye, case.matrix]
-    for _ in range(2):
-        basis.append(2 * case.matrix @ basis[-1] - basis[-2])
-    return sum(power @ case.x @ tap for power, tap in zip(basis, array(module.taps), strict=True))
-
-
-def arma(module, case):
-    out = 0.0
-    for first, recurrent, direct in zip(*map(array, (module.first, module.recurrent, module.direct)), strict=True):
-        z = case.matrix @ case.x @ first + case.x @ direct
-        for _ in range(module.order - 1):
-            z = case.matrix @ z @ recurrent + case.x @ direct
-        out = out + z / module.stacks
-    return out
-
-
-def attention(module, case):
-    out = np.zeros((*case.x.shape[:-1], module.heads, module.out_features // module.heads))
-    for index in np.ndindex(case.x.shape[:-2]):
-        for h in range(module.heads):
-            z = case.x[index] @ array(module.weight)[h]
-            for i in range(len(z)):
-                members = [j for j in range(len(z)) if case.edges[i, j] or j == i]
-                scores = [z[i] @ array(module.at_node)[h] + z[j] @ array(module.at_neighbor)[h] for j in members]
-                powers = np.exp([score if score > 0 else 0.2 * score for score in scores])
-                out[(*index, i, h)] = (powers[:, None] * z[members]).sum(0) / powers.sum()
-    return out.reshape(*case.x.shape[:-1], -1)
 
 
 def edge_net(module, case):
@@ -78,21 +41,20 @@ def edge_net(module, case):
     return out
 
 
-REFERENCES = {"Chebyshev": chebyshev, "ARMA": arma, "GraphAttention": attention, "EdgeNet": edge_net}
+def make(graph, inputs=2, outputs=4):
+    return nn.EdgeNet(inputs, outputs, graph, order=3, bias=True).double()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_values_on_graphs_of_every_kind(name):
+def test_values_on_graphs_of_every_kind():
     for seed in range(20):
         case = random_case(seed)
-        module = make(name, case.graph, inputs=case.x.shape[-1])
-        assert_near(module(case.signal, case.graph), REFERENCES[name](module, case) + array(module.bias))
+        module = make(case.graph, inputs=case.x.shape[-1])
+        assert_near(module(case.signal, case.graph), edge_net(module, case) + array(module.bias))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_gradients(name):
+def test_gradients():
     graph = Graph.from_dense(torch.tensor([[0, 1.0, 0.5], [0, 0.3, 0], [0, 0, 0]], dtype=torch.float64))
-    module = make(name, graph)
+    module = make(graph)
     names, values = zip(*module.named_parameters(), strict=True)
 
     def run(x, *values):
@@ -101,45 +63,6 @@ def test_gradients(name):
     x = torch.randn(2, 3, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(run, (x, *values), check_forward_ad=True, fast_mode=True)
     assert torch.autograd.gradgradcheck(run, (x, *values), fast_mode=True)
-
-
-def test_chebyshev_is_that_of_pyg():
-    """Their operator is minus ours, so that odd polynomials change their sign."""
-    graph, x = random_graph().normalize("symmetric"), torch.randn(12, 2, dtype=torch.float64)
-    ours, theirs = make("Chebyshev", graph), pyg.ChebConv(2, 4, K=4).double()
-    with torch.no_grad():
-        for k, lin in enumerate(theirs.lins):
-            lin.weight.copy_((-1) ** k * ours.taps[k].T)
-        theirs.bias.copy_(ours.bias)
-    raw = random_graph().to_edge_index()
-    torch.testing.assert_close(theirs(x, *raw, lambda_max=torch.tensor(2.0).double()), ours(x, graph))
-
-
-def test_arma_is_that_of_pyg():
-    graph, x = random_graph(), torch.randn(12, 2, dtype=torch.float64)
-    ours = make("ARMA", graph)
-    theirs = pyg.ARMAConv(2, 4, num_stacks=3, num_layers=3, shared_weights=True, act=None).double()
-    with torch.no_grad():
-        theirs.init_weight.copy_(ours.first)
-        theirs.weight.copy_(ours.recurrent)
-        theirs.root_weight.copy_(ours.direct)
-        theirs.bias.copy_(ours.bias.expand_as(theirs.bias))
-    out = ours(x, graph.normalize("symmetric"))
-    # their bias enters every step of the recursion, ours once
-    with torch.no_grad():
-        theirs.bias.zero_()
-    torch.testing.assert_close(theirs(x, *graph.to_edge_index()), out - ours.bias)
-
-
-def test_attention_is_that_of_pyg():
-    graph, x = random_graph(), torch.randn(12, 2, dtype=torch.float64)
-    ours, theirs = make("GraphAttention", graph), pyg.GATConv(2, 2, heads=2).double()
-    with torch.no_grad():
-        theirs.lin.weight.copy_(ours.weight.transpose(1, 2).flatten(0, 1))
-        theirs.att_dst.copy_(ours.at_node.unsqueeze(0))
-        theirs.att_src.copy_(ours.at_neighbor.unsqueeze(0))
-        theirs.bias.copy_(ours.bias)
-    torch.testing.assert_close(theirs(x, graph.to_edge_index()[0]), ours(x, graph))
 
 
 def test_an_edge_net_holds_polynomial_filters():
@@ -224,18 +147,8 @@ def test_an_edge_net_moves_with_its_nodes():
         assert_near(moved, net(case.signal, case.graph)[..., perm, :].detach())
 
 
-@pytest.mark.parametrize("name", ["Chebyshev", "ARMA", "GraphAttention"])
-def test_equivariance(name):
-    for seed in range(20):
-        case = random_case(seed)
-        module = make(name, case.graph, inputs=case.x.shape[-1])
-        perm = torch.randperm(case.graph.num_nodes)
-        moved = module(case.signal[..., perm, :], case.graph.permute(perm))
-        assert_near(moved, module(case.signal, case.graph)[..., perm, :].detach())
-
-
 @pytest.mark.parametrize("activation", ["relu", "median-ga", "max-l", "mixture-ga", "digraf"])
-@pytest.mark.parametrize("name", ["GraphFilter", *NAMES])
+@pytest.mark.parametrize("name", ["GraphFilter", "EdgeNet"])
 def test_networks_train_and_are_saved(name, activation, tmp_path):
     graph, x = random_graph(dtype=torch.float32).normalize("symmetric"), torch.randn(5, 12, 2)
     convolution = {"name": name, "graph": graph} if name == "EdgeNet" else name
@@ -250,11 +163,10 @@ def test_networks_train_and_are_saved(name, activation, tmp_path):
     assert not torch.equal(model(x, graph), before)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_citizens(name):
+def test_citizens():
     graph, x = random_graph(), torch.randn(3, 12, 2, dtype=torch.float64)
     graph = graph.normalize("symmetric")
-    module = make(name, graph)
+    module = make(graph)
     torch.compiler.reset()
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x, graph), module(x, graph))
@@ -265,13 +177,11 @@ def test_citizens(name):
     torch.testing.assert_close(half.double(), module(x, graph), rtol=0.1, atol=0.1)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_refusals_in_one_line(name):
+def test_refusals_in_one_line():
     graph = random_graph(dtype=torch.float32)
-    convolution = {"name": name, "graph": graph} if name == "EdgeNet" else name
-    model = nn.GraphNetwork([2, 4], convolution=convolution)
+    model = nn.GraphNetwork([2, 4], convolution={"name": "EdgeNet", "graph": graph})
     for run in (lambda: lipschitz_bound(model, graph), lambda: deploy(model, graph), lambda: exchanges_of(model, 2)):
-        with pytest.raises(UnsupportedModelError, match=f"convolution|{name}") as caught:
+        with pytest.raises((UnsupportedModelError, NotForAgentsError), match="convolution|EdgeNet") as caught:
             run()
         assert "\n" not in str(caught.value)
 
@@ -295,10 +205,8 @@ def test_every_convolution_is_listed():
         (lambda: nn.GraphNetwork([1]), ValueError, r"features must list the input and at least one layer, got \[1\]"),
         (lambda: nn.GraphNetwork([1, 2], convolution="GCN"), ValueError, "convolution must be one of .* got 'GCN'"),
         (lambda: nn.GraphNetwork([1, 2], convolution=3), TypeError, "convolution must be a name, .* got 3"),
-        (lambda: nn.GraphNetwork([1, 2], convolution=["ARMA"] * 2), ValueError, "each of the 1 layers, got 2 and 1"),
-        (lambda: nn.GraphAttention(2, 3, heads=2), ValueError, "heads must divide out_features, 3, got 2"),
-        (lambda: nn.ARMA(2, 3, order=0), ValueError, "order must be at least 1, got 0"),
-        (lambda: nn.Chebyshev(2, 3)(torch.zeros(2, 1), None), ValueError, "F = 2, the in_features of this module"),
+        (lambda: nn.GraphNetwork([1, 2], convolution=["GraphFilter"] * 2), ValueError, "the 1 layers, got 2 and 1"),
+        (lambda: make(RING)(torch.zeros(3, 1), RING), ValueError, "F = 2, the in_features of this module"),
     ],
 )
 def test_bad_arguments(make, error, message):
@@ -314,11 +222,7 @@ def test_half_precision_sums_of_a_hub_do_not_stop_growing():
     x = torch.ones(2, leaves + 1, 1)
     x[:, leaves // 2 :] = 3.0
     half = x.bfloat16()
-    ones, none = torch.ones(1, 1, 1), torch.zeros(1, 1)
     for dtype, signal in ((torch.bfloat16, half), (torch.float32, x)):
-        found = graphact.functional.attention(signal, hub, ones.to(dtype), none.to(dtype), none.to(dtype))
-        assert found.dtype == dtype
-        torch.testing.assert_close(found[:, 0].float(), torch.full((2, 1, 1), 2.0), rtol=0, atol=0.01)
         own, edge = torch.zeros(2, leaves + 1, 1, 1), torch.full((1, leaves, 1, 1), 2.0**-11)
         found = graphact.functional.edge_varying(signal, hub, own.to(dtype) + 1, edge.to(dtype))
         assert found.dtype == dtype
@@ -326,26 +230,9 @@ def test_half_precision_sums_of_a_hub_do_not_stop_growing():
         torch.testing.assert_close(found[:, :1].float(), expected, rtol=0.01, atol=0)
 
 
-def test_coefficients_that_would_be_broadcast_are_refused():
-    graph, x = random_graph(dtype=torch.float32), torch.randn(12, 2)
-    first, recurrent, one = torch.randn(3, 2, 4), torch.randn(3, 4, 4), torch.randn(1, 2, 4)
-    with pytest.raises(ValueError, match=r"direct must have the shape \(3, 2, 4\), got \(1, 2, 4\)"):
-        graphact.functional.arma(x, graph, first, recurrent, one, 2)
-    with pytest.raises(ValueError, match=r"recurrent must have the shape \(3, 4, 4\), got \(1, 4, 4\)"):
-        graphact.functional.arma(x, graph, first, recurrent[:1], first, 2)
-    with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
-        graphact.functional.arma(x, graph, first, recurrent, first, 0)
-    to = torch.randn(3, 4)
-    for name, pair in (("to", (to[0], to)), ("of", (to, to[:, :1]))):
-        with pytest.raises(ValueError, match=rf"{name} must have the shape \(3, 4\), got"):
-            graphact.functional.attention(x, graph, first, *pair)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_coefficients_of_another_precision_are_refused_by_their_name(name):
+def test_coefficients_of_another_precision_are_refused_by_their_name():
     graph = random_graph(dtype=torch.float64)
-    module = make(name, graph).float()
-    argument = {"Chebyshev": "taps", "ARMA": "first", "GraphAttention": "weight", "EdgeNet": "own"}[name]
-    with pytest.raises(TypeError, match=f"{argument} must have the dtype of x, torch.float64, got torch.float32"):
+    module = make(graph).float()
+    with pytest.raises(TypeError, match="own must have the dtype of x, torch.float64, got torch.float32"):
         module(torch.randn(12, 2, dtype=torch.float64), graph)
     assert module(torch.randn(12, 2).bfloat16(), graph.to(torch.float32)).shape == (12, 4)

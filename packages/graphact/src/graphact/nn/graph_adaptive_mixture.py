@@ -1,6 +1,5 @@
-"""Several functions of a neighbourhood at once, as a module."""
+"""Several functions of each neighbourhood in one activation."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +9,9 @@ from torch import Tensor, nn
 from graphact._checks import check_choice, check_integer
 from graphact.functional import graph_adaptive_mixture
 from graphact.graph.normalize import Normalization, check_normalize
-from graphact.nn.activation import STARTS, Start
-from graphact.nn.base import check_features, resolve_graph
-from graphact.nn.drawn import draw_uniform
-from graphact.nn.others import Edges, NamedActivation
+from graphact.nn.call import check_features, resolve_graph
+from graphact.nn.module import STARTS, Start, init_uniform
+from graphact.nn.named_activation import GraphInput, NamedActivation
 from graphact.spec import Layer
 from graphact.spec.operations import OPERATIONS, find_operation
 
@@ -74,9 +72,9 @@ class GraphAdaptiveMixture(NamedActivation):
     def reset_parameters(self) -> None:
         """Set beta to 1 and the weights as ``start`` says."""
         nn.init.ones_(self.beta)
-        draw_uniform(self.weights, STARTS[self.start] / math.sqrt(self.hops * len(self.ops)))
+        init_uniform(self.weights, self.start, self.hops * len(self.ops))
 
-    def forward(self, x: Tensor, graph: Edges = None, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, graph: GraphInput = None, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
         ops = [OPERATIONS.get(op, op) for op in self.ops]
         return graph_adaptive_mixture(x, graph, self.beta, self.weights, ops, closed=self.closed)
