@@ -151,17 +151,6 @@ def test_no_pair_beats_a_constant_and_no_attack_leaves_a_certificate(name, seed)
         assert not (tried.changed & certificate.certified).any()
 
 
-@pytest.mark.parametrize("name", ["PassGraph", "PerLayer", "layer norm", "GIN"])
-def test_blocks_of_columns_agree_with_forms_on_several_graphs(name, monkeypatch):
-    model = made(OTHERS[name])
-    whole = lipschitz_bound(model, WEIGHTED)
-    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
-    blocks = lipschitz_bound(model, WEIGHTED)
-    assert blocks.followed == 1
-    assert blocks.value == pytest.approx(whole.value, rel=0.1)
-    assert empirical_lipschitz(model, WEIGHTED, torch.randn(2, NODES, 3, dtype=torch.float64)).value <= blocks.value
-
-
 @pytest.mark.parametrize("name", OTHERS)
 def test_models_and_graphs_in_float32(name):
     model, graph = made(OTHERS[name]).float(), WEIGHTED.to(torch.float32)
@@ -178,7 +167,7 @@ def test_a_residual_block_on_a_large_graph_is_composed(monkeypatch):
     model = made(OTHERS["residual"])
     bound = lipschitz_bound(model, WEIGHTED)
     found = empirical_lipschitz(model, WEIGHTED, torch.randn(2, NODES, 3, dtype=torch.float64))
-    assert bound.followed == 0
+    assert not bound.uses_forms
     assert found.value <= bound.value <= bound.composed
 
 

@@ -6,15 +6,15 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_positive
+from graphact._checks import check_choice
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
-from graphact.guarantees.budget import Budget
 from graphact.guarantees.description import Blocks, read_signals, split_readout, widths
 from graphact.guarantees.forms import form_sizes
 from graphact.guarantees.lipschitz import layer_norms, rounding, tightest_norms
 from graphact.guarantees.magnitudes import EPSILON, error_behind
 from graphact.guarantees.models import read_model
+from graphact.guarantees.powers import MAX_NORM_WORK, limit_work
 from graphact.guarantees.rules import MOST_ENTRIES
 from graphact.guarantees.zonotope import Zonotope, with_errors
 from graphact.spec import Linear
@@ -58,15 +58,7 @@ class Certificate:
 
 
 @torch.no_grad()
-def certify(
-    model: nn.Module,
-    graph: Graph,
-    x: Tensor,
-    radius: float,
-    *,
-    kind: Kind = "auto",
-    budget: float | None = None,
-) -> Certificate:
+def certify(model: nn.Module, graph: Graph, x: Tensor, radius: float, *, kind: Kind = "auto") -> Certificate:
     r"""Certify the answers of a network for all :math:`x'` with :math:`\|x' - x\|_\infty \le` radius.
 
     Two certificates are computed and the better one is used for every output: affine forms over the box around x
@@ -80,7 +72,6 @@ def certify(
         x: signals.
         radius: largest change of any input, not negative.
         kind: "classifier" decides for the largest output of a node; "auto" takes a model with several outputs for one.
-        budget: seconds for the constants of large networks, as in :func:`lipschitz_bound`.
 
     Shapes:
         x: ``(..., N, F)``.
@@ -102,13 +93,11 @@ def certify(
     check_choice("kind", kind, ("auto", "classifier", "regressor"))
     if not 0 <= float(radius) < float("inf"):
         raise ValueError(f"radius must be a finite number, at least 0, got {radius}")
-    seconds = None if budget is None else check_positive("budget", budget)
-    device = check_graph("graph", graph).device
-    shape = check_signal(x, graph).shape
+    shape = check_signal(x, check_graph("graph", graph)).shape
     layers, features = read_model(model, graph, x.size(-1))
     x = read_signals(x)
     graph = graph.to("cpu", torch.float64)
-    constants = _constants(layers, features, graph, Budget(seconds, "certify"), device)
+    constants = _constants(layers, features, graph)
     largest = max((size for _, size in form_sizes(layers, features, graph)), default=1)
     batch = max(1, MOST_ENTRIES // largest)
     parts = [
@@ -120,16 +109,15 @@ def certify(
     return Certificate(float(radius), outputs, lower, upper, *(decided or (None, None)))
 
 
-def _constants(layers: Blocks, features: int, graph: Graph, budget: Budget, device: torch.device) -> Constants:
+def _constants(layers: Blocks, features: int, graph: Graph) -> Constants:
     """The certified constants of all outputs, ``(N, O)``, and of all differences of two, ``(N, O, O)``."""
     body, readout = split_readout(layers)
     count = [features, *widths(layers, features)][-1]
     rows = torch.eye(count, dtype=torch.float64) if readout is None else readout.weight
     first, second = torch.triu_indices(count, count, 1)
     every = (*body, Linear(torch.cat([rows, rows[first] - rows[second]])))
-    norms, _ = tightest_norms(
-        every, features, graph, layer_norms(every, features, graph, budget), budget, device, lambda _: None
-    )
+    limited = layer_norms(every, features, graph, limit_work(MAX_NORM_WORK))
+    norms, _ = tightest_norms(every, features, graph, limited)
     outputs, pairs = (norms + rounding(every, features, graph)).split([count, len(first)], -1)
     between = outputs.new_zeros(graph.num_nodes, count, count)
     between[:, first, second] = between[:, second, first] = pairs

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from graphact._checks import check_choice
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
-from graphact.guarantees.budget import Budget
 from graphact.guarantees.description import (
     Block,
     Blocks,
@@ -27,7 +26,7 @@ from graphact.guarantees.description import (
 from graphact.guarantees.lipschitz import norms_within
 from graphact.guarantees.magnitudes import count_nonlinear, error_of_differences, magnitude_behind, shift_by
 from graphact.guarantees.models import evaluate, read_model
-from graphact.guarantees.powers import matrix_of
+from graphact.guarantees.powers import MAX_NORM_WORK, limit_work, matrix_of
 from graphact.guarantees.zonotope import Zonotope, with_errors
 from graphact.spec import Filter, HopMixture, Linear, Sum
 
@@ -202,7 +201,7 @@ def reach_behind(layer: Block, reach: Tensor, graph: Graph, width: int) -> Tenso
     """How far outputs of a layer move, from its inputs node by node, and from the farthest of them."""
     behind = magnitude_behind(layer, reach, graph)[0]
     if isinstance(layer, Filter) and len(layer.taps) > 1 and layer.taps[:-1].any():  # where signs may cancel
-        behind = behind.minimum(norms_within(Budget(None), layer, width, graph) * reach.max())
+        behind = behind.minimum(norms_within(limit_work(MAX_NORM_WORK), layer, width, graph) * reach.max())
     return behind
 
 

@@ -1,8 +1,7 @@
 r"""Certified Lipschitz constants of filters, activations and whole networks.
 
 Of one layer they come from its coefficients; of a network from the product of its layers and from affine forms of
-differences (:mod:`graphact.guarantees.forms`), on large graphs a few coefficients at a time
-(:mod:`graphact.guarantees.columns`). The proofs are in docs/guarantees.md.
+differences (:mod:`graphact.guarantees.forms`). The proofs are in docs/guarantees.md.
 """
 
 import math
@@ -14,17 +13,14 @@ from functools import partial, reduce
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_positive
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
-from graphact.guarantees.budget import Budget, OutOfTimeError, Progress, watch
-from graphact.guarantees.columns import column_norms
 from graphact.guarantees.description import Block, Blocks, branches_of, graph_of, hops_of, split_readout, widths
 from graphact.guarantees.forms import is_affordable, output_norms
 from graphact.guarantees.magnitudes import magnitude_behind, magnitudes
 from graphact.guarantees.models import read_model
 from graphact.guarantees.pointwise import layer_norm_slope, rule_of
-from graphact.guarantees.powers import PowerRows, Spend, bank_norms
+from graphact.guarantees.powers import MAX_NORM_WORK, PowerRows, Spend, WorkLimitError, bank_norms, limit_work
 from graphact.guarantees.rules import MOST_ENTRIES, OPERATIONS
 from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
 from graphact.spec.operations import MAX
@@ -48,9 +44,9 @@ class LipschitzBound:
         paper: the constant of the paper's Proposition 2; None for all but the graph-adaptive max activation.
         per_node: ``(N,)``, the same for the output of each node; ``value`` is the largest.
         composed: the product of the constants of the layers.
-        layers: name and constant of each layer, from input to output; without signs where the budget ended.
-        followed: the share of the coefficients that were followed to the outputs; below 1 where the budget did not
-            suffice, and the constant is larger than it would be with more, but no less certain.
+        layers: name and constant of each layer, from input to output.
+        uses_forms: True if affine forms were used; False if they need too much memory, and ``value`` is the smaller of
+            the product of the layers and the sum over all paths, which holds as well and is larger.
     """
 
     value: float
@@ -58,30 +54,22 @@ class LipschitzBound:
     per_node: Tensor
     composed: float
     layers: tuple[tuple[str, float], ...]
-    followed: float = 1.0
+    uses_forms: bool = True
 
     def __repr__(self) -> str:
         paper = "" if self.paper is None else f", paper={self.paper:.6g}"
-        followed = "" if self.followed == 1 else f", followed={self.followed:.0%}"
-        return f"LipschitzBound(value={self.value:.6g}{paper}, composed={self.composed:.6g}{followed})"
+        return f"LipschitzBound(value={self.value:.6g}{paper}, composed={self.composed:.6g})"
 
 
-def lipschitz_bound(
-    module: nn.Module,
-    graph: Graph,
-    norm: float = math.inf,
-    *,
-    budget: float | None = None,
-    progress: Progress | bool | None = None,
-) -> LipschitzBound:
+@torch.no_grad()
+def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> LipschitzBound:
     r"""Certify a Lipschitz constant of a module on a graph, in the infinity norm over nodes and features.
 
     - A filter bank or an FIR: its induced norm, exactly.
     - An activation: Proposition 2's constant as ``paper`` (graph-adaptive max), and a certificate for each node.
     - A network: the product of its layers as ``composed``, and a tighter one from affine forms of differences over the
-      actual graph (see :mod:`graphact.guarantees.forms`). On large graphs these are computed for a few coefficients
-      at a time (:mod:`graphact.guarantees.columns`), on the device of the graph; memory grows with the edges, and time
-      with the edges within reach of every node.
+      actual graph (see :mod:`graphact.guarantees.forms`), where these have at most 20 million coefficients; otherwise
+      the sum of the magnitudes of all paths. ``uses_forms`` says which.
 
     Everything is computed in float64, and constants of networks are moved up by what that may lose; rounding errors of
     the module itself are not part of the statement.
@@ -91,15 +79,10 @@ def lipschitz_bound(
             torch's, or a model or convolution of PyG that docs/guarantees.md lists.
         graph: the graph.
         norm: only infinity.
-        budget: seconds that large networks may take, in about; afterwards coefficients are merged instead of followed,
-            down to the product of the layers, so that the constant is larger but still certified. None for a fixed
-            number of operations, some minutes at most, and the same result on every machine; where that takes more than
-            20 seconds, or does not suffice by an estimate, a line on standard error tells.
-        progress: called with the share that is done, or True for a bar.
 
     Raises:
         UnsupportedModelError: nothing is known about a part, such as a function of your own as the activation.
-        ValueError: another norm, or a budget that is not positive.
+        ValueError: another norm.
 
     Example:
         >>> import torch, graphact
@@ -113,49 +96,28 @@ def lipschitz_bound(
     """
     if norm != math.inf:
         raise ValueError(f"norm must be inf: the certificates are for the infinity norm, got {norm!r}")
-    seconds = None if budget is None else check_positive("budget", budget)
-    device = check_graph("graph", graph).device
-    graph = graph.to("cpu", torch.float64)
-    with torch.no_grad(), watch(progress) as show:
-        spent = Budget(seconds, None if progress else "lipschitz_bound")
-        layers, features = read_model(module, graph)
-        every = layer_norms(layers, features, graph, spent)
-        constants, lost = [norms.max().item() for norms in every], rounding(layers, features, graph)
-        outputs, followed = tightest_norms(layers, features, graph, every, spent, device, show)
-        per_node = (outputs + lost).amax(-1)
-        show(1.0)
-        return LipschitzBound(
-            value=per_node.max().item(),
-            paper=paper_constant(layers, graph),
-            per_node=per_node,
-            composed=math.prod(constants) + lost.max().item(),
-            layers=tuple(zip(layer_names(layers), constants, strict=True)),
-            followed=followed,
-        )
+    graph = check_graph("graph", graph).to("cpu", torch.float64)
+    layers, features = read_model(module, graph)
+    every = layer_norms(layers, features, graph, limit_work(MAX_NORM_WORK))
+    constants, lost = [norms.max().item() for norms in every], rounding(layers, features, graph)
+    outputs, uses_forms = tightest_norms(layers, features, graph, every)
+    per_node = (outputs + lost).amax(-1)
+    return LipschitzBound(
+        value=per_node.max().item(),
+        paper=paper_constant(layers, graph),
+        per_node=per_node,
+        composed=math.prod(constants) + lost.max().item(),
+        layers=tuple(zip(layer_names(layers), constants, strict=True)),
+        uses_forms=uses_forms,
+    )
 
 
-def tightest_norms(
-    layers: Blocks,
-    features: int,
-    graph: Graph,
-    every: list[Tensor],
-    budget: Budget,
-    device: torch.device,
-    progress: Progress,
-) -> tuple[Tensor, float]:
-    """The constant of every output ``(N, O)``, from those of the layers and from forms, and the share followed."""
+def tightest_norms(layers: Blocks, features: int, graph: Graph, every: list[Tensor]) -> tuple[Tensor, bool]:
+    """Return the constant of every output ``(N, O)``, and whether affine forms were small enough to be used."""
     composed = torch.minimum(composed_norms(every, features, graph), magnitudes(layers, features, graph)[0])
-    if is_affordable(layers, features, graph):
-        return torch.minimum(composed, output_norms(layers, features, graph)), 1.0
-    if any(isinstance(layer, Sum) for layer in layers):
-        return composed, 0.0
-    body, _ = split_readout(layers)
-    sizes = magnitudes(body[:-1], features, graph)[0].amax(0)  # of what the last activation reads, in about
-    try:
-        forms, followed = column_norms(layers, features, graph, budget, device, progress, sizes)
-    except OutOfTimeError:
-        return composed, 0.0
-    return torch.minimum(composed, forms.cpu()), followed
+    if not is_affordable(layers, features, graph):
+        return composed, False
+    return torch.minimum(composed, output_norms(layers, features, graph)), True
 
 
 def rounding(layers: Blocks, features: int, graph: Graph) -> Tensor:
@@ -234,22 +196,22 @@ def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
 # Layer by layer
 
 
-def layer_norms(layers: Blocks, features: int, graph: Graph, budget: Budget | None = None) -> list[Tensor]:
-    """The constants of every output of every layer, ``(N, F)`` each; where the budget ends, from magnitudes."""
+def layer_norms(layers: Blocks, features: int, graph: Graph, spend: Spend = lambda _: None) -> list[Tensor]:
+    """The constants of every output of every layer, ``(N, F)`` each; from magnitudes where the work is too much."""
     pairs = zip(layers, widths(layers, features), strict=True)
-    return [norms_within(budget, layer, width, graph) for layer, width in pairs]
+    return [norms_within(spend, layer, width, graph) for layer, width in pairs]
 
 
-def norms_within(budget: Budget | None, layer: Block, width: int, graph: Graph) -> Tensor:
-    """The constants of a layer, ``(N, F)``: as they are or, where the budget does not suffice, without any signs."""
+def norms_within(spend: Spend, layer: Block, width: int, graph: Graph) -> Tensor:
+    """The constants of a layer, ``(N, F)``: exact or, where that is too much work, without signs."""
     try:
-        return norms_of(layer, width, graph, budget)
-    except OutOfTimeError:
+        return norms_of(layer, width, graph, spend)
+    except WorkLimitError:
         unit = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
         return magnitude_behind(layer, unit, graph)[0].expand(-1, width)
 
 
-def norms_of(layer: Block, width: int, graph: Graph, budget: Budget | None = None) -> Tensor:
+def norms_of(layer: Block, width: int, graph: Graph, spend: Spend) -> Tensor:
     r"""The Lipschitz constant of a layer of that width at every node and feature, ``(N, F)``.
 
     Of a filter bank, the largest is its induced infinity norm, exactly:
@@ -260,9 +222,8 @@ def norms_of(layer: Block, width: int, graph: Graph, budget: Budget | None = Non
     and the pointwise term are taken together, since they may read the same input with opposite signs. Kernel: the slope
     of the Gaussian times the largest differences of rows. Localized activations have the identity for :math:`S^k`.
 
-    Raise OutOfTimeError where the budget does not suffice.
+    Raise WorkLimitError where ``spend`` allows no more operations.
     """
-    spend: Spend = (lambda _: None) if budget is None else budget.spend_on_norms
     spend(0.0)
     match layer:
         case Filter():
@@ -277,7 +238,7 @@ def norms_of(layer: Block, width: int, graph: Graph, budget: Budget | None = Non
         case Sum():
             start, total = layer.in_features or width, torch.zeros(())
             for branch in branches_of(layer):
-                total = total + composed_norms(layer_norms(branch, start, graph, budget), start, graph)
+                total = total + composed_norms(layer_norms(branch, start, graph, spend), start, graph)
             return total
         case HopMixture():
             rule, total = OPERATIONS[layer.operation], layer.beta.abs().expand(graph.num_nodes, width)

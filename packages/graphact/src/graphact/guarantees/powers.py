@@ -15,9 +15,27 @@ from graphact.graph import Graph
 from graphact.graph.eager import is_plain
 from graphact.guarantees.rules import MOST_ENTRIES, MOST_GRAM_COLUMNS, longest, safe_sqrt
 
-Spend = Callable[[float], None]  # called with the operations that were done; may raise to end them
+Spend = Callable[[float], None]  # called with the number of operations before they are done
+MAX_NORM_WORK = 3e10  # products for the norms of single layers, some tens of seconds
 SPARSE = 10  # what a product of two entries of sparse matrices costs, in those of dense ones
 MOST_ROWS = 512  # of a power at once; as many as there are nodes in the worst case are then held for each
+
+
+class WorkLimitError(Exception):
+    """The exact norms of a layer would take too many operations."""
+
+
+def limit_work(max_work: float) -> Spend:
+    """Return a function that adds up operations and raises WorkLimitError above a maximum."""
+    total = 0.0
+
+    def spend(work: float) -> None:
+        nonlocal total
+        total += work
+        if total > max_work:
+            raise WorkLimitError
+
+    return spend
 
 
 def matrix_of(graph: Graph) -> scipy.sparse.csr_array:

@@ -9,7 +9,8 @@ that hold for :math:`|\Delta z| \le r \rho`, the reach of an input that moves by
 Each node is worked on alone, on the part of the graph that it depends on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,12 +21,13 @@ from torch import Tensor, nn
 from graphact._checks import check_generator, check_integer
 from graphact.graph import Graph
 from graphact.guarantees.backward import Backward, Lines
-from graphact.guarantees.budget import Progress, watch
 from graphact.guarantees.description import Blocks
 from graphact.guarantees.fields import Moving, Neighborhood, Network, Step
 from graphact.guarantees.models import evaluate
+from graphact.progress import live_bars
 from graphact.spec import Filter, Linear
 
+Progress = Callable[[float], None]  # called with the share of the nodes that is done
 ROUNDING = 1e-9  # of outputs and losses, by which margins must be above 0 beside what float64 can lose on the way
 PRECISION = 0.01  # the largest radius that can be certified is found up to this part of it
 MOST_TRIALS = 30
@@ -164,6 +166,19 @@ def attack_radius(
             found.append(attack_node(network.around(node), *counts, generator))
             show((number + 1) / len(chosen))
     return torch.tensor(found, dtype=torch.float64)
+
+
+@contextmanager
+def watch(progress: Progress | bool | None) -> Iterator[Progress]:
+    """Yield a function that shows the share of the work that is done: on a bar, by the caller's function, or not."""
+    if progress is not True:
+        yield progress or (lambda _: None)
+        return
+    from rich.console import Console
+
+    with live_bars(console=Console(stderr=True)) as bars:
+        task = bars.add_task("nodes", total=100, note="")
+        yield lambda share: bars.update(task, completed=round(100 * share))
 
 
 def certify_node(around: Neighborhood) -> tuple[Tensor, Tensor, Tensor, Tensor]:

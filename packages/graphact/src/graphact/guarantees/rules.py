@@ -6,8 +6,6 @@ may be 0:
 
 - ``constants``: what a hop adds to the Lipschitz constants of the activation, ``(n, F)``; ``rows`` are those of S^k.
 - ``differences``: forms ``(M, n, F)`` of differences of f, and how far the actual ones are from these, ``(n, F)``.
-- ``size_of``: how far, ``(N, F)``, from the norms ``(E, F)`` of what each node (``rows``) reads less the middle or,
-  for the kernel, less its own form.
 - ``enclose``: centre, generators and slack of f of forms without slack.
 - ``move``: how far f can move when values do by at most the errors ``(..., N, F)``.
 - ``loss``: how far f can move when up to ``lost`` of the neighbours vanish and values stay.
@@ -77,12 +75,6 @@ class OrderStatistic:
     def largest(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
         """How far f can move, without what limits it."""
         return self.move(layer, errors, nodes, table)
-
-    def size_of(self, _layer: HopMixture, apart: Tensor, rows: Tensor, num_nodes: int) -> Tensor:
-        """The farthest of the forms that a node reads from their middle."""
-        return apart.new_zeros(num_nodes, apart.size(-1)).scatter_reduce_(
-            0, rows.unsqueeze(-1).expand_as(apart), apart, "amax"
-        )
 
     def enclose(
         self, layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
@@ -188,10 +180,6 @@ class LinearMean(MonotoneMean):
         middle, apart = super().differences(layer, forms, thorough, nodes, table)
         return middle, torch.zeros_like(apart)
 
-    def size_of(self, _layer: HopMixture, apart: Tensor, _rows: Tensor, num_nodes: int) -> Tensor:
-        """Nothing."""
-        return apart.new_zeros(num_nodes, apart.size(-1))
-
     def enclose(
         self, _layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -215,11 +203,6 @@ class GaussianKernel:
         own = gather(forms, nodes)
         differences = gather(forms, table) - own.unsqueeze(-2)
         return torch.zeros_like(own), STEEPEST_GAUSSIAN / gamma_of(layer) * longest(differences, thorough)
-
-    def size_of(self, layer: HopMixture, apart: Tensor, rows: Tensor, num_nodes: int) -> Tensor:
-        """The slope times the length of the differences, each by its norm."""
-        squares = apart.new_zeros(num_nodes, apart.size(-1)).index_add_(0, rows, apart.square())
-        return STEEPEST_GAUSSIAN / gamma_of(layer).to(apart) * squares.sqrt()
 
     def enclose(
         self, layer: HopMixture, centre: Tensor, generators: Tensor, nodes: Tensor, table: Tensor
