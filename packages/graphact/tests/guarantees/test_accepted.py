@@ -10,7 +10,7 @@ from torch_geometric.nn import Sequential as PyGSequential
 
 from graphact import Graph
 from graphact.guarantees import LostLinks, attack, certify, empirical_lipschitz, lipschitz_bound, topology_bound
-from graphact.guarantees.models import evaluate, read_model
+from graphact.guarantees.reading import evaluate, read_model
 from graphact.nn import GraphAdaptiveMax, GraphFilter, PassGraph, PerLayer, Residual, Sequential
 from graphact.nn.parts import call_on_graph
 from graphact.spec import UnsupportedModelError

@@ -5,8 +5,8 @@ import hypothesis.strategies as st
 import pytest
 import torch
 
-from graphact.guarantees import attack, certify, empirical_lipschitz, forms, lipschitz, lipschitz_bound, powers
-from graphact.guarantees.description import read_layers
+from graphact.guarantees import attack, certify, empirical_lipschitz, lipschitz, lipschitz_bound, norms
+from graphact.guarantees.layers import read_layers
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter
 from graphact.training import TrainingSettings, fit
 from guarantees.draws import draw, violations
@@ -99,11 +99,11 @@ def test_norms_that_are_too_much_work_are_bounded_without_signs(monkeypatch, see
     layers, features = read_layers(case.module)
     with torch.no_grad():
         exact = lipschitz.layer_norms(layers, features, case.graph)
-        ended = lipschitz.layer_norms(layers, features, case.graph, powers.limit_work(-1.0))
-    for norms, without_signs in zip(exact, ended, strict=True):
-        assert norms.shape == without_signs.shape
-        assert (without_signs >= norms * (1 - 1e-12)).all()
-    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
+        ended = lipschitz.layer_norms(layers, features, case.graph, norms.limit_work(-1.0))
+    for tight, without_signs in zip(exact, ended, strict=True):
+        assert tight.shape == without_signs.shape
+        assert (without_signs >= tight * (1 - 1e-12)).all()
+    monkeypatch.setattr(lipschitz, "MAX_COEFFICIENTS", 0)
     monkeypatch.setattr(lipschitz, "MAX_NORM_WORK", -1.0)
     bound = lipschitz_bound(case.module, case.graph)
     assert not bound.uses_forms
@@ -115,7 +115,7 @@ def test_work_is_counted_while_norms_are_computed(name, monkeypatch):
     """Operations of every few rows, so that norms of dense powers end in time."""
     graph, spent = random_graph(40, 0.2), []
     model = GCNN([1, 4, 4], order=4, activation=name, hops=3, out_features=2).double()
-    monkeypatch.setattr(powers, "MOST_ROWS", 8)
+    monkeypatch.setattr(norms, "MAX_ROWS", 8)
     layers, features = read_layers(model)
     lipschitz.layer_norms(layers, features, graph.to(torch.float64), spent.append)
     assert len(spent) > 2 * 4 * 40 / 8  # filters, hops and blocks of rows
@@ -144,7 +144,7 @@ def test_attacks_on_trained_models(monkeypatch, name):
         return model(signals, graph)
 
     tight = lipschitz_bound(model, graph)
-    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
+    monkeypatch.setattr(lipschitz, "MAX_COEFFICIENTS", 0)
     loose = lipschitz_bound(model, graph)
     found = empirical_lipschitz(counted, graph, x, starts=2, steps=40)
     assert evaluations >= 12_000
@@ -158,8 +158,8 @@ def test_certificates_of_large_networks(monkeypatch):
     """Without forms certificates are wider and still hold."""
     model, graph, x = trained("max-ga")
     narrow, radius = certify(model, graph, x[:4], 1e-4), 1e-4
-    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
-    monkeypatch.setattr("graphact.guarantees.certificates.MOST_GENERATORS", 0)
+    monkeypatch.setattr(lipschitz, "MAX_COEFFICIENTS", 0)
+    monkeypatch.setattr("graphact.guarantees.certificate.MAX_GENERATORS", 0)
     wide, tried = certify(model, graph, x[:4], radius), attack(model, graph, x[:4], radius)
     assert (wide.lower <= narrow.lower).all()
     assert (wide.upper >= narrow.upper).all()
@@ -176,5 +176,5 @@ def test_magnitudes_hold(seed):
     case = draw(seed, KINDS[seed % len(KINDS)])
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        largest, _ = lipschitz.magnitudes(*read_layers(case.module), case.graph)
+        largest, _ = norms.magnitudes(*read_layers(case.module), case.graph)
     assert violations(case, largest.amax(-1), *case.signals(12, generator))[0] == 0

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from graphact import Graph
-from graphact.guarantees import forms, lipschitz_bound
-from graphact.guarantees.powers import bank_norms
+from graphact.guarantees import lipschitz, lipschitz_bound
+from graphact.guarantees.norms import bank_norms
 from graphact.nn import FIR, GCNN, GraphAdaptive, GraphAdaptiveKernel, GraphFilter, LocalizedMax, ReLU
 from support import oracle
 from support.graphs import random_case, random_graph
@@ -166,8 +166,8 @@ def test_chunks_change_nothing(monkeypatch):
     for name in ("max-ga", "kernel-ga"):
         model = GCNN([2, 3, 3], activation=name, hops=2, out_features=2).double()
         whole = lipschitz_bound(model, graph)
-        for module in ("description", "powers", "rules"):
-            monkeypatch.setattr(f"graphact.guarantees.{module}.MOST_ENTRIES", 50)
+        for module in ("layers", "norms", "rules"):
+            monkeypatch.setattr(f"graphact.guarantees.{module}.MAX_ENTRIES", 50)
         parts = lipschitz_bound(model, graph)
         monkeypatch.undo()
         torch.testing.assert_close(parts.per_node, whole.per_node)
@@ -218,7 +218,7 @@ def test_fewer_signs_are_tried_where_there_are_too_many(monkeypatch):
     graph, model = random_graph(12, 0.3), GCNN([1, 6], order=1, activation="relu", out_features=3).double()
     values = []
     for most in (10**9, 12 * 12 * 3 * 16, 12 * 12 * 3 * 4, 0):
-        monkeypatch.setattr(forms, "MOST_TRIED", most)
+        monkeypatch.setattr(lipschitz, "MAX_SIGN_WORK", most)
         values.append(lipschitz_bound(model, graph).value)
     assert values == sorted(values)
     assert values[0] < values[-1]

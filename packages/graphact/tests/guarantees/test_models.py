@@ -16,13 +16,13 @@ from graphact.guarantees import (
     attack,
     certify,
     empirical_lipschitz,
-    forms,
+    lipschitz,
     lipschitz_bound,
     lipschitz_constrained,
     topology_bound,
 )
-from graphact.guarantees.models import evaluate, read_model
-from graphact.guarantees.pointwise import POINTWISE, layer_norm_slope
+from graphact.guarantees.reading import evaluate, read_model
+from graphact.guarantees.rules import POINTWISE, layer_norm_slope
 from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, GraphModule, PassGraph, PerLayer, Residual, Sequential
 from graphact.nn.parts import call_on_graph
 from graphact.spec import UnsupportedModelError
@@ -163,7 +163,7 @@ def test_models_and_graphs_in_float32(name):
 
 
 def test_a_residual_block_on_a_large_graph_is_composed(monkeypatch):
-    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
+    monkeypatch.setattr(lipschitz, "MAX_COEFFICIENTS", 0)
     model = made(OTHERS["residual"])
     bound = lipschitz_bound(model, WEIGHTED)
     found = empirical_lipschitz(model, WEIGHTED, torch.randn(2, NODES, 3, dtype=torch.float64))

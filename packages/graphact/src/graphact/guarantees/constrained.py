@@ -1,4 +1,4 @@
-"""Training with the Lipschitz constant held below a limit."""
+"""Train with the certified Lipschitz constant held below a limit."""
 
 import torch
 from torch import Tensor, nn
@@ -7,11 +7,11 @@ from torch.nn.utils import parametrize
 from graphact._checks import HALF_PRECISION, check_positive
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
-from graphact.guarantees.description import Layers, part_names, read_layers
+from graphact.guarantees.layers import Layers, part_names, read_layers
 from graphact.guarantees.lipschitz import certified_norms, valid_norms
-from graphact.guarantees.magnitudes import magnitude_behind
-from graphact.guarantees.models import read_own
-from graphact.guarantees.pointwise import rule_of
+from graphact.guarantees.norms import propagate_magnitude
+from graphact.guarantees.reading import read_own
+from graphact.guarantees.rules import find_rule
 from graphact.nn import GraphModule
 from graphact.spec import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
 
@@ -161,10 +161,12 @@ def without_signs(layers: Layers, features: int, graph: Graph) -> Tensor:
     place = max(number for number, layer in enumerate(layers) if PROPORTIONAL_TO[type(layer)])
     front = valid_norms(layers[:place], features, graph, thorough=False)
     unit = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
-    moved = magnitude_behind(layers[place], unit, graph, 3.0)[0] * torch.stack([norms.max() for norms in front]).max()
+    moved = (
+        propagate_magnitude(layers[place], unit, graph, 3.0)[0] * torch.stack([norms.max() for norms in front]).max()
+    )
     for layer in layers[place + 1 :]:
         assert isinstance(layer, Pointwise)
-        moved = moved * rule_of(layer).steepest
+        moved = moved * find_rule(layer).steepest
     return moved
 
 

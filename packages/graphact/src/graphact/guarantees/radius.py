@@ -1,12 +1,10 @@
-r"""How far features can move before the class of a node changes: certified radii, and what attacks find.
+r"""Certified radii: how far features can move before the class of a node changes, and upper bounds from attacks.
 
-Write :math:`\Delta` for the difference to the given signal. Going back through the layers, the margin between two
-classes of one node is bounded below by a linear function of what each layer reads,
+Write :math:`\Delta` for the difference to the given signal. Backward through the layers, the margin between two
+classes of one node is bounded below by a linear function of the input of each layer,
 :math:`\Delta m \ge \langle A, \Delta z \rangle - c`: linear layers are exact, and a nonlinearity lies between lines
 that hold for :math:`|\Delta z| \le r \rho`, the reach of an input that moves by r. At the input
 :math:`\langle A, \Delta x \rangle \ge -r \|A\|_1`. The proofs are in docs/guarantees.md.
-
-Each node is worked on alone, on the part of the graph that it depends on.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,17 +18,16 @@ from torch import Tensor, nn
 
 from graphact._checks import check_generator, check_integer
 from graphact.graph import Graph
-from graphact.guarantees.backward import Backward, Lines
-from graphact.guarantees.description import Blocks
-from graphact.guarantees.fields import Moving, Neighborhood, Network, Step
-from graphact.guarantees.models import evaluate
+from graphact.guarantees.backward import Backward, LayerState, Lines, Moving, NodeClassifier, ReceptiveField
+from graphact.guarantees.layers import Blocks
+from graphact.guarantees.reading import evaluate
 from graphact.progress import live_bars
 from graphact.spec import Filter, Linear
 
 Progress = Callable[[float], None]  # called with the share of the nodes that is done
 ROUNDING = 1e-9  # of outputs and losses, by which margins must be above 0 beside what float64 can lose on the way
 PRECISION = 0.01  # the largest radius that can be certified is found up to this part of it
-MOST_TRIALS = 30
+MAX_TRIALS = 30
 CLOSE = 1.5  # rivals that are tried together: radii from their constants, in units of the smallest
 
 
@@ -112,7 +109,7 @@ def certified_radius(
         >>> bool((radius > 0).all() and (alone >= radius).all())
         True
     """
-    network = Network(model, graph, x, moving)
+    network = NodeClassifier(model, graph, x, moving)
     chosen = network.check_nodes(nodes)
     found = []
     with watch(progress) as show:
@@ -158,7 +155,7 @@ def attack_radius(
     check_generator(generator)
     counts = check_integer("steps", steps, minimum=1), check_integer("restarts", restarts, minimum=1)
     with torch.no_grad():
-        network = Network(model, graph, x, moving)
+        network = NodeClassifier(model, graph, x, moving)
     chosen = network.check_nodes(nodes)
     found = []
     with watch(progress) as show:
@@ -181,14 +178,14 @@ def watch(progress: Progress | bool | None) -> Iterator[Progress]:
         yield lambda share: bars.update(task, completed=round(100 * share))
 
 
-def certify_node(around: Neighborhood) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def certify_node(around: ReceptiveField) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Radius, the class that limits it, and constants and margins of all classes."""
     decision = around.outputs.argmax()
     margins = around.outputs[decision] - around.outputs
     margins[decision] = torch.inf
     rivals = (torch.arange(len(margins)) != decision).nonzero().squeeze(1)
     steps = around.with_reach(around.steps)
-    constants, (fixed, for_each) = torch.zeros_like(margins), around.lost_by_rounding(decision)
+    constants, (fixed, for_each) = torch.zeros_like(margins), around.rounding_error(decision)
     everywhere = loss(around, steps, decision, rivals, 1.0, "everywhere") + for_each[rivals]
     constants[rivals] = everywhere.nan_to_num(nan=torch.inf)  # overflow times 0
     size = around.outputs.abs().max()
@@ -223,7 +220,7 @@ def certify_node(around: Neighborhood) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def loss(
-    around: Neighborhood, steps: tuple[Step, ...], decision: Tensor, rivals: Tensor, radius: float, lines: Lines
+    around: ReceptiveField, steps: tuple[LayerState, ...], decision: Tensor, rivals: Tensor, radius: float, lines: Lines
 ) -> Tensor:
     """How much of the margins to rivals can be lost, at most, when inputs move by up to the radius."""
     rows = torch.zeros(len(rivals), len(around.nodes), len(around.outputs), dtype=torch.float64)
@@ -235,11 +232,11 @@ def loss(
     rows, lost = back.through(steps[1:] if is_linear else steps, rows, lost)
     if is_linear:
         assert first is not None
-        return lost + radius * around.norms_behind(first.layer, rows)
+        return lost + radius * around.norms_before(first.layer, rows)
     return lost + radius * rows[:, around.is_moving].abs().sum((1, 2))
 
 
-def attack_node(around: Neighborhood, steps: int, restarts: int, generator: torch.Generator | None) -> float:
+def attack_node(around: ReceptiveField, steps: int, restarts: int, generator: torch.Generator | None) -> float:
     """The smallest radius at which another class was found."""
     first, *rest = around.steps
     linear = without_bias(first.layer) if isinstance(first.layer, Filter | Linear) else None
@@ -287,7 +284,7 @@ def attack_node(around: Neighborhood, steps: int, restarts: int, generator: torc
 def largest(lost_at: Callable[[float], tuple[Tensor, Tensor]], margins: Tensor, low: float, high: float) -> float:
     """The largest radius between a certified one and ``high``, up to a small part of it, at which all margins hold."""
     at = low if high == torch.inf else max(low, high * (1 - PRECISION))
-    for _ in range(MOST_TRIALS):
+    for _ in range(MAX_TRIALS):
         lost, is_safe = lost_at(at)
         if is_safe.all():
             low, ahead = at, (margins / lost.clamp_min(1e-300)).min().item()

@@ -1,4 +1,4 @@
-r"""All values that signals of a box can take: affine forms, carried soundly through a network.
+r"""Zonotopes: affine forms that contain all values of signals in a box, propagated soundly through a network.
 
 A form is :math:`c + \sum_m g_m \varepsilon_m + s\,\varepsilon` with every :math:`\varepsilon` in [-1, 1]: a centre,
 generators that nodes share, and a slack of its own for every node and feature. Filters act on forms exactly; each
@@ -13,10 +13,9 @@ from torch import Tensor
 
 from graphact.functional import graph_filter
 from graphact.graph import Graph
-from graphact.guarantees.description import Block, Blocks, branches_of, graph_of, hops_of
-from graphact.guarantees.magnitudes import EPSILON, error_behind
-from graphact.guarantees.pointwise import POINTWISE, PointwiseRule, layer_norm_box, rule_of
-from graphact.guarantees.rules import OPERATIONS
+from graphact.guarantees.layers import Block, Blocks, get_branches, iterate_hops, resolve_graph
+from graphact.guarantees.norms import EPSILON, propagate_error
+from graphact.guarantees.rules import OPERATIONS, POINTWISE, PointwiseRule, find_rule, layer_norm_box
 from graphact.spec import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum
 
 
@@ -89,45 +88,45 @@ class Zonotope:
 def through_layers(forms: Zonotope, layers: Blocks, graph: Graph) -> Zonotope:
     """Forms behind all layers."""
     for layer in layers:
-        forms = values_behind(layer, forms.settle(), graph)
+        forms = propagate_forms(layer, forms.settle(), graph)
     return forms
 
 
 def with_errors(forms: Zonotope, layers: Blocks, graph: Graph, error: Tensor | None = None) -> tuple[Zonotope, Tensor]:
-    """Forms behind all layers, and more than float64 can have lost of them, ``(B, N, F)``; see :func:`error_behind`."""
+    """Forms behind all layers, and more than float64 can have lost of them, ``(B, N, F)``; see :func:`propagate_error`."""
     error = torch.zeros_like(forms.centre) if error is None else error
     for layer in layers:
         forms = forms.settle()
         if isinstance(layer, Sum):
-            behind = [with_errors(forms, branch, graph, error) for branch in branches_of(layer)]
+            behind = [with_errors(forms, branch, graph, error) for branch in get_branches(layer)]
             sizes = torch.stack([branch.size for branch, _ in behind]).sum(0)
             error = torch.stack([lost for _, lost in behind]).sum(0) + 2 * len(behind) * EPSILON * sizes
             forms = add_branches([branch for branch, _ in behind], forms)
         else:
-            error = error_behind(layer, forms.size, error, graph, forms.generators.size(1))
-            forms = values_behind(layer, forms, graph)
+            error = propagate_error(layer, forms.size, error, graph, forms.generators.size(1))
+            forms = propagate_forms(layer, forms, graph)
     return forms, error
 
 
-def values_behind(layer: Block, forms: Zonotope, graph: Graph) -> Zonotope:
+def propagate_forms(layer: Block, forms: Zonotope, graph: Graph) -> Zonotope:
     """Forms behind a layer; those in front must have no slack."""
     match layer:
         case Filter():
-            graph = graph_of(layer, graph)
+            graph = resolve_graph(layer, graph)
             centre, generators = (graph_filter(x, graph, layer.taps) for x in (forms.centre, forms.generators))
             return Zonotope(centre if layer.bias is None else centre + layer.bias, generators, torch.zeros_like(centre))
         case Linear():
             return forms.read_out(layer)
         case Pointwise():
-            return forms.apply(rule_of(layer))
+            return forms.apply(find_rule(layer))
         case LayerNorm():
             return forms.normalize(layer)
         case Sum():
-            return add_branches([through_layers(forms, branch, graph) for branch in branches_of(layer)], forms)
+            return add_branches([through_layers(forms, branch, graph) for branch in get_branches(layer)], forms)
         case HopMixture():
             rule = OPERATIONS[layer.operation]
             total = forms.apply(POINTWISE["relu"]).scale(layer.beta)
-            for hop in hops_of(layer, graph, forms.centre, forms.generators):
+            for hop in iterate_hops(layer, graph, forms.centre, forms.generators):
                 samples, shared, _, features = hop.signals[1].shape
                 term = Zonotope(*hop.reduce(partial(rule.enclose, layer, *hop.signals), samples * shared * features))
                 total = total.add(term.scale(layer.weights[hop.number]))

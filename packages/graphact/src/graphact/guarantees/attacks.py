@@ -1,7 +1,6 @@
-"""What trials show: whether a model is equivariant, and lower bounds beside the certificates, which show their slack.
+"""Searches for counterexamples: a test of equivariance, and lower bounds beside the certified ones.
 
-They take any module, described or not, and PyG's; the searches need one that can be differentiated.
-"""
+They take any module, described or not, and PyG's; the searches need one that can be differentiated."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from graphact._checks import check_generator, check_integer
 from graphact.graph import Graph
 from graphact.graph.edges import check_finite
 from graphact.graph.graph import check_graph, check_signal
-from graphact.guarantees.perturbations import Perturbation
+from graphact.guarantees.topology import Perturbation
 from graphact.nn.parts import call_on_graph, is_called_by_kind
 
 NOISE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)  # how far from the given signals the search starts, in their own scale
@@ -80,7 +79,7 @@ def check_equivariance(
         >>> graphact.guarantees.check_equivariance(first_node_differs, graph, x).holds
         False
     """
-    x, model = _checked(graph, x, generator), callable_on(model)
+    x, model = _check_inputs(graph, x, generator), as_function(model)
     with torch.no_grad():
         expected = model(x, graph)
         largest = 0.0
@@ -131,7 +130,7 @@ def attack(
         steps: gradient steps of each search, and random corners.
         generator: source of randomness, on the CPU.
     """
-    x, model = _checked(graph, x, generator), callable_on(model)
+    x, model = _check_inputs(graph, x, generator), as_function(model)
     with torch.no_grad():
         first: Tensor = model(x, graph)
     decisions = first.argmax(-1, keepdim=True)
@@ -216,7 +215,7 @@ def empirical_lipschitz(
         >>> round(found.value, 6)
         3.0
     """
-    x, module = _checked(graph, x, generator).reshape(-1, *x.shape[-2:]), callable_on(module)
+    x, module = _check_inputs(graph, x, generator).reshape(-1, *x.shape[-2:]), as_function(module)
     count = graph.num_nodes * check_integer("starts", starts, minimum=1)
     scale = x.std().nan_to_num().item() or 1.0
     search = _Search(module, graph, _start(x, count, scale, generator))
@@ -300,7 +299,7 @@ def empirical_topology(
         draws: random perturbations, and as many along gradients.
         generator: source of randomness, on the CPU.
     """
-    x, module = _checked(graph, x, generator), callable_on(module)
+    x, module = _check_inputs(graph, x, generator), as_function(module)
     with torch.no_grad():
         before = module(x, graph)
     largest = torch.zeros(graph.num_nodes, dtype=before.dtype, device=before.device)
@@ -322,7 +321,7 @@ def empirical_topology(
     return largest
 
 
-def callable_on(model: Any) -> Model:
+def as_function(model: Any) -> Model:
     """A model as a function of signals and graph; those of torch and PyG are called as they expect.
 
     Parts for which the second dimension is that of the features are called with one signal after the other.
@@ -339,7 +338,7 @@ def callable_on(model: Any) -> Model:
     return one_by_one
 
 
-def _checked(graph: Graph, x: Tensor, generator: torch.Generator | None) -> Tensor:
+def _check_inputs(graph: Graph, x: Tensor, generator: torch.Generator | None) -> Tensor:
     """The signals, without their history, if all three can be used."""
     x = check_finite("x", check_signal(x, check_graph("graph", graph)).detach())
     check_generator(generator)

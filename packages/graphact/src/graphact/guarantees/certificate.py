@@ -1,4 +1,4 @@
-"""Which decisions cannot change, and which values cannot be left, for any perturbation within a radius."""
+"""Certify decisions and output intervals for all signals within a radius of given ones."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,18 +9,16 @@ from torch import Tensor, nn
 from graphact._checks import check_choice
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
-from graphact.guarantees.description import Blocks, read_signals, split_readout, widths
-from graphact.guarantees.forms import form_sizes
-from graphact.guarantees.lipschitz import layer_norms, rounding, tightest_norms
-from graphact.guarantees.magnitudes import EPSILON, error_behind
-from graphact.guarantees.models import read_model
-from graphact.guarantees.powers import MAX_NORM_WORK, limit_work
-from graphact.guarantees.rules import MOST_ENTRIES
+from graphact.guarantees.layers import Blocks, read_signals, split_readout, widths
+from graphact.guarantees.lipschitz import form_sizes, layer_norms, rounding, tightest_norms
+from graphact.guarantees.norms import EPSILON, MAX_NORM_WORK, limit_work, propagate_error
+from graphact.guarantees.reading import read_model
+from graphact.guarantees.rules import MAX_ENTRIES
 from graphact.guarantees.zonotope import Zonotope, with_errors
 from graphact.spec import Linear
 
 ROUNDING = 1e-9  # of the outputs, by which bounds are moved outward beside what float64 can lose on the way
-MOST_GENERATORS = 5 * MOST_ENTRIES  # coefficients of the forms of one signal, 800 MB
+MAX_GENERATORS = 5 * MAX_ENTRIES  # coefficients of the forms of one signal, 800 MB
 Kind = Literal["auto", "classifier", "regressor"]
 Constants = tuple[Tensor, Tensor]
 
@@ -99,9 +97,9 @@ def certify(model: nn.Module, graph: Graph, x: Tensor, radius: float, *, kind: K
     graph = graph.to("cpu", torch.float64)
     constants = _constants(layers, features, graph)
     largest = max((size for _, size in form_sizes(layers, features, graph)), default=1)
-    batch = max(1, MOST_ENTRIES // largest)
+    batch = max(1, MAX_ENTRIES // largest)
     parts = [
-        _certify(layers, graph, part, float(radius), kind, constants, largest <= MOST_GENERATORS)
+        _certify(layers, graph, part, float(radius), kind, constants, largest <= MAX_GENERATORS)
         for part in x.split(batch)
     ]
     columns = [torch.cat(column).reshape(*shape[:-2], *column[0].shape[1:]) for column in zip(*parts, strict=True)]
@@ -140,7 +138,7 @@ def _certify(
         features, error = with_errors(Zonotope.box(x, radius), body, graph)
         forms = features.read_out(readout)
         for layer in behind:
-            error = error_behind(layer, features.size, error, graph, features.generators.size(1))
+            error = propagate_error(layer, features.size, error, graph, features.generators.size(1))
         error = error + 2 * features.generators.size(1) * EPSILON * forms.size
         width = forms.radius + error
         lower, upper = torch.fmax(lower, forms.centre - width), torch.fmin(upper, forms.centre + width)
@@ -150,14 +148,14 @@ def _certify(
     decisions = outputs.argmax(-1)
     chosen = decisions.unsqueeze(-1)
     apart = constants[1][torch.arange(graph.num_nodes), decisions]
-    margins = outputs.gather(-1, chosen) - outputs - radius * apart - together(lost, chosen)
+    margins = outputs.gather(-1, chosen) - outputs - radius * apart - sum_of_largest(lost, chosen)
     if with_forms:
-        margins = torch.fmax(margins, _margins(features, forms, readout, decisions) - together(error, chosen))
+        margins = torch.fmax(margins, _margins(features, forms, readout, decisions) - sum_of_largest(error, chosen))
     margin = margins.scatter(-1, chosen, torch.inf).amin(-1) - ROUNDING * size
     return outputs, lower, upper, decisions, unless_nan(margin, -torch.inf)
 
 
-def together(error: Tensor, chosen: Tensor) -> Tensor:
+def sum_of_largest(error: Tensor, chosen: Tensor) -> Tensor:
     """What the difference between one output and each can be off by."""
     return error + error.gather(-1, chosen)
 

@@ -1,4 +1,4 @@
-"""Models of any make, read on a graph: described, checked against what they compute, each layer with its graph."""
+"""Read any supported model on a graph as layers, and check these against what the model computes."""
 
 import copy
 from typing import Any
@@ -10,16 +10,16 @@ from torch.nn.utils import parametrize
 from graphact._checks import HALF_PRECISION
 from graphact.functional import graph_adaptive, graph_filter, localized
 from graphact.graph import Graph
-from graphact.guarantees.description import (
+from graphact.guarantees.layers import (
     Blocks,
     Layers,
-    branches_of,
-    checked_layers,
+    check_layers,
     flatten,
-    graph_of,
+    get_branches,
     read_layers,
+    resolve_graph,
 )
-from graphact.guarantees.pointwise import rule_of
+from graphact.guarantees.rules import find_rule
 from graphact.guarantees.zonotope import Zonotope, with_errors
 from graphact.nn.base import check_untouched, original_class
 from graphact.nn.originals import replaced_globals
@@ -44,7 +44,7 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
     check_parts(module)
     computed = computed_values(module)
     described = tuple(flatten(describe_on(module, graph)))
-    layers, taken = checked_layers(module, described, features, KINDS)
+    layers, taken = check_layers(module, described, features, KINDS)
     check_forward(module, computed, layers, graph, taken)
     return layers, taken
 
@@ -122,7 +122,7 @@ def computed_values(module: nn.Module) -> Computed:
     found: Computed = {}
     for place, part in parametrized_parts(module):
         same = copy.deepcopy(part)  # a parametrization in training mode may change when it is read
-        found |= {(place, name): steady(same, place, name) for name in same.parametrizations}  # type: ignore[union-attr]
+        found |= {(place, name): read_parametrized(same, place, name) for name in same.parametrizations}  # type: ignore[union-attr]
     return found
 
 
@@ -153,12 +153,12 @@ def check_still(module: nn.Module, computed: Computed) -> None:
             raise UnsupportedModelError(place, reason)
 
 
-def steady(part: nn.Module, place: str, name: str) -> Tensor:
+def read_parametrized(part: nn.Module, place: str, name: str) -> Tensor:
     """Return a tensor that a parametrization gives; raise if another reading gives another one, or leaves traces.
 
     A model is called with gradients, without them and in inference mode; all must find the same coefficients.
     """
-    values, before = [], state_of(part, name)
+    values, before = [], snapshot(part, name)
     for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode, torch.enable_grad):
         with mode():
             values.append(getattr(part, name).detach().clone())
@@ -168,7 +168,7 @@ def steady(part: nn.Module, place: str, name: str) -> Tensor:
     if not all(is_same(values[0], value) for value in values):
         reason = f"its parametrization gives another {name} without gradients than with them"
         raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
-    if not same_state(before, state_of(part, name)):
+    if not same_state(before, snapshot(part, name)):
         reason = f"its parametrization changes when {name} is read, and may give another one later"
         raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
     return values[0]
@@ -182,7 +182,7 @@ def is_same(first: Tensor, second: Tensor) -> bool:
     return torch.allclose(first, second, rtol=steps, atol=0.0)
 
 
-def state_of(part: nn.Module, name: str) -> dict[str, Any]:
+def snapshot(part: nn.Module, name: str) -> dict[str, Any]:
     """Tensors, numbers and names that the modules of a parametrization hold, by their places."""
     steps: nn.Module = part.parametrizations[name]  # type: ignore[index, assignment]
     state: dict[str, Any] = {key: value.detach().clone() for key, value in steps.state_dict().items()}
@@ -203,18 +203,18 @@ def same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
 def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:
     """What layers make of signals ``(..., N, F)`` in float64; it can be differentiated."""
     for layer in layers:
-        own = graph_of(layer, graph)
+        own = resolve_graph(layer, graph)
         match layer:
             case Filter():
                 x = graph_filter(x, own, layer.taps)
             case Linear():
                 x = x @ layer.weight.T
             case Pointwise():
-                x = rule_of(layer).apply(x)
+                x = find_rule(layer).apply(x)
             case LayerNorm():
                 x = torch.nn.functional.layer_norm(x, (layer.features,), layer.weight, layer.bias, layer.epsilon)
             case Sum():
-                x = torch.stack([evaluate(branch, x, graph) for branch in branches_of(layer)]).sum(0)
+                x = torch.stack([evaluate(branch, x, graph) for branch in get_branches(layer)]).sum(0)
             case HopMixture():
                 function = graph_adaptive if layer.reads == "shifted" else localized
                 options: dict[str, Any] = {"closed": layer.closed, "parameters": layer.parameters}
