@@ -140,10 +140,10 @@ def test_a_node_depends_on_its_field_alone(name, moving, monkeypatch):
     graph = Graph.from_edge_index(edge_index, torch.linspace(0.5, 1.5, 60).double())
     model, x = made(MODELS[name]), signal(0, 30)
     with torch.no_grad():
-        network = backward.NodeClassifier(model, graph, x, moving)
+        network = backward.ClassifierAtSignal(model, graph, x, moving)
     assert len(network.field(network.layers, np.array([0]))) < 30
     found = certified_radius(model, graph, x, [0, 7], moving=moving)
-    monkeypatch.setattr(backward.NodeClassifier, "field", lambda self, layers, nodes: np.arange(30))
+    monkeypatch.setattr(backward.ClassifierAtSignal, "field", lambda self, layers, nodes: np.arange(30))
     whole = certified_radius(model, graph, x, [0, 7], moving=moving)
     torch.testing.assert_close(found.radius, whole.radius, rtol=1e-9, atol=0)
     torch.testing.assert_close(found.constants, whole.constants, rtol=1e-9, atol=0)

@@ -59,7 +59,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class LayerState:
-    """A layer at a given signal: what it reads there, and how far that moves when the input does by 1."""
+    """A layer at a given signal: its input there, and the reach of that input when the network's input moves by 1."""
 
     layer: Block
     value: Tensor  # (N, F)
@@ -71,12 +71,12 @@ class LayerState:
 
 @dataclass(frozen=True, eq=False)
 class LinearPrefix:
-    """Linear layers from the input on that factorize: a matrix over nodes, and the norms of columns of weights."""
+    """Linear layers in front of all others that factorize into a matrix over nodes and weights over features."""
 
     matrix: Any  # (N, N), sparse
     weight: Tensor | None  # (F_in, F); None for the identity
 
-    def behind(self, layer: Block, graph: Graph) -> "LinearPrefix | None":
+    def after(self, layer: Block, graph: Graph) -> "LinearPrefix | None":
         match layer:
             case Linear():
                 return LinearPrefix(self.matrix, self.times(layer.weight.T))
@@ -97,7 +97,7 @@ class LinearPrefix:
         return torch.ones(features, dtype=torch.float64) if self.weight is None else self.weight.abs().sum(0)
 
 
-class NodeClassifier:
+class ClassifierAtSignal:
     """A classifier at a given signal, on the whole graph."""
 
     def __init__(self, model: nn.Module, graph: Graph, x: Tensor, moving: Moving) -> None:
@@ -134,7 +134,7 @@ class NodeClassifier:
     def walk(
         self, layers: Blocks, value: Tensor, reach: Tensor | None, front: LinearPrefix | None
     ) -> tuple[tuple[LayerState, ...], Tensor]:
-        """The steps through layers, and what is behind them."""
+        """Return the states of layers, and the output of the last one."""
         steps = []
         for layer in layers:
             branches = (
@@ -143,17 +143,17 @@ class NodeClassifier:
             steps.append(LayerState(layer, value, reach, resolve_graph(layer, self.graph), front, tuple(branches)))
             value = evaluate((layer,), value, self.graph)
             reach = None if reach is None else propagate_reach(layer, reach, self.graph, value.size(-1))
-            front = None if front is None else front.behind(layer, self.graph)
+            front = None if front is None else front.after(layer, self.graph)
         return tuple(steps), value
 
     def pattern(self, graph: Graph) -> Any:
-        """The matrix of a graph, made once."""
+        """Return the matrix of a graph, cached."""
         if id(graph) not in self.patterns:
             self.patterns[id(graph)] = to_scipy(graph)
         return self.patterns[id(graph)]
 
     def field(self, layers: Blocks, nodes: Array) -> Array:
-        """The nodes whose inputs the outputs of some nodes depend on, in order."""
+        """Return the nodes, in ascending order, whose inputs the outputs of the given nodes depend on."""
         for layer in reversed(layers):
             if isinstance(layer, Sum):
                 nodes = np.unique(np.concatenate([self.field(branch, nodes) for branch in get_branches(layer)]))
@@ -165,7 +165,7 @@ class NodeClassifier:
         return nodes
 
     def around(self, node: int) -> "ReceptiveField":
-        """The same network on the part of the graph that a node depends on."""
+        """Restrict the network to the part of the graph that a node depends on."""
         nodes = self.field(self.layers, np.array([node]))
         index, graphs, matrices = torch.from_numpy(nodes), dict[int, Graph](), dict[int, Any]()
 
@@ -192,8 +192,8 @@ class NodeClassifier:
         centre = int(np.searchsorted(nodes, node))
         return ReceptiveField(self, nodes, centre, part(self.graph), tuple(map(local, self.steps)), matrices)
 
-    def apart(self, step: LayerState, hop: Hop, nodes: Array, near: Array) -> Iterator[Tensor]:
-        """For each node the 1-norms of differences between rows of what it reads, ``(d, d)``; of the whole graph."""
+    def row_distances(self, step: LayerState, hop: Hop, nodes: Array, near: Array) -> Iterator[Tensor]:
+        """Yield the 1-norm distances ``(d, d)`` between the rows that each node reads, over all nodes of the graph."""
         assert step.front is not None
         assert isinstance(step.layer, HopMixture)
         for node, row in zip(nodes, near, strict=True):
@@ -206,7 +206,7 @@ class NodeClassifier:
             yield self.distances[key][1]
 
     def rows(self, step: LayerState, hop: Hop) -> Any:
-        """What a hop reads, as a matrix of the inputs."""
+        """Return the input of a hop as a sparse matrix over the inputs of the network."""
         assert step.front is not None
         shifts = hop.number + 1 if isinstance(step.layer, HopMixture) and step.layer.reads == "shifted" else 0
         key = (id(step.front), id(step.graph), shifts)
@@ -219,18 +219,18 @@ class NodeClassifier:
 
 
 def propagate_reach(layer: Block, reach: Tensor, graph: Graph, width: int) -> Tensor:
-    """How far outputs of a layer move, from its inputs node by node, and from the farthest of them."""
-    behind = propagate_magnitude(layer, reach, graph)[0]
+    """Return the reach of a layer's outputs, from that of its inputs node by node and from the largest of them."""
+    after = propagate_magnitude(layer, reach, graph)[0]
     if isinstance(layer, Filter) and len(layer.taps) > 1 and layer.taps[:-1].any():  # where signs may cancel
-        behind = behind.minimum(norms_or_magnitudes(limit_work(MAX_NORM_WORK), layer, width, graph) * reach.max())
-    return behind
+        after = after.minimum(norms_or_magnitudes(limit_work(MAX_NORM_WORK), layer, width, graph) * reach.max())
+    return after
 
 
 @dataclass(frozen=True, eq=False)
 class ReceptiveField:
-    """A classifier at a given signal, for one of its nodes."""
+    """A classifier at a given signal, on the part of the graph that one node depends on."""
 
-    network: NodeClassifier
+    network: ClassifierAtSignal
     nodes: Array  # of the whole graph
     centre: int  # the place of the node among them
     graph: Graph
@@ -238,12 +238,12 @@ class ReceptiveField:
     matrices: dict[int, Any]  # sparse, by the id of their graph
 
     def matrix(self, layer: Block) -> Any:
-        """The shift operator of a layer."""
+        """Return the shift operator of a layer."""
         return self.matrices[id(resolve_graph(layer, self.graph))]
 
     @cached_property
     def is_moving(self) -> Tensor:
-        """Which nodes' features move, (N,)."""
+        """A mask of the nodes whose features move, ``(N,)``."""
         if self.network.moving == "all":
             return torch.ones(len(self.nodes), dtype=torch.bool)
         return torch.arange(len(self.nodes)) == self.centre
@@ -253,7 +253,7 @@ class ReceptiveField:
         return self.network.outputs[self.nodes[self.centre]]
 
     def rounding_error(self, decision: Tensor) -> tuple[Tensor, Tensor]:
-        """More than float64 can lose of margins, ``(O,)``: at the signal, and for each unit of the radius."""
+        """Bound the rounding errors of margins, ``(O,)``: at the signal, and for each unit of the radius."""
         node = self.nodes[self.centre]
         fixed, each = self.network.lost[node], self.network.error_per_radius[node]
         if self.network.moving == "node":  # 0 where the outputs do not depend on what moves
@@ -263,7 +263,7 @@ class ReceptiveField:
         return fixed + fixed[decision], each + each[decision]
 
     def with_reach(self, steps: tuple[LayerState, ...], start: Tensor | None = None) -> tuple[LayerState, ...]:
-        """Steps with how far everything moves, where only the node itself does."""
+        """Return the states of layers with their reach, where only the features of the node itself move."""
         if self.network.moving == "all":
             return steps
         reach = self.is_moving.double().unsqueeze(-1) if start is None else start
@@ -275,7 +275,7 @@ class ReceptiveField:
         return tuple(found)
 
     def norms_before(self, layer: Block, rows: Tensor) -> Tensor:
-        """The 1-norms of rows ``(P, N, F)`` in front of a linear layer with many inputs, where these move."""
+        """Return the 1-norms of rows ``(P, N, F)`` pulled back through a linear layer with many inputs that move."""
         if isinstance(layer, Linear):
             shifts, weights = [rows], [layer.weight]
         else:
@@ -300,7 +300,7 @@ class ReceptiveField:
         return total.sum(1)
 
     def push(self, layer: Filter | Linear, moved: Tensor) -> Tensor:
-        """How a linear layer moves, ``(N, F)``, when the features that may move do by ``moved`` ``(n, F_in)``."""
+        """Return the change ``(N, F)`` of a linear layer when the moving features change by ``moved`` ``(n, F_in)``."""
         taps = layer.taps if isinstance(layer, Filter) else layer.weight.T.unsqueeze(0)
         total = moved.new_zeros(len(self.nodes), taps.size(2))
         for number, tap in reversed([*enumerate(taps)]):
@@ -324,7 +324,7 @@ Lines = Literal["tangent", "parallel", "everywhere"]
 
 @dataclass(frozen=True, eq=False)
 class Backward:
-    """Rows ``(P, N, F)`` of a linear bound, carried back through layers; what they lose is added up, ``(P,)``.
+    """Rows ``(P, N, F)`` of a linear bound, propagated backward through layers, and the constants lost, ``(P,)``.
 
     ``lines`` around a nonlinearity: those that touch it at the signal (``"tangent"``) or that run on both sides of it
     in the same direction (``"parallel"``), for inputs within the radius; or for any two signals (``"everywhere"``).
@@ -336,11 +336,11 @@ class Backward:
 
     def through(self, steps: tuple[LayerState, ...], rows: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
         for step in reversed(steps):
-            rows, lost = self.behind(step, rows, lost)
+            rows, lost = self.pull_back(step, rows, lost)
         return rows, lost
 
-    def behind(self, step: LayerState, rows: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
-        """From behind a layer to in front of it."""
+    def pull_back(self, step: LayerState, rows: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
+        """Propagate a bound from the output of a layer to its input."""
         assert step.reach is not None
         match step.layer:
             case Filter() as layer:
@@ -366,7 +366,7 @@ class Backward:
                 return self.hops(layer, step, rows, lost)
 
     def pointwise(self, layer: Pointwise, step: LayerState, rows: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
-        r"""Lines :math:`s \Delta z - c_l` below and :math:`s \Delta z + c_u` above the difference of a function."""
+        r"""Enclose the difference of a function between :math:`s \Delta z - c_l` and :math:`s \Delta z + c_u`."""
         assert step.reach is not None
         rule, used = find_rule(layer), rows.ne(0).any(-1).any(0)
         a, value = rows[:, used], step.value[used]
@@ -388,7 +388,7 @@ class Backward:
         return back, lost + torch.where(a >= 0, a * below, -a * above).clamp_min(0).sum((1, 2))
 
     def hops(self, layer: HopMixture, step: LayerState, rows: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
-        """ReLU and each hop on their own; what hops read is carried back to what the layer reads."""
+        """Enclose ReLU and each hop separately; bounds of what hops read become bounds of the layer's input."""
         graph, rule = resolve_graph(layer, self.around.graph), OPERATIONS[layer.operation]
         back, lost = self.pointwise(Pointwise("relu"), step, layer.beta * rows, lost)
         assert step.reach is not None
@@ -407,10 +407,10 @@ class Backward:
                     continue
                 nodes, table = nodes[keep], table[keep]
                 if isinstance(rule, OrderStatistic):
-                    apart = self.apart(step, hop, reach, nodes, table)
+                    apart = self.spread(step, hop, reach, nodes, table)
                     below, above = self.select(layer, hop.signals[0], reach, apart, table, a[:, nodes], read)
                 else:
-                    move = rule.largest if self.lines == "everywhere" else rule.move
+                    move = rule.move_unsaturated if self.lines == "everywhere" else rule.move
                     below = above = move(layer, reach, nodes, table)
                 part = a[:, nodes]
                 lost = lost + torch.where(part >= 0, part * below, -part * above).sum((1, 2))
@@ -420,8 +420,8 @@ class Backward:
             total = shift_by(matrix.T, total + read) if layer.reads == "shifted" else total + read
         return back + total, lost
 
-    def apart(self, step: LayerState, hop: Hop, reach: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
-        """How far any two values that a node reads can move apart, ``(n, d, d, F)`` or with F = 1 before scaling."""
+    def spread(self, step: LayerState, hop: Hop, reach: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+        """Bound the change of differences of two values that a node reads, ``(n, d, d, F)``."""
         network = self.around.network
         if step.front is None:
             near = gather(reach, table)
@@ -433,14 +433,14 @@ class Backward:
             near = torch.from_numpy(column[names[table.numpy()]])
             distances = (near.unsqueeze(-1) - near.unsqueeze(-2)).abs()
         else:
-            whole = network.apart(step, hop, names[nodes.numpy()], names[table.numpy()])
+            whole = network.row_distances(step, hop, names[nodes.numpy()], names[table.numpy()])
             distances = torch.stack(list(whole))
         return self.radius * distances.unsqueeze(-1) * step.front.column_norms(reach.size(-1))
 
     def select(
         self, layer: HopMixture, values: Tensor, reach: Tensor, apart: Tensor, table: Tensor, a: Tensor, read: Tensor
     ) -> tuple[Tensor, Tensor]:
-        r"""Lines around order statistics and means: :math:`\Delta f` is within bounds of :math:`\sum_j p_j \Delta u_j`.
+        r"""Enclose order statistics and means: :math:`\Delta f` is within bounds of :math:`\sum_j p_j \Delta u_j`.
 
         The p are added to what is read; returned are how far f can be below and above. All p on the selected value
         (tangent), or alike on all that can be selected (parallel), or on all (everywhere, and for means).
@@ -470,5 +470,5 @@ class Backward:
         if self.lines == "everywhere":
             return loose.amax(-2), loose.amax(-2)
         middle = (share * near).sum(-2)
-        offset, behind = near - middle.unsqueeze(-2), chosen - middle
-        return behind - select(offset - loose), select(offset + loose) - behind
+        offset, value = near - middle.unsqueeze(-2), chosen - middle
+        return value - select(offset - loose), select(offset + loose) - value

@@ -25,7 +25,7 @@ Constants = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What holds for every signal within the radius of the given ones.
+    """Statements that hold for every signal within the radius of the given ones.
 
     Attributes:
         radius: the largest change of any input.
@@ -108,7 +108,7 @@ def certify(model: nn.Module, graph: Graph, x: Tensor, radius: float, *, kind: K
 
 
 def _constants(layers: Blocks, features: int, graph: Graph) -> Constants:
-    """The certified constants of all outputs, ``(N, O)``, and of all differences of two, ``(N, O, O)``."""
+    """Return the certified constants of all outputs, ``(N, O)``, and of all differences of two, ``(N, O, O)``."""
     body, readout = split_readout(layers)
     count = [features, *widths(layers, features)][-1]
     rows = torch.eye(count, dtype=torch.float64) if readout is None else readout.weight
@@ -125,9 +125,9 @@ def _constants(layers: Blocks, features: int, graph: Graph) -> Constants:
 def _certify(
     layers: Blocks, graph: Graph, x: Tensor, radius: float, kind: str, constants: Constants, with_forms: bool
 ) -> tuple[Tensor, ...]:
-    """Outputs, their bounds and, for a classifier, decisions and margins."""
+    """Return outputs, their bounds and, for a classifier, decisions and margins."""
     body, readout = split_readout(layers)
-    behind = () if readout is None else (readout,)
+    final = () if readout is None else (readout,)
     point, lost = with_errors(Zonotope.point(x), layers, graph)
     outputs = point.centre
     if kind == "classifier" and outputs.size(-1) == 1:
@@ -137,7 +137,7 @@ def _certify(
     if with_forms:
         features, error = with_errors(Zonotope.box(x, radius), body, graph)
         forms = features.read_out(readout)
-        for layer in behind:
+        for layer in final:
             error = propagate_error(layer, features.size, error, graph, features.generators.size(1))
         error = error + 2 * features.generators.size(1) * EPSILON * forms.size
         width = forms.radius + error
@@ -148,25 +148,27 @@ def _certify(
     decisions = outputs.argmax(-1)
     chosen = decisions.unsqueeze(-1)
     apart = constants[1][torch.arange(graph.num_nodes), decisions]
-    margins = outputs.gather(-1, chosen) - outputs - radius * apart - sum_of_largest(lost, chosen)
+    margins = outputs.gather(-1, chosen) - outputs - radius * apart - error_of_differences(lost, chosen)
     if with_forms:
-        margins = torch.fmax(margins, _margins(features, forms, readout, decisions) - sum_of_largest(error, chosen))
+        margins = torch.fmax(
+            margins, _margins(features, forms, readout, decisions) - error_of_differences(error, chosen)
+        )
     margin = margins.scatter(-1, chosen, torch.inf).amin(-1) - ROUNDING * size
     return outputs, lower, upper, decisions, unless_nan(margin, -torch.inf)
 
 
-def sum_of_largest(error: Tensor, chosen: Tensor) -> Tensor:
-    """What the difference between one output and each can be off by."""
+def error_of_differences(error: Tensor, chosen: Tensor) -> Tensor:
+    """Return the errors of the differences between one output and each, from those of the outputs."""
     return error + error.gather(-1, chosen)
 
 
 def unless_nan(values: Tensor, otherwise: float) -> Tensor:
-    """Values that overflow leaves unknown say nothing."""
+    """Replace values that overflow made NaN by a bound that always holds."""
     return torch.where(values.isnan(), otherwise, values)
 
 
 def _margins(features: Zonotope, forms: Zonotope, readout: Linear | None, decisions: Tensor) -> Tensor:
-    """By how much the decided class stays ahead of each, from forms of the outputs and in front of the readout."""
+    """Bound the lead of the decided class over each, from forms of the outputs and those before the readout."""
     chosen = decisions.unsqueeze(-1)
     columns = chosen.unsqueeze(1).expand(-1, forms.generators.size(1), -1, -1)
     margins = forms.centre.gather(-1, chosen) - forms.centre

@@ -49,12 +49,12 @@ class HopMixtureOn(HopMixture):
 
 
 def resolve_graph(layer: Layer, graph: Graph) -> Graph:
-    """The graph that a layer acts on: its own, or that of the network."""
+    """Return the graph that a layer acts on: its own, or that of the network."""
     return getattr(layer, "graph", None) or graph
 
 
 def read_layers(module: nn.Module, features: int | None = None) -> tuple[Layers, int]:
-    """The layers of a module as they are now, in float64 on the CPU, and the features of its input.
+    """Return the current layers of a module in float64 on the CPU, and the number of its input features.
 
     Gradients flow back to the parameters. A module that takes any number of features treats all of them alike, so that
     one stands for all where no number is given. Raise UnsupportedModelError if there is no rule for a part.
@@ -72,7 +72,7 @@ def read_layers(module: nn.Module, features: int | None = None) -> tuple[Layers,
 def check_layers(
     module: nn.Module, described: tuple[Layer, ...], features: int | None, kinds: tuple[type[Layer], ...]
 ) -> tuple[Blocks, int]:
-    """Layers of these kinds in float64, and the features of the input; raise if one is unknown or does not fit."""
+    """Return layers of the given kinds in float64, and the input features; raise if one is unknown or does not fit."""
     taken = next((layer.in_features for layer in described if layer.in_features is not None), features or 1)
     if features not in (None, taken):
         raise ValueError(f"x must have {taken} features, got {features}")
@@ -81,12 +81,12 @@ def check_layers(
 
 
 def check_parameters(parameters: Tensor) -> Tensor:
-    """Parameters that are finite; those that a transform stands in for, as in a fleet, hold no numbers to look at."""
+    """Check that parameters are finite, unless a transform replaced them by tensors without values, as in a fleet."""
     return check_finite("parameters of the model", parameters) if is_plain(parameters) else parameters
 
 
 def check_chain(parts: Iterable[str], layers: tuple[Layer, ...], width: int, kinds: tuple[type[Layer], ...]) -> int:
-    """The features behind layers; raise if one of them is unknown, or does not take what the one in front gives."""
+    """Return the output features of layers; raise if one is unknown or does not fit the one before it."""
     for part, layer in zip(parts, layers, strict=True):
         reason = explain_unknown(layer, kinds)
         if not reason and layer.in_features not in (None, width):
@@ -102,12 +102,12 @@ def check_chain(parts: Iterable[str], layers: tuple[Layer, ...], width: int, kin
 
 
 def get_branches(layer: Sum) -> tuple[Blocks, ...]:
-    """The chains that a sum adds, of which all layers are known."""
+    """Return the chains that a sum adds, of which all layers are known."""
     return cast("tuple[Blocks, ...]", layer.branches)
 
 
 def flatten(layers: Iterable[Layer], graph: Graph | None = None) -> Iterator[Layer]:
-    """Layers without :class:`~graphact.spec.OnGraph`: those that act on a graph of their own hold it."""
+    """Yield layers without :class:`~graphact.spec.OnGraph`: those that act on a graph of their own hold it."""
     for layer in layers:
         match layer:
             case OnGraph():
@@ -122,7 +122,7 @@ def flatten(layers: Iterable[Layer], graph: Graph | None = None) -> Iterator[Lay
 
 
 def explain_unknown(layer: Layer, kinds: tuple[type[Layer], ...]) -> str:
-    """Why nothing is known about a layer; empty where there is a rule for it."""
+    """Return the reason why a layer has no rule; empty if it has one."""
     match layer:
         case _ if not isinstance(layer, kinds):
             return f"nothing is known about layers of the kind {layer.kind!r} here"
@@ -141,7 +141,7 @@ def explain_unknown(layer: Layer, kinds: tuple[type[Layer], ...]) -> str:
 
 
 def part_names(module: nn.Module, layers: Sequence[Layer]) -> list[str]:
-    """Which part of a module each layer comes from, by the parameters it holds; otherwise its number."""
+    """Return the part of a module that each layer comes from, by the parameters it holds; otherwise its number."""
     owners = {id(parameter): name.rpartition(".")[0] for name, parameter in module.named_parameters()}
     return [
         next((owners[id(array)] for array in layer.arrays().values() if id(array) in owners), f"layer {number}")
@@ -150,7 +150,7 @@ def part_names(module: nn.Module, layers: Sequence[Layer]) -> list[str]:
 
 
 def read_signals(x: Tensor) -> Tensor:
-    """Signals as float64 ``(B, N, F)``, of which there must be one."""
+    """Return signals as float64 ``(B, N, F)``; there must be at least one."""
     if x.numel() == 0:
         raise ValueError(f"x must hold at least one signal, got the shape {tuple(x.shape)}")
     check_finite("x", x)
@@ -158,19 +158,19 @@ def read_signals(x: Tensor) -> Tensor:
 
 
 def to_float64(tensor: Tensor) -> Tensor:
-    """The same numbers in float64 on the CPU, still attached to what they came from."""
+    """Return a tensor in float64 on the CPU, still attached to its history."""
     return tensor.to("cpu", torch.float64)
 
 
 def split_readout(layers: tuple[Each, ...]) -> tuple[tuple[Each, ...], Linear | None]:
-    """The layers in front of the last linear map, and that map, where a network ends with one."""
+    """Split layers into those before a final linear map, and that map or None."""
     if layers and isinstance(layers[-1], Linear):
         return layers[:-1], layers[-1]
     return layers, None
 
 
 def widths(layers: Blocks, features: int) -> Iterator[int]:
-    """The features behind each layer."""
+    """Yield the output features of each layer."""
     for layer in layers:
         features = layer.out_features or features
         yield features
@@ -178,7 +178,7 @@ def widths(layers: Blocks, features: int) -> Iterator[int]:
 
 @dataclass(frozen=True, eq=False)
 class Hop:
-    """One term of an activation, counted from 0: the signals ``(..., N, F)`` that are read, and at which neighbours."""
+    """One term of an activation, counted from 0: the signals ``(..., N, F)`` that are read, and the neighbourhoods."""
 
     number: int
     signals: tuple[Tensor, ...]
@@ -200,12 +200,12 @@ class Hop:
         return tuple(torch.cat(column, dim=-2)[..., self.neighborhoods.rank, :] for column in zip(*parts, strict=True))
 
     def reduce_one(self, function: Callable[[Tensor, Tensor], Tensor], entries: int) -> Tensor:
-        """The same for a function with one result."""
+        """Apply a function with one result."""
         return self.reduce(lambda nodes, table: (function(nodes, table),), entries)[0]
 
 
 def iterate_hops(layer: HopMixture, graph: Graph, *signals: Tensor) -> Iterator[Hop]:
-    """The hops of an activation: :math:`S^k x` at the neighbours (graph-adaptive), or x at the k-hop neighbours."""
+    """Yield the hops of an activation: :math:`S^k x` at neighbours (graph-adaptive), or x at k-hop neighbours."""
     graph = resolve_graph(layer, graph)
     for number in range(layer.hops):
         if layer.reads == "shifted":

@@ -25,10 +25,11 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from graphact.functional import graph_adaptive, localized, shift
+from graphact.functional import shift
 from graphact.graph import Graph
 from graphact.guarantees.layers import Hop, KnownLayer, Layers, iterate_hops, widths
-from graphact.guarantees.norms import EPSILON, bank_rows, propagate_error, to_scipy
+from graphact.guarantees.norms import EPSILON, bank_rows, propagate_error, propagate_magnitude, size_at_zero
+from graphact.guarantees.reading import evaluate
 from graphact.guarantees.rules import (
     MAX_ENTRIES,
     OPERATIONS,
@@ -37,9 +38,8 @@ from graphact.guarantees.rules import (
     gather,
     get_gamma,
 )
-from graphact.guarantees.zonotope import Zonotope, propagate_forms
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
-from graphact.spec.operations import KERNEL, MAX, MIN
+from graphact.spec.operations import MAX, MIN
 
 MAX_WORK = 2_000_000_000  # values (sets, nodes in reach, signals, features of all layers): a minute or two
 MAX_REACHES = 10 * MAX_ENTRIES  # links times nodes, where sets have several links: 200 MB
@@ -81,7 +81,7 @@ class LinkList:
         return (one_way + one_way.T).tocsr()
 
     def distances(self, sets: Tensor, farthest: int) -> Tensor:
-        """Hops, against edges as well, from a set ``(n, t)`` to every node, ``(n, N)``; no more than farthest + 1."""
+        """Return the undirected hops from each set ``(n, t)`` to every node, ``(n, N)``, at most ``farthest`` + 1."""
         reached = torch.zeros(len(sets), self.graph.num_nodes, dtype=torch.bool)
         reached.scatter_(1, self.ends[sets].flatten(1), True)
         hops = torch.where(reached, 0, farthest + 1)
@@ -96,7 +96,7 @@ class LinkList:
 
 @dataclass(frozen=True, eq=False)
 class Enumeration:
-    """What was found, with every set tried.
+    """The result of trying every set of links.
 
     Attributes:
         per_node: ``(N,)``, the largest change at each node, moved up by what rounding can do.
@@ -112,7 +112,7 @@ class Enumeration:
 def enumerate_losses(
     layers: Layers, graph: Graph, x: Tensor, count: int, limit: int | None, *, adds_up: bool = False
 ) -> Enumeration | None:
-    """Lose up to ``count`` links in every way; None where that takes more than ``limit`` sets, or :data:`MAX_WORK`.
+    """Lose up to ``count`` links in every way; return None if that takes more than ``limit`` sets or :data:`MAX_WORK`.
 
     Where ``adds_up``, the first signal is 0, and what the others ``(B, N, F)`` change beyond it is added up: what a
     linear network with biases can make of their sum with any signs.
@@ -120,7 +120,7 @@ def enumerate_losses(
     links = LinkList(graph)
     if (sets := sets_of_links(links, layers, x, count, limit)) is None:
         return None
-    trial = LossTrial(layers, links, x, adds_up)
+    trial = LossEvaluator(layers, links, x, adds_up)
     best, worst = -1.0, links.ends[:0]
     largest = x.new_full((graph.num_nodes,), -1.0)
     for part in (chunk for level in sets for chunk in level.split(trial.at_once)):
@@ -136,7 +136,7 @@ def enumerate_losses(
 
 
 def has_known_layers(layers: Layers) -> bool:
-    """Whether all layers are of the kinds that this module and :mod:`graphact.guarantees.shares` were written for."""
+    """Return True if all layers are of the kinds that this module handles."""
     return all(
         type(layer) in (Filter, Linear)
         or (type(layer) is Pointwise and layer.function == "relu")
@@ -146,17 +146,17 @@ def has_known_layers(layers: Layers) -> bool:
 
 
 def is_linear(layers: Layers) -> bool:
-    """Whether a network is one linear map, but for a constant."""
+    """Return True if a network is one affine map."""
     return all(isinstance(layer, Filter | Linear) for layer in layers)
 
 
 def reach_per_layer(layers: Layers) -> list[int]:
-    """How far values behind each layer depend on links, in hops from their ends: behind an exchange, the end itself."""
+    """Return how many hops from the ends of a lost link the output of each layer can change: 0 after one exchange."""
     return [max(0, reach - 1) for reach in accumulate(layer.exchanges for layer in layers)]
 
 
 def sets_of_links(links: LinkList, layers: Layers, x: Tensor, count: int, limit: int | None) -> list[Tensor] | None:
-    """The sets ``(n, t)`` for t = 1..count that have to be tried; None where there are too many."""
+    """Return the sets ``(n, t)`` for t = 1..count that must be tried; None if there are too many."""
     total, reach = sum(layer.exchanges for layer in layers), reach_per_layer(layers)[-1] if layers else 0
     if total == 0 or len(links) == 0:
         return []
@@ -197,44 +197,44 @@ def sets_of_links(links: LinkList, layers: Layers, x: Tensor, count: int, limit:
 
 
 def _rim(layers: Layers) -> int:
-    """How far from lost links nodes must be known: those that change behind a layer read that many hops."""
+    """Return the hops from lost links within which values must be known to compute those that change."""
     return max(
         (reach + layer.exchanges for reach, layer in zip(reach_per_layer(layers), layers, strict=True)), default=0
     )
 
 
-class LossTrial:
-    """A network for given signals, known layer by layer on the whole graph, tried on graphs that lost links."""
+class LossEvaluator:
+    """A network at given signals, evaluated layer by layer on the whole graph and on graphs that lost links."""
 
     def __init__(self, layers: Layers, links: LinkList, x: Tensor, adds_up: bool) -> None:
         self.layers, self.links, self.x, self.adds_up = layers, links, x, adds_up
-        self.behind, values = [], x
+        self.outputs, values = [], x
         for layer in layers:
-            values = evaluate(layer, values, links.graph)
-            self.behind.append(values)
+            values = evaluate((layer,), values, links.graph)
+            self.outputs.append(values)
         width = max([x.size(-1), *widths(layers, x.size(-1))])
         largest = max(2 * x.size(0) * width * links.graph.num_nodes, 4 * links.graph.num_edges)
         self.at_once = max(1, MAX_ENTRIES // largest)
         self.reach, self.rim = reach_per_layer(layers), _rim(layers)
 
     def changes(self, sets: Tensor) -> Tensor:
-        """The largest change at each node, ``(n, N)``, by the loss of each set ``(n, t)``; -1 out of its reach."""
+        """Return the largest change at each node, ``(n, N)``, by losing each set ``(n, t)``; -1 out of its reach."""
         hops = self.links.distances(sets, self.rim)
         where = (hops <= self.rim).nonzero(as_tuple=True)
         _, node = where
         graph, hops_there = self._without(sets, hops <= self.rim), hops[where].unsqueeze(-1)
         values = self.x[:, node]
-        for layer, reach, before in zip(self.layers, self.reach, self.behind, strict=True):
-            values = evaluate(layer, values, graph)
+        for layer, reach, before in zip(self.layers, self.reach, self.outputs, strict=True):
+            values = evaluate((layer,), values, graph)
             values = torch.where(hops_there <= reach, values, before[:, node])
-        change = values - self.behind[-1][:, node]
+        change = values - self.outputs[-1][:, node]
         # that of all signals is affine: a constant, which biases in front of filters make, and a sum over inputs
         every = change[0].abs() + (change[1:] - change[0]).abs().sum(0) if self.adds_up else change.abs().amax(0)
         largest = torch.where(hops_there.squeeze(-1) <= self.reach[-1], every.amax(-1), -1.0)
         return torch.full(hops.shape, -1.0, dtype=largest.dtype).index_put(where, largest)
 
     def _without(self, sets: Tensor, inside: Tensor) -> Graph:
-        """The nodes inside ``(n, N)``, set by set, as one graph, each part without the links of its set."""
+        """Return the nodes ``inside`` ``(n, N)`` as one graph, set by set, each part without the links of its set."""
         (source, target), weight = self.links.graph.to_edge_index()
         lost = torch.zeros(len(sets), len(self.links) + 1, dtype=torch.bool).scatter_(1, sets, True)
         kept = inside[:, source] & inside[:, target] & ~lost[:, self.links.link_per_edge]
@@ -244,74 +244,25 @@ class LossTrial:
         return Graph.from_edge_index(edge_index, weight[edge], num_nodes=int(inside.sum()))
 
 
-def evaluate(layer: KnownLayer, x: Tensor, graph: Graph) -> Tensor:
-    """The values behind a layer: forms of single points are exact, and for activations there are kernels."""
-    if not isinstance(layer, HopMixture):
-        return propagate_forms(layer, Zonotope.point(x), graph).centre
-    activation = graph_adaptive if layer.reads == "shifted" else localized
-    return activation(
-        x, graph, layer.beta, layer.weights, layer.operation, parameters=layer.parameters, closed=layer.closed
-    )
-
-
 def rounding_error(layers: Layers, x: Tensor, graph: Graph) -> Tensor:
-    """More than float64 can lose in the outputs at each node, ``(N,)``, on this graph or with fewer links.
-
-    The layers must be known (:func:`has_known_layers`). Beside the errors go the largest sizes of values; a sum of n products
-    is off by less than 2 n epsilon times the sum of their sizes. What order statistics select was rounded before.
-    """
-    matrix, degree = abs(to_scipy(graph)), graph.incoming.max_degree + 2
+    """Bound the rounding errors of the outputs at each node, ``(N,)``, on this graph or with fewer links."""
     size, error = x.abs().amax(0), torch.zeros_like(x[0])
-
-    def shifted(near: Tensor) -> Tensor:
-        return torch.from_numpy(matrix @ near.numpy())
-
     for layer in layers:
-        near, off = size, error
-        match layer:
-            case Filter():
-                size, error, terms = size @ layer.taps[0].abs(), error @ layer.taps[0].abs(), size.size(-1) + 2
-                for tap in layer.taps[1:]:
-                    near, off, terms = shifted(near), shifted(off), terms + degree + near.size(-1)
-                    size, error = size + near @ tap.abs(), error + off @ tap.abs()
-                size = size if layer.bias is None else size + layer.bias.abs()
-                error = error + 2 * terms * EPSILON * size
-            case Linear():
-                terms = size.size(-1) + 2
-                size, error = size @ layer.weight.abs().T, error @ layer.weight.abs().T
-                size = size if layer.bias is None else size + layer.bias.abs()
-                error = error + 2 * terms * EPSILON * size
-            case Pointwise():  # a ReLU
-                pass
-            case HopMixture():
-                rule = OPERATIONS[layer.operation]
-                size, error = layer.beta.abs() * size, layer.beta.abs() * error
-                for hop in iterate_hops(layer, graph):
-                    if layer.reads == "shifted":
-                        near, off = shifted(near), shifted(off)
-                        off = off + 2 * degree * EPSILON * near
-                    sizes, errors = (
-                        hop.reduce_one(partial(rule.largest, layer, part), near.size(-1))
-                        for part in (near, off + 2 * EPSILON * near)
-                    )
-                    if layer.operation is KERNEL:  # exp(-s) of a sum s of squares is off by s exp(-s) < 1 times its own
-                        sizes, errors = torch.ones_like(sizes), errors + 2 * (graph.num_nodes + 5) * EPSILON
-                    weight = layer.weights[hop.number].abs()
-                    size, error = size + weight * sizes, error + weight * errors
-                error = error + 2 * (layer.hops + 3) * EPSILON * size
+        error = propagate_error(layer, size, error, graph)
+        size = propagate_magnitude(layer, size, graph)[0] + size_at_zero(layer, size.size(-1), graph)
     return error.amax(-1)
 
 
 @dataclass(frozen=True, eq=False)
 class LinkEffects:
-    """The shares of C links in the change of values, ``(C, B, N, F)`` each."""
+    """The effects of C links on values: shares of the change, ``(C, B, N, F)`` each."""
 
     signed: Tensor
     loose: Tensor
 
     @classmethod
     def between(cls, low: Tensor, high: Tensor) -> "LinkEffects":
-        """Shares that lie between two numbers."""
+        """Return shares that lie between two numbers."""
         return cls((low + high) / 2, (high - low) / 2)
 
     def add(self, other: "LinkEffects", weight: Tensor) -> "LinkEffects":
@@ -319,36 +270,36 @@ class LinkEffects:
         return LinkEffects(this.signed + weight * other.signed, this.loose + weight.abs() * other.loose)
 
     def rounded(self, lost: float) -> "LinkEffects":
-        """The same shares, where rounding may lose that part of them: it makes them loose."""
+        """Return the same shares, loosened by that relative rounding error."""
         return LinkEffects(self.signed, self.loose + lost * (self.signed.abs() + self.loose))
 
     def farthest(self, most: int) -> Tensor:
-        """How far values can move by the loss of that many links, ``(B, N, F)``."""
+        """Bound the change of values by the loss of that many links, ``(B, N, F)``."""
         return torch.maximum(self.highest(most), LinkEffects(-self.signed, self.loose).highest(most))
 
     def highest(self, most: int) -> Tensor:
-        """How far values can rise."""
+        """Bound the rise of values."""
         return sum_of_largest((self.signed + self.loose).clamp_min(0), most)
 
 
 def sum_of_largest(parts: Tensor, most: int) -> Tensor:
-    """The largest sum of that many of C parts ``(C, ...)``, none of them negative."""
+    """Return the largest sum of that many of C parts ``(C, ...)``, none of them negative."""
     return parts.topk(min(most, len(parts)), dim=0).values.sum(0)
 
 
 def excess(parts: Tensor, threshold: Tensor, most: int) -> Tensor:
-    """Shares of what ``most`` of the parts exceed a threshold by: for any of them, their shares add up to no less."""
+    """Divide the excess of ``most`` parts over a threshold among them: the shares of any of them add up to no less."""
     total = sum_of_largest(parts, most)
     return parts * (1 - threshold / total.clamp_min(1e-300)).clamp_min(0)
 
 
 def lost_in_sums(shares: LinkEffects, hops: int = 0) -> float:
-    """More than rounding loses of the terms of sums over features, and over that many hops."""
+    """Bound the relative rounding error of sums over features and over that many hops."""
     return 2 * (shares.signed.size(-1) + hops + 3) * EPSILON
 
 
 class EffectPropagation:
-    """How the shares of links change from known layer to layer, for a graph that can lose a number of links."""
+    """Propagation of the effects of links through layers, for a graph that can lose ``most`` links."""
 
     def __init__(self, graph: Graph, most: int) -> None:
         self.graph, self.links, self.most = graph, LinkList(graph), most
@@ -358,18 +309,18 @@ class EffectPropagation:
         self.lost = (graph.num_nodes + most + 10) * EPSILON  # in a sum over nodes and over lost links
 
     def largest_changes(self, layers: Layers, x: Tensor) -> Tensor:
-        """The largest change at each node over a batch of signals, ``(N,)``."""
+        """Bound the change at each node over a batch of signals, ``(N,)``."""
         zero = x.new_zeros(len(self.links), *x.shape)
         shares, values, off = LinkEffects(zero, zero), x, torch.zeros_like(x)
         for layer in layers:
             lost = (layer.exchanges + values.size(-1)) * self.lost
-            shares = self.behind(layer, shares, values).rounded(lost)
+            shares = self.propagate(layer, shares, values).rounded(lost)
             off = propagate_error(layer, values.abs(), off, self.graph)
-            values = evaluate(layer, values, self.graph)
+            values = evaluate((layer,), values, self.graph)
         return ((1 + self.lost) * shares.farthest(self.most) + 2 * off).amax((0, -1))  # values of two graphs are off
 
-    def behind(self, layer: KnownLayer, shares: LinkEffects, values: Tensor) -> LinkEffects:
-        """The shares behind a layer, from shares and values in front of it.
+    def propagate(self, layer: KnownLayer, shares: LinkEffects, values: Tensor) -> LinkEffects:
+        """Return the effects after a layer, from effects and values before it.
 
         What rounding does to signed shares makes them loose, right where it happens; they then count as computed.
         """
@@ -385,7 +336,7 @@ class EffectPropagation:
                 return self._hop_mixture(layer, shares, values)
 
     def _shifted(self, shares: LinkEffects, values: Tensor, hops: int) -> Iterator[tuple[Tensor, LinkEffects, Tensor]]:
-        r"""For k = 1..hops: :math:`S^k z`, its shares, and the part of these that the thinned shifts made loose."""
+        """Yield for k = 1..hops :math:`S^k z`, its shares, and their part that the thinned shifts made loose."""
         power, passed = torch.eye(self.graph.num_nodes, dtype=torch.float64), shares.loose
         signed, rest = shares.signed, torch.zeros_like(passed)
         sizes, matrix = power, self.matrix.abs()
@@ -410,7 +361,7 @@ class EffectPropagation:
         signed, loose = shares.signed @ layer.taps[0], lost * shares.signed.abs() @ layer.taps[0].abs()
         if shares.loose.any():  # through the rows of the bank in magnitude, and what is lost of these
             zero = torch.zeros_like(shares.loose)
-            loose = loose + propagate_error(layer, shares.loose, zero, self.graph, of_differences=True)
+            loose = loose + propagate_error(layer, shares.loose, zero, self.graph, is_difference=True)
             first, sizes = 0, shares.loose.flatten(2)
             for rows in bank_rows(layer.taps, self.graph):
                 loose = loose + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
@@ -422,7 +373,7 @@ class EffectPropagation:
         return LinkEffects(signed, loose)
 
     def _relu(self, shares: LinkEffects, values: Tensor) -> LinkEffects:
-        """Each link alone exactly; what several do together differs by what they cross 0 with."""
+        """Treat each link alone exactly; the joint effect of several differs by what crosses 0."""
         distance, inward = values.abs(), -torch.where(values < 0, -1.0, 1.0) * shares.signed
         crossing = sum_of_largest((inward + shares.loose).clamp_min(0), self.most) > distance
         # relu(z + d) - relu(z), without a difference of large numbers
@@ -440,7 +391,7 @@ class EffectPropagation:
         return LinkEffects(best.signed, best.loose + lost)
 
     def _least(self, *options: LinkEffects) -> LinkEffects:
-        """For every value the shares with the least loose ends."""
+        """Choose for every value the shares with the least loose part."""
         chosen = torch.stack([sum_of_largest(option.loose, self.most) for option in options]).argmin(0)
         signed, loose = (torch.stack(parts) for parts in zip(*((o.signed, o.loose) for o in options), strict=True))
         index = chosen.expand(1, *signed.shape[1:])
@@ -464,7 +415,7 @@ class EffectPropagation:
         return total
 
     def _losses(self, layer: HopMixture, hop: Hop) -> "NeighborLosses":
-        """Which links take neighbours from which nodes, and which neighbours these can be."""
+        """Return the neighbours that links can take from nodes in a hop."""
         size = self.graph.num_nodes
         if layer.reads == "shifted" or hop.number == 0:
             touching = torch.zeros(len(self.links), size, dtype=torch.bool).scatter(1, self.links.ends, True)
@@ -483,7 +434,7 @@ class EffectPropagation:
         return NeighborLosses((broken * losable).any(-1), losable, None, may_be_empty=not layer.closed)
 
     def _walks(self, hops: int, closed: bool) -> tuple[Tensor, Tensor]:
-        """The number of walks between nodes ``(N, N)``, and how many of them each link is part of ``(C, N, N)``."""
+        """Count the walks between nodes ``(N, N)``, and how many of them each link is part of ``(C, N, N)``."""
         (source, target), _ = self.graph.to_edge_index()
         edges = torch.zeros_like(self.matrix).index_put((target, source), torch.ones((), dtype=torch.float64))
         edges.fill_diagonal_(float(closed))
@@ -502,7 +453,7 @@ class EffectPropagation:
         nodes: Tensor,
         table: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """The share in the selected value, and what others can exceed it by; then neighbours vanish."""
+        """Return the share of the selected value, the excess of others over it, and the effect of lost neighbours."""
         degree = table.size(-1)
         if degree == 0:
             empty = gather(shares.signed, table).sum(-2)
@@ -537,7 +488,7 @@ class EffectPropagation:
     def _loss_of_order(
         self, rule: OrderStatistic, losses: "NeighborLosses", near: Tensor, order: Tensor, nodes: Tensor, table: Tensor
     ) -> LinkEffects:
-        """What links change by taking neighbours, whose values ``near`` are sorted, from nodes."""
+        """Return the effects of links that take neighbours, whose values ``near`` are sorted, from nodes."""
         degree, place = near.size(-2), rule.place(near.size(-2))
         chosen, none = near[..., place, :], torch.zeros_like(near[..., 0, :])
         if rule.operation in (MAX, MIN) and losses.losable is None:
@@ -581,7 +532,7 @@ class EffectPropagation:
         self, rule: GaussianKernel, layer: HopMixture, losses: "NeighborLosses", values: Tensor, shares: LinkEffects,
         nodes: Tensor, table: Tensor,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """By the steepest slope within reach; then neighbours vanish."""
+        """Bound by the steepest slope within reach, then by the neighbours that are lost."""
         gamma, degree = get_gamma(layer), table.size(-1)
         offset = gather(values, table) - gather(values, nodes).unsqueeze(-2)
         apart = gather(shares.signed, table) - gather(shares.signed, nodes).unsqueeze(-2)
@@ -606,7 +557,7 @@ class EffectPropagation:
 
 @dataclass(frozen=True, eq=False)
 class NeighborLosses:
-    """How links take neighbours from nodes."""
+    """The neighbours that lost links take from nodes."""
 
     touching: Tensor  # which link can take any from which node, (C, N)
     losable: Tensor | None  # which neighbours can be taken, (N, N), several by one link; None: each by its own link
@@ -614,7 +565,7 @@ class NeighborLosses:
     may_be_empty: bool
 
     def link_of(self, nodes: Tensor, table: Tensor) -> Tensor:
-        """The link between nodes ``(n,)`` and their neighbours ``(n, d)``; the number of links for a node itself."""
+        """Return the link between nodes ``(n,)`` and their neighbours ``(n, d)``; C for a node itself."""
         assert self.names is not None
         here = nodes.unsqueeze(-1).expand_as(table)
         size = self.touching.size(1)

@@ -1,10 +1,10 @@
 r"""Certified Lipschitz constants of filters, activations and whole networks.
 
-For two inputs :math:`x, x'` the difference at any point of a network is a matrix times :math:`x - x'`. Every row of that
-matrix is an *affine form*: known coefficients of the inputs, plus known coefficients of unknown row vectors whose 1-norm
-is at most 1. The forms of all nodes and features are a batch of signals ``(M, N, F)``, one for each of the M inputs and
-unknowns; filters and shifts act on it as on any batch. The 1-norm over M bounds the change of the output when every
-input changes by at most 1. The proofs are in docs/guarantees.md.
+For two inputs :math:`x, x'` the difference at any point of a network is a matrix times :math:`x - x'`. Every row of
+that matrix is an *affine form*: known coefficients of the inputs, plus known coefficients of unknown row vectors
+whose 1-norm is at most 1. The forms of all nodes and features are a batch of signals ``(M, N, F)``, one for each of
+the M inputs and unknowns; filters and shifts act on it as on any batch. The 1-norm over M bounds the change of the
+output when every input changes by at most 1. The proofs are in docs/guarantees.md.
 """
 
 import itertools
@@ -132,11 +132,11 @@ def tightest_norms(layers: Blocks, features: int, graph: Graph, every: list[Tens
 
 
 def rounding(layers: Blocks, features: int, graph: Graph) -> Tensor:
-    """More than float64 can lose in the constants of a network, ``(N, O)``; one activation is rounded to nearest.
+    """Bound the rounding errors of the constants of a network, ``(N, O)``; one activation is rounded to nearest.
 
     Every number is a sum of products along paths through the network. Its error is at most the number of roundings on
     the longest path times epsilon times the sum of the magnitudes, which the layers bound by their coefficients without
-    signs; behind an activation forms and unknowns together are at most three times what it reads. Without graph and
+    signs; after an activation forms and unknowns together are at most three times what it reads. Without graph and
     fractions nothing is lost.
     """
     total, longest = magnitudes(layers, features, graph, 3.0)
@@ -148,7 +148,7 @@ def rounding(layers: Blocks, features: int, graph: Graph) -> Tensor:
 
 
 def paper_constant(layers: Blocks, graph: Graph) -> float | None:
-    r"""Proposition 2 of the paper, :math:`|\beta| + K C \max_k \|S^k\|_\infty` with :math:`C = \max_k |h_k|`.
+    r"""Return the constant of Proposition 2, :math:`|\beta| + K C \max_k \|S^k\|_\infty` with :math:`C = \max_k |h_k|`.
 
     None for what it does not speak of: anything but one graph-adaptive max.
     """
@@ -161,7 +161,7 @@ def paper_constant(layers: Blocks, graph: Graph) -> float | None:
 
 
 def layer_names(layers: Blocks) -> Iterator[str]:
-    """What the layers are called in tables: filters and activations by their number, and the readout."""
+    """Yield the names of layers in tables: filters and activations by their number, and the readout."""
     counts: Counter[str] = Counter()
     body, readout = split_readout(layers)
     for layer in body:
@@ -173,17 +173,17 @@ def layer_names(layers: Blocks) -> Iterator[str]:
 
 
 def layer_label(layer: Layer) -> str:
-    """The kind of a layer, as tables call it."""
+    """Return the kind of a layer as tables call it."""
     return next(label for kind, label in LABELS.items() if isinstance(layer, kind))
 
 
 def certified_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
-    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are."""
+    """Return the tightest certified constant of every output, ``(N, O)``; differentiable if the arrays are."""
     return reduce(torch.minimum, valid_norms(layers, features, graph, thorough))
 
 
 def valid_norms(layers: Blocks, features: int, graph: Graph, thorough: bool) -> list[Tensor]:
-    """Certified constants of every output, ``(N, O)`` each, of which the smallest counts.
+    """Return certified constants of every output, ``(N, O)`` each, of which the smallest counts.
 
     Beyond what is affordable: the sum of all coefficients in magnitude and the product of the layers, the latter where
     no filter bank has so many entries that a step of training would take seconds and gigabytes.
@@ -198,7 +198,7 @@ def valid_norms(layers: Blocks, features: int, graph: Graph, thorough: bool) -> 
 
 
 def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
-    """The product of the constants of all layers but the last, times those of the last one, ``(N, O)``."""
+    """Return the product of the constants of all layers but the last, times those of the last one, ``(N, O)``."""
     unit = torch.ones(graph.num_nodes, features, dtype=torch.float64)
     *before, last = [unit, *every]
     return math.prod((norms.max() for norms in before), start=unit.new_ones(())) * last
@@ -208,13 +208,13 @@ def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
 
 
 def layer_norms(layers: Blocks, features: int, graph: Graph, spend: Spend = lambda _: None) -> list[Tensor]:
-    """The constants of every output of every layer, ``(N, F)`` each; from magnitudes where the work is too much."""
+    """Return the constants of every output of every layer, ``(N, F)`` each."""
     pairs = zip(layers, widths(layers, features), strict=True)
     return [norms_or_magnitudes(spend, layer, width, graph) for layer, width in pairs]
 
 
 def norms_or_magnitudes(spend: Spend, layer: Block, width: int, graph: Graph) -> Tensor:
-    """The constants of a layer, ``(N, F)``: exact or, where that is too much work, without signs."""
+    """Return the constants of a layer, ``(N, F)``: exact or, if that is too much work, without signs."""
     try:
         return exact_norms(layer, width, graph, spend)
     except WorkLimitError:
@@ -223,7 +223,7 @@ def norms_or_magnitudes(spend: Spend, layer: Block, width: int, graph: Graph) ->
 
 
 def exact_norms(layer: Block, width: int, graph: Graph, spend: Spend) -> Tensor:
-    r"""The Lipschitz constant of a layer of that width at every node and feature, ``(N, F)``.
+    r"""Return the Lipschitz constant of a layer of that width at every node and feature, ``(N, F)``.
 
     Of a filter bank, the largest is its induced infinity norm, exactly:
 
@@ -266,7 +266,7 @@ IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
 
 
 def output_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
-    """How far each output ``(N, O)`` moves, at most, when every input moves by at most 1.
+    """Bound the change of each output ``(N, O)`` when every input changes by at most 1.
 
     The readout may hold any rows, such as differences of classes. A thorough search tries all signs of up to 8 of a
     node's last ReLUs, as many as a fixed number of operations allows, and compares all pairs of columns for the kernel;
@@ -274,25 +274,25 @@ def output_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool 
     """
     body, readout = split_readout(layers)
     weight = None if readout is None else readout.weight
-    behind: Tensor | Differences = unit_forms(graph.num_nodes, features)
+    output: Tensor | Differences = unit_forms(graph.num_nodes, features)
     for layer in body:
-        behind = propagate_differences(layer, settle_forms(behind), graph, thorough)
-    return behind.norms(weight, thorough) if isinstance(behind, Differences) else row_norms(read_out(behind, weight))
+        output = propagate_differences(layer, settle_forms(output), graph, thorough)
+    return output.norms(weight, thorough) if isinstance(output, Differences) else row_norms(read_out(output, weight))
 
 
 def unit_forms(num_nodes: int, features: int) -> Tensor:
-    """The forms of the inputs themselves: one signal for each of the N F inputs."""
+    """Return the forms of the inputs themselves: one signal for each of the N F inputs."""
     return torch.eye(num_nodes * features, dtype=torch.float64).view(-1, num_nodes, features)
 
 
 def row_norms(forms: Tensor) -> Tensor:
-    """The 1-norm of each form, ``(M, N, F)`` to ``(N, F)``."""
+    """Return the 1-norm of each form, ``(M, N, F)`` to ``(N, F)``."""
     return forms.abs().sum(0)
 
 
 @dataclass(frozen=True)
 class Differences:
-    """Forms behind an activation: ``forms + d * rectified``, up to ``spread``, with any d between the slopes."""
+    """Forms after a nonlinearity: ``forms + d * rectified``, up to ``spread``, with any d between the slopes."""
 
     forms: Tensor  # (M, N, F)
     spread: Tensor  # (N, F), the size of a further unknown at every node and feature
@@ -300,12 +300,12 @@ class Differences:
     slopes: tuple[float, float]  # the least and the largest of that function
 
     def settle(self) -> Tensor:
-        """Forms with a fresh unknown at every node and feature, for the spread and for the slope."""
+        """Return forms with a fresh unknown at every node and feature, for the spread and for the slope."""
         forms, spread = self.halfway()
         return torch.cat([forms, torch.diag(spread.flatten()).view(-1, *spread.shape)])
 
     def norms(self, readout: Tensor | None, thorough: bool) -> Tensor:
-        """The largest 1-norm of every form, ``(N, F)``, or behind a readout ``(O, F)``, ``(N, O)``."""
+        """Return the largest 1-norm of every form, ``(N, F)``, or after a readout ``(O, F)``, ``(N, O)``."""
         size = None if readout is None else readout.abs()
         if thorough:
             return self.over_slopes(readout) + read_out(self.spread, size)
@@ -313,13 +313,13 @@ class Differences:
         return row_norms(read_out(forms, readout)) + read_out(spread, size)
 
     def halfway(self) -> tuple[Tensor, Tensor]:
-        """The forms for the slope in the middle, and the spread with what other slopes make of it."""
+        """Return the forms for the slope in the middle, and the spread including that of other slopes."""
         low, high = self.slopes
         forms = self.forms + (low + high) / 2 * self.rectified
         return forms, self.spread + (high - low) / 2 * row_norms(self.rectified)
 
     def over_slopes(self, readout: Tensor | None) -> Tensor:
-        """The largest 1-norm over slopes of a node's features: it is convex in them, each least or largest.
+        """Return the largest 1-norm over slopes of a node's features: it is convex in them, so at the ends.
 
         Behind a readout only the features that weigh most are tried, as many as :func:`slopes_tried` allows.
         """
@@ -342,7 +342,7 @@ class Differences:
 
 
 def slopes_tried(readout: Tensor, coefficients: int) -> int:
-    """For how many of a node's features all combinations of slopes are tried, for each output of a readout ``(O, F)``.
+    """Return for how many features of a node all combinations of slopes are tried, for a readout ``(O, F)``.
 
     ``coefficients`` is the number of forms of a feature times that of their columns.
     """
@@ -352,18 +352,18 @@ def slopes_tried(readout: Tensor, coefficients: int) -> int:
     return min(most, MAX_SIGNS, int((readout != 0).sum(1).max()))
 
 
-def settle_forms(behind: Tensor | Differences) -> Tensor:
-    """Forms of differences, with the unknowns of the last layer among them."""
-    return behind.settle() if isinstance(behind, Differences) else behind
+def settle_forms(output: Tensor | Differences) -> Tensor:
+    """Return forms of differences, with the unknowns of the last layer among them."""
+    return output.settle() if isinstance(output, Differences) else output
 
 
 def read_out(forms: Tensor, readout: Tensor | None) -> Tensor:
-    """Forms behind the linear map that all nodes share."""
+    """Return forms after the linear map that all nodes share."""
     return forms if readout is None else forms @ readout.T
 
 
 def propagate_differences(layer: Block, forms: Tensor, graph: Graph, thorough: bool) -> Tensor | Differences:
-    """Differences behind a layer, from the forms ``(M, N, F)`` in front of it."""
+    """Return differences after a layer, from the forms ``(M, N, F)`` before it."""
     centre, spread = torch.zeros_like(forms), torch.zeros_like(forms[0])
     match layer:
         case Filter():
@@ -379,10 +379,10 @@ def propagate_differences(layer: Block, forms: Tensor, graph: Graph, thorough: b
         case Sum():
             branches = []
             for branch in get_branches(layer):
-                behind: Tensor | Differences = forms
+                output: Tensor | Differences = forms
                 for inner in branch:
-                    behind = propagate_differences(inner, settle_forms(behind), graph, thorough)
-                branches.append(settle_forms(behind))
+                    output = propagate_differences(inner, settle_forms(output), graph, thorough)
+                branches.append(settle_forms(output))
             shared = forms.size(0)  # then come the unknowns of each branch
             total = torch.stack([branch[:shared] for branch in branches]).sum(0)
             return torch.cat([total, *(branch[shared:] for branch in branches)])
@@ -397,7 +397,7 @@ def propagate_differences(layer: Block, forms: Tensor, graph: Graph, thorough: b
 
 
 def form_sizes(layers: Blocks, features: int, graph: Graph) -> Iterator[tuple[int, int]]:
-    """For each layer in front of the readout: coefficients of the forms behind it, without and with its unknowns."""
+    """Yield for each layer before the readout the coefficients of its forms, without and with its unknowns."""
     columns = graph.num_nodes * features
     body, _ = split_readout(layers)
     before = features
@@ -411,18 +411,18 @@ def form_sizes(layers: Blocks, features: int, graph: Graph) -> Iterator[tuple[in
 
 
 def count_unknowns(layer: Layer, before: int, width: int) -> tuple[int, int]:
-    """How many unknowns a node has behind a layer, and the most features on the way."""
+    """Return the unknowns of a node after a layer, and the most features on the way."""
     if not isinstance(layer, Sum):
         return (width if isinstance(layer, Pointwise | HopMixture | LayerNorm) else 0), width
     unknowns, widest = 0, width
     for branch in get_branches(layer):
         inner = before
-        for part, behind in zip(branch, widths(branch, before), strict=True):
-            more, wide = count_unknowns(part, inner, behind)
-            unknowns, widest, inner = unknowns + more, max(widest, wide), behind
+        for part, after in zip(branch, widths(branch, before), strict=True):
+            more, wide = count_unknowns(part, inner, after)
+            unknowns, widest, inner = unknowns + more, max(widest, wide), after
     return unknowns, widest
 
 
 def is_affordable(layers: Blocks, features: int, graph: Graph) -> bool:
-    """Whether the affine forms of all layers fit into memory."""
+    """Return True if the affine forms of all layers fit into memory."""
     return all(size <= MAX_COEFFICIENTS for size, _ in form_sizes(layers, features, graph))

@@ -56,14 +56,14 @@ def limit_work(max_work: float) -> Spend:
 
 
 def to_scipy(graph: Graph) -> scipy.sparse.csr_array:
-    """The shift operator for SciPy, in float64."""
+    """Return the shift operator as a SciPy matrix in float64."""
     (source, target), weight = (part.cpu() for part in graph.to_edge_index())
     entries = weight.detach().double().numpy(), (target.numpy(), source.numpy())
     return scipy.sparse.csr_array(entries, shape=(graph.num_nodes, graph.num_nodes))
 
 
 def to_torch(matrix: scipy.sparse.csr_array) -> Tensor:
-    """The same matrix for products that gradients flow through."""
+    """Return a SciPy matrix as a sparse tensor, for products that gradients flow through."""
     entries = matrix.tocoo()
     places, values = torch.from_numpy(np.stack(entries.coords).astype(np.int64)), torch.from_numpy(entries.data)
     with quietly():
@@ -71,14 +71,14 @@ def to_torch(matrix: scipy.sparse.csr_array) -> Tensor:
 
 
 class PowerRows:
-    """The rows of :math:`S^k`."""
+    """The rows of :math:`S^k`, sparse and a few at a time."""
 
     def __init__(self, graph: Graph, power: int, spend: Spend = lambda _: None) -> None:
         self.matrix, self.power, self.num_nodes, self.spend = to_scipy(graph), power, graph.num_nodes, spend
 
     @property
     def entries_at_once(self) -> int:
-        """Numbers that are held for each neighbour where differences of rows are compared as a whole."""
+        """The numbers that :meth:`longest` holds for each neighbour."""
         return self.num_nodes if self.num_nodes <= MAX_GRAM_COLUMNS else 1
 
     @cached_property
@@ -88,7 +88,7 @@ class PowerRows:
         return torch.cat([self._norms_of(unit[i : i + MAX_ROWS]) for i in range(0, self.num_nodes, MAX_ROWS)])[:, None]
 
     def _norms_of(self, rows: Any) -> Tensor:
-        """Of combinations of rows: the 1-norms."""
+        """Return the 1-norms of combinations of rows."""
         for _ in range(self.power):
             rows = self._times(rows)
         return torch.from_numpy(np.asarray(abs(rows).sum(1), dtype=np.float64).ravel())
@@ -98,7 +98,7 @@ class PowerRows:
         return rows @ self.matrix
 
     def entries(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Single entries of a power of at most 1, ``(...)``."""
+        """Return single entries of a power of at most 1, ``(...)``."""
         if self.power == 0 or rows.numel() == 0:
             return (rows == columns).double()
         if self.matrix.nnz == 0:
@@ -115,7 +115,7 @@ class PowerRows:
         return rows * self.num_nodes + self.matrix.indices
 
     def longest(self, nodes: Tensor, table: Tensor) -> Tensor:
-        """The bound :func:`graphact.guarantees.rules.longest` of rows of neighbours less that of a node, ``(n, 1)``."""
+        """Apply :func:`graphact.guarantees.rules.longest` to rows of neighbours minus that of a node, ``(n, 1)``."""
         count = table.numel()
         if count == 0:
             return torch.zeros(len(nodes), 1, dtype=torch.float64)
@@ -133,7 +133,7 @@ class PowerRows:
 
 
 def bank_entries(graph: Graph, order: int, spend: Spend) -> Iterator[tuple[Tensor, Tensor]]:
-    """The entries ``(n, K + 1)`` of I, S, ..., S^K wherever one of them has any, and their rows ``(n,)``."""
+    """Yield the entries ``(n, K + 1)`` of I, S, ..., S^K where any of them is not 0, and their rows ``(n,)``."""
     matrix, size = to_scipy(graph), graph.num_nodes
     unit = scipy.sparse.eye_array(size, format="csr")
     for first in range(0, size, MAX_ROWS):
@@ -151,7 +151,7 @@ def bank_entries(graph: Graph, order: int, spend: Spend) -> Iterator[tuple[Tenso
 
 
 def bank_norms(taps: Tensor, graph: Graph, spend: Spend = lambda _: None) -> Tensor:
-    """The 1-norm of every row of a filter bank, ``(N, F_out)``; gradients flow to the taps."""
+    """Return the 1-norm of every row of a filter bank, ``(N, F_out)``; gradients flow to the taps."""
     used = [number for number, tap in enumerate(taps) if tap.any()] if is_plain(taps) and not taps.requires_grad else []
     if len(used) == 1:  # a matrix over nodes times one over features: the norm of a row is a product
         return PowerRows(graph, used[0], spend).norms * taps[used[0]].abs().sum(0)
@@ -165,7 +165,7 @@ def bank_norms(taps: Tensor, graph: Graph, spend: Spend = lambda _: None) -> Ten
 
 
 def bank_rows(taps: Tensor, graph: Graph) -> Iterator[Tensor]:
-    """The rows of a filter bank, ``(m, N, F_out)`` for as many of its N F_in inputs at a time as fit into memory."""
+    """Yield the rows of a filter bank, ``(m, N, F_out)`` for as many of its N F_in inputs as fit into memory."""
     step = max(1, MAX_ENTRIES // (graph.num_nodes * max(taps.shape[1:])))
     size = graph.num_nodes * taps.size(1)
     for first in range(0, size, step):
@@ -178,7 +178,7 @@ EPSILON = torch.finfo(torch.float64).eps
 
 
 def magnitudes(layers: Blocks, features: int, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
-    """What each output ``(N, O)`` can move when all coefficients add up, in time that grows with the edges.
+    """Sum the magnitudes of all paths to each output ``(N, O)``, in time that grows with the edges.
 
     Hops count ``hop_factor`` times. Beside it, the number of operations on the longest way through the network.
     Differentiable, where the arrays are. As long as all features of a node move alike, one column stands for them.
@@ -192,7 +192,7 @@ def magnitudes(layers: Blocks, features: int, graph: Graph, hop_factor: float = 
 
 
 def propagate_magnitude(layer: Block, near: Tensor, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
-    """How far outputs of a layer move when its inputs do by ``near`` ``(..., N, F)``; operations on the longest way.
+    """Bound the change of a layer's outputs when its inputs change by ``near`` ``(..., N, F)``; also count operations.
 
     Inputs of which all features move alike may have F = 1.
     """
@@ -230,19 +230,19 @@ def propagate_magnitude(layer: Block, near: Tensor, graph: Graph, hop_factor: fl
                 if matrix is not None:
                     near = shift_by(matrix, near)
                 entries = near[..., 0, :].numel()
-                largest = hop.reduce_one(partial(OPERATIONS[layer.operation].largest, layer, near), entries)
+                largest = hop.reduce_one(partial(OPERATIONS[layer.operation].move_unsaturated, layer, near), entries)
                 total = total + hop_factor * layer.weights[hop.number].abs() * largest
                 longest += 3 * (degree if hop.number == 0 else graph.num_nodes)
     return total, longest
 
 
 def through_weights(near: Tensor, weight: Tensor) -> Tensor:
-    """Magnitudes behind a linear map ``(F_in, F_out)`` without signs; one feature stands for all that move alike."""
+    """Apply a linear map ``(F_in, F_out)`` without signs; a single feature represents all if they are equal."""
     return near @ weight if near.size(-1) == weight.size(0) else near * weight.sum(0)
 
 
 def shift_by(matrix: Any, near: Tensor) -> Tensor:
-    """A sparse matrix times signals ``(..., N, F)``; gradients flow through signals ``(N, F)``."""
+    """Multiply a sparse matrix by signals ``(..., N, F)``; gradients flow through signals ``(N, F)``."""
     if near.requires_grad:
         return torch.sparse.mm(to_torch(matrix), near)
     if near.dim() == 2:
@@ -251,60 +251,75 @@ def shift_by(matrix: Any, near: Tensor) -> Tensor:
     return torch.from_numpy(matrix @ rows.flatten(1).numpy()).view(rows.shape).movedim(0, -2)
 
 
+def size_at_zero(layer: Block, width: int, graph: Graph) -> Tensor:
+    """Bound the magnitude of a layer's outputs at the input 0: biases, and functions that are not 0 there."""
+    zero = torch.zeros((), dtype=torch.float64)
+    match layer:
+        case Filter() | Linear():
+            return zero if layer.bias is None else layer.bias.abs()
+        case Pointwise():
+            return find_rule(layer).apply(torch.zeros(width, dtype=torch.float64)).abs()
+        case LayerNorm():
+            fixed = math.sqrt(width) * (torch.ones(width).double() if layer.weight is None else layer.weight.abs())
+            return fixed if layer.bias is None else fixed + layer.bias.abs()
+        case HopMixture(operation=operation) if operation is KERNEL:
+            return layer.weights.abs().sum(0)
+        case HopMixture(operation=operation) if operation is LOG_MEAN_EXP:
+            size = layer.parameters["temperature"] * (1 + math.log(largest_neighborhood(layer, graph)))
+            return layer.weights.abs().sum(0) * size
+    return zero
+
+
+def largest_neighborhood(layer: HopMixture, graph: Graph) -> int:
+    """Bound the number of values that a node reads in one hop."""
+    own = resolve_graph(layer, graph)
+    return own.num_nodes if layer.reads == "hops" and layer.hops > 1 else own.incoming.max_degree + 2
+
+
 def propagate_error(
-    layer: Block, size: Tensor, error: Tensor, graph: Graph, columns: int = 0, *, of_differences: bool = False
+    layer: Block, size: Tensor, error: Tensor, graph: Graph, columns: int = 0, *, is_difference: bool = False
 ) -> Tensor:
-    """More than float64 can lose behind a layer, ``(..., N, F)``, that reads values of some ``size``, off by ``error``.
+    """Bound the rounding error after a layer, ``(..., N, F)``, whose inputs have a ``size`` and an ``error``.
 
     The values may be forms with that many ``columns``, whose size is that of the centre and of all coefficients: then
     every value that a form stands for is within the error of the true one. Differences have no biases.
     """
-    own = resolve_graph(layer, graph)
-    degree, width = own.incoming.max_degree + 2, size.size(-1)
-    moved, fixed = propagate_magnitude(layer, size, graph)[0], torch.zeros((), dtype=torch.float64)
+    degree, width = resolve_graph(layer, graph).incoming.max_degree + 2, size.size(-1)
     match layer:
         case Filter() | Linear():
             steps = 2 * (width + 2 + (degree + width) * layer.exchanges)
-            fixed = fixed if layer.bias is None else layer.bias.abs()
         case Pointwise():
             steps = 2 * columns + 20
-            fixed = find_rule(layer).apply(torch.zeros(width, dtype=torch.float64)).abs()
-        case LayerNorm():  # what is lost in front of the root counts with its slope, which is part of what moves
+        case LayerNorm():  # errors before the root are multiplied by its slope, which is part of the magnitude
             steps = 4 * width + 2 * columns + 20
-            fixed = math.sqrt(width) * (torch.ones(width).double() if layer.weight is None else layer.weight.abs())
-            fixed = fixed if layer.bias is None else fixed + layer.bias.abs()
         case HopMixture():
-            near = own.num_nodes if layer.reads == "hops" and layer.hops > 1 else degree
-            steps = 6 * near + 2 * degree * layer.hops + 6 * columns + 20
-            if layer.operation is KERNEL:  # what exponentials lose, whatever they are taken of
-                fixed = layer.weights.abs().sum(0)
-            elif layer.operation is LOG_MEAN_EXP:
-                fixed = layer.weights.abs().sum(0) * layer.parameters["temperature"] * (1 + math.log(near))
+            steps = 6 * largest_neighborhood(layer, graph) + 2 * degree * layer.hops + 6 * columns + 20
         case Sum():
             raise AssertionError("the branches of a sum are walked through one by one")
-    fixed = torch.zeros(()) if of_differences else fixed
-    return propagate_magnitude(layer, error, graph)[0] + steps * EPSILON * (moved + fixed)
+    rounded = propagate_magnitude(layer, size, graph)[0]
+    rounded = rounded if is_difference else rounded + size_at_zero(layer, width, graph)
+    return propagate_magnitude(layer, error, graph)[0] + steps * EPSILON * rounded
 
 
 def error_of_differences(layers: Blocks, size: Tensor, graph: Graph) -> Tensor:
-    """More than float64 can lose of how outputs ``(N, O)`` move when inputs do by at most ``size`` ``(N, F)``."""
+    """Bound the rounding error of the change of outputs ``(N, O)`` when inputs change by ``size`` ``(N, F)``."""
     return _walk_differences(layers, size, torch.zeros_like(size), graph)[1]
 
 
 def _walk_differences(layers: Blocks, size: Tensor, error: Tensor, graph: Graph) -> tuple[Tensor, Tensor]:
     for layer in layers:
         if isinstance(layer, Sum):
-            behind = [_walk_differences(branch, size, error, graph) for branch in get_branches(layer)]
-            size, error = (torch.stack(parts).sum(0) for parts in zip(*behind, strict=True))
-            error = error + 2 * len(behind) * EPSILON * size
+            branches = [_walk_differences(branch, size, error, graph) for branch in get_branches(layer)]
+            size, error = (torch.stack(parts).sum(0) for parts in zip(*branches, strict=True))
+            error = error + 2 * len(branches) * EPSILON * size
         else:
-            error = propagate_error(layer, size, error, graph, of_differences=True)
+            error = propagate_error(layer, size, error, graph, is_difference=True)
             size = propagate_magnitude(layer, size, graph)[0]
     return size, error
 
 
 def count_nonlinear(layers: Blocks) -> int:
-    """How many layers are no linear maps, those inside of sums included."""
+    """Count the layers that are not linear maps, including those inside of sums."""
     inside = [layer for each in layers if isinstance(each, Sum) for branch in get_branches(each) for layer in branch]
     outside = sum(isinstance(layer, Pointwise | HopMixture | LayerNorm) for layer in layers)
     return outside + (count_nonlinear(tuple(inside)) if inside else 0)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from graphact._checks import check_generator, check_integer
 from graphact.graph import Graph
-from graphact.guarantees.backward import Backward, LayerState, Lines, Moving, NodeClassifier, ReceptiveField
+from graphact.guarantees.backward import Backward, ClassifierAtSignal, LayerState, Lines, Moving, ReceptiveField
 from graphact.guarantees.layers import Blocks
 from graphact.guarantees.reading import evaluate
 from graphact.progress import live_bars
@@ -33,7 +33,7 @@ CLOSE = 1.5  # rivals that are tried together: radii from their constants, in un
 
 @dataclass(frozen=True, eq=False)
 class CertifiedRadius:
-    """How far features may move, each by at most the radius, without changing the class of a node.
+    """Largest certified change of each feature that does not change the class of a node.
 
     Attributes:
         nodes: ``(n,)``, the nodes that were asked for.
@@ -55,12 +55,12 @@ class CertifiedRadius:
 
     @property
     def from_constants(self) -> Tensor:
-        """``(n,)``: what the margins over the constants of each node and pair of classes would certify."""
+        """``(n,)``: the radius from the margins and constants of each node and pair of classes alone."""
         return (self.margins / self.constants).nan_to_num(nan=torch.inf).amin(-1)
 
     @property
     def from_one_constant(self) -> Tensor:
-        """``(n,)``: what the margin over one constant, the largest of all these nodes and pairs, would certify."""
+        """``(n,)``: the radius from the margin and the largest constant of all these nodes and pairs."""
         return self.margins.amin(-1) / self.constants.max()
 
 
@@ -109,7 +109,7 @@ def certified_radius(
         >>> bool((radius > 0).all() and (alone >= radius).all())
         True
     """
-    network = NodeClassifier(model, graph, x, moving)
+    network = ClassifierAtSignal(model, graph, x, moving)
     chosen = network.check_nodes(nodes)
     found = []
     with watch(progress) as show:
@@ -155,7 +155,7 @@ def attack_radius(
     check_generator(generator)
     counts = check_integer("steps", steps, minimum=1), check_integer("restarts", restarts, minimum=1)
     with torch.no_grad():
-        network = NodeClassifier(model, graph, x, moving)
+        network = ClassifierAtSignal(model, graph, x, moving)
     chosen = network.check_nodes(nodes)
     found = []
     with watch(progress) as show:
@@ -179,7 +179,7 @@ def watch(progress: Progress | bool | None) -> Iterator[Progress]:
 
 
 def certify_node(around: ReceptiveField) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Radius, the class that limits it, and constants and margins of all classes."""
+    """Return radius, the class that limits it, and constants and margins of all classes."""
     decision = around.outputs.argmax()
     margins = around.outputs[decision] - around.outputs
     margins[decision] = torch.inf
@@ -197,7 +197,7 @@ def certify_node(around: ReceptiveField) -> tuple[Tensor, Tensor, Tensor, Tensor
         return torch.tensor(least, dtype=torch.float64), limiting, constants, margins
 
     def lost_at(rivals: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-        """What margins can lose, and whether something is left of them."""
+        """Return the loss of margins, and whether a margin is left."""
         lost = torch.minimum(radius * constants[rivals], loss(around, steps, decision, rivals, radius, "tangent"))
         allowed = left[rivals] - radius * for_each[rivals]
         failing = ~(allowed - lost > ROUNDING * lost)
@@ -222,7 +222,7 @@ def certify_node(around: ReceptiveField) -> tuple[Tensor, Tensor, Tensor, Tensor
 def loss(
     around: ReceptiveField, steps: tuple[LayerState, ...], decision: Tensor, rivals: Tensor, radius: float, lines: Lines
 ) -> Tensor:
-    """How much of the margins to rivals can be lost, at most, when inputs move by up to the radius."""
+    """Bound the loss of the margins to rivals when inputs move by up to the radius."""
     rows = torch.zeros(len(rivals), len(around.nodes), len(around.outputs), dtype=torch.float64)
     rows[:, around.centre, decision] = 1.0
     rows[torch.arange(len(rivals)), around.centre, rivals] = -1.0
@@ -237,18 +237,18 @@ def loss(
 
 
 def attack_node(around: ReceptiveField, steps: int, restarts: int, generator: torch.Generator | None) -> float:
-    """The smallest radius at which another class was found."""
+    """Return the smallest radius at which another class was found."""
     first, *rest = around.steps
     linear = without_bias(first.layer) if isinstance(first.layer, Filter | Linear) else None
     start = first.value
     if linear is not None:
         start = rest[0].value if rest else around.network.outputs[around.nodes]
-    behind: Blocks = tuple(step.layer for step in (around.steps if linear is None else rest))
+    following: Blocks = tuple(step.layer for step in (around.steps if linear is None else rest))
     decision, moving = int(around.outputs.argmax()), around.is_moving
     order = [rival for rival in around.outputs.argsort(descending=True).tolist() if rival != decision]
 
     def outputs_at(values: Tensor) -> Tensor:
-        return evaluate(behind, values, around.graph)[..., around.centre, :]
+        return evaluate(following, values, around.graph)[..., around.centre, :]
 
     def gap(outputs: Tensor) -> Tensor:
         return outputs[..., decision] - outputs[..., order].amax(-1)
@@ -282,7 +282,7 @@ def attack_node(around: ReceptiveField, steps: int, restarts: int, generator: to
 
 
 def largest(lost_at: Callable[[float], tuple[Tensor, Tensor]], margins: Tensor, low: float, high: float) -> float:
-    """The largest radius between a certified one and ``high``, up to a small part of it, at which all margins hold."""
+    """Return the largest radius between a certified one and ``high`` at which all margins hold, to a small part."""
     at = low if high == torch.inf else max(low, high * (1 - PRECISION))
     for _ in range(MAX_TRIALS):
         lost, is_safe = lost_at(at)
@@ -298,7 +298,7 @@ def largest(lost_at: Callable[[float], tuple[Tensor, Tensor]], margins: Tensor, 
 
 
 def first_crossing(margins: Any, most: float) -> float:
-    """The least radius found with a margin below 0, up to ``most``."""
+    """Return the least radius found with a margin below 0, up to ``most``."""
     low, high = 0.0, most
     if high == torch.inf:
         trials = torch.logspace(-4, 4, 17, dtype=torch.float64)
@@ -315,5 +315,5 @@ def first_crossing(margins: Any, most: float) -> float:
 
 
 def without_bias(layer: Filter | Linear) -> Filter | Linear:
-    """A linear layer as it acts on differences."""
+    """Return a linear layer as it acts on differences."""
     return replace(layer, bias=None)

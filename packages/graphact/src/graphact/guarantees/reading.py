@@ -32,7 +32,7 @@ DEVIATION = 1e-9  # of a model from its description, in float64, as a part of th
 
 
 def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Blocks, int]:
-    """The layers of a model on a graph, in float64 on the CPU, and the features of its input.
+    """Return the layers of a model on a graph, in float64 on the CPU, and the number of its input features.
 
     Modules of graphact describe themselves; chains, torch's modules and PyG's are described as
     :mod:`graphact.nn.parts` knows them. All are compared with what they compute on random signals. Raise
@@ -50,7 +50,7 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
 
 
 def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Layers, int]:
-    """The same for a module of graphact, of layers that all guarantees know, on one graph."""
+    """Read a module of graphact whose layers all guarantees know, on one graph."""
     check_parts(module)
     computed = computed_values(module)
     layers, taken = read_layers(module, features)
@@ -59,7 +59,7 @@ def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tu
 
 
 def check_parts(module: nn.Module) -> None:
-    """Raise if a part was changed, also one that no description speaks of, such as the sum in a convolution of PyG.
+    """Raise if a part was changed, including parts that no description mentions, such as the sum in a convolution.
 
     No comparison with the forward finds all of that: a hook may act on values that no random signal has.
     """
@@ -110,7 +110,7 @@ def check_forward(module: nn.Module, computed: Computed, layers: Blocks, graph: 
 
 
 def agree(actual: Tensor, expected: Tensor, lost: Tensor) -> bool:
-    """Whether two results are the same but for what rounding lost of each; numbers that overflow tell nothing."""
+    """Return True if two results agree up to rounding errors; numbers that overflow are ignored."""
     known = expected.isfinite() & actual.isfinite()
     size = expected[known].abs().amax() if known.any() else expected.new_zeros(())
     lost = lost[known].nan_to_num(nan=0.0, posinf=torch.inf)  # infinity met zero: no allowance for rounding
@@ -118,7 +118,7 @@ def agree(actual: Tensor, expected: Tensor, lost: Tensor) -> bool:
 
 
 def computed_values(module: nn.Module) -> Computed:
-    """What the parametrizations of a model give, by part and name; raise if they do not always give the same."""
+    """Return the values of parametrizations by part and name; raise if they differ between readings."""
     found: Computed = {}
     for place, part in parametrized_parts(module):
         same = copy.deepcopy(part)  # a parametrization in training mode may change when it is read
@@ -127,13 +127,13 @@ def computed_values(module: nn.Module) -> Computed:
 
 
 def parametrized_parts(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The parts of a model that compute some of their tensors from others, by their places."""
+    """Return the places and parts of a model that have parametrized tensors."""
     parts = module.named_modules() if isinstance(module, nn.Module) else ()
     return [(place, part) for place, part in parts if parametrize.is_parametrized(part)]
 
 
 def in_float64(module: nn.Module, computed: Computed) -> nn.Module:
-    """A copy in float64 on the CPU, with the very coefficients that the module has now, computed ones included."""
+    """Copy a model to float64 on the CPU, with its current coefficients instead of parametrizations."""
     same = copy.deepcopy(module)
     for place, part in parametrized_parts(same):
         # parametrize.remove_parametrizations would change the class, which the copy shares with the module
@@ -146,7 +146,7 @@ def in_float64(module: nn.Module, computed: Computed) -> nn.Module:
 
 
 def check_still(module: nn.Module, computed: Computed) -> None:
-    """Raise if parametrizations of a model give other values by now."""
+    """Raise if parametrizations of a model have changed their values."""
     for (place, name), value in computed.items():
         if not is_same(getattr(module.get_submodule(place), name).detach(), value):
             reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
@@ -183,7 +183,7 @@ def is_same(first: Tensor, second: Tensor) -> bool:
 
 
 def snapshot(part: nn.Module, name: str) -> dict[str, Any]:
-    """Tensors, numbers and names that the modules of a parametrization hold, by their places."""
+    """Return tensors, numbers and strings held by the modules of a parametrization, by place."""
     steps: nn.Module = part.parametrizations[name]  # type: ignore[index, assignment]
     state: dict[str, Any] = {key: value.detach().clone() for key, value in steps.state_dict().items()}
     for place, step in steps.named_modules():

@@ -35,24 +35,24 @@ MAX_CURVATURE = 2 * math.exp(-1.5)  # of the same, above; below it is -1
 
 
 def gather(x: Tensor, table: Tensor) -> Tensor:
-    """The values of a table of nodes: ``(..., N, F)`` to ``(..., n, d, F)``."""
+    """Return the values of a table of nodes: ``(..., N, F)`` to ``(..., n, d, F)``."""
     return x[..., table, :]
 
 
 def safe_sqrt(x: Tensor) -> Tensor:
-    """The square root, with gradient 0 at 0."""
+    """Return the square root, with gradient 0 at 0."""
     return torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0)
 
 
 @dataclass(frozen=True)
 class OrderStatistic:
-    """Max, min, lower median: the value at some place in ascending order, which depends on how many there are."""
+    """Max, min, lower median: the value at a place in ascending order that depends on the number of values."""
 
     operation: Operation
     place: Callable[[int], int]
 
     def constants(self, layer: HopMixture, hop: int, rows: "PowerRows", nodes: Tensor, table: Tensor) -> Tensor:
-        """The largest row among the neighbours; in the first hop together with the pointwise term."""
+        """Return the largest row norm among the neighbours; in the first hop together with the pointwise term."""
         weight, norms = layer.weights[hop].abs(), rows.norms[table]
         if table.size(-1) == 0:
             return weight * norms.sum(1)
@@ -66,21 +66,21 @@ class OrderStatistic:
     def differences(
         self, _layer: HopMixture, forms: Tensor, _thorough: bool, _nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The middle of the forms among which a node selects, and the farthest of them; without any, zeros."""
+        """Return the mean of the forms that can be selected, and the largest deviation from it."""
         near = gather(forms, table)
         if table.size(-1) == 0:
             return near.sum(2), near.sum(2)[0]
         middle = near.mean(2)
         return middle, (near - middle.unsqueeze(2)).abs().sum(0).amax(1)
 
-    def largest(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
-        """How far f can move, without what limits it."""
+    def move_unsaturated(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+        """Bound the change of f without its saturation."""
         return self.move(layer, errors, nodes, table)
 
     def enclose(
         self, layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """With the mean m of all forms that may be the selected one, f(y) = m + f(y - m); f is monotone.
+        """Use f(y) = m + f(y - m) with the mean m of all forms that can be selected; f is monotone.
 
         So it lies between f of the lower and f of the upper ends of y - m.
         """
@@ -96,29 +96,29 @@ class OrderStatistic:
         return middle + (lower + upper) / 2, shared, (upper - lower) / 2
 
     def shares(self, layer: HopMixture, centre: Tensor, radius: Tensor) -> Tensor:
-        """Equal ones for those that may be the selected one."""
+        """Return equal weights for the values that can be selected."""
         least, most = self.select(layer, centre - radius), self.select(layer, centre + radius)
         possible = (centre + radius >= least.unsqueeze(-2)) & (centre - radius <= most.unsqueeze(-2))
         return possible / possible.sum(-2, keepdim=True)
 
     def select(self, layer: HopMixture, values: Tensor) -> Tensor:
-        """The operation over the second last dimension, which is not empty."""
+        """Apply the operation over the second last dimension, which is not empty."""
         return self.operation(values[..., :1, :], values, layer.parameters)
 
     def move(self, _layer: HopMixture, errors: Tensor, _nodes: Tensor, table: Tensor) -> Tensor:
-        """By the largest move of a neighbour."""
+        """Return the largest change of a neighbour."""
         near = gather(errors, table)
         return near.amax(-2) if table.size(-1) else near.sum(-2)
 
     def loss(
         self, layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
     ) -> Tensor:
-        """By the difference of values at near places; a closed neighbourhood keeps at least the node itself."""
+        """Compare values at nearby places; a closed neighbourhood keeps at least the node itself."""
         low, high = gather(centre - radius, table), gather(centre + radius, table)
         return self.largest_change(low, high, lost, may_be_empty=not layer.closed)
 
     def largest_change(self, low: Tensor, high: Tensor, lost: int, *, may_be_empty: bool) -> Tensor:
-        """The largest change when up to ``lost`` of d members between low and high ``(..., d, F)`` are lost.
+        """Bound the change when up to ``lost`` of d values between low and high ``(..., d, F)`` are lost.
 
         The value of the neighbourhood without members, where it may be empty, is 0.
         """
@@ -140,7 +140,7 @@ class OrderStatistic:
 
 
 class MonotoneMean(OrderStatistic):
-    """A function that is monotone in every value and moves with them by a constant, whatever their order.
+    """A function that is monotone in every value and equivariant to adding a constant to all of them.
 
     All that is known about order statistics holds for it, but for what lost neighbours change.
     """
@@ -149,13 +149,13 @@ class MonotoneMean(OrderStatistic):
         super().__init__(operation, lambda _: 0)
 
     def shares(self, _layer: HopMixture, centre: Tensor, _radius: Tensor) -> Tensor:
-        """Equal ones for all; whatever they are, what is certified holds."""
+        """Return equal weights for all values; any weights give a valid bound."""
         return torch.full_like(centre, 1 / centre.size(-2))
 
     def loss(
         self, layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
     ) -> Tensor:
-        """By the difference to the function of those left, which is largest when the lowest (highest) are lost."""
+        """Compare with the function of the remaining values; the worst loss is that of the lowest or highest ones."""
         low, high = (gather(values, table).sort(-2).values for values in (centre - radius, centre + radius))
         change = torch.zeros_like(low.sum(-2))
         if lost == 0:
@@ -177,30 +177,30 @@ class LinearMean(MonotoneMean):
     def differences(
         self, layer: HopMixture, forms: Tensor, thorough: bool, nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The middle of the forms, and nothing beside it."""
+        """Return the mean of the forms, without deviation."""
         middle, apart = super().differences(layer, forms, thorough, nodes, table)
         return middle, torch.zeros_like(apart)
 
     def enclose(
         self, _layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The mean of the forms."""
+        """Return the mean of the forms."""
         divisor = max(1, table.size(-1))
         middle, shared = (gather(part, table).sum(-2) / divisor for part in (centre, generators))
         return middle, shared, torch.zeros_like(middle)
 
 
 class GaussianKernel:
-    """The kernel of the distances between a node and its neighbours, of width ``gamma``."""
+    """The Gaussian of the distances between a node and its neighbours, of width ``gamma``."""
 
     def constants(self, layer: HopMixture, hop: int, rows: "PowerRows", nodes: Tensor, table: Tensor) -> Tensor:
-        """The slope of the Gaussian times the largest differences of rows."""
+        """Return the slope of the Gaussian times the largest differences of rows."""
         return layer.weights[hop].abs() * MAX_GAUSSIAN_SLOPE / get_gamma(layer) * rows.longest(nodes, table)
 
     def differences(
         self, layer: HopMixture, forms: Tensor, thorough: bool, nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Nothing is known of the direction; the size is that of the slope and the differences of forms."""
+        """Bound the size by the slope times the differences of forms; the direction is unknown."""
         own = gather(forms, nodes)
         differences = gather(forms, table) - own.unsqueeze(-2)
         return torch.zeros_like(own), MAX_GAUSSIAN_SLOPE / get_gamma(layer) * longest(differences, thorough)
@@ -208,7 +208,7 @@ class GaussianKernel:
     def enclose(
         self, layer: HopMixture, centre: Tensor, generators: Tensor, nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """By its range or by its tangent plane, whichever is narrower."""
+        """Enclose by the range or by the tangent plane, whichever is narrower."""
         gamma = get_gamma(layer)
         offset = gather(centre, table) - centre[..., nodes, None, :]
         apart = gather(generators, table) - generators[..., nodes, None, :]
@@ -232,18 +232,18 @@ class GaussianKernel:
         )
 
     def move(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
-        """By the slope times the moves of the offsets, and never by more than 1."""
-        return self.largest(layer, errors, nodes, table).clamp_max(1.0)
+        """Return the slope times the change of the offsets, at most 1."""
+        return self.move_unsaturated(layer, errors, nodes, table).clamp_max(1.0)
 
-    def largest(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
-        """How far f can move, without what limits it."""
+    def move_unsaturated(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+        """Bound the change of f without its saturation."""
         apart = gather(errors, table) + gather(errors, nodes).unsqueeze(-2)
         return MAX_GAUSSIAN_SLOPE / get_gamma(layer) * safe_sqrt(apart.square().sum(-2))
 
     def loss(
         self, layer: HopMixture, centre: Tensor, radius: Tensor, nodes: Tensor, table: Tensor, lost: int
     ) -> Tensor:
-        """By the factor that the farthest of the lost ones had."""
+        """Use the largest factor that the lost neighbours can have contributed."""
         offset = (gather(centre, table) - gather(centre, nodes).unsqueeze(-2)).abs()
         loose = gather(radius, table) + gather(radius, nodes).unsqueeze(-2)
         near, far = (offset - loose).clamp_min(0).square(), (offset + loose).square()
@@ -254,12 +254,12 @@ class GaussianKernel:
 
 
 def get_gamma(layer: HopMixture) -> Tensor:
-    """The width of the Gaussian as a float64 scalar; gradients flow to a trained one."""
+    """Return the width of the Gaussian as a float64 scalar; gradients flow to a trained one."""
     return torch.as_tensor(layer.parameters["gamma"], dtype=torch.float64)
 
 
 def longest(differences: Tensor, thorough: bool = True) -> Tensor:
-    r"""A bound on :math:`\max_{\|q\|_2 \le 1} \|q^\top D\|_1` for every node and feature of ``(M, n, d, F)``.
+    r"""Bound :math:`\max_{\|q\|_2 \le 1} \|q^\top D\|_1` for every node and feature of ``(M, n, d, F)``.
 
     With the signs s of the result it is :math:`\max_s \|D s\|_2 \le (\sum_{ab} |D^\top D|_{ab})^{1/2}
     \le (\sum_j \|D_j\|_1^2)^{1/2}`; the first is computed where it is asked for and M is small.
@@ -289,7 +289,7 @@ ROUNDING = 1e-14
 
 @dataclass(frozen=True)
 class PointwiseRule:
-    r"""What is known about a function f of one value.
+    r"""Slopes and linear enclosures of a function f of one value.
 
     ``slopes`` are the least and the largest of :math:`(f(a) - f(b)) / (a - b)`; ``band`` maps ends l, u to slope,
     offset and half height with :math:`|f(z) - (\lambda z + \mu)| \le \nu` for all z in [l, u].
@@ -299,7 +299,7 @@ class PointwiseRule:
     band: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
     def apply(self, z: Tensor) -> Tensor:
-        """The function itself, around which a band of a single point has no height."""
+        """Evaluate the function: around a single point the band has no height."""
         slope, offset, _ = self.band(z, z)
         return slope * z + offset
 
@@ -309,7 +309,7 @@ class PointwiseRule:
 
 
 def relu_band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    r"""ReLU: exact where the sign is known, otherwise the band of least height around it.
+    """Enclose ReLU: exactly if the sign is known, otherwise by the band of least height.
 
     The ends are divided by the larger of both first: :math:`u - l` may overflow, or be too small to divide by.
     """
@@ -322,7 +322,7 @@ def relu_band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def leaky_relu(slope: Tensor | float) -> PointwiseRule:
-    """A part of the identity and the rest of ReLU; the slope below 0 may be one for each feature."""
+    """Return the rule of x for x > 0 and slope * x otherwise; the slope may differ between features."""
     ends = [1.0, *torch.as_tensor(slope, dtype=torch.float64).detach().flatten().tolist()]
 
     def band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -334,7 +334,7 @@ def leaky_relu(slope: Tensor | float) -> PointwiseRule:
 
 
 def maxout(slope: Tensor, offset: Tensor) -> PointwiseRule:
-    """The largest of some lines: around its chord, from its values at the ends and where two lines cross."""
+    """Return the rule of the maximum of lines: a band along its chord, from the ends and where two lines cross."""
     pairs = [(i, j) for i in range(len(slope)) for j in range(i)]
     apart = [torch.where(slope[i] == slope[j], 1.0, slope[i] - slope[j]) for i, j in pairs]
     kinks = [(offset[j] - offset[i]) / each for (i, j), each in zip(pairs, apart, strict=True)]
@@ -349,7 +349,7 @@ def maxout(slope: Tensor, offset: Tensor) -> PointwiseRule:
 
 
 def smooth(function: Callable[[Tensor], Tensor], slopes: tuple[float, float], curvature: float) -> PointwiseRule:
-    """A function whose slope lies in ``slopes`` and changes by at most ``curvature`` times the distance.
+    """Return the rule of a function with derivative in ``slopes``, whose Lipschitz constant is ``curvature``.
 
     Between two points h apart it leaves its chord by at most h (s_1 - s_0) / 4 and by at most curvature h^2 / 8; its
     values at a few points between l and u say the rest.
@@ -367,7 +367,7 @@ def smooth(function: Callable[[Tensor], Tensor], slopes: tuple[float, float], cu
 def around_chord(
     function: Callable[[Tensor], Tensor], points: Tensor, between: Tensor | float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Slope, offset and half height of a band along the chord of the outer ones of the points.
+    """Return slope, offset and half height of a band along the chord of the outer points.
 
     ``between`` is how far the function may leave the lines between its values at the points.
     """
@@ -380,7 +380,7 @@ def around_chord(
 
 
 def elu(alpha: float) -> PointwiseRule:
-    """Its slope jumps from alpha to 1, unless they are equal."""
+    """Return the rule of ELU; its slope jumps from alpha to 1 unless they are equal."""
     slopes = min(0.0, alpha), max(1.0, alpha)
     function = lambda x: torch.where(x > 0, x, alpha * x.clamp_max(0).expm1())  # noqa: E731
     return smooth(function, slopes, 1.0 if alpha == 1 else math.inf)
@@ -398,7 +398,7 @@ class PointwiseRules(dict[str, PointwiseRule]):
 
 
 def layer_norm_slope(features: int, epsilon: float, least: Tensor | float | None = None) -> Tensor:
-    r"""How far an output of a LayerNorm without weights can move when its inputs do by at most 1.
+    r"""Bound the change of an output of a LayerNorm without weights when its inputs change by at most 1.
 
     With :math:`s^2` the variance plus epsilon, at least ``least`` squared, a row of the Jacobian has the 1-norm of at
     most :math:`\sqrt{F-1}/s` and of at most :math:`(a + b)/s - b\,\epsilon/s^3`; see docs/guarantees.md.
@@ -412,7 +412,7 @@ def layer_norm_slope(features: int, epsilon: float, least: Tensor | float | None
 
 
 def layer_norm_box(layer: LayerNorm, centre: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
-    """A LayerNorm at the centre of a box ``(..., F)``, and how far its outputs can be from that inside."""
+    """Return a LayerNorm at the centre of a box ``(..., F)``, and the largest deviation from that inside."""
     apart = centre - centre.mean(-1, keepdim=True)
     unit = torch.maximum(apart.abs(), radius).amax(-1, keepdim=True).clamp_min(1)  # so that no square overflows
     apart, near, epsilon = apart / unit, radius / unit, layer.epsilon / unit**2
@@ -426,7 +426,7 @@ def layer_norm_box(layer: LayerNorm, centre: Tensor, radius: Tensor) -> tuple[Te
 
 
 def find_rule(layer: Pointwise) -> PointwiseRule:
-    """What is known about the function of a layer, with the arrays that it was trained to."""
+    """Return the rule of a layer's function, with its trained arrays."""
     if layer.function == "prelu":
         return leaky_relu(layer.slope)
     if layer.function == "maxout":

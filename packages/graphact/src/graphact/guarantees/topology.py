@@ -27,7 +27,7 @@ MAX_NUMBERS = 5 * MAX_ENTRIES  # of errors, or of the forms of a box, at once: 8
 
 @dataclass(frozen=True, eq=False)
 class ErrorSources:
-    """What can happen to a graph, taken apart into C sources."""
+    """The causes of errors in a perturbed graph, C of them."""
 
     magnitudes: Tensor  # of S, (N, N)
     count: int  # the number C
@@ -38,16 +38,16 @@ class ErrorSources:
     changing: Tensor  # the nodes whose outputs can change at all, (N,)
 
     def total(self, errors: Tensor) -> Tensor:
-        """What sources can do together, ``(C, B, N, F)`` to ``(B, N, F)``: those that do most."""
+        """Add up the errors ``(C, B, N, F)`` of the worst sources to ``(B, N, F)``."""
         return errors.topk(min(self.most, self.count), dim=0).values.sum(0)
 
     def acting_on(self, rest: Tensor, values: Tensor) -> Tensor:
-        """What a perturbed shift adds: S' times the rest so far ``(C, B, N, F)``, and S' - S times the values."""
+        """Return the error of a perturbed shift: S' times the rest ``(C, B, N, F)``, and S' - S times the values."""
         return self.magnitudes @ rest + self.added(rest, values)
 
 
 def adjacency_mask(graph: Graph) -> Tensor:
-    """Where S has entries, ``(N, N)``."""
+    """Return a mask of the entries of S, ``(N, N)``."""
     (source, target), _ = graph.to_edge_index()
     entries = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.bool)
     entries[target, source] = True
@@ -68,7 +68,7 @@ class EdgeNoise:
         check_positive("norm", self.norm)
 
     def error_sources(self, graph: Graph) -> ErrorSources:
-        """The noise as a whole: a row of E can put all of its norm on the entry that matters most."""
+        """Treat the noise as one source: a row of E can put all of its norm on the entry that matters most."""
         entries = adjacency_mask(graph).unsqueeze(-1)
 
         def added(rest: Tensor, values: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class EdgeNoise:
         return ErrorSources(graph.to_dense().abs(), 1, 1, None, added, widest, entries.any((1, 2)))
 
     def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
-        """A random graph of this kind: each row's changes add up to the norm."""
+        """Draw a random graph: the changes of each row add up to the norm."""
         edge_index, weight = graph.to_edge_index()
         size = torch.rand(weight.shape, generator=generator, dtype=torch.float64).to(weight)
         sign = torch.where(torch.rand(weight.shape, generator=generator) < 0.5, -1.0, 1.0).to(weight)
@@ -88,7 +88,7 @@ class EdgeNoise:
         return Graph.from_edge_index(edge_index, weight + change, graph.num_nodes)
 
     def attack(self, graph: Graph, gradient: Tensor) -> Graph:
-        """The graph of this kind that a linear function of the weights rises most on; gradient as in to_edge_index."""
+        """Return the graph that a linear function of the weights rises most on; gradient as in to_edge_index."""
         edge_index, weight = graph.to_edge_index()
         rows, size = edge_index[1], gradient.abs()
         strongest = weight.new_full((graph.num_nodes,), -1.0).scatter_reduce(0, rows, size, "amax")
@@ -112,14 +112,14 @@ class LostLinks:
         check_integer("count", self.count, minimum=1)
 
     def error_sources(self, graph: Graph) -> ErrorSources:
-        """Every link on its own: a pair of nodes of which at least one reads the other, the lower number first."""
+        """Treat every link as a source: a pair of nodes of which at least one reads the other."""
         entries = adjacency_mask(graph)
         links = (entries | entries.T).triu(1).nonzero().T
         magnitudes, count = graph.to_dense().abs(), links.size(1)
         ends = torch.zeros(count, graph.num_nodes, dtype=torch.bool).scatter(1, links.T, True)
 
         def added(rest: Tensor, values: Tensor) -> Tensor:
-            """Each end of a link misses what the other sent; all other entries can only shrink to 0."""
+            """Return what the ends of each link no longer receive; all other entries can only shrink to 0."""
             missed = torch.zeros_like(rest)
             for here, there in (links, links.flip(0)):
                 sent = magnitudes[here, there, None] * values[:, there]
@@ -130,16 +130,16 @@ class LostLinks:
         return ErrorSources(magnitudes, count, self.count, ends, added, graph, changing)
 
     def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
-        """A random graph of this kind."""
+        """Draw a random graph."""
         return self._without(graph, torch.rand(graph.num_edges, generator=generator, dtype=torch.float64))
 
     def attack(self, graph: Graph, gradient: Tensor) -> Graph:
-        """The links whose loss a linear function of the weights rises most with; gradient as in to_edge_index."""
+        """Lose the links whose loss a linear function of the weights rises most with; gradient as in to_edge_index."""
         edge_index, weight = graph.to_edge_index()
         return self._without(graph, -(gradient * weight)[edge_index[0] != edge_index[1]])
 
     def _without(self, graph: Graph, scores: Tensor) -> Graph:
-        """The graph without the links that score highest; an edge in both directions is one link."""
+        """Return the graph without the links that score highest; an edge in both directions is one link."""
         edge_index, weight = graph.to_edge_index()
         loops = edge_index[0] == edge_index[1]
         names = edge_index.amin(0) * graph.num_nodes + edge_index.amax(0)
@@ -283,7 +283,7 @@ def _check_size(layers: Layers, features: int, graph: Graph, perturbation: Pertu
 def _try_losses(
     layers: Layers, features: int, graph: Graph, count: int, x: Tensor | None, magnitude: float, limit: int | None
 ) -> Enumeration | None:
-    r"""Every loss of links for given signals or, where the network is linear, for all; None where these are too many.
+    r"""Try every loss of links, for given signals or for all if the network is linear; None if there are too many.
 
     A linear network with biases changes by :math:`d_0 + \sum_m a_m x_m`, where :math:`d_0` is the change for the signal
     0: biases pass through lost links as values do. It is largest where all entries have the right signs.
@@ -299,7 +299,7 @@ def _try_losses(
 
 
 def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: Zonotope) -> Tensor:
-    """The largest change at each node over a batch of signals.
+    """Bound the change at each node over a batch of signals.
 
     The computed values are those of a network that adds to each shift and each layer what rounding does: for it the
     changes are bounded. Its outputs differ from the true ones by what propagate_error says, on S and on S'.
@@ -319,7 +319,7 @@ def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: 
 
 
 def propagate_change(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
-    """The errors ``(C, B, N, F)`` behind a layer, from errors and forms in front of it, and what float64 loses."""
+    """Return the errors ``(C, B, N, F)`` after a layer, with an allowance for rounding."""
     nodes, features = errors.shape[-2:]
     terms = nodes * features + sources.most + 10
     terms += layer.exchanges * (2 * nodes + forms.generators.size(1) + sources.most + features + 10)
@@ -331,10 +331,10 @@ def propagate_change(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: 
 def _propagate_change(
     layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources
 ) -> Tensor:
-    """The same but for what sums of errors, none of them negative, lose."""
+    """Return the errors after a layer without the rounding of sums."""
     match layer:
         case Filter():  # the rows of the bank in magnitude, and what the perturbed shifts add
-            total = propagate_error(layer, errors, torch.zeros_like(errors), graph, of_differences=True)  # of the rows
+            total = propagate_error(layer, errors, torch.zeros_like(errors), graph, is_difference=True)  # of the rows
             first, sizes = 0, errors.flatten(2)
             for rows in bank_rows(layer.taps, graph):
                 total = total + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
@@ -354,7 +354,7 @@ def _propagate_change(
 def propagate_change_hops(
     layer: HopMixture, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources
 ) -> Tensor:
-    """First values move, then neighbours vanish."""
+    """Let the values move first, then let neighbours vanish."""
     rule, losing = OPERATIONS[layer.operation], sources.losing
     total = layer.beta.abs() * errors
     moves = [errors] * layer.hops
@@ -380,7 +380,7 @@ def propagate_change_hops(
 def shifted(
     errors: Tensor, forms: Zonotope, hops: int, graph: Graph, sources: ErrorSources
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    r"""For k = 1..hops: :math:`|S^k| e` and a bound on :math:`|r_k|`; the forms must have no slack."""
+    """Yield for k = 1..hops :math:`|S^k| e` and a bound on :math:`|r_k|`; the forms must have no slack."""
     matrix, power = graph.to_dense(), torch.eye(graph.num_nodes, dtype=torch.float64)
     sizes, lost = power, 2 * (graph.num_nodes + 2) * EPSILON  # by each product, of the powers without signs
     rest, passed = torch.zeros_like(errors), errors
@@ -393,14 +393,14 @@ def shifted(
 
 
 def _fixed_size(layer: HopMixture, most: int) -> float:
-    """What an operation rounds beside the values that it reads, as part of their size."""
+    """Return the magnitudes that an operation rounds beside the values that it reads."""
     return layer.parameters["temperature"] * (1 + math.log(most)) if layer.operation is LOG_MEAN_EXP else 0.0
 
 
 def _share_of_loss(
     layer: HopMixture, centre: Tensor, radius: Tensor, most: int | None, nodes: Tensor, table: Tensor
 ) -> Tensor:
-    """What each lost link has to answer for, so that together they cover any loss of neighbours.
+    """Divide any loss of neighbours among the lost links.
 
     One lost link takes one neighbour: the largest change by t lost ones, up to ``most``, divided by t; or all of them.
     """
