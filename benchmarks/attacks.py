@@ -33,8 +33,8 @@ from graphact.guarantees import (
     lipschitz_bound,
     topology_bound,
 )
-from graphact.guarantees.description import read_layers
-from graphact.guarantees.enumeration import Links, Trial
+from graphact.guarantees.layers import read_layers
+from graphact.guarantees.link_loss import LinkList, LossEvaluator
 from graphact.storage import write_atomically
 from graphact.training import Task, TrainingSettings, fit
 from graphact.training.memory import keep_freed_memory
@@ -202,8 +202,13 @@ def without(graph, links):
 def growing_losses(model, graph, x, number):
     """The largest change by sets of links that grow by one link at a time, the best of each size kept."""
     layers, _ = read_layers(model, x.size(-1))
-    links = Links(graph)
-    trial, sets, best, evaluations = Trial(layers, links, x, adds_up=False), torch.arange(len(links))[:, None], 0.0, 0
+    links = LinkList(graph)
+    trial, sets, best, evaluations = (
+        LossEvaluator(layers, links, x, adds_up=False),
+        torch.arange(len(links))[:, None],
+        0.0,
+        0,
+    )
     for _ in range(number):
         changes = torch.cat([trial.changes(part).amax(1) for part in sets.split(trial.at_once)])
         best, evaluations = max(best, changes.max().item()), evaluations + len(sets) * len(x)

@@ -14,7 +14,6 @@ from graphact.estimators import GraphClassifier, NodeClassifier, NodeRegressor
 from graphact.pyg import PassGraph
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact_lab import tasks
-from graphact_lab.cli import main
 from support.graphs import random_graph
 
 GRAPH = random_graph(dtype=torch.float32)

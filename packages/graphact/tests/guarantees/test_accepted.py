@@ -9,8 +9,8 @@ from torch_geometric.nn import LayerNorm as PyGLayerNorm
 from torch_geometric.nn import Sequential as PyGSequential
 
 from graphact import Graph
-from graphact.guarantees import LostLinks, attack, certify, empirical_lipschitz, forms, lipschitz_bound, topology_bound
-from graphact.guarantees.models import evaluate, read_model
+from graphact.guarantees import LostLinks, attack, certify, empirical_lipschitz, lipschitz_bound, topology_bound
+from graphact.guarantees.reading import evaluate, read_model
 from graphact.nn import GraphAdaptiveMax, GraphFilter, Residual, Sequential
 from graphact.nn.description import call_on_graph
 from graphact.pyg import PassGraph, PerLayer
@@ -102,17 +102,6 @@ def test_linear_ones_have_exact_constants(name):
     zero = torch.zeros(NODES, 3, dtype=torch.float64)
     rows = torch.autograd.functional.jacobian(lambda x: call_on_graph(model, x, GRAPH), zero).abs().sum((-2, -1))
     torch.testing.assert_close(lipschitz_bound(model, GRAPH).per_node, rows.amax(-1), rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_constants_in_blocks_are_those_of_forms_held_at_once(name, monkeypatch):
-    model = made(name)
-    held = lipschitz_bound(model, GRAPH)
-    monkeypatch.setattr(forms, "MOST_COEFFICIENTS", 0)
-    blocks = lipschitz_bound(model, GRAPH)
-    assert blocks.followed == 1.0
-    torch.testing.assert_close(blocks.per_node, held.per_node, rtol=1e-9, atol=0)
-    assert blocks.composed == pytest.approx(held.composed, rel=1e-12)
 
 
 def test_lost_links_in_front_of_a_batch_norm():

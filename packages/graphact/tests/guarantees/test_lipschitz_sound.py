@@ -5,13 +5,16 @@ import hypothesis.strategies as st
 import pytest
 import torch
 
-from graphact.guarantees import empirical_lipschitz, lipschitz_bound
+from graphact.guarantees import attack, certify, empirical_lipschitz, lipschitz, lipschitz_bound, norms
+from graphact.guarantees.layers import read_layers
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter
+from graphact.training import TrainingSettings, fit
 from guarantees.draws import draw, violations
 from support.graphs import random_graph
 
 MODULES = 150
 PAIRS = 12
+KINDS = ("chain", "gcnn", "fir", "activation", "filter")
 
 
 @pytest.mark.slow
@@ -88,3 +91,90 @@ def test_a_constrained_network_is_checked_with_what_it_really_computes():
     with torch.no_grad():
         model.readout.weight.mul_(3)
     assert lipschitz_bound(model, graph).value == pytest.approx(3 * before)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_norms_that_are_too_much_work_are_bounded_without_signs(monkeypatch, seed):
+    case = draw(seed, KINDS[seed % len(KINDS)], max_nodes=5)
+    layers, features = read_layers(case.module)
+    with torch.no_grad():
+        exact = lipschitz.layer_norms(layers, features, case.graph)
+        ended = lipschitz.layer_norms(layers, features, case.graph, norms.limit_work(-1.0))
+    for tight, without_signs in zip(exact, ended, strict=True):
+        assert tight.shape == without_signs.shape
+        assert (without_signs >= tight * (1 - 1e-12)).all()
+    monkeypatch.setattr(lipschitz, "MAX_COEFFICIENTS", 0)
+    monkeypatch.setattr(lipschitz, "MAX_NORM_WORK", -1.0)
+    bound = lipschitz_bound(case.module, case.graph)
+    assert not bound.uses_forms
+    assert violations(case, bound.per_node, *case.signals(6, torch.Generator().manual_seed(seed)))[0] == 0
+
+
+@pytest.mark.parametrize("name", ["max-ga", "kernel-ga", "median-l"])
+def test_work_is_counted_while_norms_are_computed(name, monkeypatch):
+    """Operations of every few rows, so that norms of dense powers end in time."""
+    graph, spent = random_graph(40, 0.2), []
+    model = GCNN([1, 4, 4], order=4, activation=name, hops=3, out_features=2).double()
+    monkeypatch.setattr(norms, "MAX_ROWS", 8)
+    layers, features = read_layers(model)
+    lipschitz.layer_norms(layers, features, graph.to(torch.float64), spent.append)
+    assert len(spent) > 2 * 4 * 40 / 8  # filters, hops and blocks of rows
+    assert sum(spent) > 40 * 40
+
+
+def trained(name, seed=0):
+    from graphact_lab.tasks import source_localization
+
+    torch.manual_seed(seed)
+    task = source_localization(graph=0, split=0, node=0)
+    model = GCNN([1, 4, 4], order=2, activation=name, hops=1, out_features=4)
+    fit(model, task, TrainingSettings(epochs=6, batch_size=240, learning_rate=0.02))
+    return model.double(), task.graph.to(torch.float64), task.inputs[task.test].double()
+
+
+@pytest.mark.parametrize("name", ["relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga"])
+def test_attacks_on_trained_models(monkeypatch, name):
+    """Gradient ascent on pairs of signals: 12,480 evaluations for each activation, against both kinds of bound."""
+    model, graph, x = trained(name)
+    evaluations = 0
+
+    def counted(signals, graph):
+        nonlocal evaluations
+        evaluations += signals.shape[:-2].numel()
+        return model(signals, graph)
+
+    tight = lipschitz_bound(model, graph)
+    monkeypatch.setattr(lipschitz, "MAX_COEFFICIENTS", 0)
+    loose = lipschitz_bound(model, graph)
+    found = empirical_lipschitz(counted, graph, x, starts=2, steps=40)
+    assert evaluations >= 12_000
+    assert (tight.uses_forms, loose.uses_forms) == (True, False)
+    assert (found.per_node <= tight.per_node * (1 + 1e-9)).all()
+    assert (tight.per_node <= loose.per_node * (1 + 1e-9)).all()
+    assert found.value > tight.value / 200
+
+
+def test_certificates_of_large_networks(monkeypatch):
+    """Without forms certificates are wider and still hold."""
+    model, graph, x = trained("max-ga")
+    narrow, radius = certify(model, graph, x[:4], 1e-4), 1e-4
+    monkeypatch.setattr(lipschitz, "MAX_COEFFICIENTS", 0)
+    monkeypatch.setattr("graphact.guarantees.certificate.MAX_GENERATORS", 0)
+    wide, tried = certify(model, graph, x[:4], radius), attack(model, graph, x[:4], radius)
+    assert (wide.lower <= narrow.lower).all()
+    assert (wide.upper >= narrow.upper).all()
+    assert (wide.margins <= narrow.margins).all()
+    assert wide.certified.any()
+    assert (wide.lower <= tried.lower).all()
+    assert (tried.upper <= wide.upper).all()
+    assert not (tried.changed & wide.certified).any()
+
+
+@pytest.mark.parametrize("seed", range(40, 60))
+def test_magnitudes_hold(seed):
+    """The sum over all paths, which is used for large graphs: no signs, one pass over the edges for each hop."""
+    case = draw(seed, KINDS[seed % len(KINDS)])
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        largest, _ = norms.magnitudes(*read_layers(case.module), case.graph)
+    assert violations(case, largest.amax(-1), *case.signals(12, generator))[0] == 0

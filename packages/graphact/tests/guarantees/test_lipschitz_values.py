@@ -2,13 +2,15 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 
 from graphact import Graph
-from graphact.guarantees import lipschitz_bound
+from graphact.guarantees import lipschitz, lipschitz_bound
+from graphact.guarantees.norms import bank_norms
 from graphact.nn import FIR, GCNN, GraphAdaptive, GraphAdaptiveKernel, GraphFilter, LocalizedMax, ReLU
 from support import oracle
 from support.graphs import random_case, random_graph
@@ -164,12 +166,62 @@ def test_chunks_change_nothing(monkeypatch):
     for name in ("max-ga", "kernel-ga"):
         model = GCNN([2, 3, 3], activation=name, hops=2, out_features=2).double()
         whole = lipschitz_bound(model, graph)
-        for module in ("description", "powers", "rules"):
-            monkeypatch.setattr(f"graphact.guarantees.{module}.MOST_ENTRIES", 50)
+        for module in ("layers", "norms", "rules"):
+            monkeypatch.setattr(f"graphact.guarantees.{module}.MAX_ENTRIES", 50)
         parts = lipschitz_bound(model, graph)
         monkeypatch.undo()
         torch.testing.assert_close(parts.per_node, whole.per_node)
         assert parts.composed == pytest.approx(whole.composed)
+
+
+def test_a_filter_of_one_tap_has_the_norms_of_its_dense_matrix():
+    """A matrix over nodes times one over features, as a GCNConv is, needs no table of all entries."""
+    graph = random_graph(9, 0.4).to(torch.float64)
+    for power in range(3):
+        taps = torch.zeros(3, 4, 5, dtype=torch.float64)
+        taps[power] = torch.randn(4, 5, dtype=torch.float64)
+        rows = torch.linalg.matrix_power(graph.to_dense(), power).abs().sum(1)
+        expected = rows[:, None] * taps[power].abs().sum(0)
+        torch.testing.assert_close(bank_norms(taps, graph), expected)
+        torch.testing.assert_close(bank_norms(taps.requires_grad_(), graph), expected)
+
+
+def test_the_largest_float_error_is_on_the_safe_side():
+    """Linear networks with exact constants, by rational arithmetic on the very numbers that float64 holds."""
+    torch.manual_seed(0)
+    for _ in range(10):
+        graph = random_graph(6, 0.6)
+        model = FIR([1, 2, 1], order=1).double()
+        matrix = [[Fraction(entry) for entry in row] for row in graph.to_dense().tolist()]
+        taps = [[[[Fraction(t) for t in g] for g in k] for k in bank.taps.tolist()] for bank in model.filters]
+        forms = {(i, 0): {i: Fraction(1)} for i in range(6)}
+        for bank in taps:
+            new = {}
+            for i, f in itertools.product(range(6), range(len(bank[0][0]))):
+                row = {}
+                for g in range(len(bank[0])):
+                    for j in range(6):
+                        weight = bank[0][g][f] * (i == j) + bank[1][g][f] * matrix[i][j]
+                        for m, value in forms[j, g].items():
+                            row[m] = row.get(m, 0) + weight * value
+                new[i, f] = row
+            forms = new
+        scale = [[Fraction(w) for w in row] for row in model.readout.weight.tolist()]
+        exact = max(sum(abs(scale[0][0] * value) for value in forms[i, 0].values()) for i in range(6))
+        value = lipschitz_bound(model, graph).value
+        assert Fraction(value) >= exact
+        assert value == pytest.approx(float(exact), rel=1e-12)
+
+
+def test_fewer_signs_are_tried_where_there_are_too_many(monkeypatch):
+    """All signs of the last ReLUs, some, none: ever larger, and nothing changes at once."""
+    graph, model = random_graph(12, 0.3), GCNN([1, 6], order=1, activation="relu", out_features=3).double()
+    values = []
+    for most in (10**9, 12 * 12 * 3 * 16, 12 * 12 * 3 * 4, 0):
+        monkeypatch.setattr(lipschitz, "MAX_SIGN_WORK", most)
+        values.append(lipschitz_bound(model, graph).value)
+    assert values == sorted(values)
+    assert values[0] < values[-1]
 
 
 def test_mistakes():

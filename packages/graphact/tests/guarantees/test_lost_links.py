@@ -8,9 +8,15 @@ import torch
 
 from graphact import Graph
 from graphact.guarantees import EdgeNoise, LostLinks, topology_bound
-from graphact.guarantees.description import read_layers
-from graphact.guarantees.enumeration import Links, is_known, lost_by_rounding, sets_of_links
-from graphact.guarantees.shares import LinkShares, excess
+from graphact.guarantees.layers import read_layers
+from graphact.guarantees.link_loss import (
+    EffectPropagation,
+    LinkList,
+    excess,
+    has_known_layers,
+    rounding_error,
+    sets_of_links,
+)
 from graphact.nn import FIR, GCNN, GraphFilter, LocalizedMax, ReLU
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
 from guarantees.draws import Chain, draw, uniform
@@ -156,7 +162,7 @@ def test_propagated_bounds_stay_above(name, hops, count):
         exact = topology_bound(model, graph, LostLinks(count), x)
         layers, _ = read_layers(model, 1)
         with torch.no_grad():
-            alone = LinkShares(graph, count).largest_changes(layers, x)
+            alone = EffectPropagation(graph, count).largest_changes(layers, x)
         assert exact.exact
         assert (exact.per_node <= alone * (1 + 1e-9) + 1e-9).all()
         both = topology_bound(model, graph, LostLinks(count), x, trials=0)
@@ -174,7 +180,7 @@ def test_propagated_bounds_stay_above_on_any_draw():
         layers, _ = read_layers(case.module, case.features)
         if exact.exact and links_of(case.graph):
             with torch.no_grad():
-                alone = LinkShares(case.graph, 1 + seed % 4).largest_changes(layers, x)
+                alone = EffectPropagation(case.graph, 1 + seed % 4).largest_changes(layers, x)
             assert (exact.per_node <= alone * (1 + 1e-9) + 1e-9 * (1 + exact.value)).all(), f"draw {seed}"
 
 
@@ -188,7 +194,7 @@ def test_shares_of_one_link_and_filters_are_exact():
         model.parts[0].taps.abs_()
         graph = Graph.from_edge_index(graph.to_edge_index()[0], graph.to_edge_index()[1].abs(), 9)
         layers, _ = read_layers(model, 1)
-        shares = LinkShares(graph, 1).largest_changes(layers, x)
+        shares = EffectPropagation(graph, 1).largest_changes(layers, x)
     torch.testing.assert_close(shares, by_trying_all(model, graph, x, 1), rtol=1e-9, atol=1e-12)
 
 
@@ -205,7 +211,7 @@ def test_shares_of_an_excess_cover_it():
 def test_sets_that_no_node_notices_together_are_left_out():
     graph = road(60)
     layers, _ = read_layers(Chain(GraphFilter(1, 1, order=1), LocalizedMax(hops=1)).double(), 1)
-    links, x = Links(graph), torch.zeros(1, 60, 1, dtype=torch.float64)
+    links, x = LinkList(graph), torch.zeros(1, 60, 1, dtype=torch.float64)
     one, two = sets_of_links(links, layers, x, 2, None)
     assert len(one) == len(links) == 61
     reached = links.distances(one, 1) <= 1
@@ -247,7 +253,7 @@ def test_what_rounding_loses_is_less_than_the_allowance(name):
         with torch.no_grad():
             layers, _ = read_layers(model, 2)
             lost = abs(model(x, graph).numpy() - in_extended_precision(layers, x, graph)).max((0, 2))
-            allowed = lost_by_rounding(layers, x, graph).numpy()
+            allowed = rounding_error(layers, x, graph).numpy()
         assert (lost <= allowed).all()
         assert 0 < lost.max() < allowed.max() < 1e-11 * (1 + size)
 
@@ -255,9 +261,9 @@ def test_what_rounding_loses_is_less_than_the_allowance(name):
 def test_layers_of_another_kind_are_left_to_the_propagated_errors():
     """Neither trials nor shares know what a layer of a new kind does; a subclass may do anything."""
     layers, _ = read_layers(model_of("max-ga"), 2)
-    assert is_known(layers)
-    assert not is_known((*layers, Pointwise("tanh")))
-    assert not is_known((*layers, type("Wider", (Linear,), {})(layers[-1].weight)))
+    assert has_known_layers(layers)
+    assert not has_known_layers((*layers, Pointwise("tanh")))
+    assert not has_known_layers((*layers, type("Wider", (Linear,), {})(layers[-1].weight)))
 
 
 def test_mistakes():

@@ -17,7 +17,7 @@ from graphact.guarantees import (
     lipschitz_constrained,
     topology_bound,
 )
-from graphact.guarantees.enumeration import is_known
+from graphact.guarantees.link_loss import has_known_layers
 from graphact.guarantees.rules import OPERATIONS
 from graphact.nn import ACTIVATIONS, GCNN, GraphAdaptive, GraphNetwork, Residual, Sequential
 from graphact.nn.graph_network import CONVOLUTIONS
@@ -128,8 +128,8 @@ def test_losses_of_links_are_bounded_not_tried(name):
     """Trying them all, and signed shares, know what selects a value; a mean selects none."""
     graph = random_graph()
     model = GCNN([1, 2], activation=name).double()
-    assert not is_known(model.layers())
-    assert is_known(GCNN([1, 2], activation="max-ga").double().layers())
+    assert not has_known_layers(model.layers())
+    assert has_known_layers(GCNN([1, 2], activation="max-ga").double().layers())
     assert not topology_bound(model, graph, LostLinks(1), torch.randn(12, 1, dtype=torch.float64)).exact
 
 

@@ -7,7 +7,7 @@ import torch
 
 from graphact import Graph, nn
 from graphact.guarantees import lipschitz_bound
-from graphact.guarantees.pointwise import POINTWISE, rule_of
+from graphact.guarantees.rules import POINTWISE, find_rule
 from graphact.guarantees.zonotope import Zonotope, through_layers
 from graphact.registry import POINTWISE as NAMES
 from graphact.spec import Pointwise
@@ -57,10 +57,10 @@ def test_every_function_has_a_rule():
 def test_slopes_are_sound_and_tight(layer):
     x = torch.linspace(-12, 12, 480_001, dtype=torch.float64).unsqueeze(1).expand(-1, 3)
     slopes = value(layer, x).diff(dim=0) / x.diff(dim=0)
-    low, high = rule_of(layer).slopes
+    low, high = find_rule(layer).slopes
     assert low - 1e-9 <= slopes.min() <= low + 1e-4
     assert high - 1e-4 <= slopes.max() <= high + 1e-9
-    assert rule_of(layer).steepest == pytest.approx(EXPECTED[layer.function], abs=1e-6)
+    assert find_rule(layer).steepest == pytest.approx(EXPECTED[layer.function], abs=1e-6)
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.function)
@@ -69,7 +69,7 @@ def test_bands_hold_the_function(layer, size):
     generator = torch.Generator().manual_seed(3)
     ends = size * torch.randn(2, 200, 3, dtype=torch.float64, generator=generator)
     lower, upper = ends.amin(0), ends.amax(0)
-    slope, offset, half = rule_of(layer).band(lower, upper)
+    slope, offset, half = find_rule(layer).band(lower, upper)
     inside = lower + (upper - lower) * torch.linspace(0, 1, 301, dtype=torch.float64).view(-1, 1, 1)
     left = (value(layer, inside) - slope * inside - offset).abs()
     assert bool((left <= half + 1e-12 * (1 + size)).all())
@@ -81,7 +81,7 @@ def test_bands_hold_the_function(layer, size):
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.function)
 def test_a_band_of_no_width_is_the_value(layer):
     x = torch.tensor([[-0.7, 0.0, 2.5]], dtype=torch.float64)
-    slope, offset, half = rule_of(layer).band(x, x)
+    slope, offset, half = find_rule(layer).band(x, x)
     torch.testing.assert_close(slope * x + offset, value(layer, x))
     assert half.max() < 1e-12
 

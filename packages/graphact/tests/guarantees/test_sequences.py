@@ -15,7 +15,7 @@ from graphact.guarantees import (
     release,
     topology_bound,
 )
-from graphact.guarantees.pointwise import POINTWISE, PointwiseRule
+from graphact.guarantees.rules import POINTWISE, PointwiseRule
 from graphact.nn import GCNN, GraphAdaptive, GraphAdaptiveMax, GraphFilter, GraphModule, ReLU
 from graphact.spec import Layer, Pointwise, UnsupportedModelError
 from graphact.spec.operations import Operation, register_operation

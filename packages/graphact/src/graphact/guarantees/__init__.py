@@ -1,11 +1,6 @@
 """Guarantees: equivariance, Lipschitz certificates, stability to the topology."""
 
-from graphact.guarantees.certificates import Certificate, certify
-from graphact.guarantees.constrained import lipschitz_constrained, release
-from graphact.guarantees.lipschitz import LipschitzBound, lipschitz_bound
-from graphact.guarantees.perturbations import EdgeNoise, LostLinks
-from graphact.guarantees.radius import CertifiedRadius, attack_radius, certified_radius
-from graphact.guarantees.searches import (
+from graphact.guarantees.attacks import (
     Attack,
     EmpiricalLipschitz,
     Equivariance,
@@ -14,7 +9,11 @@ from graphact.guarantees.searches import (
     empirical_lipschitz,
     empirical_topology,
 )
-from graphact.guarantees.topology import TopologyBound, topology_bound
+from graphact.guarantees.certificate import Certificate, certify
+from graphact.guarantees.constrained import lipschitz_constrained, release
+from graphact.guarantees.lipschitz import LipschitzBound, lipschitz_bound
+from graphact.guarantees.radius import CertifiedRadius, attack_radius, certified_radius
+from graphact.guarantees.topology import EdgeNoise, LostLinks, TopologyBound, topology_bound
 
 __all__ = [
     "Attack",

@@ -1,45 +1,346 @@
-r"""Linear bounds of margins, carried back from an output to the inputs: the lines around each nonlinearity.
+r"""Linear bounds of the margins of one node, propagated backward from its outputs to the inputs.
 
-:math:`\Delta m \ge \langle A, \Delta z \rangle - c` behind a layer becomes such a bound in front of it; see
-:mod:`graphact.guarantees.radius`.
+A bound :math:`\Delta m \ge \langle A, \Delta z \rangle - c` after a layer becomes such a bound before it; see
+:mod:`graphact.guarantees.radius`. Each node is worked on alone, on the part of the graph that it depends on.
 """
 
-from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Literal
 
+import numpy as np
+import scipy.sparse
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from graphact.guarantees.description import Hop, graph_of, hops_of
-from graphact.guarantees.fields import Neighborhood, Step
-from graphact.guarantees.magnitudes import magnitude_behind, shift_by
-from graphact.guarantees.pointwise import layer_norm_box, rule_of
-from graphact.guarantees.rules import OPERATIONS, LinearMean, MonotoneMean, OrderStatistic, gather
+from graphact._checks import check_choice
+from graphact.graph import Graph
+from graphact.graph.graph import check_graph, check_signal
+from graphact.guarantees.layers import (
+    Block,
+    Blocks,
+    FilterOn,
+    Hop,
+    HopMixtureOn,
+    get_branches,
+    iterate_hops,
+    read_signals,
+    resolve_graph,
+)
+from graphact.guarantees.lipschitz import norms_or_magnitudes
+from graphact.guarantees.norms import (
+    MAX_NORM_WORK,
+    count_nonlinear,
+    error_of_differences,
+    limit_work,
+    propagate_magnitude,
+    shift_by,
+    to_scipy,
+)
+from graphact.guarantees.reading import evaluate, read_model
+from graphact.guarantees.rules import (
+    OPERATIONS,
+    LinearMean,
+    MonotoneMean,
+    OrderStatistic,
+    find_rule,
+    gather,
+    layer_norm_box,
+)
+from graphact.guarantees.zonotope import Zonotope, with_errors
 from graphact.spec import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum
+
+NEGLIGIBLE = 0.003  # of a norm: rows that make up less together are bounded by their magnitudes
+IN_CACHE = 1 << 19  # numbers
+Moving = Literal["all", "node"]
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class LayerState:
+    """A layer at a given signal: its input there, and the reach of that input when the network's input moves by 1."""
+
+    layer: Block
+    value: Tensor  # (N, F)
+    reach: Tensor | None  # (N, F), or (N, 1) for all features alike; None until it is known which inputs move
+    graph: Graph  # the whole one that the layer acts on
+    front: "LinearPrefix | None" = None  # where everything in front of it is linear
+    branches: tuple[tuple["LayerState", ...], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPrefix:
+    """Linear layers in front of all others that factorize into a matrix over nodes and weights over features."""
+
+    matrix: Any  # (N, N), sparse
+    weight: Tensor | None  # (F_in, F); None for the identity
+
+    def after(self, layer: Block, graph: Graph) -> "LinearPrefix | None":
+        match layer:
+            case Linear():
+                return LinearPrefix(self.matrix, self.times(layer.weight.T))
+            case Filter():
+                used = [number for number, tap in enumerate(layer.taps) if tap.any()]
+                if len(used) > 1:
+                    return None
+                matrix = self.matrix
+                for _ in range(used[0] if used else 0):
+                    matrix = to_scipy(resolve_graph(layer, graph)) @ matrix
+                return LinearPrefix(matrix, self.times(layer.taps[used[0] if used else 0]))
+        return None
+
+    def times(self, weight: Tensor) -> Tensor:
+        return weight if self.weight is None else self.weight @ weight
+
+    def column_norms(self, features: int) -> Tensor:
+        return torch.ones(features, dtype=torch.float64) if self.weight is None else self.weight.abs().sum(0)
+
+
+class ClassifierAtSignal:
+    """A classifier at a given signal, on the whole graph."""
+
+    def __init__(self, model: nn.Module, graph: Graph, x: Tensor, moving: Moving) -> None:
+        self.moving = check_choice("moving", moving, ("all", "node"))
+        shape = check_signal(x, check_graph("graph", graph)).shape
+        if len(shape) != 2:
+            raise ValueError(f"x must be one signal of the shape (N, F), got {tuple(shape)}")
+        layers, features = read_model(model, graph, x.size(-1))
+        self.layers: Blocks = layers or (Linear(torch.eye(features, dtype=torch.float64)),)
+        self.graph = graph.to("cpu", torch.float64)
+        x = read_signals(x)[0]
+        reach = torch.ones(len(x), 1, dtype=torch.float64) if moving == "all" else None
+        unit = LinearPrefix(scipy.sparse.eye_array(len(x), format="csr"), None)
+        self.steps, self.outputs = self.walk(self.layers, x, reach, unit)
+        # Lines around the values of a layer are off by no more than those are on their way to the outputs, on both
+        # sides and for both signals; the outputs are off as well.
+        self.sides = 4 * (count_nonlinear(self.layers) + 1)
+        self.lost = self.sides * with_errors(Zonotope.point(x[None]), self.layers, self.graph)[1][0]
+        self.error_per_radius = error_of_differences(self.layers, torch.ones_like(x), self.graph)
+        if self.outputs.size(-1) < 2:
+            raise ValueError("model must have at least two outputs a node, of which the largest is its class, got 1")
+        self.patterns: dict[int, Any] = {}
+        self.reads: dict[tuple[int, int, int], Any] = {}
+        self.distances: dict[tuple[int, int, int], tuple[Tensor, Tensor]] = {}
+
+    def check_nodes(self, nodes: Tensor | Sequence[int] | None) -> Tensor:
+        chosen = torch.arange(self.graph.num_nodes) if nodes is None else torch.as_tensor(nodes).cpu()
+        if chosen.dim() != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool or chosen.numel() == 0:
+            raise ValueError(f"nodes must be a list of numbers of nodes, got {nodes!r}")
+        if chosen.min() < 0 or chosen.max() >= self.graph.num_nodes:
+            raise ValueError(f"nodes must be from 0 to {self.graph.num_nodes - 1}, got {chosen.tolist()}")
+        return chosen
+
+    def walk(
+        self, layers: Blocks, value: Tensor, reach: Tensor | None, front: LinearPrefix | None
+    ) -> tuple[tuple[LayerState, ...], Tensor]:
+        """Return the states of layers, and the output of the last one."""
+        steps = []
+        for layer in layers:
+            branches = (
+                [self.walk(b, value, reach, front)[0] for b in get_branches(layer)] if isinstance(layer, Sum) else []
+            )
+            steps.append(LayerState(layer, value, reach, resolve_graph(layer, self.graph), front, tuple(branches)))
+            value = evaluate((layer,), value, self.graph)
+            reach = None if reach is None else propagate_reach(layer, reach, self.graph, value.size(-1))
+            front = None if front is None else front.after(layer, self.graph)
+        return tuple(steps), value
+
+    def pattern(self, graph: Graph) -> Any:
+        """Return the matrix of a graph, cached."""
+        if id(graph) not in self.patterns:
+            self.patterns[id(graph)] = to_scipy(graph)
+        return self.patterns[id(graph)]
+
+    def field(self, layers: Blocks, nodes: Array) -> Array:
+        """Return the nodes, in ascending order, whose inputs the outputs of the given nodes depend on."""
+        for layer in reversed(layers):
+            if isinstance(layer, Sum):
+                nodes = np.unique(np.concatenate([self.field(branch, nodes) for branch in get_branches(layer)]))
+                continue
+            hops = layer.exchanges if isinstance(layer, Filter | HopMixture) else 0
+            matrix = self.pattern(resolve_graph(layer, self.graph))
+            for _ in range(hops):
+                nodes = np.union1d(nodes, matrix[nodes].indices)
+        return nodes
+
+    def around(self, node: int) -> "ReceptiveField":
+        """Restrict the network to the part of the graph that a node depends on."""
+        nodes = self.field(self.layers, np.array([node]))
+        index, graphs, matrices = torch.from_numpy(nodes), dict[int, Graph](), dict[int, Any]()
+
+        def part(graph: Graph) -> Graph:
+            if id(graph) not in graphs:
+                matrix = self.pattern(graph)[nodes][:, nodes]
+                graphs[id(graph)] = own = Graph.from_scipy(matrix).to(torch.float64)
+                matrices[id(own)] = matrix
+            return graphs[id(graph)]
+
+        def restrict(layer: Block) -> Block:
+            match layer:
+                case FilterOn() | HopMixtureOn():
+                    return replace(layer, graph=part(resolve_graph(layer, self.graph)))
+                case Sum():
+                    return Sum(tuple(tuple(map(restrict, branch)) for branch in get_branches(layer)))
+            return layer
+
+        def local(step: LayerState) -> LayerState:
+            branches = tuple(tuple(map(local, branch)) for branch in step.branches)
+            reach = None if step.reach is None else step.reach[index]
+            return replace(step, layer=restrict(step.layer), value=step.value[index], reach=reach, branches=branches)
+
+        centre = int(np.searchsorted(nodes, node))
+        return ReceptiveField(self, nodes, centre, part(self.graph), tuple(map(local, self.steps)), matrices)
+
+    def row_distances(self, step: LayerState, hop: Hop, nodes: Array, near: Array) -> Iterator[Tensor]:
+        """Yield the 1-norm distances ``(d, d)`` between the rows that each node reads, over all nodes of the graph."""
+        assert step.front is not None
+        assert isinstance(step.layer, HopMixture)
+        for node, row in zip(nodes, near, strict=True):
+            key = (id(self.rows(step, hop)), hop.number, int(node))
+            ids = torch.from_numpy(row)
+            if key not in self.distances or not torch.equal(self.distances[key][0], ids):
+                rows = self.rows(step, hop)[row].toarray()
+                rows = torch.from_numpy(rows[:, np.flatnonzero(rows.any(0))])
+                self.distances[key] = ids, torch.cdist(rows, rows, p=1)
+            yield self.distances[key][1]
+
+    def rows(self, step: LayerState, hop: Hop) -> Any:
+        """Return the input of a hop as a sparse matrix over the inputs of the network."""
+        assert step.front is not None
+        shifts = hop.number + 1 if isinstance(step.layer, HopMixture) and step.layer.reads == "shifted" else 0
+        key = (id(step.front), id(step.graph), shifts)
+        if key not in self.reads:
+            matrix = step.front.matrix
+            for _ in range(shifts):
+                matrix = self.pattern(step.graph) @ matrix
+            self.reads[key] = scipy.sparse.csr_array(matrix)
+        return self.reads[key]
+
+
+def propagate_reach(layer: Block, reach: Tensor, graph: Graph, width: int) -> Tensor:
+    """Return the reach of a layer's outputs, from that of its inputs node by node and from the largest of them."""
+    after = propagate_magnitude(layer, reach, graph)[0]
+    if isinstance(layer, Filter) and len(layer.taps) > 1 and layer.taps[:-1].any():  # where signs may cancel
+        after = after.minimum(norms_or_magnitudes(limit_work(MAX_NORM_WORK), layer, width, graph) * reach.max())
+    return after
+
+
+@dataclass(frozen=True, eq=False)
+class ReceptiveField:
+    """A classifier at a given signal, on the part of the graph that one node depends on."""
+
+    network: ClassifierAtSignal
+    nodes: Array  # of the whole graph
+    centre: int  # the place of the node among them
+    graph: Graph
+    steps: tuple[LayerState, ...]
+    matrices: dict[int, Any]  # sparse, by the id of their graph
+
+    def matrix(self, layer: Block) -> Any:
+        """Return the shift operator of a layer."""
+        return self.matrices[id(resolve_graph(layer, self.graph))]
+
+    @cached_property
+    def is_moving(self) -> Tensor:
+        """A mask of the nodes whose features move, ``(N,)``."""
+        if self.network.moving == "all":
+            return torch.ones(len(self.nodes), dtype=torch.bool)
+        return torch.arange(len(self.nodes)) == self.centre
+
+    @property
+    def outputs(self) -> Tensor:
+        return self.network.outputs[self.nodes[self.centre]]
+
+    def rounding_error(self, decision: Tensor) -> tuple[Tensor, Tensor]:
+        """Bound the rounding errors of margins, ``(O,)``: at the signal, and for each unit of the radius."""
+        node = self.nodes[self.centre]
+        fixed, each = self.network.lost[node], self.network.error_per_radius[node]
+        if self.network.moving == "node":  # 0 where the outputs do not depend on what moves
+            size = self.is_moving.double().unsqueeze(-1).expand(-1, self.steps[0].value.size(-1))
+            each = error_of_differences(tuple(step.layer for step in self.steps), size, self.graph)[self.centre]
+        each = self.network.sides * each
+        return fixed + fixed[decision], each + each[decision]
+
+    def with_reach(self, steps: tuple[LayerState, ...], start: Tensor | None = None) -> tuple[LayerState, ...]:
+        """Return the states of layers with their reach, where only the features of the node itself move."""
+        if self.network.moving == "all":
+            return steps
+        reach = self.is_moving.double().unsqueeze(-1) if start is None else start
+        found = []
+        for step in steps:
+            branches = tuple(self.with_reach(branch, reach) for branch in step.branches)
+            found.append(replace(step, reach=reach, branches=branches))
+            reach = propagate_magnitude(step.layer, reach, self.graph)[0]
+        return tuple(found)
+
+    def norms_before(self, layer: Block, rows: Tensor) -> Tensor:
+        """Return the 1-norms of rows ``(P, N, F)`` pulled back through a linear layer with many inputs that move."""
+        if isinstance(layer, Linear):
+            shifts, weights = [rows], [layer.weight]
+        else:
+            assert isinstance(layer, Filter)
+            shifts, weights, matrix = [], [], self.matrix(layer).T
+            for number, tap in enumerate(layer.taps):
+                rows = shift_by(matrix, rows) if number else rows
+                if tap.any():
+                    shifts.append(rows)
+                    weights.append(tap.T)
+        if not shifts:
+            return rows.new_zeros(len(rows))
+        joined, weight = torch.cat(shifts, -1)[:, self.is_moving], torch.cat(weights)
+        total = joined.abs() @ weight.abs().sum(1)  # at least the norms
+        exact = total > 0
+        if int(exact.sum()) * weight.size(1) > IN_CACHE:  # of many inputs, the smallest rows are left at that
+            ordered, order = total.sort(1)
+            is_small = ordered.cumsum(1) <= NEGLIGIBLE * ordered.sum(1, keepdim=True)
+            exact &= ~torch.zeros_like(exact).scatter(1, order, is_small)
+        norms = [(part @ weight).abs_().sum(-1) for part in joined[exact].split(1 + IN_CACHE // weight.size(1))]
+        total[exact] = torch.cat(norms)
+        return total.sum(1)
+
+    def push(self, layer: Filter | Linear, moved: Tensor) -> Tensor:
+        """Return the change ``(N, F)`` of a linear layer when the moving features change by ``moved`` ``(n, F_in)``."""
+        taps = layer.taps if isinstance(layer, Filter) else layer.weight.T.unsqueeze(0)
+        total = moved.new_zeros(len(self.nodes), taps.size(2))
+        for number, tap in reversed([*enumerate(taps)]):
+            if tap.any():
+                total[self.is_moving] += moved @ tap
+            total = shift_by(self.matrix(layer), total) if number else total
+        return total
+
+    def pull(self, layer: Filter | Linear, rows: Tensor) -> Tensor:
+        """The transpose of :meth:`push`, ``(N, F)`` to ``(n, F_in)``."""
+        taps = layer.taps if isinstance(layer, Filter) else layer.weight.T.unsqueeze(0)
+        total = rows.new_zeros(int(self.is_moving.sum()), taps.size(1))
+        for number, tap in enumerate(taps):
+            rows = shift_by(self.matrix(layer).T, rows) if number else rows
+            total = total + rows[self.is_moving] @ tap.T if tap.any() else total
+        return total
+
 
 Lines = Literal["tangent", "parallel", "everywhere"]
 
 
 @dataclass(frozen=True, eq=False)
 class Backward:
-    """Rows ``(P, N, F)`` of a linear bound, carried back through layers; what they lose is added up, ``(P,)``.
+    """Rows ``(P, N, F)`` of a linear bound, propagated backward through layers, and the constants lost, ``(P,)``.
 
     ``lines`` around a nonlinearity: those that touch it at the signal (``"tangent"``) or that run on both sides of it
     in the same direction (``"parallel"``), for inputs within the radius; or for any two signals (``"everywhere"``).
     """
 
-    around: Neighborhood
+    around: ReceptiveField
     radius: float
     lines: Lines
 
-    def through(self, steps: tuple[Step, ...], rows: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
+    def through(self, steps: tuple[LayerState, ...], rows: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
         for step in reversed(steps):
-            rows, lost = self.behind(step, rows, lost)
+            rows, lost = self.pull_back(step, rows, lost)
         return rows, lost
 
-    def behind(self, step: Step, rows: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
-        """From behind a layer to in front of it."""
+    def pull_back(self, step: LayerState, rows: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
+        """Propagate a bound from the output of a layer to its input."""
         assert step.reach is not None
         match step.layer:
             case Filter() as layer:
@@ -54,7 +355,7 @@ class Backward:
                 return self.pointwise(layer, step, rows, lost)
             case LayerNorm() as layer:
                 if self.lines == "everywhere":
-                    moved = magnitude_behind(layer, self.radius * step.reach, self.around.graph)[0]
+                    moved = propagate_magnitude(layer, self.radius * step.reach, self.around.graph)[0]
                 else:
                     _, moved = layer_norm_box(layer, step.value, (self.radius * step.reach).expand_as(step.value))
                 return torch.zeros_like(rows), lost + (rows.abs() * moved).sum((1, 2))
@@ -64,10 +365,10 @@ class Backward:
             case HopMixture() as layer:
                 return self.hops(layer, step, rows, lost)
 
-    def pointwise(self, layer: Pointwise, step: Step, rows: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
-        r"""Lines :math:`s \Delta z - c_l` below and :math:`s \Delta z + c_u` above the difference of a function."""
+    def pointwise(self, layer: Pointwise, step: LayerState, rows: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Enclose the difference of a function between :math:`s \Delta z - c_l` and :math:`s \Delta z + c_u`."""
         assert step.reach is not None
-        rule, used = rule_of(layer), rows.ne(0).any(-1).any(0)
+        rule, used = find_rule(layer), rows.ne(0).any(-1).any(0)
         a, value = rows[:, used], step.value[used]
         reach = (self.radius * step.reach[used]).expand_as(value)
         if self.lines == "everywhere":
@@ -86,15 +387,15 @@ class Backward:
         back[:, used] = torch.where(a >= 0, a * least, a * most)
         return back, lost + torch.where(a >= 0, a * below, -a * above).clamp_min(0).sum((1, 2))
 
-    def hops(self, layer: HopMixture, step: Step, rows: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
-        """ReLU and each hop on their own; what hops read is carried back to what the layer reads."""
-        graph, rule = graph_of(layer, self.around.graph), OPERATIONS[layer.operation]
+    def hops(self, layer: HopMixture, step: LayerState, rows: Tensor, lost: Tensor) -> tuple[Tensor, Tensor]:
+        """Enclose ReLU and each hop separately; bounds of what hops read become bounds of the layer's input."""
+        graph, rule = resolve_graph(layer, self.around.graph), OPERATIONS[layer.operation]
         back, lost = self.pointwise(Pointwise("relu"), step, layer.beta * rows, lost)
         assert step.reach is not None
         reach = (self.radius * step.reach).expand_as(step.value)
         matrix = self.around.matrix(layer)
         reads: list[Tensor] = []
-        for hop in hops_of(layer, graph, step.value):
+        for hop in iterate_hops(layer, graph, step.value):
             if layer.reads == "shifted":
                 reach = shift_by(abs(matrix), reach)
             a, read = layer.weights[hop.number] * rows, torch.zeros_like(rows)
@@ -106,10 +407,10 @@ class Backward:
                     continue
                 nodes, table = nodes[keep], table[keep]
                 if isinstance(rule, OrderStatistic):
-                    apart = self.apart(step, hop, reach, nodes, table)
+                    apart = self.spread(step, hop, reach, nodes, table)
                     below, above = self.select(layer, hop.signals[0], reach, apart, table, a[:, nodes], read)
                 else:
-                    move = rule.largest if self.lines == "everywhere" else rule.move
+                    move = rule.move_unsaturated if self.lines == "everywhere" else rule.move
                     below = above = move(layer, reach, nodes, table)
                 part = a[:, nodes]
                 lost = lost + torch.where(part >= 0, part * below, -part * above).sum((1, 2))
@@ -119,8 +420,8 @@ class Backward:
             total = shift_by(matrix.T, total + read) if layer.reads == "shifted" else total + read
         return back + total, lost
 
-    def apart(self, step: Step, hop: Hop, reach: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
-        """How far any two values that a node reads can move apart, ``(n, d, d, F)`` or with F = 1 before scaling."""
+    def spread(self, step: LayerState, hop: Hop, reach: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+        """Bound the change of differences of two values that a node reads, ``(n, d, d, F)``."""
         network = self.around.network
         if step.front is None:
             near = gather(reach, table)
@@ -132,14 +433,14 @@ class Backward:
             near = torch.from_numpy(column[names[table.numpy()]])
             distances = (near.unsqueeze(-1) - near.unsqueeze(-2)).abs()
         else:
-            whole = network.apart(step, hop, names[nodes.numpy()], names[table.numpy()])
+            whole = network.row_distances(step, hop, names[nodes.numpy()], names[table.numpy()])
             distances = torch.stack(list(whole))
         return self.radius * distances.unsqueeze(-1) * step.front.column_norms(reach.size(-1))
 
     def select(
         self, layer: HopMixture, values: Tensor, reach: Tensor, apart: Tensor, table: Tensor, a: Tensor, read: Tensor
     ) -> tuple[Tensor, Tensor]:
-        r"""Lines around order statistics and means: :math:`\Delta f` is within bounds of :math:`\sum_j p_j \Delta u_j`.
+        r"""Enclose order statistics and means: :math:`\Delta f` is within bounds of :math:`\sum_j p_j \Delta u_j`.
 
         The p are added to what is read; returned are how far f can be below and above. All p on the selected value
         (tangent), or alike on all that can be selected (parallel), or on all (everywhere, and for means).
@@ -169,5 +470,5 @@ class Backward:
         if self.lines == "everywhere":
             return loose.amax(-2), loose.amax(-2)
         middle = (share * near).sum(-2)
-        offset, behind = near - middle.unsqueeze(-2), chosen - middle
-        return behind - select(offset - loose), select(offset + loose) - behind
+        offset, value = near - middle.unsqueeze(-2), chosen - middle
+        return value - select(offset - loose), select(offset + loose) - value

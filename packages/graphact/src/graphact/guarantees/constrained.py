@@ -1,4 +1,4 @@
-"""Training with the Lipschitz constant held below a limit."""
+"""Train with the certified Lipschitz constant held below a limit."""
 
 import torch
 from torch import Tensor, nn
@@ -7,11 +7,11 @@ from torch.nn.utils import parametrize
 from graphact._checks import HALF_PRECISION, check_positive
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
-from graphact.guarantees.description import Layers, part_names, read_layers
+from graphact.guarantees.layers import Layers, part_names, read_layers
 from graphact.guarantees.lipschitz import certified_norms, valid_norms
-from graphact.guarantees.magnitudes import magnitude_behind
-from graphact.guarantees.models import read_own
-from graphact.guarantees.pointwise import rule_of
+from graphact.guarantees.norms import propagate_magnitude
+from graphact.guarantees.reading import read_own
+from graphact.guarantees.rules import find_rule
 from graphact.nn import GraphModule
 from graphact.spec import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
 
@@ -32,7 +32,7 @@ def lipschitz_constrained(module: GraphModule, graph: Graph, limit: float) -> Gr
     :math:`\min(1, \mathrm{limit} / L)` with the certified constant L that they would give, which depends on all
     parameters and is proportional to these. Gradients flow through the factor. The module is changed in place.
 
-    The constant is certified for this graph. A bias behind these coefficients stays as it is; where a trained
+    The constant is certified for this graph. A bias after these coefficients is unchanged; where a trained
     classifier is to begin with the decisions it had, multiply its bias by the same factor first. :func:`release` makes
     the rescaled coefficients ordinary ones again, as saving to a file needs them.
 
@@ -70,7 +70,7 @@ def lipschitz_constrained(module: GraphModule, graph: Graph, limit: float) -> Gr
 
 
 def release(module: GraphModule) -> GraphModule:
-    """Make the coefficients of a constrained module ordinary ones again, with the values that the limit gave them."""
+    """Make the coefficients of a constrained module ordinary parameters again, with the values under the limit."""
     places = limited_tensors(module)
     values = [getattr(part, name).detach().clone() for part, name in places]
     for (part, name), value in zip(places, values, strict=True):
@@ -80,7 +80,7 @@ def release(module: GraphModule) -> GraphModule:
 
 
 def limited_tensors(module: nn.Module) -> list[tuple[nn.Module, str]]:
-    """The tensors of a module that a limit rescales: parts and attributes."""
+    """Return the tensors of a module that a limit rescales: parts and attributes."""
     return [
         (part, name)
         for part in module.modules()
@@ -91,7 +91,7 @@ def limited_tensors(module: nn.Module) -> list[tuple[nn.Module, str]]:
 
 
 def last_coefficients(module: GraphModule) -> list[tuple[nn.Module, str]]:
-    """The parameters that the constant of the whole module is proportional to: parts and attributes."""
+    """Return the parameters that the constant of the whole module is proportional to: parts and attributes."""
     layers = module.layers()
     for layer, part in zip(reversed(layers), reversed(part_names(module, layers)), strict=True):
         if names := PROPORTIONAL_TO[type(layer)]:
@@ -100,7 +100,7 @@ def last_coefficients(module: GraphModule) -> list[tuple[nn.Module, str]]:
 
 
 def _place(module: nn.Module, layers: tuple[Layer, ...], array: Tensor, part: str, name: str) -> tuple[nn.Module, str]:
-    """Where the one parameter is stored that an array of the description is."""
+    """Return the owner and the attribute of the parameter that an array of the description is."""
     owned = [(owner, *item) for owner in module.modules() for item in owner.named_parameters(recurse=False)]
     places = [(owner, attribute) for owner, attribute, parameter in owned if parameter is array]
     uses = sum(other is array for layer in layers for other in layer.arrays().values())
@@ -112,7 +112,7 @@ def _place(module: nn.Module, layers: tuple[Layer, ...], array: Tensor, part: st
 
 
 class Limit:
-    """What the rescaled tensors of one module share; no module itself, so that it is no part of what it limits."""
+    """State shared by the rescaled tensors of one module; not a module itself, which would become its child."""
 
     def __init__(self, module: nn.Module, graph: Graph, limit: float) -> None:
         self.module, self.graph, self.limit = module, graph, limit
@@ -120,7 +120,7 @@ class Limit:
         self.trial: Tensor | None = torch.ones(())
 
     def rescale(self, original: Tensor) -> Tensor:
-        """The tensor times what brings the module within its limit."""
+        """Return the tensor times the factor that brings the module within its limit."""
         if self.trial is not None:
             return original * self.trial.to(original)
         room = 0.0 if original.dtype == torch.float64 else torch.finfo(torch.float32).eps
@@ -131,7 +131,7 @@ class Limit:
         return original * factor.to(original)
 
     def with_room_for_rounding(self, factor: Tensor, dtype: torch.dtype) -> Tensor:
-        """The factor, made smaller until the rounded coefficients keep the limit."""
+        """Reduce the factor until the rounded coefficients keep the limit."""
         step = torch.finfo(dtype).eps
         while True:
             with torch.no_grad():
@@ -142,7 +142,7 @@ class Limit:
             step = min(2 * step, 1.0)  # small coefficients are rounded coarsely; at the latest all are zero
 
     def constant_with(self, factor: Tensor, room: float = 0.0) -> Tensor:
-        """The certified constant of the module with coefficients that are multiplied by a factor.
+        """Return the certified constant of the module with the coefficients multiplied by a factor.
 
         With room for each of them to be off by that part of itself, as rounding makes them.
         """
@@ -157,19 +157,21 @@ class Limit:
 
 @torch.no_grad()
 def without_signs(layers: Layers, features: int, graph: Graph) -> Tensor:
-    """How far outputs ``(N, O)`` move at most when the last coefficients do not cancel; norms are convex in these."""
+    """Bound the change of outputs ``(N, O)`` when the last coefficients do not cancel; norms are convex in these."""
     place = max(number for number, layer in enumerate(layers) if PROPORTIONAL_TO[type(layer)])
     front = valid_norms(layers[:place], features, graph, thorough=False)
     unit = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
-    moved = magnitude_behind(layers[place], unit, graph, 3.0)[0] * torch.stack([norms.max() for norms in front]).max()
+    moved = (
+        propagate_magnitude(layers[place], unit, graph, 3.0)[0] * torch.stack([norms.max() for norms in front]).max()
+    )
     for layer in layers[place + 1 :]:
         assert isinstance(layer, Pointwise)
-        moved = moved * rule_of(layer).steepest
+        moved = moved * find_rule(layer).steepest
     return moved
 
 
 class Rescaled(nn.Module):
-    """A tensor as the module sees it: multiplied by the factor of its limit."""
+    """A parametrization that multiplies a tensor by the factor of its limit."""
 
     def __init__(self, shared: Limit) -> None:
         super().__init__()

@@ -1,10 +1,13 @@
 r"""Certified Lipschitz constants of filters, activations and whole networks.
 
-Of one layer they come from its coefficients; of a network from the product of its layers and from affine forms of
-differences (:mod:`graphact.guarantees.forms`), on large graphs a few coefficients at a time
-(:mod:`graphact.guarantees.columns`). The proofs are in docs/guarantees.md.
+For two inputs :math:`x, x'` the difference at any point of a network is a matrix times :math:`x - x'`. Every row of
+that matrix is an *affine form*: known coefficients of the inputs, plus known coefficients of unknown row vectors
+whose 1-norm is at most 1. The forms of all nodes and features are a batch of signals ``(M, N, F)``, one for each of
+the M inputs and unknowns; filters and shifts act on it as on any batch. The 1-norm over M bounds the change of the
+output when every input changes by at most 1. The proofs are in docs/guarantees.md.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -14,18 +17,22 @@ from functools import partial, reduce
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_positive
+from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
-from graphact.guarantees.budget import Budget, OutOfTimeError, Progress, watch
-from graphact.guarantees.columns import column_norms
-from graphact.guarantees.description import Block, Blocks, branches_of, graph_of, hops_of, split_readout, widths
-from graphact.guarantees.forms import is_affordable, output_norms
-from graphact.guarantees.magnitudes import magnitude_behind, magnitudes
-from graphact.guarantees.models import read_model
-from graphact.guarantees.pointwise import layer_norm_slope, rule_of
-from graphact.guarantees.powers import PowerRows, Spend, bank_norms
-from graphact.guarantees.rules import MOST_ENTRIES, OPERATIONS
+from graphact.guarantees.layers import Block, Blocks, get_branches, iterate_hops, resolve_graph, split_readout, widths
+from graphact.guarantees.norms import (
+    MAX_NORM_WORK,
+    PowerRows,
+    Spend,
+    WorkLimitError,
+    bank_norms,
+    limit_work,
+    magnitudes,
+    propagate_magnitude,
+)
+from graphact.guarantees.reading import read_model
+from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, POINTWISE, find_rule, layer_norm_slope
 from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
 from graphact.spec.operations import MAX
 
@@ -48,9 +55,9 @@ class LipschitzBound:
         paper: the constant of the paper's Proposition 2; None for all but the graph-adaptive max activation.
         per_node: ``(N,)``, the same for the output of each node; ``value`` is the largest.
         composed: the product of the constants of the layers.
-        layers: name and constant of each layer, from input to output; without signs where the budget ended.
-        followed: the share of the coefficients that were followed to the outputs; below 1 where the budget did not
-            suffice, and the constant is larger than it would be with more, but no less certain.
+        layers: name and constant of each layer, from input to output.
+        uses_forms: True if affine forms were used; False if they need too much memory, and ``value`` is the smaller of
+            the product of the layers and the sum over all paths, which holds as well and is larger.
     """
 
     value: float
@@ -58,30 +65,22 @@ class LipschitzBound:
     per_node: Tensor
     composed: float
     layers: tuple[tuple[str, float], ...]
-    followed: float = 1.0
+    uses_forms: bool = True
 
     def __repr__(self) -> str:
         paper = "" if self.paper is None else f", paper={self.paper:.6g}"
-        followed = "" if self.followed == 1 else f", followed={self.followed:.0%}"
-        return f"LipschitzBound(value={self.value:.6g}{paper}, composed={self.composed:.6g}{followed})"
+        return f"LipschitzBound(value={self.value:.6g}{paper}, composed={self.composed:.6g})"
 
 
-def lipschitz_bound(
-    module: nn.Module,
-    graph: Graph,
-    norm: float = math.inf,
-    *,
-    budget: float | None = None,
-    progress: Progress | bool | None = None,
-) -> LipschitzBound:
+@torch.no_grad()
+def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> LipschitzBound:
     r"""Certify a Lipschitz constant of a module on a graph, in the infinity norm over nodes and features.
 
     - A filter bank or an FIR: its induced norm, exactly.
     - An activation: Proposition 2's constant as ``paper`` (graph-adaptive max), and a certificate for each node.
     - A network: the product of its layers as ``composed``, and a tighter one from affine forms of differences over the
-      actual graph (see :mod:`graphact.guarantees.forms`). On large graphs these are computed for a few coefficients
-      at a time (:mod:`graphact.guarantees.columns`), on the device of the graph; memory grows with the edges, and time
-      with the edges within reach of every node.
+      actual graph (see :mod:`graphact.guarantees.forms`), where these have at most 20 million coefficients; otherwise
+      the sum of the magnitudes of all paths. ``uses_forms`` says which.
 
     Everything is computed in float64, and constants of networks are moved up by what that may lose; rounding errors of
     the module itself are not part of the statement.
@@ -91,15 +90,10 @@ def lipschitz_bound(
             torch's, or a model or convolution of PyG that docs/guarantees.md lists.
         graph: the graph.
         norm: only infinity.
-        budget: seconds that large networks may take, in about; afterwards coefficients are merged instead of followed,
-            down to the product of the layers, so that the constant is larger but still certified. None for a fixed
-            number of operations, some minutes at most, and the same result on every machine; where that takes more than
-            20 seconds, or does not suffice by an estimate, a line on standard error tells.
-        progress: called with the share that is done, or True for a bar.
 
     Raises:
         UnsupportedModelError: nothing is known about a part, such as a function of your own as the activation.
-        ValueError: another norm, or a budget that is not positive.
+        ValueError: another norm.
 
     Example:
         >>> import torch, graphact
@@ -113,57 +107,36 @@ def lipschitz_bound(
     """
     if norm != math.inf:
         raise ValueError(f"norm must be inf: the certificates are for the infinity norm, got {norm!r}")
-    seconds = None if budget is None else check_positive("budget", budget)
-    device = check_graph("graph", graph).device
-    graph = graph.to("cpu", torch.float64)
-    with torch.no_grad(), watch(progress) as show:
-        spent = Budget(seconds, None if progress else "lipschitz_bound")
-        layers, features = read_model(module, graph)
-        every = layer_norms(layers, features, graph, spent)
-        constants, lost = [norms.max().item() for norms in every], rounding(layers, features, graph)
-        outputs, followed = tightest_norms(layers, features, graph, every, spent, device, show)
-        per_node = (outputs + lost).amax(-1)
-        show(1.0)
-        return LipschitzBound(
-            value=per_node.max().item(),
-            paper=paper_constant(layers, graph),
-            per_node=per_node,
-            composed=math.prod(constants) + lost.max().item(),
-            layers=tuple(zip(layer_names(layers), constants, strict=True)),
-            followed=followed,
-        )
+    graph = check_graph("graph", graph).to("cpu", torch.float64)
+    layers, features = read_model(module, graph)
+    every = layer_norms(layers, features, graph, limit_work(MAX_NORM_WORK))
+    constants, lost = [norms.max().item() for norms in every], rounding(layers, features, graph)
+    outputs, uses_forms = tightest_norms(layers, features, graph, every)
+    per_node = (outputs + lost).amax(-1)
+    return LipschitzBound(
+        value=per_node.max().item(),
+        paper=paper_constant(layers, graph),
+        per_node=per_node,
+        composed=math.prod(constants) + lost.max().item(),
+        layers=tuple(zip(layer_names(layers), constants, strict=True)),
+        uses_forms=uses_forms,
+    )
 
 
-def tightest_norms(
-    layers: Blocks,
-    features: int,
-    graph: Graph,
-    every: list[Tensor],
-    budget: Budget,
-    device: torch.device,
-    progress: Progress,
-) -> tuple[Tensor, float]:
-    """The constant of every output ``(N, O)``, from those of the layers and from forms, and the share followed."""
+def tightest_norms(layers: Blocks, features: int, graph: Graph, every: list[Tensor]) -> tuple[Tensor, bool]:
+    """Return the constant of every output ``(N, O)``, and whether affine forms were small enough to be used."""
     composed = torch.minimum(composed_norms(every, features, graph), magnitudes(layers, features, graph)[0])
-    if is_affordable(layers, features, graph):
-        return torch.minimum(composed, output_norms(layers, features, graph)), 1.0
-    if any(isinstance(layer, Sum) for layer in layers):
-        return composed, 0.0
-    body, _ = split_readout(layers)
-    sizes = magnitudes(body[:-1], features, graph)[0].amax(0)  # of what the last activation reads, in about
-    try:
-        forms, followed = column_norms(layers, features, graph, budget, device, progress, sizes)
-    except OutOfTimeError:
-        return composed, 0.0
-    return torch.minimum(composed, forms.cpu()), followed
+    if not is_affordable(layers, features, graph):
+        return composed, False
+    return torch.minimum(composed, output_norms(layers, features, graph)), True
 
 
 def rounding(layers: Blocks, features: int, graph: Graph) -> Tensor:
-    """More than float64 can lose in the constants of a network, ``(N, O)``; one activation is rounded to nearest.
+    """Bound the rounding errors of the constants of a network, ``(N, O)``; one activation is rounded to nearest.
 
     Every number is a sum of products along paths through the network. Its error is at most the number of roundings on
     the longest path times epsilon times the sum of the magnitudes, which the layers bound by their coefficients without
-    signs; behind an activation forms and unknowns together are at most three times what it reads. Without graph and
+    signs; after an activation forms and unknowns together are at most three times what it reads. Without graph and
     fractions nothing is lost.
     """
     total, longest = magnitudes(layers, features, graph, 3.0)
@@ -175,42 +148,42 @@ def rounding(layers: Blocks, features: int, graph: Graph) -> Tensor:
 
 
 def paper_constant(layers: Blocks, graph: Graph) -> float | None:
-    r"""Proposition 2 of the paper, :math:`|\beta| + K C \max_k \|S^k\|_\infty` with :math:`C = \max_k |h_k|`.
+    r"""Return the constant of Proposition 2, :math:`|\beta| + K C \max_k \|S^k\|_\infty` with :math:`C = \max_k |h_k|`.
 
     None for what it does not speak of: anything but one graph-adaptive max.
     """
     only = layers[0] if len(layers) == 1 else None
     if not isinstance(only, HopMixture) or only.operation is not MAX or only.reads != "shifted":
         return None
-    graph = graph_of(only, graph)
+    graph = resolve_graph(only, graph)
     largest = max(PowerRows(graph, hop + 1).norms.max().item() for hop in range(only.hops))
     return only.beta.abs().item() + only.hops * only.weights.abs().max().item() * largest
 
 
 def layer_names(layers: Blocks) -> Iterator[str]:
-    """What the layers are called in tables: filters and activations by their number, and the readout."""
+    """Yield the names of layers in tables: filters and activations by their number, and the readout."""
     counts: Counter[str] = Counter()
     body, readout = split_readout(layers)
     for layer in body:
-        label = label_of(layer)
+        label = layer_label(layer)
         counts[label] += 1
         yield f"{label} {counts[label]}"
     if readout is not None:
         yield "readout"
 
 
-def label_of(layer: Layer) -> str:
-    """The kind of a layer, as tables call it."""
+def layer_label(layer: Layer) -> str:
+    """Return the kind of a layer as tables call it."""
     return next(label for kind, label in LABELS.items() if isinstance(layer, kind))
 
 
 def certified_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
-    """The tightest certified constant of every output, ``(N, O)``; differentiable, where the arrays are."""
+    """Return the tightest certified constant of every output, ``(N, O)``; differentiable if the arrays are."""
     return reduce(torch.minimum, valid_norms(layers, features, graph, thorough))
 
 
 def valid_norms(layers: Blocks, features: int, graph: Graph, thorough: bool) -> list[Tensor]:
-    """Certified constants of every output, ``(N, O)`` each, of which the smallest counts.
+    """Return certified constants of every output, ``(N, O)`` each, of which the smallest counts.
 
     Beyond what is affordable: the sum of all coefficients in magnitude and the product of the layers, the latter where
     no filter bank has so many entries that a step of training would take seconds and gigabytes.
@@ -219,13 +192,13 @@ def valid_norms(layers: Blocks, features: int, graph: Graph, thorough: bool) -> 
         composed = composed_norms(layer_norms(layers, features, graph), features, graph)
         return [composed, output_norms(layers, features, graph, thorough=thorough)]
     paths, entries = magnitudes(layers, features, graph)[0], graph.num_nodes + graph.num_edges
-    if any(isinstance(layer, Filter) and layer.taps[0].numel() * entries > MOST_ENTRIES for layer in layers):
+    if any(isinstance(layer, Filter) and layer.taps[0].numel() * entries > MAX_ENTRIES for layer in layers):
         return [paths]
     return [paths, composed_norms(layer_norms(layers, features, graph), features, graph)]
 
 
 def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
-    """The product of the constants of all layers but the last, times those of the last one, ``(N, O)``."""
+    """Return the product of the constants of all layers but the last, times those of the last one, ``(N, O)``."""
     unit = torch.ones(graph.num_nodes, features, dtype=torch.float64)
     *before, last = [unit, *every]
     return math.prod((norms.max() for norms in before), start=unit.new_ones(())) * last
@@ -234,23 +207,23 @@ def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
 # Layer by layer
 
 
-def layer_norms(layers: Blocks, features: int, graph: Graph, budget: Budget | None = None) -> list[Tensor]:
-    """The constants of every output of every layer, ``(N, F)`` each; where the budget ends, from magnitudes."""
+def layer_norms(layers: Blocks, features: int, graph: Graph, spend: Spend = lambda _: None) -> list[Tensor]:
+    """Return the constants of every output of every layer, ``(N, F)`` each."""
     pairs = zip(layers, widths(layers, features), strict=True)
-    return [norms_within(budget, layer, width, graph) for layer, width in pairs]
+    return [norms_or_magnitudes(spend, layer, width, graph) for layer, width in pairs]
 
 
-def norms_within(budget: Budget | None, layer: Block, width: int, graph: Graph) -> Tensor:
-    """The constants of a layer, ``(N, F)``: as they are or, where the budget does not suffice, without any signs."""
+def norms_or_magnitudes(spend: Spend, layer: Block, width: int, graph: Graph) -> Tensor:
+    """Return the constants of a layer, ``(N, F)``: exact or, if that is too much work, without signs."""
     try:
-        return norms_of(layer, width, graph, budget)
-    except OutOfTimeError:
+        return exact_norms(layer, width, graph, spend)
+    except WorkLimitError:
         unit = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
-        return magnitude_behind(layer, unit, graph)[0].expand(-1, width)
+        return propagate_magnitude(layer, unit, graph)[0].expand(-1, width)
 
 
-def norms_of(layer: Block, width: int, graph: Graph, budget: Budget | None = None) -> Tensor:
-    r"""The Lipschitz constant of a layer of that width at every node and feature, ``(N, F)``.
+def exact_norms(layer: Block, width: int, graph: Graph, spend: Spend) -> Tensor:
+    r"""Return the Lipschitz constant of a layer of that width at every node and feature, ``(N, F)``.
 
     Of a filter bank, the largest is its induced infinity norm, exactly:
 
@@ -260,28 +233,196 @@ def norms_of(layer: Block, width: int, graph: Graph, budget: Budget | None = Non
     and the pointwise term are taken together, since they may read the same input with opposite signs. Kernel: the slope
     of the Gaussian times the largest differences of rows. Localized activations have the identity for :math:`S^k`.
 
-    Raise OutOfTimeError where the budget does not suffice.
+    Raise WorkLimitError where ``spend`` allows no more operations.
     """
-    spend: Spend = (lambda _: None) if budget is None else budget.spend_on_norms
     spend(0.0)
     match layer:
         case Filter():
-            return bank_norms(layer.taps, graph_of(layer, graph), spend)
+            return bank_norms(layer.taps, resolve_graph(layer, graph), spend)
         case Linear():
             return layer.weight.abs().sum(1).expand(graph.num_nodes, -1)
         case Pointwise():
-            return torch.full((graph.num_nodes, width), rule_of(layer).steepest, dtype=torch.float64)
+            return torch.full((graph.num_nodes, width), find_rule(layer).steepest, dtype=torch.float64)
         case LayerNorm():
             slope = layer_norm_slope(layer.features, layer.epsilon).expand(graph.num_nodes, width)
             return slope if layer.weight is None else slope * layer.weight.abs()
         case Sum():
             start, total = layer.in_features or width, torch.zeros(())
-            for branch in branches_of(layer):
-                total = total + composed_norms(layer_norms(branch, start, graph, budget), start, graph)
+            for branch in get_branches(layer):
+                total = total + composed_norms(layer_norms(branch, start, graph, spend), start, graph)
             return total
         case HopMixture():
             rule, total = OPERATIONS[layer.operation], layer.beta.abs().expand(graph.num_nodes, width)
-            for hop in hops_of(layer, graph):
-                rows = PowerRows(graph_of(layer, graph), hop.number + 1 if layer.reads == "shifted" else 0, spend)
+            for hop in iterate_hops(layer, graph):
+                rows = PowerRows(resolve_graph(layer, graph), hop.number + 1 if layer.reads == "shifted" else 0, spend)
                 total = total + hop.reduce_one(partial(rule.constants, layer, hop.number, rows), rows.entries_at_once)
             return total
+
+
+MAX_COEFFICIENTS = MAX_ENTRIES  # of the forms of a layer that are held at once; above, they come in blocks
+MAX_SIGNS = 8  # ReLUs of a node whose signs are all tried
+MAX_SIGN_WORK = 300_000_000  # coefficients times combinations of signs, some seconds
+IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
+
+
+def output_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
+    """Bound the change of each output ``(N, O)`` when every input changes by at most 1.
+
+    The readout may hold any rows, such as differences of classes. A thorough search tries all signs of up to 8 of a
+    node's last ReLUs, as many as a fixed number of operations allows, and compares all pairs of columns for the kernel;
+    otherwise the result is larger and comes sooner.
+    """
+    body, readout = split_readout(layers)
+    weight = None if readout is None else readout.weight
+    output: Tensor | Differences = unit_forms(graph.num_nodes, features)
+    for layer in body:
+        output = propagate_differences(layer, settle_forms(output), graph, thorough)
+    return output.norms(weight, thorough) if isinstance(output, Differences) else row_norms(read_out(output, weight))
+
+
+def unit_forms(num_nodes: int, features: int) -> Tensor:
+    """Return the forms of the inputs themselves: one signal for each of the N F inputs."""
+    return torch.eye(num_nodes * features, dtype=torch.float64).view(-1, num_nodes, features)
+
+
+def row_norms(forms: Tensor) -> Tensor:
+    """Return the 1-norm of each form, ``(M, N, F)`` to ``(N, F)``."""
+    return forms.abs().sum(0)
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Forms after a nonlinearity: ``forms + d * rectified``, up to ``spread``, with any d between the slopes."""
+
+    forms: Tensor  # (M, N, F)
+    spread: Tensor  # (N, F), the size of a further unknown at every node and feature
+    rectified: Tensor  # (M, N, F), what a pointwise function reads
+    slopes: tuple[float, float]  # the least and the largest of that function
+
+    def settle(self) -> Tensor:
+        """Return forms with a fresh unknown at every node and feature, for the spread and for the slope."""
+        forms, spread = self.halfway()
+        return torch.cat([forms, torch.diag(spread.flatten()).view(-1, *spread.shape)])
+
+    def norms(self, readout: Tensor | None, thorough: bool) -> Tensor:
+        """Return the largest 1-norm of every form, ``(N, F)``, or after a readout ``(O, F)``, ``(N, O)``."""
+        size = None if readout is None else readout.abs()
+        if thorough:
+            return self.over_slopes(readout) + read_out(self.spread, size)
+        forms, spread = self.halfway()
+        return row_norms(read_out(forms, readout)) + read_out(spread, size)
+
+    def halfway(self) -> tuple[Tensor, Tensor]:
+        """Return the forms for the slope in the middle, and the spread including that of other slopes."""
+        low, high = self.slopes
+        forms = self.forms + (low + high) / 2 * self.rectified
+        return forms, self.spread + (high - low) / 2 * row_norms(self.rectified)
+
+    def over_slopes(self, readout: Tensor | None) -> Tensor:
+        """Return the largest 1-norm over slopes of a node's features: it is convex in them, so at the ends.
+
+        Behind a readout only the features that weigh most are tried, as many as :func:`slopes_tried` allows.
+        """
+        if readout is None:
+            return torch.maximum(*(row_norms(self.forms + slope * self.rectified) for slope in self.slopes))
+        low, high = self.slopes
+        norms, count = row_norms(self.rectified), slopes_tried(readout, self.forms[..., 0].numel())
+        choices = torch.tensor(list(itertools.product(self.slopes, repeat=count)), dtype=torch.float64)
+        step = max(1, IN_CACHE // max(1, self.forms.size(0) * len(choices)))
+        best = []
+        for row in readout:
+            chosen = (row.abs() * norms.amax(0)).topk(count).indices
+            rest = row.scatter(0, chosen, 0.0)
+            fixed = self.forms @ row + self.rectified @ rest * ((low + high) / 2)
+            scaled = choices * row[chosen]
+            parts = zip(fixed.split(step, 1), self.rectified[..., chosen].split(step, 1), strict=True)
+            largest = [(part.unsqueeze(-1) + free @ scaled.T).abs().sum(0).amax(-1) for part, free in parts]
+            best.append(torch.cat(largest) + (high - low) / 2 * (norms @ rest.abs()))
+        return torch.stack(best, -1)
+
+
+def slopes_tried(readout: Tensor, coefficients: int) -> int:
+    """Return for how many features of a node all combinations of slopes are tried, for a readout ``(O, F)``.
+
+    ``coefficients`` is the number of forms of a feature times that of their columns.
+    """
+    if readout.numel() == 0:
+        return 0
+    most = int(math.log2(max(1, MAX_SIGN_WORK // max(1, coefficients * len(readout)))))
+    return min(most, MAX_SIGNS, int((readout != 0).sum(1).max()))
+
+
+def settle_forms(output: Tensor | Differences) -> Tensor:
+    """Return forms of differences, with the unknowns of the last layer among them."""
+    return output.settle() if isinstance(output, Differences) else output
+
+
+def read_out(forms: Tensor, readout: Tensor | None) -> Tensor:
+    """Return forms after the linear map that all nodes share."""
+    return forms if readout is None else forms @ readout.T
+
+
+def propagate_differences(layer: Block, forms: Tensor, graph: Graph, thorough: bool) -> Tensor | Differences:
+    """Return differences after a layer, from the forms ``(M, N, F)`` before it."""
+    centre, spread = torch.zeros_like(forms), torch.zeros_like(forms[0])
+    match layer:
+        case Filter():
+            return graph_filter(forms, resolve_graph(layer, graph), layer.taps)
+        case Linear():
+            return read_out(forms, layer.weight)
+        case Pointwise():
+            return Differences(centre, spread, forms, find_rule(layer).slopes)
+        case LayerNorm():  # nothing is known of the direction
+            moved = row_norms(forms).amax(-1, keepdim=True) * layer_norm_slope(layer.features, layer.epsilon)
+            moved = moved.expand_as(spread) if layer.weight is None else moved * layer.weight.abs()
+            return Differences(centre, moved, centre, (0.0, 0.0))
+        case Sum():
+            branches = []
+            for branch in get_branches(layer):
+                output: Tensor | Differences = forms
+                for inner in branch:
+                    output = propagate_differences(inner, settle_forms(output), graph, thorough)
+                branches.append(settle_forms(output))
+            shared = forms.size(0)  # then come the unknowns of each branch
+            total = torch.stack([branch[:shared] for branch in branches]).sum(0)
+            return torch.cat([total, *(branch[shared:] for branch in branches)])
+        case HopMixture():
+            rule = OPERATIONS[layer.operation]
+            for hop in iterate_hops(layer, graph, forms):
+                select = partial(rule.differences, layer, hop.signals[0], thorough)
+                middle, deviation = hop.reduce(select, forms.size(0) * forms.size(-1))
+                weight = layer.weights[hop.number]
+                centre, spread = centre + weight * middle, spread + weight.abs() * deviation
+            return Differences(centre, spread, forms * layer.beta, POINTWISE["relu"].slopes)
+
+
+def form_sizes(layers: Blocks, features: int, graph: Graph) -> Iterator[tuple[int, int]]:
+    """Yield for each layer before the readout the coefficients of its forms, without and with its unknowns."""
+    columns = graph.num_nodes * features
+    body, _ = split_readout(layers)
+    before = features
+    for layer, width in zip(body, widths(body, features), strict=True):
+        unknowns, widest = count_unknowns(layer, before, width)
+        outputs, unknowns = graph.num_nodes * widest, graph.num_nodes * unknowns
+        if isinstance(layer, Sum):  # its branches hold their unknowns before they are added
+            columns, unknowns = columns + unknowns, 0
+        yield columns * outputs, (columns + unknowns) * outputs
+        columns, before = columns + unknowns, width
+
+
+def count_unknowns(layer: Layer, before: int, width: int) -> tuple[int, int]:
+    """Return the unknowns of a node after a layer, and the most features on the way."""
+    if not isinstance(layer, Sum):
+        return (width if isinstance(layer, Pointwise | HopMixture | LayerNorm) else 0), width
+    unknowns, widest = 0, width
+    for branch in get_branches(layer):
+        inner = before
+        for part, after in zip(branch, widths(branch, before), strict=True):
+            more, wide = count_unknowns(part, inner, after)
+            unknowns, widest, inner = unknowns + more, max(widest, wide), after
+    return unknowns, widest
+
+
+def is_affordable(layers: Blocks, features: int, graph: Graph) -> bool:
+    """Return True if the affine forms of all layers fit into memory."""
+    return all(size <= MAX_COEFFICIENTS for size, _ in form_sizes(layers, features, graph))

@@ -1,15 +1,14 @@
-r"""How far features can move before the class of a node changes: certified radii, and what attacks find.
+r"""Certified radii: how far features can move before the class of a node changes, and upper bounds from attacks.
 
-Write :math:`\Delta` for the difference to the given signal. Going back through the layers, the margin between two
-classes of one node is bounded below by a linear function of what each layer reads,
+Write :math:`\Delta` for the difference to the given signal. Backward through the layers, the margin between two
+classes of one node is bounded below by a linear function of the input of each layer,
 :math:`\Delta m \ge \langle A, \Delta z \rangle - c`: linear layers are exact, and a nonlinearity lies between lines
 that hold for :math:`|\Delta z| \le r \rho`, the reach of an input that moves by r. At the input
 :math:`\langle A, \Delta x \rangle \ge -r \|A\|_1`. The proofs are in docs/guarantees.md.
-
-Each node is worked on alone, on the part of the graph that it depends on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,22 +18,22 @@ from torch import Tensor, nn
 
 from graphact._checks import check_generator, check_integer
 from graphact.graph import Graph
-from graphact.guarantees.backward import Backward, Lines
-from graphact.guarantees.budget import Progress, watch
-from graphact.guarantees.description import Blocks
-from graphact.guarantees.fields import Moving, Neighborhood, Network, Step
-from graphact.guarantees.models import evaluate
+from graphact.guarantees.backward import Backward, ClassifierAtSignal, LayerState, Lines, Moving, ReceptiveField
+from graphact.guarantees.layers import Blocks
+from graphact.guarantees.reading import evaluate
+from graphact.progress import live_bars
 from graphact.spec import Filter, Linear
 
+Progress = Callable[[float], None]  # called with the share of the nodes that is done
 ROUNDING = 1e-9  # of outputs and losses, by which margins must be above 0 beside what float64 can lose on the way
 PRECISION = 0.01  # the largest radius that can be certified is found up to this part of it
-MOST_TRIALS = 30
+MAX_TRIALS = 30
 CLOSE = 1.5  # rivals that are tried together: radii from their constants, in units of the smallest
 
 
 @dataclass(frozen=True, eq=False)
 class CertifiedRadius:
-    """How far features may move, each by at most the radius, without changing the class of a node.
+    """Largest certified change of each feature that does not change the class of a node.
 
     Attributes:
         nodes: ``(n,)``, the nodes that were asked for.
@@ -56,12 +55,12 @@ class CertifiedRadius:
 
     @property
     def from_constants(self) -> Tensor:
-        """``(n,)``: what the margins over the constants of each node and pair of classes would certify."""
+        """``(n,)``: the radius from the margins and constants of each node and pair of classes alone."""
         return (self.margins / self.constants).nan_to_num(nan=torch.inf).amin(-1)
 
     @property
     def from_one_constant(self) -> Tensor:
-        """``(n,)``: what the margin over one constant, the largest of all these nodes and pairs, would certify."""
+        """``(n,)``: the radius from the margin and the largest constant of all these nodes and pairs."""
         return self.margins.amin(-1) / self.constants.max()
 
 
@@ -110,7 +109,7 @@ def certified_radius(
         >>> bool((radius > 0).all() and (alone >= radius).all())
         True
     """
-    network = Network(model, graph, x, moving)
+    network = ClassifierAtSignal(model, graph, x, moving)
     chosen = network.check_nodes(nodes)
     found = []
     with watch(progress) as show:
@@ -156,7 +155,7 @@ def attack_radius(
     check_generator(generator)
     counts = check_integer("steps", steps, minimum=1), check_integer("restarts", restarts, minimum=1)
     with torch.no_grad():
-        network = Network(model, graph, x, moving)
+        network = ClassifierAtSignal(model, graph, x, moving)
     chosen = network.check_nodes(nodes)
     found = []
     with watch(progress) as show:
@@ -166,14 +165,27 @@ def attack_radius(
     return torch.tensor(found, dtype=torch.float64)
 
 
-def certify_node(around: Neighborhood) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Radius, the class that limits it, and constants and margins of all classes."""
+@contextmanager
+def watch(progress: Progress | bool | None) -> Iterator[Progress]:
+    """Yield a function that shows the share of the work that is done: on a bar, by the caller's function, or not."""
+    if progress is not True:
+        yield progress or (lambda _: None)
+        return
+    from rich.console import Console
+
+    with live_bars(console=Console(stderr=True)) as bars:
+        task = bars.add_task("nodes", total=100, note="")
+        yield lambda share: bars.update(task, completed=round(100 * share))
+
+
+def certify_node(around: ReceptiveField) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return radius, the class that limits it, and constants and margins of all classes."""
     decision = around.outputs.argmax()
     margins = around.outputs[decision] - around.outputs
     margins[decision] = torch.inf
     rivals = (torch.arange(len(margins)) != decision).nonzero().squeeze(1)
     steps = around.with_reach(around.steps)
-    constants, (fixed, for_each) = torch.zeros_like(margins), around.lost_by_rounding(decision)
+    constants, (fixed, for_each) = torch.zeros_like(margins), around.rounding_error(decision)
     everywhere = loss(around, steps, decision, rivals, 1.0, "everywhere") + for_each[rivals]
     constants[rivals] = everywhere.nan_to_num(nan=torch.inf)  # overflow times 0
     size = around.outputs.abs().max()
@@ -185,7 +197,7 @@ def certify_node(around: Neighborhood) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return torch.tensor(least, dtype=torch.float64), limiting, constants, margins
 
     def lost_at(rivals: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-        """What margins can lose, and whether something is left of them."""
+        """Return the loss of margins, and whether a margin is left."""
         lost = torch.minimum(radius * constants[rivals], loss(around, steps, decision, rivals, radius, "tangent"))
         allowed = left[rivals] - radius * for_each[rivals]
         failing = ~(allowed - lost > ROUNDING * lost)
@@ -208,9 +220,9 @@ def certify_node(around: Neighborhood) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def loss(
-    around: Neighborhood, steps: tuple[Step, ...], decision: Tensor, rivals: Tensor, radius: float, lines: Lines
+    around: ReceptiveField, steps: tuple[LayerState, ...], decision: Tensor, rivals: Tensor, radius: float, lines: Lines
 ) -> Tensor:
-    """How much of the margins to rivals can be lost, at most, when inputs move by up to the radius."""
+    """Bound the loss of the margins to rivals when inputs move by up to the radius."""
     rows = torch.zeros(len(rivals), len(around.nodes), len(around.outputs), dtype=torch.float64)
     rows[:, around.centre, decision] = 1.0
     rows[torch.arange(len(rivals)), around.centre, rivals] = -1.0
@@ -220,23 +232,23 @@ def loss(
     rows, lost = back.through(steps[1:] if is_linear else steps, rows, lost)
     if is_linear:
         assert first is not None
-        return lost + radius * around.norms_behind(first.layer, rows)
+        return lost + radius * around.norms_before(first.layer, rows)
     return lost + radius * rows[:, around.is_moving].abs().sum((1, 2))
 
 
-def attack_node(around: Neighborhood, steps: int, restarts: int, generator: torch.Generator | None) -> float:
-    """The smallest radius at which another class was found."""
+def attack_node(around: ReceptiveField, steps: int, restarts: int, generator: torch.Generator | None) -> float:
+    """Return the smallest radius at which another class was found."""
     first, *rest = around.steps
     linear = without_bias(first.layer) if isinstance(first.layer, Filter | Linear) else None
     start = first.value
     if linear is not None:
         start = rest[0].value if rest else around.network.outputs[around.nodes]
-    behind: Blocks = tuple(step.layer for step in (around.steps if linear is None else rest))
+    following: Blocks = tuple(step.layer for step in (around.steps if linear is None else rest))
     decision, moving = int(around.outputs.argmax()), around.is_moving
     order = [rival for rival in around.outputs.argsort(descending=True).tolist() if rival != decision]
 
     def outputs_at(values: Tensor) -> Tensor:
-        return evaluate(behind, values, around.graph)[..., around.centre, :]
+        return evaluate(following, values, around.graph)[..., around.centre, :]
 
     def gap(outputs: Tensor) -> Tensor:
         return outputs[..., decision] - outputs[..., order].amax(-1)
@@ -270,9 +282,9 @@ def attack_node(around: Neighborhood, steps: int, restarts: int, generator: torc
 
 
 def largest(lost_at: Callable[[float], tuple[Tensor, Tensor]], margins: Tensor, low: float, high: float) -> float:
-    """The largest radius between a certified one and ``high``, up to a small part of it, at which all margins hold."""
+    """Return the largest radius between a certified one and ``high`` at which all margins hold, to a small part."""
     at = low if high == torch.inf else max(low, high * (1 - PRECISION))
-    for _ in range(MOST_TRIALS):
+    for _ in range(MAX_TRIALS):
         lost, is_safe = lost_at(at)
         if is_safe.all():
             low, ahead = at, (margins / lost.clamp_min(1e-300)).min().item()
@@ -286,7 +298,7 @@ def largest(lost_at: Callable[[float], tuple[Tensor, Tensor]], margins: Tensor, 
 
 
 def first_crossing(margins: Any, most: float) -> float:
-    """The least radius found with a margin below 0, up to ``most``."""
+    """Return the least radius found with a margin below 0, up to ``most``."""
     low, high = 0.0, most
     if high == torch.inf:
         trials = torch.logspace(-4, 4, 17, dtype=torch.float64)
@@ -303,5 +315,5 @@ def first_crossing(margins: Any, most: float) -> float:
 
 
 def without_bias(layer: Filter | Linear) -> Filter | Linear:
-    """A linear layer as it acts on differences."""
+    """Return a linear layer as it acts on differences."""
     return replace(layer, bias=None)

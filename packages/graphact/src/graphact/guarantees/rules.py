@@ -1,16 +1,13 @@
-r"""What guarantees know about operations of a neighbourhood: one rule for each.
+r"""Rules of the guarantees: one for each operation on a neighbourhood and for each pointwise function.
 
-An operation without an entry in ``OPERATIONS`` is refused, so a new one needs a rule here and nothing else. The rule of
-an operation f gets the activation, values at all nodes, and the neighbours ``(n, d)`` of the nodes ``(n,)``, where d
-may be 0:
+A function without a rule is refused, so a new one needs a rule here and nothing else. The rule of an operation f gets
+the activation, values at all nodes, and the neighbours ``(n, d)`` of the nodes ``(n,)``, where d may be 0:
 
-- ``constants``: what a hop adds to the Lipschitz constants of the activation, ``(n, F)``; ``rows`` are those of S^k.
-- ``differences``: forms ``(M, n, F)`` of differences of f, and how far the actual ones are from these, ``(n, F)``.
-- ``size_of``: how far, ``(N, F)``, from the norms ``(E, F)`` of what each node (``rows``) reads less the middle or,
-  for the kernel, less its own form.
+- ``constants``: the Lipschitz constants that a hop adds, ``(n, F)``; ``rows`` are those of S^k.
+- ``differences``: forms ``(M, n, F)`` of differences of f, and the largest deviation from them, ``(n, F)``.
 - ``enclose``: centre, generators and slack of f of forms without slack.
-- ``move``: how far f can move when values do by at most the errors ``(..., N, F)``.
-- ``loss``: how far f can move when up to ``lost`` of the neighbours vanish and values stay.
+- ``move``: the largest change of f when values change by at most ``(..., N, F)``.
+- ``loss``: the largest change of f when up to ``lost`` neighbours vanish and values stay.
 
 The proofs are in docs/guarantees.md.
 """
@@ -18,42 +15,44 @@ The proofs are in docs/guarantees.md.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from graphact.spec import HopMixture
+from graphact.functional.elementwise import LEAK, pointwise
+from graphact.spec import HopMixture, LayerNorm, Pointwise
 from graphact.spec.operations import KERNEL, LOG_MEAN_EXP, MAX, MEAN, MEDIAN, MIN, TRIMMED_MEAN, Operation
 
 if TYPE_CHECKING:
     from graphact.guarantees.powers import PowerRows
 
-MOST_ENTRIES = 20_000_000  # of a table of values in memory at once, 160 MB
-MOST_GRAM_COLUMNS = 512
-STEEPEST_GAUSSIAN = math.exp(-0.5)  # the largest slope of exp(-t^2 / 2)
-GREATEST_CURVATURE = 2 * math.exp(-1.5)  # of the same, above; below it is -1
+MAX_ENTRIES = 20_000_000  # of a table of values in memory at once, 160 MB
+MAX_GRAM_COLUMNS = 512
+MAX_GAUSSIAN_SLOPE = math.exp(-0.5)  # the largest slope of exp(-t^2 / 2)
+MAX_CURVATURE = 2 * math.exp(-1.5)  # of the same, above; below it is -1
 
 
 def gather(x: Tensor, table: Tensor) -> Tensor:
-    """The values of a table of nodes: ``(..., N, F)`` to ``(..., n, d, F)``."""
+    """Return the values of a table of nodes: ``(..., N, F)`` to ``(..., n, d, F)``."""
     return x[..., table, :]
 
 
 def safe_sqrt(x: Tensor) -> Tensor:
-    """The square root, with gradient 0 at 0."""
+    """Return the square root, with gradient 0 at 0."""
     return torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0)
 
 
 @dataclass(frozen=True)
 class OrderStatistic:
-    """Max, min, lower median: the value at some place in ascending order, which depends on how many there are."""
+    """Max, min, lower median: the value at a place in ascending order that depends on the number of values."""
 
     operation: Operation
     place: Callable[[int], int]
 
     def constants(self, layer: HopMixture, hop: int, rows: "PowerRows", nodes: Tensor, table: Tensor) -> Tensor:
-        """The largest row among the neighbours; in the first hop together with the pointwise term."""
+        """Return the largest row norm among the neighbours; in the first hop together with the pointwise term."""
         weight, norms = layer.weights[hop].abs(), rows.norms[table]
         if table.size(-1) == 0:
             return weight * norms.sum(1)
@@ -67,27 +66,21 @@ class OrderStatistic:
     def differences(
         self, _layer: HopMixture, forms: Tensor, _thorough: bool, _nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The middle of the forms among which a node selects, and the farthest of them; without any, zeros."""
+        """Return the mean of the forms that can be selected, and the largest deviation from it."""
         near = gather(forms, table)
         if table.size(-1) == 0:
             return near.sum(2), near.sum(2)[0]
         middle = near.mean(2)
         return middle, (near - middle.unsqueeze(2)).abs().sum(0).amax(1)
 
-    def largest(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
-        """How far f can move, without what limits it."""
+    def move_unsaturated(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+        """Bound the change of f without its saturation."""
         return self.move(layer, errors, nodes, table)
-
-    def size_of(self, _layer: HopMixture, apart: Tensor, rows: Tensor, num_nodes: int) -> Tensor:
-        """The farthest of the forms that a node reads from their middle."""
-        return apart.new_zeros(num_nodes, apart.size(-1)).scatter_reduce_(
-            0, rows.unsqueeze(-1).expand_as(apart), apart, "amax"
-        )
 
     def enclose(
         self, layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """With the mean m of all forms that may be the selected one, f(y) = m + f(y - m); f is monotone.
+        """Use f(y) = m + f(y - m) with the mean m of all forms that can be selected; f is monotone.
 
         So it lies between f of the lower and f of the upper ends of y - m.
         """
@@ -103,29 +96,29 @@ class OrderStatistic:
         return middle + (lower + upper) / 2, shared, (upper - lower) / 2
 
     def shares(self, layer: HopMixture, centre: Tensor, radius: Tensor) -> Tensor:
-        """Equal ones for those that may be the selected one."""
+        """Return equal weights for the values that can be selected."""
         least, most = self.select(layer, centre - radius), self.select(layer, centre + radius)
         possible = (centre + radius >= least.unsqueeze(-2)) & (centre - radius <= most.unsqueeze(-2))
         return possible / possible.sum(-2, keepdim=True)
 
     def select(self, layer: HopMixture, values: Tensor) -> Tensor:
-        """The operation over the second last dimension, which is not empty."""
+        """Apply the operation over the second last dimension, which is not empty."""
         return self.operation(values[..., :1, :], values, layer.parameters)
 
     def move(self, _layer: HopMixture, errors: Tensor, _nodes: Tensor, table: Tensor) -> Tensor:
-        """By the largest move of a neighbour."""
+        """Return the largest change of a neighbour."""
         near = gather(errors, table)
         return near.amax(-2) if table.size(-1) else near.sum(-2)
 
     def loss(
         self, layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
     ) -> Tensor:
-        """By the difference of values at near places; a closed neighbourhood keeps at least the node itself."""
+        """Compare values at nearby places; a closed neighbourhood keeps at least the node itself."""
         low, high = gather(centre - radius, table), gather(centre + radius, table)
         return self.largest_change(low, high, lost, may_be_empty=not layer.closed)
 
     def largest_change(self, low: Tensor, high: Tensor, lost: int, *, may_be_empty: bool) -> Tensor:
-        """The largest change when up to ``lost`` of d members between low and high ``(..., d, F)`` are lost.
+        """Bound the change when up to ``lost`` of d values between low and high ``(..., d, F)`` are lost.
 
         The value of the neighbourhood without members, where it may be empty, is 0.
         """
@@ -147,7 +140,7 @@ class OrderStatistic:
 
 
 class MonotoneMean(OrderStatistic):
-    """A function that is monotone in every value and moves with them by a constant, whatever their order.
+    """A function that is monotone in every value and equivariant to adding a constant to all of them.
 
     All that is known about order statistics holds for it, but for what lost neighbours change.
     """
@@ -156,13 +149,13 @@ class MonotoneMean(OrderStatistic):
         super().__init__(operation, lambda _: 0)
 
     def shares(self, _layer: HopMixture, centre: Tensor, _radius: Tensor) -> Tensor:
-        """Equal ones for all; whatever they are, what is certified holds."""
+        """Return equal weights for all values; any weights give a valid bound."""
         return torch.full_like(centre, 1 / centre.size(-2))
 
     def loss(
         self, layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
     ) -> Tensor:
-        """By the difference to the function of those left, which is largest when the lowest (highest) are lost."""
+        """Compare with the function of the remaining values; the worst loss is that of the lowest or highest ones."""
         low, high = (gather(values, table).sort(-2).values for values in (centre - radius, centre + radius))
         change = torch.zeros_like(low.sum(-2))
         if lost == 0:
@@ -184,48 +177,39 @@ class LinearMean(MonotoneMean):
     def differences(
         self, layer: HopMixture, forms: Tensor, thorough: bool, nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The middle of the forms, and nothing beside it."""
+        """Return the mean of the forms, without deviation."""
         middle, apart = super().differences(layer, forms, thorough, nodes, table)
         return middle, torch.zeros_like(apart)
-
-    def size_of(self, _layer: HopMixture, apart: Tensor, _rows: Tensor, num_nodes: int) -> Tensor:
-        """Nothing."""
-        return apart.new_zeros(num_nodes, apart.size(-1))
 
     def enclose(
         self, _layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The mean of the forms."""
+        """Return the mean of the forms."""
         divisor = max(1, table.size(-1))
         middle, shared = (gather(part, table).sum(-2) / divisor for part in (centre, generators))
         return middle, shared, torch.zeros_like(middle)
 
 
 class GaussianKernel:
-    """The kernel of the distances between a node and its neighbours, of width ``gamma``."""
+    """The Gaussian of the distances between a node and its neighbours, of width ``gamma``."""
 
     def constants(self, layer: HopMixture, hop: int, rows: "PowerRows", nodes: Tensor, table: Tensor) -> Tensor:
-        """The slope of the Gaussian times the largest differences of rows."""
-        return layer.weights[hop].abs() * STEEPEST_GAUSSIAN / gamma_of(layer) * rows.longest(nodes, table)
+        """Return the slope of the Gaussian times the largest differences of rows."""
+        return layer.weights[hop].abs() * MAX_GAUSSIAN_SLOPE / get_gamma(layer) * rows.longest(nodes, table)
 
     def differences(
         self, layer: HopMixture, forms: Tensor, thorough: bool, nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Nothing is known of the direction; the size is that of the slope and the differences of forms."""
+        """Bound the size by the slope times the differences of forms; the direction is unknown."""
         own = gather(forms, nodes)
         differences = gather(forms, table) - own.unsqueeze(-2)
-        return torch.zeros_like(own), STEEPEST_GAUSSIAN / gamma_of(layer) * longest(differences, thorough)
-
-    def size_of(self, layer: HopMixture, apart: Tensor, rows: Tensor, num_nodes: int) -> Tensor:
-        """The slope times the length of the differences, each by its norm."""
-        squares = apart.new_zeros(num_nodes, apart.size(-1)).index_add_(0, rows, apart.square())
-        return STEEPEST_GAUSSIAN / gamma_of(layer).to(apart) * squares.sqrt()
+        return torch.zeros_like(own), MAX_GAUSSIAN_SLOPE / get_gamma(layer) * longest(differences, thorough)
 
     def enclose(
         self, layer: HopMixture, centre: Tensor, generators: Tensor, nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """By its range or by its tangent plane, whichever is narrower."""
-        gamma = gamma_of(layer)
+        """Enclose by the range or by the tangent plane, whichever is narrower."""
+        gamma = get_gamma(layer)
         offset = gather(centre, table) - centre[..., nodes, None, :]
         apart = gather(generators, table) - generators[..., nodes, None, :]
         radius = apart.abs().sum(1)
@@ -237,8 +221,8 @@ class GaussianKernel:
         value = torch.exp(-offset.square().sum(-2) / (2 * gamma**2))
         tangent = -(apart * (offset * value.unsqueeze(-2)).unsqueeze(1)).sum(-2) / gamma**2
         bend = radius.square().sum(-2) / (2 * gamma**2)
-        bent_half = bend * (1 + GREATEST_CURVATURE) / 2
-        bent_value = value + bend * (GREATEST_CURVATURE - 1) / 2
+        bent_half = bend * (1 + MAX_CURVATURE) / 2
+        bent_value = value + bend * (MAX_CURVATURE - 1) / 2
 
         straight = tangent.abs().sum(1) + bent_half < half
         return (
@@ -248,43 +232,43 @@ class GaussianKernel:
         )
 
     def move(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
-        """By the slope times the moves of the offsets, and never by more than 1."""
-        return self.largest(layer, errors, nodes, table).clamp_max(1.0)
+        """Return the slope times the change of the offsets, at most 1."""
+        return self.move_unsaturated(layer, errors, nodes, table).clamp_max(1.0)
 
-    def largest(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
-        """How far f can move, without what limits it."""
+    def move_unsaturated(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+        """Bound the change of f without its saturation."""
         apart = gather(errors, table) + gather(errors, nodes).unsqueeze(-2)
-        return STEEPEST_GAUSSIAN / gamma_of(layer) * safe_sqrt(apart.square().sum(-2))
+        return MAX_GAUSSIAN_SLOPE / get_gamma(layer) * safe_sqrt(apart.square().sum(-2))
 
     def loss(
         self, layer: HopMixture, centre: Tensor, radius: Tensor, nodes: Tensor, table: Tensor, lost: int
     ) -> Tensor:
-        """By the factor that the farthest of the lost ones had."""
+        """Use the largest factor that the lost neighbours can have contributed."""
         offset = (gather(centre, table) - gather(centre, nodes).unsqueeze(-2)).abs()
         loose = gather(radius, table) + gather(radius, nodes).unsqueeze(-2)
         near, far = (offset - loose).clamp_min(0).square(), (offset + loose).square()
         least_left = near.topk(near.size(-2) - lost, -2, largest=False).values.sum(-2)
         most_lost = far.topk(lost, -2).values.sum(-2)
-        width = 2 * gamma_of(layer) ** 2
+        width = 2 * get_gamma(layer) ** 2
         return torch.exp(-least_left / width) * -torch.expm1(-most_lost / width)
 
 
-def gamma_of(layer: HopMixture) -> Tensor:
-    """The width of the Gaussian as a float64 scalar; gradients flow to a trained one."""
+def get_gamma(layer: HopMixture) -> Tensor:
+    """Return the width of the Gaussian as a float64 scalar; gradients flow to a trained one."""
     return torch.as_tensor(layer.parameters["gamma"], dtype=torch.float64)
 
 
 def longest(differences: Tensor, thorough: bool = True) -> Tensor:
-    r"""A bound on :math:`\max_{\|q\|_2 \le 1} \|q^\top D\|_1` for every node and feature of ``(M, n, d, F)``.
+    r"""Bound :math:`\max_{\|q\|_2 \le 1} \|q^\top D\|_1` for every node and feature of ``(M, n, d, F)``.
 
     With the signs s of the result it is :math:`\max_s \|D s\|_2 \le (\sum_{ab} |D^\top D|_{ab})^{1/2}
     \le (\sum_j \|D_j\|_1^2)^{1/2}`; the first is computed where it is asked for and M is small.
     """
     columns, nodes, _, features = differences.shape
-    if columns > MOST_GRAM_COLUMNS or not thorough:
+    if columns > MAX_GRAM_COLUMNS or not thorough:
         return safe_sqrt(differences.abs().sum(0).square().sum(1))
     rows = differences.permute(1, 3, 2, 0).flatten(0, 1)
-    step = max(1, MOST_ENTRIES // (columns * columns))
+    step = max(1, MAX_ENTRIES // (columns * columns))
     norms = [(part.mT @ part).abs().sum((-2, -1)) for part in rows.split(step)]
     return safe_sqrt(torch.cat(norms)).view(nodes, features)
 
@@ -297,3 +281,175 @@ OPERATIONS: dict[Operation, OrderStatistic | GaussianKernel] = {
     MEAN: LinearMean(MEAN),
     **{operation: MonotoneMean(operation) for operation in (LOG_MEAN_EXP, TRIMMED_MEAN)},
 }
+
+
+SAMPLES = 16  # pieces of an interval in which a smooth function is enclosed
+ROUNDING = 1e-14
+
+
+@dataclass(frozen=True)
+class PointwiseRule:
+    r"""Slopes and linear enclosures of a function f of one value.
+
+    ``slopes`` are the least and the largest of :math:`(f(a) - f(b)) / (a - b)`; ``band`` maps ends l, u to slope,
+    offset and half height with :math:`|f(z) - (\lambda z + \mu)| \le \nu` for all z in [l, u].
+    """
+
+    slopes: tuple[float, float]
+    band: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+
+    def apply(self, z: Tensor) -> Tensor:
+        """Evaluate the function: around a single point the band has no height."""
+        slope, offset, _ = self.band(z, z)
+        return slope * z + offset
+
+    @property
+    def steepest(self) -> float:
+        return max(abs(slope) for slope in self.slopes)
+
+
+def relu_band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Enclose ReLU: exactly if the sign is known, otherwise by the band of least height.
+
+    The ends are divided by the larger of both first: :math:`u - l` may overflow, or be too small to divide by.
+    """
+    crossing = (lower < 0) & (upper > 0)
+    near, far = (torch.where(crossing, pick(upper, -lower), 1.0) for pick in (torch.minimum, torch.maximum))
+    width = 1 + near / far  # (u - l) / far
+    slope = torch.where(crossing, torch.where(upper >= -lower, 1.0, near / far) / width, (lower >= 0).to(lower))
+    half = torch.where(crossing, near / width / 2, 0.0)
+    return slope, half, half
+
+
+def leaky_relu(slope: Tensor | float) -> PointwiseRule:
+    """Return the rule of x for x > 0 and slope * x otherwise; the slope may differ between features."""
+    ends = [1.0, *torch.as_tensor(slope, dtype=torch.float64).detach().flatten().tolist()]
+
+    def band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        relu_slope, offset, half = relu_band(lower, upper)
+        rest = 1 - torch.as_tensor(slope, dtype=lower.dtype, device=lower.device)
+        return 1 - rest + rest * relu_slope, rest * offset, rest.abs() * half
+
+    return PointwiseRule((min(ends), max(ends)), band)
+
+
+def maxout(slope: Tensor, offset: Tensor) -> PointwiseRule:
+    """Return the rule of the maximum of lines: a band along its chord, from the ends and where two lines cross."""
+    pairs = [(i, j) for i in range(len(slope)) for j in range(i)]
+    apart = [torch.where(slope[i] == slope[j], 1.0, slope[i] - slope[j]) for i, j in pairs]
+    kinks = [(offset[j] - offset[i]) / each for (i, j), each in zip(pairs, apart, strict=True)]
+
+    def band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        inner = [torch.minimum(torch.maximum(kink.to(lower), lower), upper) for kink in kinks]
+        function = partial(pointwise, function="maxout", slope=slope, offset=offset)
+        return around_chord(function, torch.stack([lower, *inner, upper]))
+
+    ends = slope.detach().flatten().tolist()
+    return PointwiseRule((min(ends), max(ends)), band)
+
+
+def smooth(function: Callable[[Tensor], Tensor], slopes: tuple[float, float], curvature: float) -> PointwiseRule:
+    """Return the rule of a function with derivative in ``slopes``, whose Lipschitz constant is ``curvature``.
+
+    Between two points h apart it leaves its chord by at most h (s_1 - s_0) / 4 and by at most curvature h^2 / 8; its
+    values at a few points between l and u say the rest.
+    """
+
+    def band(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        share = torch.linspace(0, 1, SAMPLES + 1, dtype=lower.dtype).view(-1, *[1] * lower.dim())
+        step = (upper - lower) / SAMPLES
+        between = torch.minimum(step * (slopes[1] - slopes[0]) / 4, curvature * step.square() / 8)
+        return around_chord(function, lower + share * (upper - lower), between)
+
+    return PointwiseRule(slopes, band)
+
+
+def around_chord(
+    function: Callable[[Tensor], Tensor], points: Tensor, between: Tensor | float = 0.0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return slope, offset and half height of a band along the chord of the outer points.
+
+    ``between`` is how far the function may leave the lines between its values at the points.
+    """
+    values, width = function(points), points[-1] - points[0]
+    slope = torch.where(width > 0, (values[-1] - values[0]) / torch.where(width > 0, width, 1.0), 0.0)
+    beside = values - slope * points
+    low, high = beside.amin(0), beside.amax(0)
+    half = (high - low) / 2 + torch.where(width > 0, between + ROUNDING * (1 + values.abs().amax(0)), 0.0)
+    return slope, (low + high) / 2, half
+
+
+def elu(alpha: float) -> PointwiseRule:
+    """Return the rule of ELU; its slope jumps from alpha to 1 unless they are equal."""
+    slopes = min(0.0, alpha), max(1.0, alpha)
+    function = lambda x: torch.where(x > 0, x, alpha * x.clamp_max(0).expm1())  # noqa: E731
+    return smooth(function, slopes, 1.0 if alpha == 1 else math.inf)
+
+
+class PointwiseRules(dict[str, PointwiseRule]):
+    """Rules by name; a name may end with a parameter, as ``"leaky_relu(0.01)"``."""
+
+    def __missing__(self, name: str) -> PointwiseRule:
+        kind, _, value = name.removesuffix(")").partition("(")
+        return PARAMETRIC[kind](float(value))
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or str(name).partition("(")[0] in PARAMETRIC
+
+
+def layer_norm_slope(features: int, epsilon: float, least: Tensor | float | None = None) -> Tensor:
+    r"""Bound the change of an output of a LayerNorm without weights when its inputs change by at most 1.
+
+    With :math:`s^2` the variance plus epsilon, at least ``least`` squared, a row of the Jacobian has the 1-norm of at
+    most :math:`\sqrt{F-1}/s` and of at most :math:`(a + b)/s - b\,\epsilon/s^3`; see docs/guarantees.md.
+    """
+    least = torch.as_tensor(math.sqrt(epsilon) if least is None else least, dtype=torch.float64)
+    if features < 2:
+        return torch.zeros_like(least)
+    ends, along = 2 * (1 - 1 / features), math.sqrt(features - 1)
+    worst = least.clamp_min(math.sqrt(3 * along * epsilon / (ends + along)))
+    return torch.minimum(along / least, (ends + along) / worst - along * epsilon / worst**3)
+
+
+def layer_norm_box(layer: LayerNorm, centre: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a LayerNorm at the centre of a box ``(..., F)``, and the largest deviation from that inside."""
+    apart = centre - centre.mean(-1, keepdim=True)
+    unit = torch.maximum(apart.abs(), radius).amax(-1, keepdim=True).clamp_min(1)  # so that no square overflows
+    apart, near, epsilon = apart / unit, radius / unit, layer.epsilon / unit**2
+    length = (apart.norm(dim=-1, keepdim=True) - near.norm(dim=-1, keepdim=True)).clamp_min(0)
+    slope = layer_norm_slope(layer.features, layer.epsilon, unit * (length**2 / layer.features + epsilon).sqrt())
+    value = apart / (apart.square().mean(-1, keepdim=True) + epsilon).sqrt()
+    slack = (slope * radius.amax(-1, keepdim=True)).expand_as(value)
+    if layer.weight is not None:
+        value, slack = value * layer.weight, slack * layer.weight.abs()
+    return (value if layer.bias is None else value + layer.bias), slack
+
+
+def find_rule(layer: Pointwise) -> PointwiseRule:
+    """Return the rule of a layer's function, with its trained arrays."""
+    if layer.function == "prelu":
+        return leaky_relu(layer.slope)
+    if layer.function == "maxout":
+        return maxout(layer.slope, layer.offset)
+    return POINTWISE[layer.function]
+
+
+# The slope of GELU, Phi(x) + x phi(x), is extreme where its derivative phi(x) (2 - x^2) vanishes: at the square roots
+# of 2, with the values s and 1 - s. That of SiLU is extreme where x tanh(x / 2) = 2, with s = 1.09983932... and 1 - s.
+GELU_SLOPE = (1 + math.erf(1)) / 2 + math.exp(-1) / math.sqrt(math.pi) + 1e-12
+SILU_SLOPE = 1.0998394
+PARAMETRIC: dict[str, Callable[[float], PointwiseRule]] = {"leaky_relu": leaky_relu, "elu": elu}
+POINTWISE = PointwiseRules(
+    {
+        "relu": PointwiseRule((0.0, 1.0), relu_band),
+        "leaky-relu": leaky_relu(LEAK),
+        "abs": leaky_relu(-1.0),
+        "elu": elu(1.0),
+        "tanh": smooth(torch.tanh, (0.0, 1.0), 4 / math.sqrt(27)),
+        "sigmoid": smooth(torch.sigmoid, (0.0, 0.25), 1 / math.sqrt(108)),
+        "silu": smooth(torch.nn.functional.silu, (1 - SILU_SLOPE, SILU_SLOPE), 0.5),
+        "gelu": smooth(torch.nn.functional.gelu, (1 - GELU_SLOPE, GELU_SLOPE), 2 / math.sqrt(2 * math.pi)),
+    }
+)
+TRAINED = ("prelu", "maxout")
+"""Pointwise functions whose rules depend on the arrays of their layers."""

@@ -1,18 +1,7 @@
-r"""Stability to the topology: what a perturbed graph can do to the outputs.
-
-The values z on the given graph are known as forms (:mod:`graphact.guarantees.zonotope`): exactly for given signals, or
-for all signals of a box. Beside them go errors e with :math:`|z' - z| \le \sum_c e_c` at every node and feature, where
-z' are the values on the perturbed graph S' and c the sources of error that are present. Powers of S' are compared
-through
-
-.. math:: S'^k z' - S^k z = S^k (z' - z) + r_k, \qquad r_k = S' r_{k-1} + (S' - S) S^{k-1} z'.
-
-An error is a tensor ``(C, B, N, F)``. What C sources do together is at most the sum of what each does, so errors are
-carried through a network source by source, and only then added up: over the links that together do the most.
-"""
+"""Bound the change of the outputs when weights of the graph are noisy or links are lost."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,21 +12,145 @@ from graphact._checks import check_integer, check_positive
 from graphact.functional import shift
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
-from graphact.guarantees.description import KnownLayer, Layers, hops_of, read_signals, split_readout, widths
-from graphact.guarantees.enumeration import Enumeration, enumerate_losses, is_known, is_linear
-from graphact.guarantees.forms import form_sizes
-from graphact.guarantees.magnitudes import EPSILON, error_behind
-from graphact.guarantees.models import read_own
-from graphact.guarantees.perturbations import EdgeNoise, ErrorSources, LostLinks, Perturbation
-from graphact.guarantees.pointwise import rule_of
-from graphact.guarantees.powers import bank_rows
-from graphact.guarantees.rules import MOST_ENTRIES, OPERATIONS, gather
-from graphact.guarantees.shares import LinkShares
-from graphact.guarantees.zonotope import Zonotope, values_behind
+from graphact.guarantees.layers import KnownLayer, Layers, iterate_hops, read_signals, split_readout, widths
+from graphact.guarantees.link_loss import EffectPropagation, Enumeration, enumerate_losses, has_known_layers, is_linear
+from graphact.guarantees.lipschitz import form_sizes
+from graphact.guarantees.norms import EPSILON, bank_rows, propagate_error
+from graphact.guarantees.reading import read_own
+from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, find_rule, gather
+from graphact.guarantees.zonotope import Zonotope, propagate_forms
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
 from graphact.spec.operations import KERNEL, LOG_MEAN_EXP
 
-MOST_NUMBERS = 5 * MOST_ENTRIES  # of errors, or of the forms of a box, at once: 800 MB
+MAX_NUMBERS = 5 * MAX_ENTRIES  # of errors, or of the forms of a box, at once: 800 MB
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorSources:
+    """The causes of errors in a perturbed graph, C of them."""
+
+    magnitudes: Tensor  # of S, (N, N)
+    count: int  # the number C
+    most: int  # how many of them act at once
+    losing: Tensor | None  # which source takes a neighbour from which node, (C, N)
+    added: Callable[[Tensor, Tensor], Tensor]  # what S' - S makes of the rest of earlier shifts, and of values
+    widest: Graph  # with no entry smaller in magnitude than that of any S'
+    changing: Tensor  # the nodes whose outputs can change at all, (N,)
+
+    def total(self, errors: Tensor) -> Tensor:
+        """Add up the errors ``(C, B, N, F)`` of the worst sources to ``(B, N, F)``."""
+        return errors.topk(min(self.most, self.count), dim=0).values.sum(0)
+
+    def acting_on(self, rest: Tensor, values: Tensor) -> Tensor:
+        """Return the error of a perturbed shift: S' times the rest ``(C, B, N, F)``, and S' - S times the values."""
+        return self.magnitudes @ rest + self.added(rest, values)
+
+
+def adjacency_mask(graph: Graph) -> Tensor:
+    """Return a mask of the entries of S, ``(N, N)``."""
+    (source, target), _ = graph.to_edge_index()
+    entries = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.bool)
+    entries[target, source] = True
+    return entries
+
+
+@dataclass(frozen=True)
+class EdgeNoise:
+    r"""S becomes S + E with :math:`\|E\|_\infty \le` norm, where E has entries only where S has (edges stay edges).
+
+    Attributes:
+        norm: the largest sum of changes in a row of S.
+    """
+
+    norm: float
+
+    def __post_init__(self) -> None:
+        check_positive("norm", self.norm)
+
+    def error_sources(self, graph: Graph) -> ErrorSources:
+        """Treat the noise as one source: a row of E can put all of its norm on the entry that matters most."""
+        entries = adjacency_mask(graph).unsqueeze(-1)
+
+        def added(rest: Tensor, values: Tensor) -> Tensor:
+            return self.norm * torch.where(entries, (rest[0] + values).unsqueeze(-3), 0.0).amax(-2)
+
+        edge_index, weight = graph.to_edge_index()
+        widest = Graph.from_edge_index(edge_index, weight.abs() + self.norm, graph.num_nodes)
+        return ErrorSources(graph.to_dense().abs(), 1, 1, None, added, widest, entries.any((1, 2)))
+
+    def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
+        """Draw a random graph: the changes of each row add up to the norm."""
+        edge_index, weight = graph.to_edge_index()
+        size = torch.rand(weight.shape, generator=generator, dtype=torch.float64).to(weight)
+        sign = torch.where(torch.rand(weight.shape, generator=generator) < 0.5, -1.0, 1.0).to(weight)
+        total = weight.new_zeros(graph.num_nodes).index_add(0, edge_index[1], size)
+        change = self.norm * sign * size / total[edge_index[1]]
+        return Graph.from_edge_index(edge_index, weight + change, graph.num_nodes)
+
+    def attack(self, graph: Graph, gradient: Tensor) -> Graph:
+        """Return the graph that a linear function of the weights rises most on; gradient as in to_edge_index."""
+        edge_index, weight = graph.to_edge_index()
+        rows, size = edge_index[1], gradient.abs()
+        strongest = weight.new_full((graph.num_nodes,), -1.0).scatter_reduce(0, rows, size, "amax")
+        chosen = (size == strongest[rows]) & (gradient != 0)
+        shares = weight.new_zeros(graph.num_nodes).index_add(0, rows, chosen.to(weight))[rows]
+        change = torch.where(chosen, self.norm * gradient.sign() / shares.clamp_min(1), 0.0)
+        return Graph.from_edge_index(edge_index, weight + change, graph.num_nodes)
+
+
+@dataclass(frozen=True)
+class LostLinks:
+    """Any ``count`` links, or fewer, are lost, in both directions; the other weights and the diagonal stay.
+
+    Attributes:
+        count: how many.
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        check_integer("count", self.count, minimum=1)
+
+    def error_sources(self, graph: Graph) -> ErrorSources:
+        """Treat every link as a source: a pair of nodes of which at least one reads the other."""
+        entries = adjacency_mask(graph)
+        links = (entries | entries.T).triu(1).nonzero().T
+        magnitudes, count = graph.to_dense().abs(), links.size(1)
+        ends = torch.zeros(count, graph.num_nodes, dtype=torch.bool).scatter(1, links.T, True)
+
+        def added(rest: Tensor, values: Tensor) -> Tensor:
+            """Return what the ends of each link no longer receive; all other entries can only shrink to 0."""
+            missed = torch.zeros_like(rest)
+            for here, there in (links, links.flip(0)):
+                sent = magnitudes[here, there, None] * values[:, there]
+                missed[torch.arange(count), :, here] = sent.transpose(0, 1)
+            return missed
+
+        changing = entries.clone().fill_diagonal_(False).any(1)
+        return ErrorSources(magnitudes, count, self.count, ends, added, graph, changing)
+
+    def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
+        """Draw a random graph."""
+        return self._without(graph, torch.rand(graph.num_edges, generator=generator, dtype=torch.float64))
+
+    def attack(self, graph: Graph, gradient: Tensor) -> Graph:
+        """Lose the links whose loss a linear function of the weights rises most with; gradient as in to_edge_index."""
+        edge_index, weight = graph.to_edge_index()
+        return self._without(graph, -(gradient * weight)[edge_index[0] != edge_index[1]])
+
+    def _without(self, graph: Graph, scores: Tensor) -> Graph:
+        """Return the graph without the links that score highest; an edge in both directions is one link."""
+        edge_index, weight = graph.to_edge_index()
+        loops = edge_index[0] == edge_index[1]
+        names = edge_index.amin(0) * graph.num_nodes + edge_index.amax(0)
+        links, link = torch.unique(names[~loops], return_inverse=True)
+        totals = torch.zeros(len(links), dtype=scores.dtype).index_add(0, link, scores)
+        lost = totals.topk(min(self.count, len(links))).indices
+        keep = loops | ~torch.isin(names, links[lost])
+        return Graph.from_edge_index(edge_index[:, keep], weight[keep], graph.num_nodes)
+
+
+Perturbation = EdgeNoise | LostLinks
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +240,7 @@ def topology_bound(
     limit = None if trials is None else check_integer("trials", trials, minimum=0)
     magnitude, graph = check_positive("magnitude", magnitude), graph.to("cpu", torch.float64)
     x = None if x is None else read_signals(x)
-    if isinstance(perturbation, LostLinks) and is_known(layers) and limit != 0:
+    if isinstance(perturbation, LostLinks) and has_known_layers(layers) and limit != 0:
         tried = _try_losses(layers, features, graph, perturbation.count, x, magnitude, limit)
         if tried is not None and tried.per_node.isfinite().all():  # where numbers overflow nothing was found out
             per_node, worst = tried.per_node, tried.worst
@@ -139,11 +252,11 @@ def topology_bound(
         forms = Zonotope.point(x)
     sources = perturbation.error_sources(graph)
     width = max([features, *widths(layers, features)])
-    step = max(1, MOST_ENTRIES // max(1, sources.count * graph.num_nodes * width))
+    step = max(1, MAX_ENTRIES // max(1, sources.count * graph.num_nodes * width))
     parts = zip(*(tensor.split(step) for tensor in (forms.centre, forms.generators, forms.slack)), strict=True)
     per_node = torch.stack([_largest_errors(layers, graph, sources, Zonotope(*part)) for part in parts]).amax(0)
-    if isinstance(perturbation, LostLinks) and is_known(layers) and x is not None and sources.count:
-        shares = LinkShares(graph, perturbation.count)
+    if isinstance(perturbation, LostLinks) and has_known_layers(layers) and x is not None and sources.count:
+        shares = EffectPropagation(graph, perturbation.count)
         signed = torch.stack([shares.largest_changes(layers, part) for part in x.split(step)]).amax(0)
         per_node = torch.minimum(per_node, signed)
     per_node = torch.where(per_node.isnan(), torch.inf, per_node)  # where numbers overflow nothing is known
@@ -157,20 +270,20 @@ def _check_size(layers: Layers, features: int, graph: Graph, perturbation: Pertu
     kept = pairs.unique(dim=1).size(1) if isinstance(perturbation, LostLinks) else graph.num_nodes
     errors = max(kept, graph.num_nodes) * graph.num_nodes * max([features, *widths(layers, features)])
     forms = max((size for _, size in form_sizes(layers, features, graph)), default=1) if is_box else 0
-    if max(errors, forms) > MOST_NUMBERS:
-        way_out = "give signals x" if forms > MOST_NUMBERS else "take fewer features or nodes"
+    if max(errors, forms) > MAX_NUMBERS:
+        way_out = "give signals x" if forms > MAX_NUMBERS else "take fewer features or nodes"
         if isinstance(perturbation, LostLinks):
             way_out += ", or let more sets of few links be tried (trials)"
         raise ValueError(
             f"graph must be smaller for bounds that pass from layer to layer: with {graph.num_nodes} nodes they need "
-            f"{max(errors, forms):.2g} numbers at once, and {MOST_NUMBERS:.2g} are possible; {way_out}"
+            f"{max(errors, forms):.2g} numbers at once, and {MAX_NUMBERS:.2g} are possible; {way_out}"
         )
 
 
 def _try_losses(
     layers: Layers, features: int, graph: Graph, count: int, x: Tensor | None, magnitude: float, limit: int | None
 ) -> Enumeration | None:
-    r"""Every loss of links for given signals or, where the network is linear, for all; None where these are too many.
+    r"""Try every loss of links, for given signals or for all if the network is linear; None if there are too many.
 
     A linear network with biases changes by :math:`d_0 + \sum_m a_m x_m`, where :math:`d_0` is the change for the signal
     0: biases pass through lost links as values do. It is largest where all entries have the right signs.
@@ -178,7 +291,7 @@ def _try_losses(
     if x is not None:
         return enumerate_losses(layers, graph, x, count, limit)
     inputs = graph.num_nodes * features
-    if not is_linear(layers) or inputs**2 > MOST_ENTRIES:
+    if not is_linear(layers) or inputs**2 > MAX_ENTRIES:
         return None
     impulses = magnitude * torch.eye(inputs, dtype=torch.float64).view(-1, graph.num_nodes, features)
     signals = torch.cat([torch.zeros_like(impulses[:1]), impulses])
@@ -186,40 +299,42 @@ def _try_losses(
 
 
 def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: Zonotope) -> Tensor:
-    """The largest change at each node over a batch of signals.
+    """Bound the change at each node over a batch of signals.
 
     The computed values are those of a network that adds to each shift and each layer what rounding does: for it the
-    changes are bounded. Its outputs differ from the true ones by what error_behind says, on S and on S'.
+    changes are bounded. Its outputs differ from the true ones by what propagate_error says, on S and on S'.
     """
     lost, errors = torch.zeros_like(forms.centre), forms.centre.new_zeros(sources.count, *forms.centre.shape)
     body, readout = split_readout(layers)
     for layer in body:
         forms = forms.settle()
-        errors = errors_behind(layer, errors, forms, graph, sources)
-        lost = error_behind(layer, forms.size, lost, sources.widest, forms.generators.size(1))
-        forms = values_behind(layer, forms, graph)
+        errors = propagate_change(layer, errors, forms, graph, sources)
+        lost = propagate_error(layer, forms.size, lost, sources.widest, forms.generators.size(1))
+        forms = propagate_forms(layer, forms, graph)
     if readout is not None:
-        errors = errors_behind(readout, errors, forms, graph, sources)
-        lost = error_behind(readout, forms.size, lost, sources.widest, forms.generators.size(1))
+        errors = propagate_change(readout, errors, forms, graph, sources)
+        lost = propagate_error(readout, forms.size, lost, sources.widest, forms.generators.size(1))
     changing = sources.changing & any(layer.exchanges for layer in layers)
     return (sources.total(errors) + torch.where(changing.unsqueeze(-1), 2 * lost, 0.0)).amax((0, -1))
 
 
-def errors_behind(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
-    """The errors ``(C, B, N, F)`` behind a layer, from errors and forms in front of it, and what float64 loses."""
+def propagate_change(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
+    """Return the errors ``(C, B, N, F)`` after a layer, with an allowance for rounding."""
     nodes, features = errors.shape[-2:]
     terms = nodes * features + sources.most + 10
     terms += layer.exchanges * (2 * nodes + forms.generators.size(1) + sources.most + features + 10)
     if isinstance(layer, HopMixture) and layer.operation is KERNEL:
         terms += 1000  # exponentials of numbers down to -745
-    return (1 + terms * EPSILON) * _errors_behind(layer, errors, forms, graph, sources)
+    return (1 + terms * EPSILON) * _propagate_change(layer, errors, forms, graph, sources)
 
 
-def _errors_behind(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
-    """The same but for what sums of errors, none of them negative, lose."""
+def _propagate_change(
+    layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources
+) -> Tensor:
+    """Return the errors after a layer without the rounding of sums."""
     match layer:
         case Filter():  # the rows of the bank in magnitude, and what the perturbed shifts add
-            total = error_behind(layer, errors, torch.zeros_like(errors), graph, of_differences=True)  # of the rows
+            total = propagate_error(layer, errors, torch.zeros_like(errors), graph, is_difference=True)  # of the rows
             first, sizes = 0, errors.flatten(2)
             for rows in bank_rows(layer.taps, graph):
                 total = total + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
@@ -231,21 +346,21 @@ def _errors_behind(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Gr
         case Linear():
             return errors @ layer.weight.abs().T
         case Pointwise():
-            return rule_of(layer).steepest * errors
+            return find_rule(layer).steepest * errors
         case HopMixture():
-            return errors_behind_hops(layer, errors, forms, graph, sources)
+            return propagate_change_hops(layer, errors, forms, graph, sources)
 
 
-def errors_behind_hops(
+def propagate_change_hops(
     layer: HopMixture, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources
 ) -> Tensor:
-    """First values move, then neighbours vanish."""
+    """Let the values move first, then let neighbours vanish."""
     rule, losing = OPERATIONS[layer.operation], sources.losing
     total = layer.beta.abs() * errors
     moves = [errors] * layer.hops
     if layer.reads == "shifted":
         moves = [passed + rest for passed, rest in shifted(errors, forms, layer.hops, graph, sources)]
-    for hop in hops_of(layer, graph, forms.centre, forms.generators):
+    for hop in iterate_hops(layer, graph, forms.centre, forms.generators):
         centre, generators = hop.signals
         entries = errors.size(0) * centre.size(0) * centre.size(-1)
         change = hop.reduce_one(partial(rule.move, layer, moves[hop.number]), entries)
@@ -265,7 +380,7 @@ def errors_behind_hops(
 def shifted(
     errors: Tensor, forms: Zonotope, hops: int, graph: Graph, sources: ErrorSources
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    r"""For k = 1..hops: :math:`|S^k| e` and a bound on :math:`|r_k|`; the forms must have no slack."""
+    """Yield for k = 1..hops :math:`|S^k| e` and a bound on :math:`|r_k|`; the forms must have no slack."""
     matrix, power = graph.to_dense(), torch.eye(graph.num_nodes, dtype=torch.float64)
     sizes, lost = power, 2 * (graph.num_nodes + 2) * EPSILON  # by each product, of the powers without signs
     rest, passed = torch.zeros_like(errors), errors
@@ -278,14 +393,14 @@ def shifted(
 
 
 def _fixed_size(layer: HopMixture, most: int) -> float:
-    """What an operation rounds beside the values that it reads, as part of their size."""
+    """Return the magnitudes that an operation rounds beside the values that it reads."""
     return layer.parameters["temperature"] * (1 + math.log(most)) if layer.operation is LOG_MEAN_EXP else 0.0
 
 
 def _share_of_loss(
     layer: HopMixture, centre: Tensor, radius: Tensor, most: int | None, nodes: Tensor, table: Tensor
 ) -> Tensor:
-    """What each lost link has to answer for, so that together they cover any loss of neighbours.
+    """Divide any loss of neighbours among the lost links.
 
     One lost link takes one neighbour: the largest change by t lost ones, up to ``most``, divided by t; or all of them.
     """

@@ -1,4 +1,4 @@
-r"""All values that signals of a box can take: affine forms, carried soundly through a network.
+r"""Zonotopes: affine forms that contain all values of signals in a box, propagated soundly through a network.
 
 A form is :math:`c + \sum_m g_m \varepsilon_m + s\,\varepsilon` with every :math:`\varepsilon` in [-1, 1]: a centre,
 generators that nodes share, and a slack of its own for every node and feature. Filters act on forms exactly; each
@@ -13,10 +13,9 @@ from torch import Tensor
 
 from graphact.functional import graph_filter
 from graphact.graph import Graph
-from graphact.guarantees.description import Block, Blocks, branches_of, graph_of, hops_of
-from graphact.guarantees.magnitudes import EPSILON, error_behind
-from graphact.guarantees.pointwise import POINTWISE, PointwiseRule, layer_norm_box, rule_of
-from graphact.guarantees.rules import OPERATIONS
+from graphact.guarantees.layers import Block, Blocks, get_branches, iterate_hops, resolve_graph
+from graphact.guarantees.norms import EPSILON, propagate_error
+from graphact.guarantees.rules import OPERATIONS, POINTWISE, PointwiseRule, find_rule, layer_norm_box
 from graphact.spec import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum
 
 
@@ -30,12 +29,12 @@ class Zonotope:
 
     @classmethod
     def point(cls, x: Tensor) -> "Zonotope":
-        """The signals ``x`` ``(B, N, F)`` and no others: without generators, so that every step is exact."""
+        """Return the forms of single signals ``(B, N, F)``: without generators, so that every step is exact."""
         return cls(x, x.new_zeros(x.size(0), 0, *x.shape[1:]), torch.zeros_like(x))
 
     @classmethod
     def box(cls, x: Tensor, radius: float) -> "Zonotope":
-        """All signals that differ from ``x`` ``(B, N, F)`` by at most the radius at every node and feature."""
+        """Return the forms of all signals that differ from ``x`` ``(B, N, F)`` by at most the radius."""
         inputs = x.size(-2) * x.size(-1)
         generators = radius * torch.eye(inputs, dtype=x.dtype).view(-1, *x.shape[-2:])
         return cls(x, generators.expand(x.size(0), -1, -1, -1), torch.zeros_like(x))
@@ -46,11 +45,11 @@ class Zonotope:
 
     @property
     def size(self) -> Tensor:
-        """More than any value, and than all numbers of a form together."""
+        """A bound on the magnitude of every value, and on the sum of all coefficients of a form."""
         return self.centre.abs() + self.radius
 
     def settle(self) -> "Zonotope":
-        """The same forms with every slack as a generator, as a map that mixes nodes or features needs them."""
+        """Turn every slack into a generator, as maps that mix nodes or features need it."""
         if not self.slack.any():
             return self
         fresh = torch.diag_embed(self.slack.flatten(1)).unflatten(-1, self.slack.shape[1:])
@@ -63,7 +62,7 @@ class Zonotope:
         return Zonotope(self.centre + other.centre, self.generators + other.generators, self.slack + other.slack)
 
     def read_out(self, readout: Linear | None) -> "Zonotope":
-        """Forms behind a linear map that mixes no nodes, without settling: the slack of a node's features adds up."""
+        """Apply a linear map that mixes no nodes, without settling: the slack of a node's features adds up."""
         if readout is None:
             return self
         centre = self.centre @ readout.weight.T
@@ -74,60 +73,60 @@ class Zonotope:
         )
 
     def apply(self, rule: PointwiseRule) -> "Zonotope":
-        """Forms behind a pointwise function, within a band around it."""
+        """Apply a pointwise function, by a band that encloses it."""
         slope, offset, half = rule.band(self.centre - self.radius, self.centre + self.radius)
         return Zonotope(
             slope * self.centre + offset, slope.unsqueeze(1) * self.generators, slope.abs() * self.slack + half
         )
 
     def normalize(self, layer: LayerNorm) -> "Zonotope":
-        """Forms behind a LayerNorm: its value at the centre, with the steepest slopes of the box around it."""
+        """Apply a LayerNorm: its value at the centre, with the steepest slopes of the box around it."""
         value, slack = layer_norm_box(layer, self.centre, self.radius)
         return Zonotope(value, 0 * self.generators, slack)
 
 
 def through_layers(forms: Zonotope, layers: Blocks, graph: Graph) -> Zonotope:
-    """Forms behind all layers."""
+    """Propagate forms through all layers."""
     for layer in layers:
-        forms = values_behind(layer, forms.settle(), graph)
+        forms = propagate_forms(layer, forms.settle(), graph)
     return forms
 
 
 def with_errors(forms: Zonotope, layers: Blocks, graph: Graph, error: Tensor | None = None) -> tuple[Zonotope, Tensor]:
-    """Forms behind all layers, and more than float64 can have lost of them, ``(B, N, F)``; see :func:`error_behind`."""
+    """Propagate forms and their rounding errors ``(B, N, F)`` through all layers; see :func:`propagate_error`."""
     error = torch.zeros_like(forms.centre) if error is None else error
     for layer in layers:
         forms = forms.settle()
         if isinstance(layer, Sum):
-            behind = [with_errors(forms, branch, graph, error) for branch in branches_of(layer)]
-            sizes = torch.stack([branch.size for branch, _ in behind]).sum(0)
-            error = torch.stack([lost for _, lost in behind]).sum(0) + 2 * len(behind) * EPSILON * sizes
-            forms = add_branches([branch for branch, _ in behind], forms)
+            branches = [with_errors(forms, branch, graph, error) for branch in get_branches(layer)]
+            sizes = torch.stack([branch.size for branch, _ in branches]).sum(0)
+            error = torch.stack([lost for _, lost in branches]).sum(0) + 2 * len(branches) * EPSILON * sizes
+            forms = add_branches([branch for branch, _ in branches], forms)
         else:
-            error = error_behind(layer, forms.size, error, graph, forms.generators.size(1))
-            forms = values_behind(layer, forms, graph)
+            error = propagate_error(layer, forms.size, error, graph, forms.generators.size(1))
+            forms = propagate_forms(layer, forms, graph)
     return forms, error
 
 
-def values_behind(layer: Block, forms: Zonotope, graph: Graph) -> Zonotope:
-    """Forms behind a layer; those in front must have no slack."""
+def propagate_forms(layer: Block, forms: Zonotope, graph: Graph) -> Zonotope:
+    """Propagate forms without slack through a layer."""
     match layer:
         case Filter():
-            graph = graph_of(layer, graph)
+            graph = resolve_graph(layer, graph)
             centre, generators = (graph_filter(x, graph, layer.taps) for x in (forms.centre, forms.generators))
             return Zonotope(centre if layer.bias is None else centre + layer.bias, generators, torch.zeros_like(centre))
         case Linear():
             return forms.read_out(layer)
         case Pointwise():
-            return forms.apply(rule_of(layer))
+            return forms.apply(find_rule(layer))
         case LayerNorm():
             return forms.normalize(layer)
         case Sum():
-            return add_branches([through_layers(forms, branch, graph) for branch in branches_of(layer)], forms)
+            return add_branches([through_layers(forms, branch, graph) for branch in get_branches(layer)], forms)
         case HopMixture():
             rule = OPERATIONS[layer.operation]
             total = forms.apply(POINTWISE["relu"]).scale(layer.beta)
-            for hop in hops_of(layer, graph, forms.centre, forms.generators):
+            for hop in iterate_hops(layer, graph, forms.centre, forms.generators):
                 samples, shared, _, features = hop.signals[1].shape
                 term = Zonotope(*hop.reduce(partial(rule.enclose, layer, *hop.signals), samples * shared * features))
                 total = total.add(term.scale(layer.weights[hop.number]))
@@ -135,7 +134,7 @@ def values_behind(layer: Block, forms: Zonotope, graph: Graph) -> Zonotope:
 
 
 def add_branches(branches: list[Zonotope], before: Zonotope) -> Zonotope:
-    """The sum of forms that share the generators in front of them, and each have others of their own."""
+    """Add forms of branches that share the generators before them and have others of their own."""
     shared = before.generators.size(1)
     own = [branch.generators[:, shared:] for branch in branches]
     total = torch.stack([branch.generators[:, :shared] for branch in branches]).sum(0)

@@ -29,7 +29,7 @@ def folder_of(row: Row) -> str:
     return file_key(f"{row['method']}-K{row['order']}", row["settings"])
 
 
-def certify(rows: Sequence[Row], folder: Path, *, budget: float | None = 20.0) -> None:
+def certify(rows: Sequence[Row], folder: Path) -> None:
     """Certify a Lipschitz constant of each policy of the usual filter order in ``models/``, on its first test team.
 
     Those that are certified already are left as they are; see :func:`graphact.guarantees.lipschitz_bound`.
@@ -57,7 +57,7 @@ def certify(rows: Sequence[Row], folder: Path, *, budget: float | None = 20.0) -
         if not file.exists():
             continue
         try:
-            known[key] = lipschitz_bound(graphact.load(file), graph, budget=budget).value
+            known[key] = lipschitz_bound(graphact.load(file), graph).value
         except UnsupportedModelError:
             continue
         write_atomically(folder / CERTIFICATES, json.dumps(known, indent=1).encode())

@@ -1,7 +1,6 @@
-"""What trials show: whether a model is equivariant, and lower bounds beside the certificates, which show their slack.
+"""Searches for counterexamples: a test of equivariance, and lower bounds beside the certified ones.
 
-They take any module, described or not, and PyG's; the searches need one that can be differentiated.
-"""
+They take any module, described or not, and PyG's; the searches need one that can be differentiated."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from graphact._checks import check_generator, check_integer
 from graphact.graph import Graph
 from graphact.graph.edges import check_finite
 from graphact.graph.graph import check_graph, check_signal
-from graphact.guarantees.perturbations import Perturbation
+from graphact.guarantees.topology import Perturbation
 from graphact.nn.description import call_on_graph, is_called_by_kind
 
 NOISE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)  # how far from the given signals the search starts, in their own scale
@@ -26,7 +25,7 @@ Model = Callable[[Tensor, Graph], Any]
 
 @dataclass(frozen=True)
 class Equivariance:
-    """The verdict.
+    """Verdict of :func:`check_equivariance`.
 
     Attributes:
         deviation: the largest difference between the output of the renumbered graph and the renumbered output.
@@ -80,7 +79,7 @@ def check_equivariance(
         >>> graphact.guarantees.check_equivariance(first_node_differs, graph, x).holds
         False
     """
-    x, model = _checked(graph, x, generator), callable_on(model)
+    x, model = _check_inputs(graph, x, generator), as_function(model)
     with torch.no_grad():
         expected = model(x, graph)
         largest = 0.0
@@ -95,7 +94,7 @@ def check_equivariance(
 
 @dataclass(frozen=True, eq=False)
 class Attack:
-    """What perturbations within a radius were found to do.
+    """Results of perturbations within a radius.
 
     Attributes:
         changed: ``(..., N)``, the nodes whose largest output became another one.
@@ -131,7 +130,7 @@ def attack(
         steps: gradient steps of each search, and random corners.
         generator: source of randomness, on the CPU.
     """
-    x, model = _checked(graph, x, generator), callable_on(model)
+    x, model = _check_inputs(graph, x, generator), as_function(model)
     with torch.no_grad():
         first: Tensor = model(x, graph)
     decisions = first.argmax(-1, keepdim=True)
@@ -163,7 +162,7 @@ def attack(
 
 @dataclass(frozen=True, eq=False)
 class EmpiricalLipschitz:
-    """The largest ratio found, a lower bound on every Lipschitz constant, with the pair of signals that attains it.
+    """The largest ratio found, a lower bound on every Lipschitz constant, and the pair of signals that attains it.
 
     Attributes:
         value: the largest ratio.
@@ -216,7 +215,7 @@ def empirical_lipschitz(
         >>> round(found.value, 6)
         3.0
     """
-    x, module = _checked(graph, x, generator).reshape(-1, *x.shape[-2:]), callable_on(module)
+    x, module = _check_inputs(graph, x, generator).reshape(-1, *x.shape[-2:]), as_function(module)
     count = graph.num_nodes * check_integer("starts", starts, minimum=1)
     scale = x.std().nan_to_num().item() or 1.0
     search = _Search(module, graph, _start(x, count, scale, generator))
@@ -231,7 +230,7 @@ def empirical_lipschitz(
 
 
 def _start(x: Tensor, count: int, scale: float, generator: torch.Generator | None) -> Tensor:
-    """Signals drawn from the given ones, with noise of several sizes."""
+    """Draw from the given signals and add noise of several sizes."""
     picks = torch.randint(len(x), (count,), generator=generator).to(x.device)
     noise = torch.randn(count, *x.shape[1:], generator=generator, dtype=torch.float64).to(x)
     sizes = torch.tensor(NOISE).to(x).repeat(-(-count // len(NOISE)))[:count]
@@ -239,7 +238,7 @@ def _start(x: Tensor, count: int, scale: float, generator: torch.Generator | Non
 
 
 class _Search:
-    """A batch of pairs of signals; pair b looks at node b modulo N."""
+    """A batch of pairs of signals; pair b is optimized for node b modulo N."""
 
     def __init__(self, module: Model, graph: Graph, x: Tensor) -> None:
         self.module, self.graph, self.x = module, graph, x
@@ -251,20 +250,20 @@ class _Search:
         self.pair = (x[0], x[0])
 
     def gradient(self, x: Tensor) -> Tensor:
-        """The gradient of the output that each pair looks at."""
+        """Return the gradient of the output that each pair is optimized for."""
         x = x.detach().requires_grad_()
         with torch.enable_grad():
             watched = self.module(x, self.graph)[torch.arange(len(x)), self.node, self.output]
             return torch.autograd.grad(watched.sum(), x, allow_unused=True)[0].nan_to_num()
 
     def climb(self, radius: float) -> None:
-        """Move to where the slope is larger."""
+        """Move the signals to where the slope is larger."""
         uphill = self.gradient(self.x + self.perturbation) - self.gradient(self.x)
         size = uphill.abs().amax((-2, -1), keepdim=True)
         self.x = self.x + 0.5 * radius * torch.where(size > 0, uphill / size.clamp_min(1e-300), 0.0)
 
     def perturb(self, at: Tensor, radius: float) -> None:
-        """Perturb every input by the radius, to where the output rises; every pair counts at every node."""
+        """Perturb every input by the radius in the direction in which the output rises; score pairs at all nodes."""
         # where nothing depends on an input it may as well move
         self.perturbation = radius * torch.where(self.gradient(at) < 0, -1.0, 1.0).to(at)
         with torch.no_grad():
@@ -287,7 +286,7 @@ def empirical_topology(
     draws: int = 20,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""The largest change of each node's outputs that was found, ``(N,)``: a lower bound beside :func:`topology_bound`.
+    """Search for the largest change of each node's outputs, ``(N,)``: a lower bound beside :func:`topology_bound`.
 
     Random perturbations, and one for each of the most sensitive outputs that follows the gradient with respect to the
     weights of the edges.
@@ -300,7 +299,7 @@ def empirical_topology(
         draws: random perturbations, and as many along gradients.
         generator: source of randomness, on the CPU.
     """
-    x, module = _checked(graph, x, generator), callable_on(module)
+    x, module = _check_inputs(graph, x, generator), as_function(module)
     with torch.no_grad():
         before = module(x, graph)
     largest = torch.zeros(graph.num_nodes, dtype=before.dtype, device=before.device)
@@ -322,8 +321,8 @@ def empirical_topology(
     return largest
 
 
-def callable_on(model: Any) -> Model:
-    """A model as a function of signals and graph; those of torch and PyG are called as they expect.
+def as_function(model: Any) -> Model:
+    """Return a model as a function of signals and graph; models of torch and PyG are called with their own arguments.
 
     Parts for which the second dimension is that of the features are called with one signal after the other.
     """
@@ -339,8 +338,8 @@ def callable_on(model: Any) -> Model:
     return one_by_one
 
 
-def _checked(graph: Graph, x: Tensor, generator: torch.Generator | None) -> Tensor:
-    """The signals, without their history, if all three can be used."""
+def _check_inputs(graph: Graph, x: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Check the arguments and return the signals without their history."""
     x = check_finite("x", check_signal(x, check_graph("graph", graph)).detach())
     check_generator(generator)
     return x

@@ -1,4 +1,4 @@
-"""What guarantees read of a module: its layers in float64, each of a known kind, and the hops of its activations."""
+"""Layers as the guarantees read them: kinds that have rules, in float64, and the hops of activations."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -11,8 +11,7 @@ from graphact.functional import shift
 from graphact.graph import Graph, Neighborhoods
 from graphact.graph.eager import is_plain
 from graphact.graph.edges import check_finite
-from graphact.guarantees.pointwise import POINTWISE, TRAINED
-from graphact.guarantees.rules import MOST_ENTRIES, OPERATIONS
+from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, POINTWISE, TRAINED
 from graphact.nn import GraphModule
 from graphact.nn.module import describe
 from graphact.spec import (
@@ -49,13 +48,13 @@ class HopMixtureOn(HopMixture):
     graph: Graph
 
 
-def graph_of(layer: Layer, graph: Graph) -> Graph:
-    """The graph that a layer acts on: its own, or that of the network."""
+def resolve_graph(layer: Layer, graph: Graph) -> Graph:
+    """Return the graph that a layer acts on: its own, or that of the network."""
     return getattr(layer, "graph", None) or graph
 
 
 def read_layers(module: nn.Module, features: int | None = None) -> tuple[Layers, int]:
-    """The layers of a module as they are now, in float64 on the CPU, and the features of its input.
+    """Return the current layers of a module in float64 on the CPU, and the number of its input features.
 
     Gradients flow back to the parameters. A module that takes any number of features treats all of them alike, so that
     one stands for all where no number is given. Raise UnsupportedModelError if there is no rule for a part.
@@ -66,30 +65,30 @@ def read_layers(module: nn.Module, features: int | None = None) -> tuple[Layers,
             "module must be a GCNN, FIR, GraphFilter or an activation of graphact.nn, or another module that describes "
             f"itself, got {type(module).__name__}",
         )
-    layers, taken = checked_layers(module, describe(module), features, (Filter, Linear, Pointwise, HopMixture))
+    layers, taken = check_layers(module, describe(module), features, (Filter, Linear, Pointwise, HopMixture))
     return cast("Layers", layers), taken
 
 
-def checked_layers(
+def check_layers(
     module: nn.Module, described: tuple[Layer, ...], features: int | None, kinds: tuple[type[Layer], ...]
 ) -> tuple[Blocks, int]:
-    """Layers of these kinds in float64, and the features of the input; raise if one is unknown or does not fit."""
+    """Return layers of the given kinds in float64, and the input features; raise if one is unknown or does not fit."""
     taken = next((layer.in_features for layer in described if layer.in_features is not None), features or 1)
     if features not in (None, taken):
         raise ValueError(f"x must have {taken} features, got {features}")
     check_chain(part_names(module, described), described, taken, kinds)
-    return cast("Blocks", map_arrays(described, lambda array: wide(checked(array)))), taken
+    return cast("Blocks", map_arrays(described, lambda array: to_float64(check_parameters(array)))), taken
 
 
-def checked(parameters: Tensor) -> Tensor:
-    """Parameters that are finite; those that a transform stands in for, as in a fleet, hold no numbers to look at."""
+def check_parameters(parameters: Tensor) -> Tensor:
+    """Check that parameters are finite, unless a transform replaced them by tensors without values, as in a fleet."""
     return check_finite("parameters of the model", parameters) if is_plain(parameters) else parameters
 
 
 def check_chain(parts: Iterable[str], layers: tuple[Layer, ...], width: int, kinds: tuple[type[Layer], ...]) -> int:
-    """The features behind layers; raise if one of them is unknown, or does not take what the one in front gives."""
+    """Return the output features of layers; raise if one is unknown or does not fit the one before it."""
     for part, layer in zip(parts, layers, strict=True):
-        reason = unknown(layer, kinds)
+        reason = explain_unknown(layer, kinds)
         if not reason and layer.in_features not in (None, width):
             reason = f"it takes {layer.in_features} features, and the layer in front of it gives {width}"
         if reason:
@@ -102,13 +101,13 @@ def check_chain(parts: Iterable[str], layers: tuple[Layer, ...], width: int, kin
     return width
 
 
-def branches_of(layer: Sum) -> tuple[Blocks, ...]:
-    """The chains that a sum adds, of which all layers are known."""
+def get_branches(layer: Sum) -> tuple[Blocks, ...]:
+    """Return the chains that a sum adds, of which all layers are known."""
     return cast("tuple[Blocks, ...]", layer.branches)
 
 
 def flatten(layers: Iterable[Layer], graph: Graph | None = None) -> Iterator[Layer]:
-    """Layers without :class:`~graphact.spec.OnGraph`: those that act on a graph of their own hold it."""
+    """Yield layers without :class:`~graphact.spec.OnGraph`: those that act on a graph of their own hold it."""
     for layer in layers:
         match layer:
             case OnGraph():
@@ -122,8 +121,8 @@ def flatten(layers: Iterable[Layer], graph: Graph | None = None) -> Iterator[Lay
                 yield layer
 
 
-def unknown(layer: Layer, kinds: tuple[type[Layer], ...]) -> str:
-    """Why nothing is known about a layer; empty where there is a rule for it."""
+def explain_unknown(layer: Layer, kinds: tuple[type[Layer], ...]) -> str:
+    """Return the reason why a layer has no rule; empty if it has one."""
     match layer:
         case _ if not isinstance(layer, kinds):
             return f"nothing is known about layers of the kind {layer.kind!r} here"
@@ -131,18 +130,18 @@ def unknown(layer: Layer, kinds: tuple[type[Layer], ...]) -> str:
             return ""
         case Pointwise():
             name, known = layer.function, [*POINTWISE, *TRAINED]
-            is_known = name in POINTWISE or name in TRAINED
+            has_known_layers = name in POINTWISE or name in TRAINED
         case HopMixture(operation=operation):  # by what it is: another operation of the same name has no rule
-            name, is_known, known = operation.name, operation in OPERATIONS, [rule.name for rule in OPERATIONS]
+            name, has_known_layers, known = operation.name, operation in OPERATIONS, [rule.name for rule in OPERATIONS]
         case _:
             return f"nothing is known about layers of the kind {layer.kind!r}"
-    if is_known:
+    if has_known_layers:
         return ""
     return f"there is no rule for {name!r} (a function of your own has none); there are rules for {', '.join(known)}"
 
 
 def part_names(module: nn.Module, layers: Sequence[Layer]) -> list[str]:
-    """Which part of a module each layer comes from, by the parameters it holds; otherwise its number."""
+    """Return the part of a module that each layer comes from, by the parameters it holds; otherwise its number."""
     owners = {id(parameter): name.rpartition(".")[0] for name, parameter in module.named_parameters()}
     return [
         next((owners[id(array)] for array in layer.arrays().values() if id(array) in owners), f"layer {number}")
@@ -151,27 +150,27 @@ def part_names(module: nn.Module, layers: Sequence[Layer]) -> list[str]:
 
 
 def read_signals(x: Tensor) -> Tensor:
-    """Signals as float64 ``(B, N, F)``, of which there must be one."""
+    """Return signals as float64 ``(B, N, F)``; there must be at least one."""
     if x.numel() == 0:
         raise ValueError(f"x must hold at least one signal, got the shape {tuple(x.shape)}")
     check_finite("x", x)
-    return wide(x.detach()).reshape(-1, *x.shape[-2:])
+    return to_float64(x.detach()).reshape(-1, *x.shape[-2:])
 
 
-def wide(tensor: Tensor) -> Tensor:
-    """The same numbers in float64 on the CPU, still attached to what they came from."""
+def to_float64(tensor: Tensor) -> Tensor:
+    """Return a tensor in float64 on the CPU, still attached to its history."""
     return tensor.to("cpu", torch.float64)
 
 
 def split_readout(layers: tuple[Each, ...]) -> tuple[tuple[Each, ...], Linear | None]:
-    """The layers in front of the last linear map, and that map, where a network ends with one."""
+    """Split layers into those before a final linear map, and that map or None."""
     if layers and isinstance(layers[-1], Linear):
         return layers[:-1], layers[-1]
     return layers, None
 
 
 def widths(layers: Blocks, features: int) -> Iterator[int]:
-    """The features behind each layer."""
+    """Yield the output features of each layer."""
     for layer in layers:
         features = layer.out_features or features
         yield features
@@ -179,7 +178,7 @@ def widths(layers: Blocks, features: int) -> Iterator[int]:
 
 @dataclass(frozen=True, eq=False)
 class Hop:
-    """One term of an activation, counted from 0: the signals ``(..., N, F)`` that are read, and at which neighbours."""
+    """One term of an activation, counted from 0: the signals ``(..., N, F)`` that are read, and the neighbourhoods."""
 
     number: int
     signals: tuple[Tensor, ...]
@@ -196,18 +195,18 @@ class Hop:
         for nodes, table in self.neighborhoods.tables():
             if self.closed:
                 table = torch.cat([nodes.unsqueeze(-1), table], dim=-1)
-            step = max(1, MOST_ENTRIES // max(1, entries * table.size(-1)))
+            step = max(1, MAX_ENTRIES // max(1, entries * table.size(-1)))
             parts += [function(*chunk) for chunk in zip(nodes.split(step), table.split(step), strict=True)]
         return tuple(torch.cat(column, dim=-2)[..., self.neighborhoods.rank, :] for column in zip(*parts, strict=True))
 
     def reduce_one(self, function: Callable[[Tensor, Tensor], Tensor], entries: int) -> Tensor:
-        """The same for a function with one result."""
+        """Apply a function with one result."""
         return self.reduce(lambda nodes, table: (function(nodes, table),), entries)[0]
 
 
-def hops_of(layer: HopMixture, graph: Graph, *signals: Tensor) -> Iterator[Hop]:
-    """The hops of an activation: :math:`S^k x` at the neighbours (graph-adaptive), or x at the k-hop neighbours."""
-    graph = graph_of(layer, graph)
+def iterate_hops(layer: HopMixture, graph: Graph, *signals: Tensor) -> Iterator[Hop]:
+    """Yield the hops of an activation: :math:`S^k x` at neighbours (graph-adaptive), or x at k-hop neighbours."""
+    graph = resolve_graph(layer, graph)
     for number in range(layer.hops):
         if layer.reads == "shifted":
             signals = tuple(shift(x, graph) for x in signals)

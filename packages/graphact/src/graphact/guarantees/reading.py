@@ -1,4 +1,4 @@
-"""Models of any make, read on a graph: described, checked against what they compute, each layer with its graph."""
+"""Read any supported model on a graph as layers, and check these against what the model computes."""
 
 import copy
 from typing import Any
@@ -10,16 +10,16 @@ from torch.nn.utils import parametrize
 from graphact._checks import HALF_PRECISION
 from graphact.functional import graph_adaptive, graph_filter, localized
 from graphact.graph import Graph
-from graphact.guarantees.description import (
+from graphact.guarantees.layers import (
     Blocks,
     Layers,
-    branches_of,
-    checked_layers,
+    check_layers,
     flatten,
-    graph_of,
+    get_branches,
     read_layers,
+    resolve_graph,
 )
-from graphact.guarantees.pointwise import rule_of
+from graphact.guarantees.rules import find_rule
 from graphact.guarantees.zonotope import Zonotope, with_errors
 from graphact.nn.description import call_on_graph, describe_on
 from graphact.nn.unchanged import check_untouched, original_class, replaced_globals
@@ -31,7 +31,7 @@ DEVIATION = 1e-9  # of a model from its description, in float64, as a part of th
 
 
 def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Blocks, int]:
-    """The layers of a model on a graph, in float64 on the CPU, and the features of its input.
+    """Return the layers of a model on a graph, in float64 on the CPU, and the number of its input features.
 
     Modules of graphact describe themselves; chains, torch's modules and PyG's are described as
     :mod:`graphact.nn.description` knows them. All are compared with what they compute on random signals. Raise
@@ -43,13 +43,13 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
     check_parts(module)
     computed = computed_values(module)
     described = tuple(flatten(describe_on(module, graph)))
-    layers, taken = checked_layers(module, described, features, KINDS)
+    layers, taken = check_layers(module, described, features, KINDS)
     check_forward(module, computed, layers, graph, taken)
     return layers, taken
 
 
 def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Layers, int]:
-    """The same for a module of graphact, of layers that all guarantees know, on one graph."""
+    """Read a module of graphact whose layers all guarantees know, on one graph."""
     check_parts(module)
     computed = computed_values(module)
     layers, taken = read_layers(module, features)
@@ -58,7 +58,7 @@ def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tu
 
 
 def check_parts(module: nn.Module) -> None:
-    """Raise if a part was changed, also one that no description speaks of, such as the sum in a convolution of PyG.
+    """Raise if a part was changed, including parts that no description mentions, such as the sum in a convolution.
 
     No comparison with the forward finds all of that: a hook may act on values that no random signal has.
     """
@@ -109,7 +109,7 @@ def check_forward(module: nn.Module, computed: Computed, layers: Blocks, graph: 
 
 
 def agree(actual: Tensor, expected: Tensor, lost: Tensor) -> bool:
-    """Whether two results are the same but for what rounding lost of each; numbers that overflow tell nothing."""
+    """Return True if two results agree up to rounding errors; numbers that overflow are ignored."""
     known = expected.isfinite() & actual.isfinite()
     size = expected[known].abs().amax() if known.any() else expected.new_zeros(())
     lost = lost[known].nan_to_num(nan=0.0, posinf=torch.inf)  # infinity met zero: no allowance for rounding
@@ -117,22 +117,22 @@ def agree(actual: Tensor, expected: Tensor, lost: Tensor) -> bool:
 
 
 def computed_values(module: nn.Module) -> Computed:
-    """What the parametrizations of a model give, by part and name; raise if they do not always give the same."""
+    """Return the values of parametrizations by part and name; raise if they differ between readings."""
     found: Computed = {}
     for place, part in parametrized_parts(module):
         same = copy.deepcopy(part)  # a parametrization in training mode may change when it is read
-        found |= {(place, name): steady(same, place, name) for name in same.parametrizations}  # type: ignore[union-attr]
+        found |= {(place, name): read_parametrized(same, place, name) for name in same.parametrizations}  # type: ignore[union-attr]
     return found
 
 
 def parametrized_parts(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The parts of a model that compute some of their tensors from others, by their places."""
+    """Return the places and parts of a model that have parametrized tensors."""
     parts = module.named_modules() if isinstance(module, nn.Module) else ()
     return [(place, part) for place, part in parts if parametrize.is_parametrized(part)]
 
 
 def in_float64(module: nn.Module, computed: Computed) -> nn.Module:
-    """A copy in float64 on the CPU, with the very coefficients that the module has now, computed ones included."""
+    """Copy a model to float64 on the CPU, with its current coefficients instead of parametrizations."""
     same = copy.deepcopy(module)
     for place, part in parametrized_parts(same):
         # parametrize.remove_parametrizations would change the class, which the copy shares with the module
@@ -145,19 +145,19 @@ def in_float64(module: nn.Module, computed: Computed) -> nn.Module:
 
 
 def check_still(module: nn.Module, computed: Computed) -> None:
-    """Raise if parametrizations of a model give other values by now."""
+    """Raise if parametrizations of a model have changed their values."""
     for (place, name), value in computed.items():
         if not is_same(getattr(module.get_submodule(place), name).detach(), value):
             reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
             raise UnsupportedModelError(place, reason)
 
 
-def steady(part: nn.Module, place: str, name: str) -> Tensor:
+def read_parametrized(part: nn.Module, place: str, name: str) -> Tensor:
     """Return a tensor that a parametrization gives; raise if another reading gives another one, or leaves traces.
 
     A model is called with gradients, without them and in inference mode; all must find the same coefficients.
     """
-    values, before = [], state_of(part, name)
+    values, before = [], snapshot(part, name)
     for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode, torch.enable_grad):
         with mode():
             values.append(getattr(part, name).detach().clone())
@@ -167,7 +167,7 @@ def steady(part: nn.Module, place: str, name: str) -> Tensor:
     if not all(is_same(values[0], value) for value in values):
         reason = f"its parametrization gives another {name} without gradients than with them"
         raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
-    if not same_state(before, state_of(part, name)):
+    if not same_state(before, snapshot(part, name)):
         reason = f"its parametrization changes when {name} is read, and may give another one later"
         raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
     return values[0]
@@ -181,8 +181,8 @@ def is_same(first: Tensor, second: Tensor) -> bool:
     return torch.allclose(first, second, rtol=steps, atol=0.0)
 
 
-def state_of(part: nn.Module, name: str) -> dict[str, Any]:
-    """Tensors, numbers and names that the modules of a parametrization hold, by their places."""
+def snapshot(part: nn.Module, name: str) -> dict[str, Any]:
+    """Return tensors, numbers and strings held by the modules of a parametrization, by place."""
     steps: nn.Module = part.parametrizations[name]  # type: ignore[index, assignment]
     state: dict[str, Any] = {key: value.detach().clone() for key, value in steps.state_dict().items()}
     for place, step in steps.named_modules():
@@ -202,18 +202,18 @@ def same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
 def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:
     """What layers make of signals ``(..., N, F)`` in float64; it can be differentiated."""
     for layer in layers:
-        own = graph_of(layer, graph)
+        own = resolve_graph(layer, graph)
         match layer:
             case Filter():
                 x = graph_filter(x, own, layer.taps)
             case Linear():
                 x = x @ layer.weight.T
             case Pointwise():
-                x = rule_of(layer).apply(x)
+                x = find_rule(layer).apply(x)
             case LayerNorm():
                 x = torch.nn.functional.layer_norm(x, (layer.features,), layer.weight, layer.bias, layer.epsilon)
             case Sum():
-                x = torch.stack([evaluate(branch, x, graph) for branch in branches_of(layer)]).sum(0)
+                x = torch.stack([evaluate(branch, x, graph) for branch in get_branches(layer)]).sum(0)
             case HopMixture():
                 function = graph_adaptive if layer.reads == "shifted" else localized
                 options: dict[str, Any] = {"closed": layer.closed, "parameters": layer.parameters}

@@ -1,4 +1,4 @@
-"""Which decisions cannot change, and which values cannot be left, for any perturbation within a radius."""
+"""Certify decisions and output intervals for all signals within a radius of given ones."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,28 +6,26 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_positive
+from graphact._checks import check_choice
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
-from graphact.guarantees.budget import Budget
-from graphact.guarantees.description import Blocks, read_signals, split_readout, widths
-from graphact.guarantees.forms import form_sizes
-from graphact.guarantees.lipschitz import layer_norms, rounding, tightest_norms
-from graphact.guarantees.magnitudes import EPSILON, error_behind
-from graphact.guarantees.models import read_model
-from graphact.guarantees.rules import MOST_ENTRIES
+from graphact.guarantees.layers import Blocks, read_signals, split_readout, widths
+from graphact.guarantees.lipschitz import form_sizes, layer_norms, rounding, tightest_norms
+from graphact.guarantees.norms import EPSILON, MAX_NORM_WORK, limit_work, propagate_error
+from graphact.guarantees.reading import read_model
+from graphact.guarantees.rules import MAX_ENTRIES
 from graphact.guarantees.zonotope import Zonotope, with_errors
 from graphact.spec import Linear
 
 ROUNDING = 1e-9  # of the outputs, by which bounds are moved outward beside what float64 can lose on the way
-MOST_GENERATORS = 5 * MOST_ENTRIES  # coefficients of the forms of one signal, 800 MB
+MAX_GENERATORS = 5 * MAX_ENTRIES  # coefficients of the forms of one signal, 800 MB
 Kind = Literal["auto", "classifier", "regressor"]
 Constants = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What holds for every signal within the radius of the given ones.
+    """Statements that hold for every signal within the radius of the given ones.
 
     Attributes:
         radius: the largest change of any input.
@@ -58,15 +56,7 @@ class Certificate:
 
 
 @torch.no_grad()
-def certify(
-    model: nn.Module,
-    graph: Graph,
-    x: Tensor,
-    radius: float,
-    *,
-    kind: Kind = "auto",
-    budget: float | None = None,
-) -> Certificate:
+def certify(model: nn.Module, graph: Graph, x: Tensor, radius: float, *, kind: Kind = "auto") -> Certificate:
     r"""Certify the answers of a network for all :math:`x'` with :math:`\|x' - x\|_\infty \le` radius.
 
     Two certificates are computed and the better one is used for every output: affine forms over the box around x
@@ -80,7 +70,6 @@ def certify(
         x: signals.
         radius: largest change of any input, not negative.
         kind: "classifier" decides for the largest output of a node; "auto" takes a model with several outputs for one.
-        budget: seconds for the constants of large networks, as in :func:`lipschitz_bound`.
 
     Shapes:
         x: ``(..., N, F)``.
@@ -102,17 +91,15 @@ def certify(
     check_choice("kind", kind, ("auto", "classifier", "regressor"))
     if not 0 <= float(radius) < float("inf"):
         raise ValueError(f"radius must be a finite number, at least 0, got {radius}")
-    seconds = None if budget is None else check_positive("budget", budget)
-    device = check_graph("graph", graph).device
-    shape = check_signal(x, graph).shape
+    shape = check_signal(x, check_graph("graph", graph)).shape
     layers, features = read_model(model, graph, x.size(-1))
     x = read_signals(x)
     graph = graph.to("cpu", torch.float64)
-    constants = _constants(layers, features, graph, Budget(seconds, "certify"), device)
+    constants = _constants(layers, features, graph)
     largest = max((size for _, size in form_sizes(layers, features, graph)), default=1)
-    batch = max(1, MOST_ENTRIES // largest)
+    batch = max(1, MAX_ENTRIES // largest)
     parts = [
-        _certify(layers, graph, part, float(radius), kind, constants, largest <= MOST_GENERATORS)
+        _certify(layers, graph, part, float(radius), kind, constants, largest <= MAX_GENERATORS)
         for part in x.split(batch)
     ]
     columns = [torch.cat(column).reshape(*shape[:-2], *column[0].shape[1:]) for column in zip(*parts, strict=True)]
@@ -120,16 +107,15 @@ def certify(
     return Certificate(float(radius), outputs, lower, upper, *(decided or (None, None)))
 
 
-def _constants(layers: Blocks, features: int, graph: Graph, budget: Budget, device: torch.device) -> Constants:
-    """The certified constants of all outputs, ``(N, O)``, and of all differences of two, ``(N, O, O)``."""
+def _constants(layers: Blocks, features: int, graph: Graph) -> Constants:
+    """Return the certified constants of all outputs, ``(N, O)``, and of all differences of two, ``(N, O, O)``."""
     body, readout = split_readout(layers)
     count = [features, *widths(layers, features)][-1]
     rows = torch.eye(count, dtype=torch.float64) if readout is None else readout.weight
     first, second = torch.triu_indices(count, count, 1)
     every = (*body, Linear(torch.cat([rows, rows[first] - rows[second]])))
-    norms, _ = tightest_norms(
-        every, features, graph, layer_norms(every, features, graph, budget), budget, device, lambda _: None
-    )
+    limited = layer_norms(every, features, graph, limit_work(MAX_NORM_WORK))
+    norms, _ = tightest_norms(every, features, graph, limited)
     outputs, pairs = (norms + rounding(every, features, graph)).split([count, len(first)], -1)
     between = outputs.new_zeros(graph.num_nodes, count, count)
     between[:, first, second] = between[:, second, first] = pairs
@@ -139,9 +125,9 @@ def _constants(layers: Blocks, features: int, graph: Graph, budget: Budget, devi
 def _certify(
     layers: Blocks, graph: Graph, x: Tensor, radius: float, kind: str, constants: Constants, with_forms: bool
 ) -> tuple[Tensor, ...]:
-    """Outputs, their bounds and, for a classifier, decisions and margins."""
+    """Return outputs, their bounds and, for a classifier, decisions and margins."""
     body, readout = split_readout(layers)
-    behind = () if readout is None else (readout,)
+    final = () if readout is None else (readout,)
     point, lost = with_errors(Zonotope.point(x), layers, graph)
     outputs = point.centre
     if kind == "classifier" and outputs.size(-1) == 1:
@@ -151,8 +137,8 @@ def _certify(
     if with_forms:
         features, error = with_errors(Zonotope.box(x, radius), body, graph)
         forms = features.read_out(readout)
-        for layer in behind:
-            error = error_behind(layer, features.size, error, graph, features.generators.size(1))
+        for layer in final:
+            error = propagate_error(layer, features.size, error, graph, features.generators.size(1))
         error = error + 2 * features.generators.size(1) * EPSILON * forms.size
         width = forms.radius + error
         lower, upper = torch.fmax(lower, forms.centre - width), torch.fmin(upper, forms.centre + width)
@@ -162,25 +148,27 @@ def _certify(
     decisions = outputs.argmax(-1)
     chosen = decisions.unsqueeze(-1)
     apart = constants[1][torch.arange(graph.num_nodes), decisions]
-    margins = outputs.gather(-1, chosen) - outputs - radius * apart - together(lost, chosen)
+    margins = outputs.gather(-1, chosen) - outputs - radius * apart - error_of_differences(lost, chosen)
     if with_forms:
-        margins = torch.fmax(margins, _margins(features, forms, readout, decisions) - together(error, chosen))
+        margins = torch.fmax(
+            margins, _margins(features, forms, readout, decisions) - error_of_differences(error, chosen)
+        )
     margin = margins.scatter(-1, chosen, torch.inf).amin(-1) - ROUNDING * size
     return outputs, lower, upper, decisions, unless_nan(margin, -torch.inf)
 
 
-def together(error: Tensor, chosen: Tensor) -> Tensor:
-    """What the difference between one output and each can be off by."""
+def error_of_differences(error: Tensor, chosen: Tensor) -> Tensor:
+    """Return the errors of the differences between one output and each, from those of the outputs."""
     return error + error.gather(-1, chosen)
 
 
 def unless_nan(values: Tensor, otherwise: float) -> Tensor:
-    """Values that overflow leaves unknown say nothing."""
+    """Replace values that overflow made NaN by a bound that always holds."""
     return torch.where(values.isnan(), otherwise, values)
 
 
 def _margins(features: Zonotope, forms: Zonotope, readout: Linear | None, decisions: Tensor) -> Tensor:
-    """By how much the decided class stays ahead of each, from forms of the outputs and in front of the readout."""
+    """Bound the lead of the decided class over each, from forms of the outputs and those before the readout."""
     chosen = decisions.unsqueeze(-1)
     columns = chosen.unsqueeze(1).expand(-1, forms.generators.size(1), -1, -1)
     margins = forms.centre.gather(-1, chosen) - forms.centre
