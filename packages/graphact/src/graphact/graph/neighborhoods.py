@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -112,6 +112,19 @@ class Neighborhoods:
     def to(self, device: torch.device | str) -> "Neighborhoods":
         """The same lists on another device."""
         return map_tensors(self, lambda part: part.to(device))
+
+
+class Parts(NamedTuple):
+    """All attributes of a graph, see :class:`graphact.Graph`."""
+
+    incoming: Neighborhoods
+    outgoing: Neighborhoods
+    weight: Tensor
+    outgoing_weight: Tensor
+    diagonal: Tensor | None
+    is_directed: bool
+    incoming_slot: Tensor
+    batch: Tensor | None = None
 
 
 def degree_groups(
