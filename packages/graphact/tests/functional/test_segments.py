@@ -109,14 +109,16 @@ def test_the_declared_gradients_of_agents(name, closed):
     }
     given = VALUES[name] if name == "trimmed-mean" else {key: value.exp() for key, value in logs.items()}
     op(*inputs, given).backward(torch.from_numpy(grad))
-    of_own, of_neighbors, of_logs = op.gradient(own, neighbors, op(own, neighbors, VALUES[name]), grad, VALUES[name])
+    grad_own, grad_neighbors, grad_logs = op.gradient(
+        own, neighbors, op(own, neighbors, VALUES[name]), grad, VALUES[name]
+    )
     if inputs[0].grad is None:
-        assert not of_own.any()
+        assert not grad_own.any()
     else:
-        np.testing.assert_allclose(of_own, inputs[0].grad.squeeze(-2), rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(of_neighbors, inputs[1].grad, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(grad_own, inputs[0].grad.squeeze(-2), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(grad_neighbors, inputs[1].grad, rtol=1e-10, atol=1e-12)
     for key, value in logs.items():
-        assert of_logs[key] == pytest.approx(0.0 if value.grad is None else value.grad.item())
+        assert grad_logs[key] == pytest.approx(0.0 if value.grad is None else value.grad.item())
 
 
 def test_a_hub_takes_no_more_than_its_edges():

@@ -19,11 +19,16 @@ from graphact._checks import (
 from graphact.graph import build, convert, edges, generators, normalize, union
 from graphact.graph.advice import how_to_build, kind_of
 from graphact.graph.eager import BUILT_OUTSIDE, is_plain, may_have_derivative, outside_transforms
-from graphact.graph.neighborhoods import Neighborhoods, Parts, inverse_permutation
+from graphact.graph.neighborhoods import (
+    Neighborhoods,
+    Parts,
+    hop_pattern,
+    inverse_permutation,
+    map_tensors,
+    reverse_cuthill_mckee,
+)
 from graphact.graph.normalize import Normalization
-from graphact.graph.patterns import hop_pattern, order_of_cuthill_mckee
 from graphact.graph.protocol import GraphLike, Pass, Walk
-from graphact.graph.transfer import map_tensors
 
 if TYPE_CHECKING:
     import networkx
@@ -417,7 +422,7 @@ class Graph:
             tensor([1, 0, 2, 1, 3, 2])
         """
         target, source, _ = self._entries()
-        order = order_of_cuthill_mckee(target, source, self.num_nodes)
+        order = reverse_cuthill_mckee(target, source, self.num_nodes)
         return self.permute(order), order
 
     @BUILT_OUTSIDE
