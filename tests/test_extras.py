@@ -93,7 +93,7 @@ def test_the_reference_warns_once_and_computes():
 
 
 def test_what_is_asked_for_by_name_names_the_extra(monkeypatch):
-    monkeypatch.setitem(graphact.kernels.backends._found, "numba", False)
+    monkeypatch.setitem(graphact.kernels.dispatch._found, "numba", False)
     graph = graphact.Graph.from_edge_index([[0, 1], [1, 0]])
     with graphact.backend("numba"), pytest.raises(RuntimeError, match=r"pip install 'graphact\[cpu\]'"):
         graphact.functional.shift(torch.zeros(2, 1), graph)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphact import spec as spec
     from graphact.files import load, save
     from graphact.graph import Graph
-    from graphact.kernels.backends import backend
+    from graphact.kernels.dispatch import backend
     from graphact.onnx import export_onnx
 del TYPE_CHECKING
 
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 # the modules of names in __all__; a name that is not here is a module of its own
-_HOMES = {"Graph": "graph", "backend": "kernels.backends", "export_onnx": "onnx", "load": "files", "save": "files"}
+_HOMES = {"Graph": "graph", "backend": "kernels.dispatch", "export_onnx": "onnx", "load": "files", "save": "files"}
 _FURTHER_MODULES = ["files", "graph", "kernels", "onnx", "registry", "storage"]
 _FORMER_MODULES = ["analysis", "scaleout"]  # they warn, and go with version 0.4
 

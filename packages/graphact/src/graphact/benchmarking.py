@@ -17,7 +17,7 @@ from graphact import functional
 from graphact._extras import is_installed
 from graphact.graph import Graph
 from graphact.kernels import autograd
-from graphact.kernels.backends import backend
+from graphact.kernels.dispatch import backend
 
 OPERATIONS = ("max", "median", "kernel")
 VALUES_MAY_DIFFER = 1e-4  # relative to the largest

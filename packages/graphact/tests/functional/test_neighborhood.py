@@ -92,7 +92,7 @@ def test_users_function_equals_the_named_one(op, closed):
     torch.testing.assert_close(functional.neighborhood_apply(x, graph, theirs, closed=closed), ours)
 
 
-def test_users_function_of_own_value_and_neighbors():
+def test_users_function_own_value_and_neighbors():
     graph, x = random_graph(), torch.randn(2, 12, 3, dtype=torch.float64)
 
     def kernel(own, neighbors):
@@ -179,7 +179,7 @@ class Span:
     def __call__(self, neighbors):
         return neighbors.amax(-2) - neighbors.amin(-2)
 
-    def of_own_value(self, own, neighbors):
+    def own_value(self, own, neighbors):
         return neighbors.amax(-2) - own.squeeze(-2)
 
 
@@ -193,7 +193,7 @@ def test_the_arguments_of_a_function_are_looked_up_once(monkeypatch):
     span = functional.neighborhood_max(x, graph) - functional.neighborhood_min(x, graph)
     assert torch.equal(functional.neighborhood_apply(x, graph, Span()), span)
     above = torch.where(graph.degree[:, None] > 0, functional.neighborhood_max(x, graph) - x, 0)
-    assert torch.equal(functional.neighborhood_apply(x, graph, Span().of_own_value), above)
+    assert torch.equal(functional.neighborhood_apply(x, graph, Span().own_value), above)
 
 
 def test_modules_partials_and_builtins_as_functions():

@@ -8,7 +8,7 @@ from torch_geometric.nn import GCN
 from torch_geometric.utils import erdos_renyi_graph
 
 from graphact import Graph, nn
-from graphact.graph.transfer import map_tensors
+from graphact.graph.neighborhoods import map_tensors
 from graphact.pyg import AttachGraph, PassGraph, PerLayer
 from support.waiting import when_waiting
 

@@ -61,6 +61,8 @@ def test_an_edge_index_of_pyg_knows_its_nodes():
         (dict(edge_index=[[0, 5], [1, 1]], num_nodes=3), "node indices from 0 to 2, got 5"),
         (dict(edge_index=[[0, -1], [1, 1]]), "node indices from 0 to 1, got -1"),
         (dict(edge_index=[[0, -3], [1, 7]], num_nodes=3), "node indices from 0 to 2, got -3"),
+        (dict(edge_index=[[0, 2**62], [1, 1]], num_nodes=3), f"node indices from 0 to 2, got {2**62}"),
+        (dict(edge_index=[[-(2**63), 2**62], [1, 1]], num_nodes=3), f"node indices from 0 to 2, got {-(2**63)}"),
         (dict(edge_index=[[0, 1], [1, 0]], edge_weight=[1.0, math.nan]), r"edge_weight must be finite, got nan \(1 su"),
         (dict(edge_index=[[1], [1]], edge_weight=[-math.inf], num_nodes=2), "edge_weight must be finite, got -inf"),
         (dict(edge_index=[[0, 0], [1, 1]], edge_weight=[3e38, 3e38]), "summed over repeated edges must be finite"),
@@ -69,6 +71,25 @@ def test_an_edge_index_of_pyg_knows_its_nodes():
 def test_bad_values(where, arguments, message):
     with pytest.raises(ValueError, match=message):
         Graph.from_edge_index(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(torch.float64, 1e308), (torch.float32, 3e38), (torch.bfloat16, 3e38), (torch.float16, 6e4)]
+)
+def test_loops_that_sum_to_infinity(where, dtype, size):
+    Graph.from_edge_index([[0, 0, 0], [0, 0, 1]], torch.tensor([size / 3, size / 3, 1], dtype=dtype), 2)
+    with pytest.raises(ValueError, match="summed over repeated edges must be finite"):
+        Graph.from_edge_index([[0, 0, 0], [0, 0, 1]], torch.tensor([size, size, 1], dtype=dtype), 2)
+
+
+def test_weights_that_float32_does_not_tell_apart(where):
+    weight = torch.tensor([1, 1 + 1e-12], dtype=torch.float64)
+    assert Graph.from_edge_index([[0, 1], [1, 0]], weight, 2).is_directed
+
+
+def test_weights_with_gaps(where):
+    weight = torch.arange(6.0)[::2]
+    assert Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], weight, 3).weight.tolist() == [4, 0, 2]
 
 
 def test_large_weights_are_finite_though_their_sum_is_not(where):

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import ToSparseTensor
 
 from graphact import Graph
-from graphact.graph.transfer import map_tensors
+from graphact.graph.neighborhoods import map_tensors
 
 GRAPHS = {
     "undirected": Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=4),

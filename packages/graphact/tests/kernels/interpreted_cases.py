@@ -47,9 +47,9 @@ class TestInterpreted(KernelCases):
         from graphact.kernels.triton import median, median_bisect, median_long
 
         for kernels in (median, median_bisect):
-            monkeypatch.setattr(kernels, "MOST_PROGRAMS", 2)
+            monkeypatch.setattr(kernels, "MAX_PROGRAMS", 2)
         monkeypatch.setattr(median_long, "BYTES", 8 * 4)  # one column at a time, so that there are too many of them
-        monkeypatch.setattr(median_long, "LEAST_BYTES", 4)
+        monkeypatch.setattr(median_long, "MIN_BYTES", 4)
         grids = []
 
         def recorded(*arguments, shape, **options):
@@ -107,9 +107,9 @@ def test_mixing_equals_torch(special, per_feature, terms):
     gradients = torch.autograd.grad(expected, [own, *values, beta, weights], grad)
     with torch.no_grad():
         found = triton.mix(own, values, beta, weights)
-        of_own, of_values, of_beta, of_weights = triton.mix_backward(grad, own, values, beta, weights)
+        grad_own, grad_values, grad_beta, grad_weights = triton.mix_backward(grad, own, values, beta, weights)
     torch.testing.assert_close(found, expected.detach(), equal_nan=True)
-    torch.testing.assert_close([of_own, *of_values, of_beta, of_weights], list(gradients), equal_nan=True)
+    torch.testing.assert_close([grad_own, *grad_values, grad_beta, grad_weights], list(gradients), equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -124,9 +124,9 @@ def test_mixing_rounds_half_precision_once(rows, per_feature, dtype):
     expected = reference.mix(wide[0], wide[1:3], *wide[3:])
     gradients = torch.autograd.grad(expected, wide, grad.double())
     found = triton.mix(own, [first, second], beta, weights)
-    of_own, of_values, of_beta, of_weights = triton.mix_backward(grad, own, [first, second], beta, weights)
+    grad_own, grad_values, grad_beta, grad_weights = triton.mix_backward(grad, own, [first, second], beta, weights)
     for one, right in zip(
-        [found, of_own, *of_values, of_beta, of_weights], [expected.detach(), *gradients], strict=True
+        [found, grad_own, *grad_values, grad_beta, grad_weights], [expected.detach(), *gradients], strict=True
     ):
         assert one.dtype == dtype
         torch.testing.assert_close(one.double(), right, rtol=torch.finfo(dtype).eps, atol=1e-4)

@@ -11,7 +11,7 @@ import torch
 
 import graphact
 from graphact import Graph, functional
-from graphact.kernels import backends, reference
+from graphact.kernels import dispatch, reference
 from graphact.kernels.autograd import tensors_of
 from graphact.kernels.graph_tensors import CSRLists, EdgeLists
 from support.graphs import random_graph
@@ -118,8 +118,8 @@ def test_sums_do_not_depend_on_the_number_of_threads(three_threads):
         back = compiled.hop_backward(x, passes[0][1], x, tensors, True)
         mixed = compiled.mix_backward(x, x, [x, x], torch.ones(3), torch.ones(3, 2, 70))[2:]
         scattered = compiled.scatter_selected(x, compiled.select(x, None, lists, "max", False)[1])
-        of_weight = compiled.shift_weight_grad(x, x, lists)
-        return *sums, differences, of_weight, scattered, *chain(*passes), back, *mixed
+        grad_weight = compiled.shift_weight_grad(x, x, lists)
+        return *sums, differences, grad_weight, scattered, *chain(*passes), back, *mixed
 
     on_three = results()
     torch.set_num_threads(1)
@@ -217,19 +217,19 @@ def test_operators_pass_torchs_own_checks():
 
 
 def test_backend_is_the_default_and_refuses_what_it_cannot_do(monkeypatch):
-    assert backends.implementation(torch.zeros(2, 1)) is compiled
+    assert dispatch.implementation(torch.zeros(2, 1)) is compiled
     whole = torch.zeros(2, 1, dtype=torch.int64)
-    assert backends.implementation(whole) is reference
+    assert dispatch.implementation(whole) is reference
     with graphact.backend("numba"):
-        assert backends.implementation(torch.zeros(2, 1)) is compiled
+        assert dispatch.implementation(torch.zeros(2, 1)) is compiled
         with pytest.raises(TypeError, match='backend "numba" does not support torch.int64'):
-            backends.implementation(whole)
+            dispatch.implementation(whole)
         with pytest.raises(ValueError, match='backend "numba" needs x on a cpu device, got meta'):
-            backends.implementation(torch.zeros(2, 1, device="meta"))
-        monkeypatch.setitem(backends._found, "numba", False)
+            dispatch.implementation(torch.zeros(2, 1, device="meta"))
+        monkeypatch.setitem(dispatch._found, "numba", False)
         with pytest.raises(RuntimeError, match="needs the package numba"):
-            backends.implementation(torch.zeros(2, 1))
-    backends._warn_of_fallback.cache_clear()
+            dispatch.implementation(torch.zeros(2, 1))
+    dispatch._warn_of_fallback.cache_clear()
     with pytest.warns(RuntimeWarning, match=r"numba is not installed.*pip install 'graphact\[cpu\]'"):
-        assert backends.implementation(torch.zeros(2, 1)) is reference
-    assert backends.implementation(torch.zeros(2, 1)) is reference  # and not a word more
+        assert dispatch.implementation(torch.zeros(2, 1)) is reference
+    assert dispatch.implementation(torch.zeros(2, 1)) is reference  # and not a word more

@@ -75,14 +75,14 @@ def test_graphs_that_share_recordings_share_compiled_kernels(features, op, shift
 def test_widths_that_change_do_not_pile_up_recordings(monkeypatch):
     from graphact.kernels.triton import plan as plans
 
-    monkeypatch.setattr(plans, "MOST_RECORDINGS", 4)
+    monkeypatch.setattr(plans, "MAX_RECORDINGS", 4)
     plan, x = plan_of(301, 4, "kernel", True), torch.randn(301, 4)
     plan.known.clear()
     for gamma in range(1, 20):
         for _ in range(2):
             plan._run(("forward", (1, 4), float(gamma)), (x,), lambda: [x.clone()])
             assert len(plan.recordings) <= len(plan.known) <= 4
-    monkeypatch.setattr(plans, "MOST_SHARED", 3)
+    monkeypatch.setattr(plans, "MAX_SHARED_KINDS", 3)
     for features in range(1, 10):
         plan_of(301, features, "kernel", True)
         assert len(plans._shared) <= 3

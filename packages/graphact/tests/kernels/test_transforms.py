@@ -53,10 +53,10 @@ def energy(x, graph, op):
 def test_second_derivatives_by_a_signal(op, of):
     graph, x = graph_of(weights()), signal()
 
-    def of_x(x):
+    def grad_x(x):
         return energy(x, graph, op)
 
-    torch.testing.assert_close(of(of_x)(x), torch.autograd.functional.hessian(of_x, x))
+    torch.testing.assert_close(of(grad_x)(x), torch.autograd.functional.hessian(grad_x, x))
 
 
 @pytest.mark.parametrize(("op", "kind"), [*((op, None) for op in OPS), *(("shift", kind) for kind in KINDS[1:])])
@@ -64,10 +64,10 @@ def test_second_derivatives_by_a_signal(op, of):
 def test_second_derivatives_by_edge_weights(op, of, kind):
     x, weight = signal(), weights()
 
-    def of_weight(weight):
+    def grad_weight(weight):
         return energy(x, graph_of(weight, kind), op)
 
-    torch.testing.assert_close(of(of_weight)(weight), torch.autograd.functional.hessian(of_weight, weight))
+    torch.testing.assert_close(of(grad_weight)(weight), torch.autograd.functional.hessian(grad_weight, weight))
 
 
 @pytest.mark.parametrize("outer", [jacfwd, jacrev])
@@ -75,14 +75,14 @@ def test_second_derivatives_by_edge_weights(op, of, kind):
 def test_third_derivatives(of, outer):
     x, weight = signal(), weights()
 
-    def of_weight(weight):
+    def grad_weight(weight):
         graph = graph_of(weight)
         return functional.neighborhood_kernel(functional.shift(functional.shift(x, graph), graph), graph, 2.0).sum()
 
     def second(weight):
-        return torch.autograd.functional.hessian(of_weight, weight, create_graph=True)
+        return torch.autograd.functional.hessian(grad_weight, weight, create_graph=True)
 
-    torch.testing.assert_close(outer(of(of_weight))(weight), torch.autograd.functional.jacobian(second, weight))
+    torch.testing.assert_close(outer(of(grad_weight))(weight), torch.autograd.functional.jacobian(second, weight))
 
 
 def test_the_hessian_of_a_network():
@@ -133,21 +133,23 @@ def test_weights_that_only_an_outer_transform_tracks(op, hops, kind, built_insid
 def test_batches_of_edge_weights(op, kind):
     x, batch = signal(), torch.stack([weights(), weights().flip(0)])
 
-    def of_weight(weight):
+    def grad_weight(weight):
         return energy(x, graph_of(weight, kind), op)
 
-    torch.testing.assert_close(vmap(of_weight)(batch), torch.stack([of_weight(weight) for weight in batch]))
-    torch.testing.assert_close(vmap(grad(of_weight))(batch), torch.stack([grad(of_weight)(weight) for weight in batch]))
+    torch.testing.assert_close(vmap(grad_weight)(batch), torch.stack([grad_weight(weight) for weight in batch]))
+    torch.testing.assert_close(
+        vmap(grad(grad_weight))(batch), torch.stack([grad(grad_weight)(weight) for weight in batch])
+    )
 
 
 def test_batches_of_weights_of_edges_that_repeat_and_go_both_ways():
     edge_index, x = torch.tensor([[0, 1, 0, 2], [1, 0, 1, 2]]), torch.randn(3, 1, dtype=torch.float64)
     batch = torch.rand(5, 4, dtype=torch.float64)
 
-    def of_weight(weight):
+    def grad_weight(weight):
         return functional.shift(x, Graph.from_edge_index(edge_index, weight, 3))
 
-    torch.testing.assert_close(vmap(of_weight)(batch), torch.stack([of_weight(weight) for weight in batch]))
+    torch.testing.assert_close(vmap(grad_weight)(batch), torch.stack([grad_weight(weight) for weight in batch]))
 
 
 def test_vmap_over_the_edges_themselves_is_refused():
@@ -174,8 +176,8 @@ def test_an_edge_net_whose_graph_is_built_inside():
     together = vmap(grad(loss), (None, 0))(values, x)
     for name in values:
         torch.testing.assert_close(together[name], torch.stack([each[name] for each in alone]))
-    of_x = torch.autograd.functional.hessian(lambda x: net(x, graph).square().sum(), x[0])
-    torch.testing.assert_close(hessian(lambda x: loss(values, x))(x[0]), of_x)
+    grad_x = torch.autograd.functional.hessian(lambda x: net(x, graph).square().sum(), x[0])
+    torch.testing.assert_close(hessian(lambda x: loss(values, x))(x[0]), grad_x)
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference"])
@@ -210,17 +212,17 @@ def test_a_self_loop_of_weight_zero_has_its_derivative(op):
     direction = torch.zeros_like(weight)
     direction[-1] = 1
 
-    def of_weight(weight):
+    def grad_weight(weight):
         return energy(x, graph_of(weight), op)
 
-    expected = torch.autograd.functional.jacobian(of_weight, weight)[-1]
+    expected = torch.autograd.functional.jacobian(grad_weight, weight)[-1]
     step = 1e-6 * direction
-    torch.testing.assert_close(expected, (of_weight(weight + step) - of_weight(weight - step)) / 2e-6)
+    torch.testing.assert_close(expected, (grad_weight(weight + step) - grad_weight(weight - step)) / 2e-6)
     assert expected.abs() > 0
-    torch.testing.assert_close(jvp(of_weight, (weight,), (direction,))[1], expected)
-    torch.testing.assert_close(jacfwd(of_weight)(weight)[-1], expected)
+    torch.testing.assert_close(jvp(grad_weight, (weight,), (direction,))[1], expected)
+    torch.testing.assert_close(jacfwd(grad_weight)(weight)[-1], expected)
     with forward_ad.dual_level():
-        dual = of_weight(forward_ad.make_dual(weight, direction))
+        dual = grad_weight(forward_ad.make_dual(weight, direction))
         torch.testing.assert_close(forward_ad.unpack_dual(dual).tangent, expected)
 
 

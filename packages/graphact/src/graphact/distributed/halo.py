@@ -19,7 +19,7 @@ from graphact.distributed.partition import Array, LocalRows, Part
 from graphact.distributed.processes import all_gather, network_in_plain_words
 from graphact.graph import Graph
 from graphact.graph.build import from_sorted
-from graphact.graph.patterns import MOST_WALKS
+from graphact.graph.neighborhoods import MAX_WALKS
 from graphact.graph.protocol import Pass
 
 
@@ -242,9 +242,9 @@ def split_k_hop(part: Part, plan: HaloPlan, hops: int, closed: bool) -> HaloSpli
         beyond, nodes, owner = _lists_of_known(part, plan, lists[-1][0], nodes, owner)
         walks = int(np.diff(beyond.indptr).astype(np.int64)[one_hop.indices].sum())
         walks = max(all_gather(walks, plan.group)) if plan.has_others else walks  # all processes raise if one does
-        if walks > MOST_WALKS:
+        if walks > MAX_WALKS:
             raise ValueError(
-                f"hops={hop} would follow {walks:,} walks from the nodes of one process, more than {MOST_WALKS:,}: use "
+                f"hops={hop} would follow {walks:,} walks from the nodes of one process, more than {MAX_WALKS:,}: use "
                 "fewer hops, or a graph-adaptive activation, which needs one-hop neighbours only"
             )
         lists.append(((one_hop @ beyond).astype(bool), nodes))

@@ -204,7 +204,7 @@ def evaluate_whole(
     """
     shifted, hops, plan = compose is compose_adaptive, weights.size(0), None
     if graph.whole is not None and op.is_built_in and (shifted or hops == 1):
-        plan = mixture.plan_for(x, graph.whole, op.name, hops, closed, shifted)
+        plan = mixture.select_plan(x, graph.whole, op.name, hops, closed, shifted)
     if plan is None:
         return compose(x, graph, beta, weights, op, parameters, closed)
 

@@ -1,8 +1,6 @@
 """From a list of edges to the sorted, merged and transposed lists of a graph, in linear time.
 
-On the CPU edges are sorted by counting, with the C code of SciPy. On a device they are sorted by one key or, if few, on
-a GPU by a histogram, a scan and a scatter; all that must be known about them on the host (whether they are valid, how
-many are loops or repeated, the degrees, whether the graph is undirected) is read back in one vector.
+On the CPU edges are sorted by counting, with the C code of SciPy; `device.py` sorts them elsewhere.
 """
 
 from typing import Any, NamedTuple, TypeAlias
@@ -12,14 +10,13 @@ import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
-from graphact.graph.device import INT32, sort_edges
-from graphact.graph.eager import is_batched, is_plain, may_have_derivative, outside_compiled_code
-from graphact.graph.edges import Edges, check_bounds, check_finite, sum_by
-from graphact.graph.neighborhoods import Neighborhoods, group_by_degree
+from graphact.graph.device import INT32, build_on_device
+from graphact.graph.eager import BUILT_OUTSIDE, is_batched, is_plain, may_have_derivative
+from graphact.graph.edges import SUMMED, Edges, check_bounds, check_finite, sum_by
+from graphact.graph.neighborhoods import Neighborhoods, Parts, group_by_degree
 
 Array: TypeAlias = np.ndarray
 INTEGERS = (torch.int64, torch.int32)
-SUMMED = "edge_weight summed over repeated edges"
 GLANCE, CHUNK = 64, 8192  # edges looked at first, and then together, few enough for the cache
 
 
@@ -28,19 +25,6 @@ class CSR(NamedTuple):
 
     rowptr: Array
     col: Array
-
-
-class Parts(NamedTuple):
-    """All attributes of a graph, see :class:`graphact.Graph`."""
-
-    incoming: Neighborhoods
-    outgoing: Neighborhoods
-    weight: Tensor
-    outgoing_weight: Tensor
-    diagonal: Tensor | None
-    is_directed: bool
-    incoming_slot: Tensor
-    batch: Tensor | None = None
 
 
 def fits_together(state: dict[str, Any]) -> bool:
@@ -65,7 +49,7 @@ def fits_together(state: dict[str, Any]) -> bool:
     return is_inside and bool(((slot >= 0) & (slot < incoming.degree[outgoing.col])).all())
 
 
-@outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")
+@BUILT_OUTSIDE
 def from_edges(edges: Edges, is_coalesced: bool) -> Parts:
     """The parts of the graph with these edges."""
     edge_index, weight, num_nodes = edges
@@ -86,7 +70,7 @@ def from_edges(edges: Edges, is_coalesced: bool) -> Parts:
     return build_on_device(target, source, weight, num_nodes, checks=True)
 
 
-@outside_compiled_code("edges are sorted in every call: build a graphact.Graph once and compile with it")
+@BUILT_OUTSIDE
 def from_entries(
     target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, *, is_coalesced: bool = False
 ) -> Parts:
@@ -250,65 +234,3 @@ def counting() -> Any:
     from scipy.sparse import _sparsetools
 
     return _sparsetools
-
-
-# On a device
-
-
-def build_on_device(
-    target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, *, is_coalesced: bool = False, checks: bool = False
-) -> Parts:
-    """See :func:`graphact.graph.device.sort_edges`; with one read-back unless edges are repeated."""
-    if target.numel() == 0:
-        return _without_edges(weight, num_nodes)
-    # inside a vmap over weights, numbers that are the same for all of them take their place, as only edges are sorted
-    known = torch.zeros(weight.shape, dtype=weight.dtype, device=weight.device) if is_batched(weight) else weight
-    found = sort_edges(target, source, known, num_nodes, is_coalesced=is_coalesced, checks=checks)
-    facts, diagonal = found.facts, None
-    if checks:
-        check_bounds(facts.lowest, facts.highest, num_nodes)
-        if facts.not_finite:
-            check_finite("edge_weight", weight)
-    if facts.kept < target.numel():
-        loops = found.edge[facts.kept :]
-        diagonal = sum_by(target[loops], weight.index_select(0, loops), num_nodes)
-        if facts.not_finite:  # so it is if the weights of loops sum to more than a number holds
-            check_finite(SUMMED, diagonal)
-        found = found.without_loops()
-    has_derivative = may_have_derivative(weight)
-    if has_derivative:
-        weight = weight.index_select(0, found.edge)
-        found = found._replace(weight=weight, weight_t=weight.index_select(0, found.edge_t))
-    if facts.repeated:
-        return _merged(found.row, found.col, found.weight, num_nodes)._replace(diagonal=diagonal)
-    incoming = Neighborhoods.from_sizes(found.rowptr[0], found.col, found.order[0], found.sizes[0])
-    if facts.pattern_differs:
-        outgoing = Neighborhoods.from_sizes(found.rowptr[1], found.col_t, found.order[1], found.sizes[1])
-    else:
-        outgoing = incoming
-    is_directed = bool(facts.pattern_differs or facts.weights_differ or known is not weight)
-    return Parts(
-        incoming,
-        outgoing,
-        found.weight,
-        found.weight_t if is_directed or has_derivative else found.weight,
-        diagonal,
-        is_directed,
-        found.slot,
-    )
-
-
-def _without_edges(weight: Tensor, num_nodes: int) -> Parts:
-    nothing = torch.empty(0, dtype=torch.int64, device=weight.device)
-    rowptr, order = nothing.new_zeros(num_nodes + 1), torch.arange(num_nodes, device=weight.device)
-    lists = Neighborhoods.from_sizes(rowptr, nothing, order, torch.tensor([[0, num_nodes]]))
-    return Parts(lists, lists, weight, weight, None, False, nothing.int())
-
-
-def _merged(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> Parts:
-    """The parts from sorted edges without loops, repeated ones summed; waits for the device twice more."""
-    first = torch.nn.functional.pad((row[1:] != row[:-1]) | (col[1:] != col[:-1]), (1, 0), value=True)
-    position = first.cumsum(0) - 1
-    kept = first.nonzero().squeeze(1)
-    weight = check_finite(SUMMED, sum_by(position, weight, kept.numel()))
-    return build_on_device(row[kept].long(), col[kept], weight, num_nodes)

@@ -12,7 +12,7 @@ from torch import Tensor
 from graphact.graph.eager import is_plain
 
 T = TypeVar("T")
-MOST = 8
+MAX_CACHED_GRAPHS = 8
 
 
 class Stamp(NamedTuple):
@@ -36,7 +36,7 @@ class Stamp(NamedTuple):
         return is_same and (self.numbers is None or torch.equal(self.numbers, tensor))
 
 
-class Entry(NamedTuple, Generic[T]):
+class CacheEntry(NamedTuple, Generic[T]):
     """What was built, and the tensors that it was built from."""
 
     stamps: tuple[Stamp, ...]
@@ -54,9 +54,9 @@ class BuildCache(Generic[T]):
     It cannot be captured in a CUDA graph: there, and where a wait matters, build a :class:`~graphact.Graph` once.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_CACHED_GRAPHS) -> None:
         self._most = most
-        self._entries: OrderedDict[Hashable, Entry[T]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, CacheEntry[T]] = OrderedDict()
         self._lock = threading.RLock()  # a tensor may be collected, and its entry dropped, while the lock is held
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ class BuildCache(Generic[T]):
 
         stamps = tuple(Stamp.of(tensor, forget) for tensor in given)  # before building: later changes are noticed
         built = build()
-        entry = Entry(stamps, built)
+        entry = CacheEntry(stamps, built)
         with self._lock:
             self._entries[key] = entry
             self._entries.move_to_end(key)

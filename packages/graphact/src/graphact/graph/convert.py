@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 SUFFIXES = (".npz", ".txt", ".csv", ".edges")
-MOST_ISOLATED = 10_000_000  # nodes of a file that names fewer edges: a damaged number must not take gigabytes
+MAX_ISOLATED_NODES = 10_000_000  # nodes of a file that names fewer edges: a damaged number must not take gigabytes
 
 
 def check_square(shape: tuple[int, ...]) -> int:
@@ -162,7 +162,7 @@ def read_entries(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
     except (*DAMAGES, OSError) as error:
         raise ValueError(f"{path} is not a graph file: {one_line(error)}") from error
     *_, weight, num_nodes = entries
-    if num_nodes > MOST_ISOLATED + 1000 * weight.numel():
+    if num_nodes > MAX_ISOLATED_NODES + 1000 * weight.numel():
         raise ValueError(f"{path} is not a graph file: {num_nodes} nodes and {weight.numel()} edges are hardly meant")
     return entries
 

@@ -1,56 +1,119 @@
-"""Edges sorted and transposed on a device, with all that the host must know about them read back in one vector.
+"""Graphs on devices other than the CPU: edges sorted and transposed by torch, with one read-back.
 
-Here by operations of torch, on any device; `device_kernels.py` has the same steps as Triton kernels, for GPUs, on which
-launching so many operations takes longer than sorting 100,000 edges, and `counting_kernels.py` fewer of them for small
-graphs.
+The host needs to know whether the edges are valid, how many are self-loops or repeated, the degrees, and whether the
+graph is undirected. All of it is read back in one vector.
 """
 
-import importlib.util
 import math
-import os
-from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from graphact.graph.eager import is_plain
-from graphact.graph.edges import sum_of
+from graphact.graph.eager import is_batched, may_have_derivative
+from graphact.graph.edges import SUMMED, check_bounds, check_finite, sum_by, sum_of
+from graphact.graph.neighborhoods import Neighborhoods, Parts
 
 INT32 = 2**31
-MOST = 2**30  # nodes or edges that the Triton kernels take: twice as many, and a block, are counted in 32 bits
-COUNTED = 16_384  # nodes and edges, up to which each is compared with all others
-DTYPES = {torch.int64, torch.float32, torch.float64, torch.bfloat16, torch.float16}  # those of the Triton kernels
+
+
+def build_on_device(
+    target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, *, is_coalesced: bool = False, checks: bool = False
+) -> Parts:
+    """Build a graph from entries ``S[target, source] = weight``; reads back once, three times if edges are repeated.
+
+    Args:
+        target: row of each entry.
+        source: column of each entry.
+        weight: value of each entry.
+        num_nodes: number of nodes.
+        is_coalesced: the entries are known to be sorted by source, then by target, without repetition.
+        checks: raise for indices out of bounds and for weights that are not finite.
+    """
+    if target.numel() == 0:
+        return _without_edges(weight, num_nodes)
+    # only edges are sorted: a vmap over weights sees zeros, which are the same for all of its graphs
+    known = torch.zeros(weight.shape, dtype=weight.dtype, device=weight.device) if is_batched(weight) else weight
+    found = sort_edges(target, source, known, num_nodes, is_coalesced, checks)
+    facts, diagonal = found.facts, None
+    if checks:
+        check_bounds(facts.lowest, facts.highest, num_nodes)
+        if facts.may_overflow:
+            check_finite("edge_weight", weight)
+    if facts.kept < target.numel():
+        loops = found.edge[facts.kept :]
+        diagonal = sum_by(target[loops], weight.index_select(0, loops), num_nodes)
+        if facts.may_overflow:
+            check_finite(SUMMED, diagonal)
+        found = found.without_loops()
+    has_derivative = may_have_derivative(weight)
+    if has_derivative:
+        weight = weight.index_select(0, found.edge)
+        found = found._replace(weight=weight, weight_t=weight.index_select(0, found.edge_t))
+    if facts.repeated:
+        return _merged(found.row, found.col, found.weight, num_nodes)._replace(diagonal=diagonal)
+    incoming = Neighborhoods.from_sizes(found.rowptr[0], found.col, found.order[0], found.sizes[0])
+    if facts.pattern_differs:
+        outgoing = Neighborhoods.from_sizes(found.rowptr[1], found.col_t, found.order[1], found.sizes[1])
+    else:
+        outgoing = incoming
+    is_directed = bool(facts.pattern_differs or facts.weights_differ or known is not weight)
+    return Parts(
+        incoming,
+        outgoing,
+        found.weight,
+        found.weight_t if is_directed or has_derivative else found.weight,
+        diagonal,
+        is_directed,
+        found.slot,
+    )
+
+
+def _without_edges(weight: Tensor, num_nodes: int) -> Parts:
+    """Return the parts of a graph without edges."""
+    nothing = torch.empty(0, dtype=torch.int64, device=weight.device)
+    rowptr, order = nothing.new_zeros(num_nodes + 1), torch.arange(num_nodes, device=weight.device)
+    lists = Neighborhoods.from_sizes(rowptr, nothing, order, torch.tensor([[0, num_nodes]]))
+    return Parts(lists, lists, weight, weight, None, False, nothing.int())
+
+
+def _merged(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> Parts:
+    """Sum repeated edges, given sorted and without loops, and build again; waits for the device twice more."""
+    first = torch.nn.functional.pad((row[1:] != row[:-1]) | (col[1:] != col[:-1]), (1, 0), value=True)
+    position = first.cumsum(0) - 1
+    kept = first.nonzero().squeeze(1)
+    weight = check_finite(SUMMED, sum_by(position, weight, kept.numel()))
+    return build_on_device(row[kept].long(), col[kept], weight, num_nodes)
 
 
 class Facts(NamedTuple):
-    """What the host must know."""
+    """Numbers that the host reads back."""
 
-    lowest: int  # node index, if it is negative
-    highest: int  # node index, if it is too high
-    not_finite: int  # whether weights, or only their sum, may not be
-    repeated: int  # how many edges repeat the one before them
-    kept: int  # how many are no self-loops
-    pattern_differs: int  # whether that of the transpose does
+    lowest: int  # node index
+    highest: int  # node index
+    may_overflow: int  # a weight, or a sum of weights, may not be finite
+    repeated: int  # edges that repeat the one before them
+    kept: int  # edges that are not self-loops
+    pattern_differs: int  # from that of the transpose
     weights_differ: int
 
 
 class Sorted(NamedTuple):
-    """Edges sorted by target, then by source, and those of the transpose; in both, self-loops stand at the end.
+    """Edges sorted by target, then by source, and those of the transpose; self-loops come last in both.
 
     Attributes:
-        edge: where each edge stood.
+        edge: the original position of each edge.
         row: target of each edge.
         col: source of each edge.
         weight: weight of each edge, without gradients.
-        edge_t: where each edge of the transpose stands.
+        edge_t: the position of each edge of the transpose among the sorted edges.
         col_t: target of each edge of the transpose.
         weight_t: weight of each edge of the transpose, without gradients.
-        slot: where each edge of the transpose stands in the incoming list that holds it.
-        rowptr: where the incoming lists begin, and the outgoing ones.
-        order: nodes by the length of their incoming lists, and of their outgoing ones.
-        sizes: length and number of the incoming lists of each length, and of the outgoing ones; on the CPU.
-        facts: what was read back.
+        slot: the slot of each edge of the transpose in its incoming list.
+        rowptr: row pointers of the incoming and of the outgoing lists.
+        order: nodes by in-degree, and by out-degree.
+        sizes: degree and number of nodes of each group, for both directions; on the CPU.
+        facts: the numbers read back.
     """
 
     edge: Tensor
@@ -67,52 +130,16 @@ class Sorted(NamedTuple):
     facts: Facts
 
     def without_loops(self) -> "Sorted":
-        """The edges alone."""
+        """Return the edges without self-loops."""
         kept, by_edge = self.facts.kept, self._fields[:8]
         return self._replace(**{name: getattr(self, name)[:kept] for name in by_edge})
 
 
-def has_kernels_for(*tensors: Tensor) -> bool:
-    """Whether Triton is there, and can read these tensors, which lie on one device."""
-    return (
-        (tensors[0].is_cuda or os.environ.get("TRITON_INTERPRET") == "1")
-        and is_plain(*tensors)
-        and all(tensor.dtype in DTYPES for tensor in tensors)
-        and _is_installed()
-    )
-
-
-@cache
-def _is_installed() -> bool:
-    return importlib.util.find_spec("triton") is not None
-
-
 def sort_edges(
-    target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, *, is_coalesced: bool, checks: bool
-) -> Sorted:
-    """Sort and transpose at least one edge, with one read-back.
-
-    Args:
-        target: row of each entry.
-        source: column of each entry.
-        weight: value of each entry.
-        num_nodes: number of nodes.
-        is_coalesced: whether the entries are sorted by source, then by target, without repetition.
-        checks: whether the facts about bounds and weights are wanted. An index that is out of bounds does no harm.
-    """
-    if max(num_nodes, target.numel()) < MOST and has_kernels_for(target, source, weight):
-        from graphact.graph import counting_kernels, device_kernels
-
-        kernels = counting_kernels if max(num_nodes, target.numel()) <= COUNTED else device_kernels
-        return kernels.sort_edges(target, source, weight, num_nodes, is_coalesced, checks)
-    return sort_with_torch(target, source, weight, num_nodes, is_coalesced, checks)
-
-
-def sort_with_torch(
     target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, is_coalesced: bool, checks: bool
 ) -> Sorted:
-    """See :func:`sort_edges`; by one key, then stably by source."""
-    loop, nobody = target == source, num_nodes * num_nodes  # self-loops, set aside, sort last
+    """Sort at least one edge by one key, then stably by source; indices out of bounds do no harm."""
+    loop, nobody = target == source, num_nodes * num_nodes  # self-loops sort last
     narrow = torch.int32 if num_nodes < INT32 else torch.int64
     if is_coalesced:
         row, edge = torch.sort(torch.where(loop, num_nodes, target).to(narrow), stable=True)
@@ -136,7 +163,7 @@ def sort_with_torch(
     facts = (
         lowest,
         highest,
-        _may_not_be_finite(weight, loop) if checks else zero,
+        _may_overflow(weight, loop) if checks else zero,
         repeated,
         rowptr[0, -1],
         ((row != row_t) | (col != col_t)).any(),
@@ -149,33 +176,33 @@ def sort_with_torch(
     return Sorted(edge, row, col.long(), moved, edge_t, col_t.long(), moved_t, slot, *sides, sizes, known)
 
 
-def _may_not_be_finite(weight: Tensor, loop: Tensor) -> Tensor:
-    """Whether a weight is not finite, or a sum of loops might not be."""
-    of_loops = torch.where(loop, weight.detach().abs(), 0).sum(dtype=torch.float64)
-    return ~sum_of(weight).isfinite() | (of_loops > torch.finfo(weight.dtype).max)
+def _may_overflow(weight: Tensor, loop: Tensor) -> Tensor:
+    """Return true if a weight is not finite, or if a sum of loops might not be."""
+    loops = torch.where(loop, weight.detach().abs(), 0).sum(dtype=torch.float64)
+    return ~sum_of(weight).isfinite() | (loops > torch.finfo(weight.dtype).max)
 
 
 def _search(ascending: Tensor, count: int) -> Tensor:
-    """In each row of ascending numbers, where 0..count-1 would be inserted."""
+    """Return the positions at which 0..count-1 would be inserted into each ascending row."""
     numbers = torch.arange(count, dtype=ascending.dtype, device=ascending.device)
     return torch.searchsorted(ascending, numbers.repeat(len(ascending), 1))
 
 
 def _group_by_degree(degree: Tensor, num_edges: int) -> tuple[Tensor, Tensor, Tensor]:
-    """In each row, the nodes by ascending degree, where the groups of equal degree begin in them, and the degrees."""
+    """Return, for each row, the nodes by ascending degree, the start of each group of equal degree, and its degree."""
     ascending, order = torch.sort(degree, dim=1, stable=True)
     group = torch.nn.functional.pad((ascending[:, 1:] != ascending[:, :-1]).cumsum(1), (1, 0))
-    starts = _search(group, most_groups(degree.size(1), num_edges) + 1)
+    starts = _search(group, max_groups(degree.size(1), num_edges) + 1)
     return order, starts, ascending.gather(1, starts[:, :-1].clamp(max=degree.size(1) - 1))
 
 
-def most_groups(num_nodes: int, num_edges: int) -> int:
-    """The most distinct degrees that so many edges make, so that their number needs not be known."""
+def max_groups(num_nodes: int, num_edges: int) -> int:
+    """Return an upper bound on the number of distinct degrees, which spares a read-back."""
     return min(num_nodes, (1 + math.isqrt(1 + 8 * num_edges)) // 2)
 
 
 def _sizes(read: Tensor, columns: int, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Degree and number of nodes of each group, for the rows that :func:`_group_by_degree` made."""
+    """Return degree and number of nodes of each group, from the numbers of :func:`_group_by_degree`."""
     starts, degrees = read[: 2 * columns].view(2, columns), read[2 * columns :].view(2, columns - 1)
     found = torch.stack([degrees, starts.diff(dim=1)], dim=2)
     one, other = (sizes[begin[:-1] < num_nodes] for sizes, begin in zip(found, starts, strict=True))

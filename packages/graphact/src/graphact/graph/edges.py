@@ -12,6 +12,8 @@ from graphact._checks import HALF_PRECISION, check_integer
 from graphact.graph.advice import how_to_build
 from graphact.graph.eager import is_batched
 
+SUMMED = "edge_weight summed over repeated edges"
+
 
 class Edges(NamedTuple):
     """A list of edges whose types and shapes fit; what needs a look at the values is checked where they are sorted."""

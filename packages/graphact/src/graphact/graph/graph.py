@@ -19,11 +19,16 @@ from graphact._checks import (
 from graphact.graph import build, convert, edges, generators, normalize, union
 from graphact.graph.advice import how_to_build, kind_of
 from graphact.graph.eager import BUILT_OUTSIDE, is_plain, may_have_derivative, outside_transforms
-from graphact.graph.neighborhoods import Neighborhoods, inverse_permutation
+from graphact.graph.neighborhoods import (
+    Neighborhoods,
+    Parts,
+    hop_pattern,
+    inverse_permutation,
+    map_tensors,
+    reverse_cuthill_mckee,
+)
 from graphact.graph.normalize import Normalization
-from graphact.graph.patterns import hop_pattern, order_of_cuthill_mckee
 from graphact.graph.protocol import GraphLike, Pass, Walk
-from graphact.graph.transfer import map_tensors
 
 if TYPE_CHECKING:
     import networkx
@@ -272,7 +277,7 @@ class Graph:
         return cls._of(build.from_entries(target, source, weight, num_nodes))
 
     @classmethod
-    def _of(cls, parts: build.Parts) -> "Graph":
+    def _of(cls, parts: Parts) -> "Graph":
         return cls(**parts._asdict())
 
     # Facts
@@ -371,10 +376,7 @@ class Graph:
         stays_symmetric = not (self.is_directed or may_have_derivative(self.weight) or kind == "random_walk")
         operator = self.incoming, self.weight, self.diagonal
         if kind == "symmetric":
-            weight, weight_t, diagonal = normalize.symmetric_operator(
-                self.incoming, self.outgoing, self.weight, self.outgoing_weight, self.diagonal, stays_symmetric
-            )
-            return self._with_weights(weight, diagonal, stays_symmetric, weight_t)
+            return self._with_weights(*normalize.symmetric(*operator, stays_symmetric), stays_symmetric)
         return self._with_weights(*normalize.KINDS[kind](*operator), stays_symmetric)
 
     @BUILT_OUTSIDE
@@ -420,7 +422,7 @@ class Graph:
             tensor([1, 0, 2, 1, 3, 2])
         """
         target, source, _ = self._entries()
-        order = order_of_cuthill_mckee(target, source, self.num_nodes)
+        order = reverse_cuthill_mckee(target, source, self.num_nodes)
         return self.permute(order), order
 
     @BUILT_OUTSIDE
@@ -523,17 +525,10 @@ class Graph:
         loops = everywhere if may_have_derivative(self.diagonal) else self.diagonal.nonzero().squeeze(1)
         return torch.cat([rows, loops]), torch.cat([col, loops]), torch.cat([self.weight, self.diagonal[loops]])
 
-    def _with_weights(
-        self, weight: Tensor, diagonal: Tensor | None, is_symmetric: bool, weight_t: Tensor | None = None
-    ) -> "Graph":
-        """The same edges with other weights; ``is_symmetric`` if it is known that S stays symmetric."""
-        is_directed = False
-        if is_symmetric:
-            weight_t = weight
-        elif weight_t is not None:
-            is_directed = not (self._has_symmetric_pattern and torch.equal(weight_t, weight))
-            weight_t = weight_t if is_directed else weight
-        else:
+    def _with_weights(self, weight: Tensor, diagonal: Tensor | None, is_symmetric: bool) -> "Graph":
+        """Return the same edges with other weights; ``is_symmetric`` if S is known to stay symmetric."""
+        weight_t, is_directed = weight, False
+        if not is_symmetric:
             edge_t = self.incoming.rowptr[self.outgoing.col] + self.incoming_slot
             weight_t, is_directed = build.transposed_weights(weight, edge_t, self._has_symmetric_pattern)
         return Graph(

@@ -1,16 +1,19 @@
-"""The neighbour lists of all nodes, laid out so that a forward pass only reads them."""
+"""Neighbour lists of all nodes as CSR, grouped by degree, and what is computed from their pattern alone."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphact.graph.transfer import map_tensors
+from graphact._checks import check_integer
 
 Groups = tuple[tuple[int, int], ...]
+Structure = TypeVar("Structure")
+KEPT_ON_CPU = {"sizes"}  # wherever the graph is
+MAX_WALKS = 500_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +117,19 @@ class Neighborhoods:
         return map_tensors(self, lambda part: part.to(device))
 
 
+class Parts(NamedTuple):
+    """All attributes of a graph, see :class:`graphact.Graph`."""
+
+    incoming: Neighborhoods
+    outgoing: Neighborhoods
+    weight: Tensor
+    outgoing_weight: Tensor
+    diagonal: Tensor | None
+    is_directed: bool
+    incoming_slot: Tensor
+    batch: Tensor | None = None
+
+
 def degree_groups(
     rowptr: Tensor, order: Tensor, groups: Sequence[tuple[int, int]] | Sequence[list[int]]
 ) -> Iterator[tuple[Tensor, Tensor]]:
@@ -139,3 +155,56 @@ def group_by_degree(degree: "np.ndarray[Any, Any]") -> tuple[Tensor, Tensor]:
     sizes = np.empty((len(present), 2), np.int64)
     sizes[:, 0], sizes[:, 1] = present, counts[present]
     return torch.from_numpy(degree.argsort(kind="stable")), torch.from_numpy(sizes)
+
+
+def map_tensors(structure: Structure, function: Callable[[Tensor], Tensor]) -> Structure:
+    """Return a graph like ``structure`` whose tensors are ``function(tensor)``; tensors shared in it stay shared."""
+    mapped: Structure = _map(structure, function, {})
+    return mapped
+
+
+def _map(value: Any, function: Callable[[Tensor], Tensor], done: dict[int, Any]) -> Any:
+    """Map a part of a graph; a closure instead would keep all of it alive until garbage is collected."""
+    if isinstance(value, dict):
+        return {key: _map(part, function, done) for key, part in value.items()}
+    if id(value) not in done and isinstance(value, Tensor):
+        done[id(value)] = function(value)
+    elif id(value) not in done and is_dataclass(value) and not isinstance(value, type):
+        names = (field.name for field in fields(value) if field.init and field.name not in KEPT_ON_CPU)
+        done[id(value)] = replace(value, **{name: _map(getattr(value, name), function, done) for name in names})
+    return done.get(id(value), value)
+
+
+def hop_pattern(incoming_rowptr: Tensor, incoming_col: Tensor, hops: int, closed: bool) -> Neighborhoods:
+    """Return the nonzero pattern of A^hops, where A is the pattern of the edges (plus the identity when closed)."""
+    import scipy.sparse
+
+    check_integer("hops", hops, minimum=1)
+    n = incoming_rowptr.numel() - 1
+    rowptr, col = incoming_rowptr.cpu().numpy(), incoming_col.cpu().numpy()
+    one_hop = scipy.sparse.csr_array((np.ones(len(col), dtype=bool), col, rowptr), shape=(n, n))
+    if closed:
+        one_hop = one_hop + scipy.sparse.eye_array(n, dtype=bool, format="csr")
+    reached = one_hop.copy()
+    for _ in range(hops - 1):
+        at_most = int(np.diff(one_hop.indptr).astype(np.int64)[reached.indices].sum())
+        if at_most > MAX_WALKS:
+            raise ValueError(
+                f"hops={hops} would follow {at_most:,} walks on this graph, more than {MAX_WALKS:,}: use fewer hops, "
+                "or a graph-adaptive activation, which needs one-hop neighbours only"
+            )
+        reached = reached @ one_hop
+    reached.sort_indices()
+    found = (torch.from_numpy(part.astype(np.int64)) for part in (reached.indptr, reached.indices))
+    return Neighborhoods.from_rowptr(*found).to(incoming_col.device)
+
+
+def reverse_cuthill_mckee(target: Tensor, source: Tensor, num_nodes: int) -> Tensor:
+    """Return the nodes in reverse Cuthill-McKee order, which puts the ends of an edge near each other."""
+    import scipy.sparse
+
+    ends = (target.cpu().numpy(), source.cpu().numpy())
+    ones = np.ones(len(ends[0]), dtype=np.int8)
+    pattern = scipy.sparse.csr_array((ones, ends), shape=(num_nodes, num_nodes))
+    found = scipy.sparse.csgraph.reverse_cuthill_mckee(pattern + pattern.T, symmetric_mode=True)
+    return torch.from_numpy(found.astype(np.int64)).to(target.device)

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from graphact._checks import check_choice
-from graphact.graph import device
-from graphact.graph.eager import is_plain, may_have_derivative, outside_compiled_code
+from graphact.graph.eager import is_plain, outside_compiled_code
 from graphact.graph.edges import check_finite, sum_by
 from graphact.graph.neighborhoods import Neighborhoods
 from graphact.graph.spectral_radius import spectral_radius
@@ -58,26 +57,6 @@ def gcn(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Wei
     across = torch.where(sums > 0, torch.where(sums > 0, sums, 1.0).rsqrt(), 0.0)
     scaled = weight * (across[rows] * across[incoming.col])
     return scaled.to(weight.dtype), (loops * across.square()).to(weight.dtype)
-
-
-def symmetric_operator(
-    incoming: Neighborhoods,
-    outgoing: Neighborhoods,
-    weight: Tensor,
-    weight_t: Tensor,
-    diagonal: Tensor | None,
-    is_undirected: bool,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """As :func:`symmetric`, with the weights of the transpose in the middle where Triton kernels find them, too."""
-    constants = (weight, weight_t) if diagonal is None else (weight, weight_t, diagonal)
-    is_constant = not any(may_have_derivative(part) or not part.is_contiguous() for part in constants)
-    if is_constant and weight.dtype != torch.float64 and device.has_kernels_for(*constants):
-        from graphact.graph import operator_kernels
-
-        known = None if is_undirected else weight_t
-        return operator_kernels.normalize_symmetric(weight, known, incoming, outgoing, diagonal)
-    scaled, scaled_diagonal = symmetric(incoming, weight, diagonal, is_undirected)
-    return scaled, None, scaled_diagonal
 
 
 def random_walk(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 DENSE_UP_TO, DENSE_IF_BALANCED = 256, 2048
 EIGENVALUE_TOLERANCE = 1e-8
 KRYLOV_VECTORS = 64
-MOST_RESTARTS = 2000
+MAX_RESTARTS = 2000
 USUAL_EXPONENT = 100  # of the largest weight; others are scaled first
 AGREEMENT = 1e-6  # relative, of a solver with the bracket, or with itself in other units
 BRACKET = 1e-10  # relative width of a bracket whose middle replaces what a solver found
 POWER_STEPS, POWER_ROUNDS, INVERSE_ROUNDS = 20, 5, 60
-LEAST_SQUARES_STEPS, LEAST_SQUARES_EDGES = 300, 100_000_000  # steps, and edges that they visit at most
+LSQR_STEPS, LSQR_EDGES = 300, 100_000_000  # steps, and edges that they visit at most
 USUAL_UNITS = 20  # powers of two by which rounding errors may grow and stay below the tolerance
 FACTORIZED_UP_TO = 4096
-LARGEST_UNIT = 2.0**900
+MAX_UNIT = 2.0**900
 
 
 def spectral_radius(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> tuple[float, int]:
@@ -103,7 +103,7 @@ def largest_eigenvalue_magnitude(matrix: "scipy.sparse.csr_array", is_symmetric:
             v0=start,
             tol=EIGENVALUE_TOLERANCE,
             ncv=min(n, KRYLOV_VECTORS),
-            maxiter=MOST_RESTARTS,
+            maxiter=MAX_RESTARTS,
             return_eigenvectors=False,
         )
     except ArpackError as error:
@@ -149,7 +149,7 @@ class Units(NamedTuple):
         shape = len(between), len(self.unit)
         incidence = scipy.sparse.csr_array((signs, (edge, np.concatenate([col, rows]))), shape=shape)
         mean = np.bincount(where, logarithm) / np.maximum(np.bincount(where), 1)
-        steps = max(LEAST_SQUARES_STEPS, LEAST_SQUARES_EDGES // len(between)) if len(between) else 0
+        steps = max(LSQR_STEPS, LSQR_EDGES // len(between)) if len(between) else 0
         unit = lsqr(incidence, mean[where] - logarithm, atol=1e-14, btol=1e-14, iter_lim=steps)[0]
         whole = np.rint(unit)
         return self._replace(unit=whole.astype(np.int64)), np.exp2(unit - whole)
@@ -206,7 +206,7 @@ def bracketed_radius(scaled: "scipy.sparse.csr_array", exponent: int, units: Uni
             shift = upper * (2.0 ** (-octaves / 2) if octaves > 1 else 1 + 1e-13)
             solution = inverse_iteration(matrix, shift, x)
             if (solution > 0).all():
-                x = np.minimum(solution, LARGEST_UNIT)
+                x = np.minimum(solution, MAX_UNIT)
             else:
                 floor = math.log2(shift) + power
         else:

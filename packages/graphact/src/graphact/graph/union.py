@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphact.graph import device
-from graphact.graph.build import Parts
-from graphact.graph.eager import is_plain, may_have_derivative
-from graphact.graph.neighborhoods import Neighborhoods
+from graphact.graph.eager import is_plain
+from graphact.graph.neighborhoods import Neighborhoods, Parts
 
 if TYPE_CHECKING:
     from graphact.graph.graph import Graph
@@ -34,7 +32,8 @@ def join(graphs: "Sequence[Graph]") -> Parts:
         columns["col" + side] = [part.col for part in parts]
     nodes = [part.num_nodes for part in lists[""]]
     edges = [weight.numel() for weight in weights["weight"]]
-    joined, orders = join_columns(columns, weights, nodes, edges)
+    joined, orders = join_columns(columns, nodes, edges)
+    joined |= {name: torch.cat(parts) for name, parts in weights.items()}
     incoming, *other = (
         Neighborhoods.from_sizes(joined["rowptr" + side], joined["col" + side], order, join_sizes(parts))
         for (side, parts), order in zip(lists.items(), orders, strict=True)
@@ -51,25 +50,11 @@ def join(graphs: "Sequence[Graph]") -> Parts:
     )
 
 
-def join_columns(
-    columns: Columns, weights: Columns, nodes: list[int], edges: list[int]
-) -> tuple[dict[str, Tensor], list[Tensor]]:
-    """The tensors of all graphs one behind the other, and the order of the nodes by degree in each direction."""
-    needs_gradients = any(may_have_derivative(weight) for parts in weights.values() for weight in parts)
-    together = columns if needs_gradients else columns | weights
-    is_contiguous = all(part.is_contiguous() for parts in together.values() for part in parts)
-    if is_contiguous and device.has_kernels_for(*weights["weight"]):
-        from graphact.graph import operator_kernels
+def join_columns(columns: Columns, nodes: list[int], edges: list[int]) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """Concatenate the integer tensors of all graphs, and order the nodes by degree in each direction.
 
-        joined, orders = operator_kernels.join(weights["weight"][0], together, nodes, edges)
-    else:
-        joined, orders = join_with_torch(columns, nodes, edges)
-    missing = {name: torch.cat(parts) for name, parts in weights.items() if name not in joined}
-    return joined | missing, orders
-
-
-def join_with_torch(columns: Columns, nodes: list[int], edges: list[int]) -> tuple[dict[str, Tensor], list[Tensor]]:
-    """See :func:`join_columns`; all integers that move by an offset are moved at once."""
+    All integers that move by an offset are moved together.
+    """
     first_node, first_edge = (list(accumulate(counts, initial=0)) for counts in (nodes, edges))
     sides = ["", *(["_t"] if "col_t" in columns else [])]
     parts, offsets, counts = [], [], []

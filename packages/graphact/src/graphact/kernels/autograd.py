@@ -11,18 +11,19 @@ import torch
 from torch import Tensor
 
 from graphact.graph import Graph, Neighborhoods
+from graphact.graph.eager import is_plain
 from graphact.kernels import reference
-from graphact.kernels.backends import implementation
+from graphact.kernels.dispatch import implementation
 from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists
-from graphact.kernels.ops import Operation, is_differentiated, is_forward_mode, is_traced, materialized
+from graphact.kernels.ops import KernelOp, is_differentiated, is_forward_mode, materialized
 from graphact.kernels.reference import accumulation_dtype, gather_selected, nodes_at, slot_dtype
 
 Gradients = tuple[Tensor | None, ...]
-MOST_NODES = 2**31 - 1
-MOST_FUSED_TERMS = 2  # of a mixing step in one pass
+MAX_NODES = 2**31 - 1
+MAX_FUSED_TERMS = 2  # of a mixing step in one pass
 
 
-class Shift(Operation, name="shift"):
+class Shift(KernelOp, name="shift"):
     """The adjoint of a shift is the shift with the transposed operator."""
 
     schema = "(Tensor x, Tensor weight, Tensor weight_t, Tensor[] lists) -> Tensor"
@@ -43,18 +44,18 @@ class Shift(Operation, name="shift"):
     @staticmethod
     def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, weight, weight_t, lists = inputs
-        Shift.keep(ctx, lists, x if ctx.needs_input_grad[1] else None, weight, weight_t)
+        Shift.save_tensors(ctx, lists, x if ctx.needs_input_grad[1] else None, weight, weight_t)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Gradients:
-        x, weight, weight_t, lists = Shift.kept(ctx)
-        of_x = Shift.apply(grad, weight_t, weight, lists.transposed) if ctx.needs_input_grad[0] else None
+        x, weight, weight_t, lists = Shift.load_saved(ctx)
+        grad_x = Shift.apply(grad, weight_t, weight, lists.transposed) if ctx.needs_input_grad[0] else None
         if not ctx.needs_input_grad[1]:
-            return of_x, None
-        return of_x, ShiftWeightGrad.apply(grad, x, lists.incoming).to(weight.dtype)
+            return grad_x, None
+        return grad_x, ShiftWeightGrad.apply(grad, x, lists.incoming).to(weight.dtype)
 
 
-class ShiftWeightGrad(Operation, name="shift_weight_grad"):
+class ShiftWeightGrad(KernelOp, name="shift_weight_grad"):
     """The gradient of a shift with respect to the weights."""
 
     schema = "(Tensor grad, Tensor x, Tensor[] lists) -> Tensor"
@@ -66,7 +67,7 @@ class ShiftWeightGrad(Operation, name="shift_weight_grad"):
 
     @staticmethod
     def fake(grad: Tensor, x: Tensor, lists: list[Tensor]) -> Tensor:
-        return x.new_empty(CSRLists.of_flat(lists).col.shape, dtype=accumulation_dtype(x.dtype))
+        return x.new_empty(CSRLists.from_flat(lists).col.shape, dtype=accumulation_dtype(x.dtype))
 
     @classmethod
     def batched(cls, info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
@@ -77,16 +78,16 @@ class ShiftWeightGrad(Operation, name="shift_weight_grad"):
     @staticmethod
     def backward(ctx: Any, direction: Tensor) -> Gradients:
         """Rarely needed (second derivatives with respect to edge weights), so edge by edge in plain torch."""
-        grad, x, lists = ShiftWeightGrad.kept(ctx)
+        grad, x, lists = ShiftWeightGrad.load_saved(ctx)
         nodes = torch.arange(x.size(-2), device=x.device)
         rows = nodes.repeat_interleave(lists.rowptr.diff(), output_size=lists.col.numel())
         weight = direction.unsqueeze(-1)
-        of_grad = torch.zeros_like(x).index_add(-2, rows, weight * x.index_select(-2, lists.col))
-        of_x = torch.zeros_like(x).index_add(-2, lists.col, weight * grad.index_select(-2, rows))
-        return of_grad, of_x
+        grad_grad = torch.zeros_like(x).index_add(-2, rows, weight * x.index_select(-2, lists.col))
+        grad_x = torch.zeros_like(x).index_add(-2, lists.col, weight * grad.index_select(-2, rows))
+        return grad_grad, grad_x
 
 
-class Select(Operation, name="select"):
+class Select(KernelOp, name="select"):
     """The gradient of a selected value goes to the node that it comes from."""
 
     schema = "(Tensor x, Tensor? source_index, Tensor[] lists, str op, bool closed) -> (Tensor, Tensor)"
@@ -104,11 +105,11 @@ class Select(Operation, name="select"):
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.set_materialize_grads(False)  # else the indices would get a gradient of zeros as large as the signal
         ctx.mark_non_differentiable(output[1])
-        Select.keep(ctx, None, output[1])
+        Select.save_tensors(ctx, None, output[1])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, _: Any) -> Gradients:
-        (selected,) = Select.kept(ctx)
+        (selected,) = Select.load_saved(ctx)
         return (None if grad is None else ScatterSelected.apply(grad, selected),)
 
     @staticmethod
@@ -116,7 +117,7 @@ class Select(Operation, name="select"):
         return gather_selected(tangents[0], output[1], 0.0), None
 
 
-class ScatterSelected(Operation, name="scatter_selected"):
+class ScatterSelected(KernelOp, name="scatter_selected"):
     """Its adjoint gathers."""
 
     schema = "(Tensor grad, Tensor selected) -> Tensor"
@@ -128,15 +129,15 @@ class ScatterSelected(Operation, name="scatter_selected"):
 
     @staticmethod
     def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ScatterSelected.keep(ctx, None, inputs[1])
+        ScatterSelected.save_tensors(ctx, None, inputs[1])
 
     @staticmethod
     def backward(ctx: Any, direction: Tensor) -> Gradients:
-        (selected,) = ScatterSelected.kept(ctx)
+        (selected,) = ScatterSelected.load_saved(ctx)
         return (gather_selected(direction, selected, 0.0),)
 
 
-class SumSqDiff(Operation, name="sum_sq_diff"):
+class SumSqDiff(KernelOp, name="sum_sq_diff"):
     """The gradient of a squared difference flows to both ends of the edge."""
 
     schema = "(Tensor x, Tensor[] lists) -> Tensor"
@@ -152,14 +153,14 @@ class SumSqDiff(Operation, name="sum_sq_diff"):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Gradients:
-        return (2 * SumSqDiffBackward.apply(grad, *SumSqDiff.kept(ctx)),)
+        return (2 * SumSqDiffBackward.apply(grad, *SumSqDiff.load_saved(ctx)),)
 
     @staticmethod
     def jvp(inputs: tuple[Any, ...], output: Tensor, tangents: tuple[Any, ...]) -> Tensor:
         return 2 * SumProducts.apply(inputs[0], tangents[0], inputs[1])
 
 
-class SumSqDiffBackward(Operation, name="sum_sq_diff_backward"):
+class SumSqDiffBackward(KernelOp, name="sum_sq_diff_backward"):
     """Bilinear in both signals; its own gradients are inner products of differences, and itself again."""
 
     schema = "(Tensor grad, Tensor x, Tensor[] lists) -> Tensor"
@@ -175,11 +176,11 @@ class SumSqDiffBackward(Operation, name="sum_sq_diff_backward"):
 
     @staticmethod
     def backward(ctx: Any, direction: Tensor) -> Gradients:
-        grad, x, lists = SumSqDiffBackward.kept(ctx)
+        grad, x, lists = SumSqDiffBackward.load_saved(ctx)
         return SumProducts.apply(x, direction, lists), SumSqDiffBackward.apply(grad, direction, lists)
 
 
-class SumProducts(Operation, name="sum_products"):
+class SumProducts(KernelOp, name="sum_products"):
     """Bilinear and symmetric; the gradient of each signal is that of squared differences, taken at the other one."""
 
     schema = "(Tensor x, Tensor other, Tensor[] lists) -> Tensor"
@@ -195,11 +196,11 @@ class SumProducts(Operation, name="sum_products"):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Gradients:
-        x, other, lists = SumProducts.kept(ctx)
+        x, other, lists = SumProducts.load_saved(ctx)
         return SumSqDiffBackward.apply(grad, other, lists), SumSqDiffBackward.apply(grad, x, lists)
 
 
-class FusedNeighborPass(Operation, name="fused_neighbor_pass"):
+class FusedNeighborPass(KernelOp, name="fused_neighbor_pass"):
     """A selection (or a sum of squared differences) and a shift of one signal, so its gradient is the sum of both.
 
     For a selection, one pass over the neighbours gives that sum, too.
@@ -229,11 +230,11 @@ class FusedNeighborPass(Operation, name="fused_neighbor_pass"):
         x, graph, ctx.op, ctx.closed, ctx.shifting, _ = inputs
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(output[1])
-        FusedNeighborPass.keep(ctx, graph, x if ctx.op == "kernel" else output[1])
+        FusedNeighborPass.save_tensors(ctx, graph, x if ctx.op == "kernel" else output[1])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, _: Any, grad_shifted: Tensor | None) -> Gradients:
-        kept, graph = FusedNeighborPass.kept(ctx)
+        kept, graph = FusedNeighborPass.load_saved(ctx)
         grad_shifted = grad_shifted if ctx.shifting else None
         if grad is not None and ctx.op != "kernel":
             return (HopBackward.apply(grad, kept, grad_shifted, graph, ctx.closed),)
@@ -255,7 +256,7 @@ class FusedNeighborPass(Operation, name="fused_neighbor_pass"):
         return values, None, Shift.apply(tangent, graph.weight, graph.weight_t, graph.lists)
 
 
-class HopBackward(Operation, name="hop_backward"):
+class HopBackward(KernelOp, name="hop_backward"):
     """Linear in both gradients: its adjoint takes the selected values and the shift of a direction."""
 
     schema = "(Tensor grad, Tensor selected_slot, Tensor? grad_shifted, Tensor[] graph, bool closed) -> Tensor"
@@ -271,14 +272,14 @@ class HopBackward(Operation, name="hop_backward"):
     def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         _, selected_slot, grad_shifted, graph, ctx.closed = inputs
         ctx.shifting = grad_shifted is not None
-        HopBackward.keep(ctx, graph, selected_slot)
+        HopBackward.save_tensors(ctx, graph, selected_slot)
 
     @staticmethod
     def backward(ctx: Any, direction: Tensor) -> Gradients:
-        selected_slot, graph = HopBackward.kept(ctx)
-        of_grad = gather_selected(direction, nodes_at(selected_slot, graph.incoming, ctx.closed), 0.0)
+        selected_slot, graph = HopBackward.load_saved(ctx)
+        grad_grad = gather_selected(direction, nodes_at(selected_slot, graph.incoming, ctx.closed), 0.0)
         shifted = Shift.apply(direction, graph.weight, graph.weight_t, graph.lists) if ctx.shifting else None
-        return of_grad, None, shifted
+        return grad_grad, None, shifted
 
 
 def shift(x: Tensor, graph: Graph) -> Tensor:
@@ -301,7 +302,7 @@ def sum_sq_diff(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods) -> 
 def fused_neighbor_pass(x: Tensor, graph: Graph, op: str, closed: bool, shifting: bool) -> tuple[Tensor, Tensor]:
     """Values and shift of :func:`graphact.kernels.reference.fused_neighbor_pass`; edge weights get no gradient."""
     # compiled code must not depend on a number that differs from graph to graph
-    max_degree = MOST_NODES if torch.compiler.is_compiling() else graph.incoming.groups[-1][0]
+    max_degree = MAX_NODES if torch.compiler.is_compiling() else graph.incoming.groups[-1][0]
     values, _, shifted = FusedNeighborPass.apply(x, tensors_of(graph), op, closed, shifting, max_degree)
     return values, shifted
 
@@ -323,8 +324,8 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
         beta: ``(R,)`` or a scalar.
         weights: ``(R, K)`` or ``(R, K, F)``; ``(K,)`` or ``(K, F)``.
     """
-    fits = len(values) <= MOST_FUSED_TERMS and own.numel() > 0 and all(value.dtype == own.dtype for value in values)
-    if fits and not is_traced(own) and not is_forward_mode():
+    fits = len(values) <= MAX_FUSED_TERMS and own.numel() > 0 and all(value.dtype == own.dtype for value in values)
+    if fits and is_plain(own) and not is_forward_mode():
         backend = implementation(own)
         if own.dtype in backend.MIXED_DTYPES:
             own, values = materialized(own), [*map(materialized, values)]
@@ -360,5 +361,5 @@ class _Mix(torch.autograd.Function):
             found = iter(torch.autograd.grad(mixed, wanted, grad, create_graph=True))
             return None, *(next(found) if tensor.requires_grad else None for tensor in inputs)
         grad = materialized(grad)
-        of_own, of_values, of_beta, of_weights = ctx.backend.mix_backward(grad, own, values, beta, weights)
-        return None, of_own, of_beta, of_weights, *of_values
+        grad_own, grad_values, grad_beta, grad_weights = ctx.backend.mix_backward(grad, own, values, beta, weights)
+        return None, grad_own, grad_beta, grad_weights, *grad_values

@@ -17,17 +17,17 @@ class CSRLists(NamedTuple):
     sizes: Tensor
 
     @classmethod
-    def of(cls, lists: "Lists") -> "CSRLists":
+    def from_lists(cls, lists: "Lists") -> "CSRLists":
         """Take them from neighbour lists."""
         return cls(*(getattr(lists, name) for name in cls._fields))
 
     @staticmethod
     def flat(lists: "Lists") -> list[Tensor]:
         """The tensors, for operators."""
-        return list(CSRLists.of(lists))
+        return list(CSRLists.from_lists(lists))
 
     @classmethod
-    def of_flat(cls, tensors: Sequence[Tensor]) -> "CSRLists":
+    def from_flat(cls, tensors: Sequence[Tensor]) -> "CSRLists":
         """The inverse of :meth:`flat`."""
         return cls(*tensors)
 
@@ -49,10 +49,10 @@ class EdgeLists(NamedTuple):
 
     def flat(self) -> list[Tensor]:
         """The tensors, for operators."""
-        return [*CSRLists.of(self.incoming), *CSRLists.of(self.outgoing)]
+        return [*CSRLists.from_lists(self.incoming), *CSRLists.from_lists(self.outgoing)]
 
     @classmethod
-    def of_flat(cls, tensors: Sequence[Tensor]) -> "EdgeLists":
+    def from_flat(cls, tensors: Sequence[Tensor]) -> "EdgeLists":
         """The inverse of :meth:`flat`."""
         return cls(CSRLists(*tensors[:COUNT]), CSRLists(*tensors[COUNT:]))
 
@@ -84,7 +84,7 @@ class GraphTensors(NamedTuple):
         return [self.weight, self.weight_t, self.incoming_slot, *self.lists.flat()]
 
     @classmethod
-    def of_flat(cls, tensors: Sequence[Tensor]) -> "GraphTensors":
+    def from_flat(cls, tensors: Sequence[Tensor]) -> "GraphTensors":
         """The inverse of :meth:`flat`."""
         weight, weight_t, incoming_slot, *lists = tensors
-        return cls(*EdgeLists.of_flat(lists), weight, weight_t, incoming_slot)
+        return cls(*EdgeLists.from_flat(lists), weight, weight_t, incoming_slot)

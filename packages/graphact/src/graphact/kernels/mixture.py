@@ -12,17 +12,18 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
 from graphact.graph import Graph
+from graphact.graph.eager import is_plain
 from graphact.kernels import reference
-from graphact.kernels.autograd import MOST_FUSED_TERMS, aliases, tensors_of
-from graphact.kernels.backends import implementation, requested
-from graphact.kernels.ops import is_differentiated, is_forward_mode, is_traced
+from graphact.kernels.autograd import MAX_FUSED_TERMS, aliases, tensors_of
+from graphact.kernels.dispatch import implementation, requested
+from graphact.kernels.ops import is_differentiated, is_forward_mode
 
 Gamma = Any  # a number, a scalar tensor that is trained, or None: the operation has no width
 Composed = Callable[[Tensor, Tensor, Tensor, Gamma], Tensor]
-MOST_PLANS = 64  # that are remembered for a graph
+MAX_CACHED_PLANS = 64  # that are remembered for a graph
 
 
-class Plan:
+class ActivationPlan:
     """How an activation is evaluated on signals of one shape: pass by pass, with the functions of a backend.
 
     A backend may have a plan of its own for signals that it handles better in one piece, such as
@@ -56,7 +57,7 @@ class Plan:
             kept.append(slots)
             if hop < hops:
                 signal = self._add_diagonal(following, signal)
-        mix = (self.backend if hops <= MOST_FUSED_TERMS else reference).mix
+        mix = (self.backend if hops <= MAX_FUSED_TERMS else reference).mix
         return mix(x, terms, beta, weights), (*terms, *kept, *sums)
 
     def backward(
@@ -65,27 +66,27 @@ class Plan:
         """The gradients of x, beta, weights and, if it is trained, gamma."""
         hops = weights.size(0)
         terms, kept, sums = saved[:hops], saved[hops : 2 * hops], saved[2 * hops :]
-        mix_backward = (self.backend if hops <= MOST_FUSED_TERMS else reference).mix_backward
-        of_x, of_terms, of_beta, of_weights = mix_backward(grad, x, terms, beta, weights)
-        of_gamma: Tensor | None = None
-        of_signal: Tensor | None = None
+        mix_backward = (self.backend if hops <= MAX_FUSED_TERMS else reference).mix_backward
+        grad_x, grad_terms, grad_beta, grad_weights = mix_backward(grad, x, terms, beta, weights)
+        grad_gamma: Tensor | None = None
+        grad_signal: Tensor | None = None
         for hop in reversed(range(hops if needs_x or sums else 0)):
-            of_term, of_following = of_terms.pop(), of_signal
+            grad_term, grad_following = grad_terms.pop(), grad_signal
             if self.op != "kernel":
-                of_signal = self.backend.hop_backward(of_term, kept[hop], of_following, self.tensors, self.closed)
-                of_signal = of_signal if of_following is None else self._add_diagonal(of_signal, of_following)
+                grad_signal = self.backend.hop_backward(grad_term, kept[hop], grad_following, self.tensors, self.closed)
+                grad_signal = grad_signal if grad_following is None else self._add_diagonal(grad_signal, grad_following)
                 continue
             if sums:
-                share = (of_term * terms[hop] * sums[hop]).sum() / gamma**3
-                of_gamma = share if of_gamma is None else of_gamma + share
-            self._in_place(gaussian_backward, of_term, terms[hop], gamma)
+                share = (grad_term * terms[hop] * sums[hop]).sum() / gamma**3
+                grad_gamma = share if grad_gamma is None else grad_gamma + share
+            self._in_place(gaussian_backward, grad_term, terms[hop], gamma)
             lists = (self.tensors.incoming, self.tensors.outgoing)
-            of_signal = self.backend.sum_sq_diff_backward(of_term, kept[hop], *lists)
-            if of_following is not None:
-                self._in_place(Tensor.add_, of_signal, self._shift_back(of_following))
-        if needs_x and of_signal is not None:
-            self._in_place(Tensor.add_, of_x, self._shift_back(of_signal) if self.shifted else of_signal)
-        return of_x, of_beta, of_weights, of_gamma
+            grad_signal = self.backend.sum_sq_diff_backward(grad_term, kept[hop], *lists)
+            if grad_following is not None:
+                self._in_place(Tensor.add_, grad_signal, self._shift_back(grad_following))
+        if needs_x and grad_signal is not None:
+            self._in_place(Tensor.add_, grad_x, self._shift_back(grad_signal) if self.shifted else grad_signal)
+        return grad_x, grad_beta, grad_weights, grad_gamma
 
     def _shift(self, signal: Tensor) -> Tensor:
         shifted = self.backend.shift(signal, self.tensors.weight, self.tensors.incoming)
@@ -117,13 +118,13 @@ def gaussian_backward(grad: Tensor, values: Tensor, gamma: Gamma) -> None:
     grad.mul_(values).mul_(-1.0 / gamma**2)
 
 
-def plan_for(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifted: bool) -> Plan | None:
+def select_plan(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifted: bool) -> ActivationPlan | None:
     """How to evaluate an activation of ``x`` at once, if it can be.
 
     It cannot where torch looks inside, with trained edge weights, in half precision on the CPU, or on the plain
     reference, which is composed of what torch differentiates by itself.
     """
-    if is_traced(x) or is_forward_mode() or graph.weight.requires_grad:
+    if not is_plain(x) or is_forward_mode() or graph.weight.requires_grad:
         return None
     plans = _plans.get(graph)
     if plans is None:
@@ -132,27 +133,29 @@ def plan_for(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifted:
     try:
         return plans[key]
     except KeyError:
-        if len(plans) >= MOST_PLANS:
+        if len(plans) >= MAX_CACHED_PLANS:
             plans.clear()
         found = plans[key] = _make_plan(x, graph, op, hops, closed, shifted)
         return found
 
 
-_plans: WeakKeyDictionary[Graph, dict[Any, Plan | None]] = WeakKeyDictionary()
+_plans: WeakKeyDictionary[Graph, dict[Any, ActivationPlan | None]] = WeakKeyDictionary()
 
 
-def _make_plan(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifted: bool) -> Plan | None:
+def _make_plan(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifted: bool) -> ActivationPlan | None:
     trained = graph.diagonal is not None and graph.diagonal.requires_grad
     backend = implementation(x)
     if x.dtype != graph.dtype or x.dtype not in backend.MIXED_DTYPES or trained or x.numel() == 0:
         return None
     if op == "kernel" and x.dtype in HALF_PRECISION:  # its sums are held in float32
         return None
-    small = hops <= MOST_FUSED_TERMS and hasattr(backend, "plan_for_small") and backend.plan_for_small(x, graph)
-    return (small or Plan)(graph, x, op, closed, shifted)
+    small = hops <= MAX_FUSED_TERMS and hasattr(backend, "choose_plan") and backend.choose_plan(x, graph)
+    return (small or ActivationPlan)(graph, x, op, closed, shifted)
 
 
-def hop_mixture(x: Tensor, plan: Plan, beta: Tensor, weights: Tensor, gamma: Gamma, composed: Composed) -> Tensor:
+def hop_mixture(
+    x: Tensor, plan: ActivationPlan, beta: Tensor, weights: Tensor, gamma: Gamma, composed: Composed
+) -> Tensor:
     """``beta * ReLU(x) + sum_k weights[k] * f(S^k x)`` or, without ``shifted``, the same with ``f(x)`` for one hop.
 
     ``composed(x, beta, weights, gamma)`` evaluates it step by step; second derivatives go through it.
@@ -167,7 +170,7 @@ def hop_mixture(x: Tensor, plan: Plan, beta: Tensor, weights: Tensor, gamma: Gam
 class _HopMixture(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma, plan: Plan, composed: Composed
+        ctx: Any, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma, plan: ActivationPlan, composed: Composed
     ) -> Tensor:
         out, saved = plan.forward(x, beta, weights, gamma)
         ctx.plan, ctx.composed = plan, composed

@@ -3,7 +3,7 @@
 Torch needs three forms of one operation. Eager code takes the shortest way: the backend is called directly, inside a
 plain `torch.autograd.Function` if a gradient is wanted. `torch.compile`, `torch.export` and fake tensors need an
 operator that torch knows, one node of their graphs. `torch.func.grad`, `jvp` and `vmap` look into a function with a
-separate ``setup_context`` around that operator. :class:`Operation` makes all three from one set of rules.
+separate ``setup_context`` around that operator. :class:`KernelOp` makes all three from one set of rules.
 """
 
 from collections.abc import Callable
@@ -15,22 +15,11 @@ from torch._functorch import eager_transforms
 from torch.autograd import forward_ad
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from graphact.graph.eager import PLAIN_TENSORS
-from graphact.kernels.backends import backend, requested
+from graphact.graph.eager import is_plain
+from graphact.kernels.dispatch import backend, requested
 
 # the host reads degrees to find the launches, so a CUDA graph that the compiler records would be of one graph only
 LAUNCHED_BY_THE_HOST = [torch.Tag.cudagraph_unsafe] if hasattr(torch.Tag, "cudagraph_unsafe") else []
-
-
-def is_traced(x: Tensor) -> bool:
-    """Whether torch looks inside instead of just computing: a compiler, a transform, a mode or a tensor of its own."""
-    return (
-        torch.compiler.is_compiling()
-        or type(x) not in PLAIN_TENSORS
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or x.is_meta
-    )
 
 
 def is_differentiated(*inputs: Any) -> bool:
@@ -49,7 +38,7 @@ def materialized(x: Any) -> Any:
     return x.clone() if isinstance(x, Tensor) and x._is_zerotensor() else x
 
 
-class Operation:
+class KernelOp:
     """One operation; the operator ``graphact::name`` is among its forms.
 
     Subclasses define these static methods. Inputs are those of the schema, with a bundle of tensors in the place of the
@@ -57,7 +46,7 @@ class Operation:
 
     - ``run(*inputs)``: the result, from a backend.
     - ``fake(*inputs)``: an empty result, for its shape and type; not needed where these are those of the first input.
-    - ``save(ctx, inputs, output)``: hands to :meth:`keep` what ``backward`` asks of :meth:`kept`; not needed where that
+    - ``save(ctx, inputs, output)``: hands to :meth:`save_tensors` what ``backward`` asks of :meth:`load_saved`; not needed where that
       is the bundle and all inputs before it.
     - ``backward(ctx, *grads)``: the gradients of the first inputs; the others get none.
     - ``jvp(inputs, output, tangents)``: the tangents of the outputs; not needed where ``linear`` is given.
@@ -101,7 +90,7 @@ class Operation:
     @classmethod
     def apply(cls, *inputs: Any) -> Any:
         """The result, in the form that fits where it is computed."""
-        if is_traced(inputs[0]):
+        if not is_plain(inputs[0]):
             if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
                 return cls.operator(*cls._flat(inputs))
             if eager_transforms.JVP_NESTING < 2:
@@ -118,23 +107,23 @@ class Operation:
     @classmethod
     def save(cls, ctx: Any, inputs: tuple[Any, ...], _: Any) -> None:
         """Keep the bundle and all inputs before it."""
-        cls.keep(ctx, inputs[cls._given], *inputs[: cls._given])
+        cls.save_tensors(ctx, inputs[cls._given], *inputs[: cls._given])
 
     @staticmethod
-    def keep(ctx: Any, bundle: Any, *tensors: Tensor | None) -> None:
+    def save_tensors(ctx: Any, bundle: Any, *tensors: Tensor | None) -> None:
         """Keep tensors and perhaps a bundle, flat or not, for the backward pass; it notices weights changed since."""
         parts = bundle if isinstance(bundle, (list, tuple)) else ()
         ctx.bundle, ctx.count = None if isinstance(bundle, list) else bundle, len(tensors)
         ctx.keeping = (*tensors, *(part for part in parts if isinstance(part, Tensor)))
 
     @classmethod
-    def kept(cls, ctx: Any) -> tuple[Any, ...]:
+    def load_saved(cls, ctx: Any) -> tuple[Any, ...]:
         """What was kept: the tensors, then the bundle, if there was one."""
         tensors = ctx.saved_tensors  # once: non-reentrant checkpoints refuse to be asked a second time
         saved, rest = tensors[: ctx.count], tensors[ctx.count : ctx.kept]
         if ctx.bundle is not None:
             return *saved, ctx.bundle
-        return (*saved, cls.bundle[0].of_flat(rest)) if cls.bundle is not None and rest else saved
+        return (*saved, cls.bundle[0].from_flat(rest)) if cls.bundle is not None and rest else saved
 
     @classmethod
     def batched(cls, info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
@@ -164,7 +153,7 @@ class Operation:
         if cls.bundle is None:
             return inputs
         kind, at = cls.bundle
-        return *inputs[:at], kind.of_flat(inputs[at]), *inputs[at + 1 :]
+        return *inputs[:at], kind.from_flat(inputs[at]), *inputs[at + 1 :]
 
     @classmethod
     def _flat(cls, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -247,7 +236,7 @@ class Operation:
 
 
 def _functions(
-    operation: type[Operation], name: str
+    operation: type[KernelOp], name: str
 ) -> tuple[type[torch.autograd.Function], type[torch.autograd.Function]]:
     """The operation as functions of autograd: for eager code, and around the operator for `torch.func`."""
 

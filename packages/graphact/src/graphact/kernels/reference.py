@@ -244,5 +244,5 @@ def mix_backward(
     inputs = [tensor.detach().requires_grad_() for tensor in (own, beta, weights, *values)]
     with torch.enable_grad():
         mixed = mix(inputs[0], inputs[3:], *inputs[1:3])
-    of_own, of_beta, of_weights, *of_values = torch.autograd.grad(mixed, inputs, grad)
-    return of_own, of_values, of_beta, of_weights
+    grad_own, grad_beta, grad_weights, *grad_values = torch.autograd.grad(mixed, inputs, grad)
+    return grad_own, grad_values, grad_beta, grad_weights

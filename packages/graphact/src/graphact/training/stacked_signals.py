@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphact.kernels.backends import implementation
+from graphact.kernels.dispatch import implementation
 from graphact.training.stacked import EgoGraphs, StackedGraphs
 
 

@@ -40,7 +40,7 @@ WIDEST = 1024  # columns in a section
 AHEAD = 16  # edges
 SHORT = 1024  # bytes of a row
 CACHE = 2**22  # bytes
-MOST_SIZES = 64  # of signals, that are remembered for the lists of a graph
+MAX_CACHED_SIZES = 64  # of signals, that are remembered for the lists of a graph
 NOTHING = {torch.float32: (False, np.empty(0, np.float32)), torch.float64: (False, np.empty(0, np.float64))}
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -191,7 +191,7 @@ class Layout:
         key = (self.shape, self.dtype, self.joined, torch.get_num_threads(), addresses)
         found = known.get(key)
         if found is None:
-            if len(known) >= MOST_SIZES:
+            if len(known) >= MAX_CACHED_SIZES:
                 known.clear()
             found = known[key] = self._find_sizes(lists)
         return found

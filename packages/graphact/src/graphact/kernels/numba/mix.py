@@ -76,19 +76,19 @@ def mix_backward_kernel(
 
 
 @kernel
-def reduce_kernel(sums: Array, of_beta: Array, of_weights: Array, features: Size) -> None:
+def reduce_kernel(sums: Array, grad_beta: Array, grad_weights: Array, features: Size) -> None:
     """Add up the sums of all parts and, where features share a weight, of all features."""
     replicas, parts, terms, period = sums.shape
     for replica in range(replicas):
-        of_weights[replica] = 0
-        of_beta[replica] = sums[replica, :, 0].sum()
+        grad_weights[replica] = 0
+        grad_beta[replica] = sums[replica, :, 0].sum()
         for hop in range(terms - 1):
             for feature in range(features):
                 total = 0.0
                 for part in range(parts):
                     for c in range(feature, period, features):
                         total += sums[replica, part, hop + 1, c]
-                of_weights[replica, hop, min(feature, of_weights.shape[2] - 1)] += total
+                grad_weights[replica, hop, min(feature, grad_weights.shape[2] - 1)] += total
 
 
 def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> Tensor:
@@ -109,10 +109,10 @@ def mix_backward(
     sums = np.zeros((replicas, int(sizes[1]), terms + 1, period))
     written = (flat(outputs[0]), flat(outputs[1]), flat(outputs[-1]), sums.reshape(-1, terms + 1, period))
     run(mix_backward_kernel, work, _flat(grad), *signals, beta_array, tiled, *written, *sizes, terms == 2)
-    of_beta, of_weights = np.empty_like(beta_array), np.empty_like(_by_hop(beta, weights))
-    reduce_kernel(sums, of_beta, of_weights, own.size(-1))
-    of_coefficients = torch.from_numpy(of_beta).view(beta.shape), torch.from_numpy(of_weights).view(weights.shape)
-    return outputs[0], outputs[1:], *of_coefficients
+    grad_beta, grad_weights = np.empty_like(beta_array), np.empty_like(_by_hop(beta, weights))
+    reduce_kernel(sums, grad_beta, grad_weights, own.size(-1))
+    grad_coefficients = torch.from_numpy(grad_beta).view(beta.shape), torch.from_numpy(grad_weights).view(weights.shape)
+    return outputs[0], outputs[1:], *grad_coefficients
 
 
 def _prepare(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> tuple[Any, ...]:

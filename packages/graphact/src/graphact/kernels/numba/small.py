@@ -24,7 +24,7 @@ Sizes = Any  # what they take last: columns, sections, the width of one
 ZERO, ONE = np.uint64(0), np.uint64(1)
 
 
-def plan_for_small(x: Tensor, graph: Graph) -> "type[SmallPlan] | None":
+def choose_plan(x: Tensor, graph: Graph) -> "type[SmallPlan] | None":
     """The plan for signals like ``x``, if they are small: their rows are not joined, and their work is not shared."""
     layout = layout_of(x)
     fits = not layout.joined and layout.samples == 1 and len(layout.sizes(graph.incoming)[0]) == 1
@@ -32,7 +32,7 @@ def plan_for_small(x: Tensor, graph: Graph) -> "type[SmallPlan] | None":
 
 
 class SmallPlan:
-    """How an activation is evaluated on small signals; see :class:`graphact.kernels.mixture.Plan`."""
+    """How an activation is evaluated on small signals; see :class:`graphact.kernels.mixture.ActivationPlan`."""
 
     keeps_tensors = False
 
@@ -95,24 +95,24 @@ class SmallPlan:
         if x.data_ptr() != address:  # as in _follow
             own = array_of(x)
         b, h = array_of(beta), array_of(weights).reshape(weights.size(0), -1)
-        of_x, of_beta, of_h, of_gamma = (
+        grad_x, grad_beta, grad_h, grad_gamma = (
             np.empty(self.shape, self.dtype),
             np.empty_like(b),
             np.empty_like(h),
             np.zeros(1, self.dtype),
         )
         sums = np.zeros((len(h) + 1, self.features))
-        results = of_x.reshape(-1), of_beta, of_h, scratch((3, own.size), self.dtype), sums
+        results = grad_x.reshape(-1), grad_beta, grad_h, scratch((3, own.size), self.dtype), sums
         mixed = (array_of(grad), own, b, h)
         if self.op == "kernel":
             rows: tuple[Any, ...] = (self.forth, self.back, *self.transposed, float(gamma), needs_x)
-            kernel_backward(*rows, *mixed, signals, terms, kept, self.lists_t, *results, of_gamma, self.sizes)
+            kernel_backward(*rows, *mixed, signals, terms, kept, self.lists_t, *results, grad_gamma, self.sizes)
         else:
             rows = (self.back, *self.transposed, needs_x)
             selection_backward(*rows, *mixed, terms, kept, self.around, *results, self.sizes)
-        of_width = torch.from_numpy(of_gamma).view(()) if isinstance(gamma, Tensor) else None
-        of_weights = torch.from_numpy(of_h).view(weights.shape)
-        return torch.from_numpy(of_x), torch.from_numpy(of_beta).view(()), of_weights, of_width
+        grad_width = torch.from_numpy(grad_gamma).view(()) if isinstance(gamma, Tensor) else None
+        grad_weights = torch.from_numpy(grad_h).view(weights.shape)
+        return torch.from_numpy(grad_x), torch.from_numpy(grad_beta).view(()), grad_weights, grad_width
 
 
 def array_of(tensor: Tensor) -> Array:
@@ -173,14 +173,14 @@ def mix_rows(x: Array, beta: Array, weights: Array, terms: Array, out: Array, co
 
 @kernel
 def mix_rows_backward(
-    grad: Array, x: Array, beta: Array, terms: Array, of_x: Array, of_beta: Array, of_weights: Array, sums: Array
+    grad: Array, x: Array, beta: Array, terms: Array, grad_x: Array, grad_beta: Array, grad_weights: Array, sums: Array
 ) -> None:
     """The gradients of x, beta and weights; those of coefficients are summed in float64."""
     zero, numbers, columns = x.dtype.type(0), np.uint64(x.size), np.uint64(sums.shape[1])
     for row in range(ZERO, numbers, columns):
         for c in range(ZERO, columns):
             g, own = grad[row + c], x[row + c]
-            of_x[row + c] = zero if own <= 0 else beta[0] * g
+            grad_x[row + c] = zero if own <= 0 else beta[0] * g
             sums[0, c] += g * (zero if own <= 0 else own)
     for hop in range(len(terms)):
         term, total = terms[hop], sums[hop + 1]
@@ -191,12 +191,12 @@ def mix_rows_backward(
         total_of_all = 0.0
         for c in range(ZERO, columns):
             total_of_all += sums[k, c]
-            if k > 0 and of_weights.shape[1] > 1:
-                of_weights[k - 1, c] = sums[k, c]
+            if k > 0 and grad_weights.shape[1] > 1:
+                grad_weights[k - 1, c] = sums[k, c]
         if k == 0:
-            of_beta[0] = total_of_all
-        elif of_weights.shape[1] == 1:
-            of_weights[k - 1, 0] = total_of_all
+            grad_beta[0] = total_of_all
+        elif grad_weights.shape[1] == 1:
+            grad_weights[k - 1, 0] = total_of_all
 
 
 @kernel
@@ -278,59 +278,59 @@ def kernel_forward(
 @kernel
 def selection_backward(
     rows_t: Rows, shifted: bool, weight_t: Array, diagonal: Array, needs_x: bool, grad: Array, x: Array, beta: Array,
-    h: Array, terms: Array, slots: Array, around: Any, of_x: Array, of_beta: Array, of_h: Array, scratch: Array,
+    h: Array, terms: Array, slots: Array, around: Any, grad_x: Array, grad_beta: Array, grad_h: Array, scratch: Array,
     sums: Array, sizes: Sizes
 ) -> None:  # fmt: skip
     """Gradients of an activation that selects, from the last hop to the first."""
-    mix_rows_backward(grad, x, beta, terms, of_x, of_beta, of_h, sums)
+    mix_rows_backward(grad, x, beta, terms, grad_x, grad_beta, grad_h, sums)
     ends, incoming_slot, closed = around
     if needs_x:
-        of_term, of_signal, of_following = scratch[0], scratch[1], scratch[2]
+        grad_term, grad_signal, grad_following = scratch[0], scratch[1], scratch[2]
         for hop in range(len(h) - 1, -1, -1):
             again = hop + 1 < len(h)
-            scale_rows(grad, h[hop], of_term, sizes[0])
+            scale_rows(grad, h[hop], grad_term, sizes[0])
             hop_backward_kernel(
-                *rows_t, ends, again, weight_t, incoming_slot, closed, of_term, slots[hop], of_following, of_signal,
+                *rows_t, ends, again, weight_t, incoming_slot, closed, grad_term, slots[hop], grad_following, grad_signal,
                 *sizes
             )  # fmt: skip
             if again:
-                add_diagonal(diagonal, of_following, of_signal)
-            of_signal, of_following = of_following, of_signal
+                add_diagonal(diagonal, grad_following, grad_signal)
+            grad_signal, grad_following = grad_following, grad_signal
         if shifted:
-            shift_signal(rows_t, weight_t, diagonal, of_following, of_signal, sizes)
-            of_following = of_signal
-        add_to(of_x, of_following)
+            shift_signal(rows_t, weight_t, diagonal, grad_following, grad_signal, sizes)
+            grad_following = grad_signal
+        add_to(grad_x, grad_following)
 
 
 @kernel
 def kernel_backward(
     rows: Rows, rows_t: Rows, shifted: bool, weight_t: Array, diagonal: Array, gamma: float, needs_x: bool, grad: Array,
-    x: Array, beta: Array, h: Array, signals: Array, terms: Array, distances: Array, lists_t: Any, of_x: Array,
-    of_beta: Array, of_h: Array, scratch: Array, sums: Array, of_gamma: Array, sizes: Sizes
+    x: Array, beta: Array, h: Array, signals: Array, terms: Array, distances: Array, lists_t: Any, grad_x: Array,
+    grad_beta: Array, grad_h: Array, scratch: Array, sums: Array, grad_gamma: Array, sizes: Sizes
 ) -> None:  # fmt: skip
     """Gradients of an activation with the Gaussian kernel, that of its width included."""
-    mix_rows_backward(grad, x, beta, terms, of_x, of_beta, of_h, sums)
-    of_term, of_signal, of_following = scratch[0], scratch[1], scratch[2]
+    mix_rows_backward(grad, x, beta, terms, grad_x, grad_beta, grad_h, sums)
+    grad_term, grad_signal, grad_following = scratch[0], scratch[1], scratch[2]
     slope, total = x.dtype.type(-1.0 / gamma**2), 0.0
     for hop in range(len(h) - 1, -1, -1):
         again = hop + 1 < len(h)
-        scale_rows(grad, h[hop], of_term, sizes[0])
+        scale_rows(grad, h[hop], grad_term, sizes[0])
         term, distance = terms[hop], distances[hop]
         for at in range(ZERO, np.uint64(x.size)):
-            of_term[at] *= term[at]
-            total += of_term[at] * distance[at]
-            of_term[at] *= slope
+            grad_term[at] *= term[at]
+            total += grad_term[at] * distance[at]
+            grad_term[at] *= slope
         if again:
-            shift_signal(rows_t, weight_t, diagonal, of_following, of_signal, sizes)
-            of_following, of_signal = of_signal, of_following
+            shift_signal(rows_t, weight_t, diagonal, grad_following, grad_signal, sizes)
+            grad_following, grad_signal = grad_signal, grad_following
         signal = signals[hop] if shifted else x
-        sum_sq_diff_backward_kernel(*rows, *lists_t, of_term, signal, of_signal, *sizes)
+        sum_sq_diff_backward_kernel(*rows, *lists_t, grad_term, signal, grad_signal, *sizes)
         if again:
-            add_to(of_signal, of_following)
-        of_signal, of_following = of_following, of_signal
-    of_gamma[0] = total / gamma**3
+            add_to(grad_signal, grad_following)
+        grad_signal, grad_following = grad_following, grad_signal
+    grad_gamma[0] = total / gamma**3
     if needs_x:
         if shifted:
-            shift_signal(rows_t, weight_t, diagonal, of_following, of_signal, sizes)
-            of_following = of_signal
-        add_to(of_x, of_following)
+            shift_signal(rows_t, weight_t, diagonal, grad_following, grad_signal, sizes)
+            grad_following = grad_signal
+        add_to(grad_x, grad_following)

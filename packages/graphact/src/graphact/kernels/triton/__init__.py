@@ -14,7 +14,7 @@ from graphact.kernels.triton.fused import hop_backward, launch_fused
 from graphact.kernels.triton.launch import on_its_device
 from graphact.kernels.triton.median import launch_median
 from graphact.kernels.triton.mix import mix, mix_backward
-from graphact.kernels.triton.plan import plan_for_small
+from graphact.kernels.triton.plan import choose_plan
 from graphact.kernels.triton.record import allocate
 from graphact.kernels.triton.select import gather_rows, scatter_selected, select
 from graphact.kernels.triton.shift import shift, shift_weight_grad
@@ -23,12 +23,12 @@ from graphact.kernels.triton.sum_sq_diff import sum_products, sum_sq_diff, sum_s
 __all__ = [
     "DTYPES",
     "MIXED_DTYPES",
+    "choose_plan",
     "fused_neighbor_pass",
     "gather_rows",
     "hop_backward",
     "mix",
     "mix_backward",
-    "plan_for_small",
     "scatter_selected",
     "select",
     "shift",

@@ -61,8 +61,8 @@ def launch_sums(kernel: Any, out: Tensor, x: Tensor, lists: Lists, *read: Tensor
             start(kernel, launch, launch.shared, x, lists, out, *read, piece=0, **flags)
             continue
         sums = pieces_of(x, launch, accumulation_dtype(out.dtype))
-        of_piece: dict[str, Any] = {name: name != "adding" and flag for name, flag in flags.items()}
-        start(kernel, launch, True, x, lists, sums, *read, piece=PIECE, **of_piece)
+        piece_flags: dict[str, Any] = {name: name != "adding" and flag for name, flag in flags.items()}
+        start(kernel, launch, True, x, lists, sums, *read, piece=PIECE, **piece_flags)
         rest = (out, out, out, sums, sums, sums, x, launch.pieces, lists.rowptr, lists.col)
         whole: dict[str, Any] = {"op": "none", "closed": False, "shifting": True, "adding": flags.get("adding", False)}
         start(join_kernel, launch, False, x, lists, *rest, **whole)

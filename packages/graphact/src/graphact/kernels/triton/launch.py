@@ -30,7 +30,7 @@ WIDEST_BLOCK = 128
 SHARED_LANES = 8  # how many times the lanes of an ordinary tile, for a row that all lanes share
 ALONE = 256  # the most neighbours that one lane walks alone
 PIECE = 2048  # the most neighbours that the lanes of one program share
-MOST_PROGRAMS = 65_535  # in the second and third direction of a launch
+MAX_PROGRAMS = 65_535  # in the second and third direction of a launch
 BALANCED = 4  # longest row over the mean, up to which rows keep their own order, which is the kindest to the cache
 
 

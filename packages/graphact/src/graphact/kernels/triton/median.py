@@ -19,7 +19,7 @@ from graphact.kernels.reference import accumulation_dtype
 from graphact.kernels.triton.fused import launch_fused
 from graphact.kernels.triton.launch import (
     ALONE,
-    MOST_PROGRAMS,
+    MAX_PROGRAMS,
     Launch,
     Tile,
     ceil_div,
@@ -33,7 +33,7 @@ from graphact.kernels.triton.median_bisect import RANKED, bisect_median_kernel, 
 from graphact.kernels.triton.median_long import (
     COUNTED,
     IN_REGISTER,
-    MOST_WARPS,
+    MAX_WARPS,
     POSITIONS,
     REGISTERS,
     TILED,
@@ -73,10 +73,10 @@ def launch_median(
             start(network_median_kernel, launch, False, x, lists, *tensors, closed=closed, **flags)
             continue
         shape = None if size is None else in_register_tile(rows, columns, size, in_register_bytes(x))
-        if shape is not None and shape.grid[1] <= MOST_PROGRAMS:
+        if shape is not None and shape.grid[1] <= MAX_PROGRAMS:
             flags = {"closed": closed, "tiled": False, "maxnreg": REGISTERS}
             start(in_register_median_kernel, launch, False, x, lists, *results, x, *around, 0, shape=shape, **flags)
-        elif columns <= MOST_PROGRAMS:
+        elif columns <= MAX_PROGRAMS:
             _tiled_median(*results, x, lists, launch, closed)
         else:  # more columns than programs can be started for
             flags = {"closed": closed, "indexed": False, "as_slot": True, "shape": bisect_tile(rows, columns)}
@@ -109,7 +109,7 @@ def _tiled_median(values: Tensor, selected_slot: Tensor, x: Tensor, lists: Lists
     numbers = allocate((samples * at_once, columns, stride), accumulation_dtype(x.dtype), x.device)
     around = (lists.rowptr, lists.col, stride)
     tiles = ceil_div(stride, POSITIONS)
-    each = ceil_div(tiles, MOST_PROGRAMS)  # tiles that a program copies
+    each = ceil_div(tiles, MAX_PROGRAMS)  # tiles that a program copies
     pieces: dict[str, Any] = {"piece": POSITIONS, "pieces": ceil_div(tiles, each)}
     block = min(padded_size(columns), 64)
     size = next((size for size in TILED if stride <= size), 0)
@@ -120,7 +120,7 @@ def _tiled_median(values: Tensor, selected_slot: Tensor, x: Tensor, lists: Lists
         shape = Tile(POSITIONS, block, 4, (rows, ceil_div(columns, block)))
         start(tile_lists_kernel, some, False, x, lists, numbers, x, *around, each, shape=shape, closed=closed, **pieces)
         tensors, each_column = (values, selected_slot, numbers, *around), (rows, columns)
-        if 0 < warps <= MOST_WARPS:
+        if 0 < warps <= MAX_WARPS:
             shape = Tile(size, 1, warps, each_column)
             start(in_register_median_kernel, some, False, x, lists, *tensors, shape=shape, closed=closed, tiled=True)
         else:

@@ -15,7 +15,7 @@ The kernels here read the lists again for every count; `median_long.py` has thos
 import triton
 import triton.language as tl
 
-from graphact.kernels.triton.launch import MOST_PROGRAMS, Tile, ceil_div, padded_size
+from graphact.kernels.triton.launch import MAX_PROGRAMS, Tile, ceil_div, padded_size
 from graphact.kernels.triton.walk import (
     candidates_at,
     columns_of_program,
@@ -34,7 +34,7 @@ BISECT_BLOCK, BISECT_LANES, BISECT_WARPS = 8, 64, 2
 
 def bisect_tile(rows: int, columns: int) -> Tile:
     """For a list that all lanes share: few columns, few threads to agree, and so many programs."""
-    block = max(min(padded_size(columns), BISECT_BLOCK), padded_size(ceil_div(columns, MOST_PROGRAMS)))
+    block = max(min(padded_size(columns), BISECT_BLOCK), padded_size(ceil_div(columns, MAX_PROGRAMS)))
     return Tile(BISECT_LANES, block, BISECT_WARPS, (rows, ceil_div(columns, block)))
 
 

@@ -31,9 +31,9 @@ from graphact.kernels.triton.walk import columns_of_program, list_of_row, row_of
 IN_REGISTER = (128, 256, 512, 1024)  # candidates; a list takes the smallest of them that holds it
 # the same for one column of lists that are tiled, and the warps that share it
 TILED = {2048: 1, 8192: 8, 32768: 16}
-BYTES, LEAST_BYTES = 8192, 16  # that a warp holds, and that are read of a neighbour
+BYTES, MIN_BYTES = 8192, 16  # that a warp holds, and that are read of a neighbour
 REGISTERS = 168  # of a thread: more of them would leave room for fewer threads
-MOST_WARPS = 16  # that hold one list
+MAX_WARPS = 16  # that hold one list
 POSITIONS = 32  # of a list that a program copies
 COUNTED, WARPS = 8192, 32  # numbers of a list that a program counts at a time, and its warps
 
@@ -45,7 +45,7 @@ def in_register_bytes(x: Tensor) -> int:
 
 def in_register_tile(rows: int, columns: int, size: int, bytes_per_number: int) -> Tile:
     """As many columns of a row as a warp can hold; more warps where that is too few."""
-    block = min(padded_size(columns), max(LEAST_BYTES, BYTES // size) // bytes_per_number)
+    block = min(padded_size(columns), max(MIN_BYTES, BYTES // size) // bytes_per_number)
     warps = max(1, size * block * bytes_per_number // BYTES)
     return Tile(size, block, warps, (rows, ceil_div(columns, block)))
 

@@ -43,7 +43,7 @@ def mix_kernel(
 def mix_backward_kernel(
     grad, own, first, second, beta, weights, grad_own, grad_first, grad_second, partial, rows, features, tiles,
     per_feature: tl.constexpr, terms: tl.constexpr, block_rows: tl.constexpr, block_features: tl.constexpr,
-    wide: tl.constexpr, of_signals: tl.constexpr,
+    wide: tl.constexpr, needs_signals: tl.constexpr,
 ):  # fmt: skip
     """Gradients of the signals on one tile, if they are wanted, and its share of the gradients of the coefficients."""
     replica, tile = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64)
@@ -56,18 +56,18 @@ def mix_backward_kernel(
     share = partial + (replica * tiles + tile) * (terms + 1) * features + feature
     g = tl.load(grad + offset, mask=inside, other=0.0).to(wide)
     x = tl.load(own + offset, mask=inside, other=0.0).to(wide)
-    if of_signals:
-        of_own = tl.where(x <= 0, 0.0, g * tl.load(beta + replica).to(wide))
-        tl.store(grad_own + offset, of_own.to(grad_own.dtype.element_ty), mask=inside)
+    if needs_signals:
+        own_part = tl.where(x <= 0, 0.0, g * tl.load(beta + replica).to(wide))
+        tl.store(grad_own + offset, own_part.to(grad_own.dtype.element_ty), mask=inside)
     tl.store(share, tl.sum(g * tl.where(x <= 0, 0.0, x), axis=0), mask=feature < features)
     v = tl.load(first + offset, mask=inside, other=0.0).to(wide)
-    if of_signals:
+    if needs_signals:
         w = tl.load(weights + replica * terms * stride + column, mask=feature < features, other=0.0).to(wide)
         tl.store(grad_first + offset, (w[None, :] * g).to(grad_first.dtype.element_ty), mask=inside)
     tl.store(share + features, tl.sum(g * v, axis=0), mask=feature < features)
     if terms == 2:
         v = tl.load(second + offset, mask=inside, other=0.0).to(wide)
-        if of_signals:
+        if needs_signals:
             w = tl.load(weights + (replica * 2 + 1) * stride + column, mask=feature < features, other=0.0).to(wide)
             tl.store(grad_second + offset, (w[None, :] * g).to(grad_second.dtype.element_ty), mask=inside)
         tl.store(share + 2 * features, tl.sum(g * v, axis=0), mask=feature < features)
@@ -75,7 +75,7 @@ def mix_backward_kernel(
 
 @triton.jit(do_not_specialize=["tiles"])
 def sum_tiles_kernel(
-    partial, of_beta, of_weights, features, tiles, per_feature: tl.constexpr, terms: tl.constexpr,
+    partial, grad_beta, grad_weights, features, tiles, per_feature: tl.constexpr, terms: tl.constexpr,
     block_features: tl.constexpr,
 ):  # fmt: skip
     """Add up what all tiles of a replica found for its coefficients."""
@@ -88,12 +88,12 @@ def sum_tiles_kernel(
             at = ((replica * tiles + tile) * (terms + 1) + row) * features + feature
             total += tl.load(partial + at, mask=inside, other=0.0)
         if row == 0:
-            tl.store(of_beta + replica, tl.sum(total, 0).to(of_beta.dtype.element_ty))
+            tl.store(grad_beta + replica, tl.sum(total, 0).to(grad_beta.dtype.element_ty))
         elif per_feature:
             at = (replica * terms + row - 1) * features + feature
-            tl.store(of_weights + at, total.to(of_weights.dtype.element_ty), mask=inside)
+            tl.store(grad_weights + at, total.to(grad_weights.dtype.element_ty), mask=inside)
         else:
-            tl.store(of_weights + replica * terms + row - 1, tl.sum(total, 0).to(of_weights.dtype.element_ty))
+            tl.store(grad_weights + replica * terms + row - 1, tl.sum(total, 0).to(grad_weights.dtype.element_ty))
 
 
 @on_its_device
@@ -111,12 +111,12 @@ def mix_backward(
     grad: Tensor, own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor
 ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
     """Gradients of :func:`mix` with respect to own, values, beta and weights."""
-    of_own, *of_values = (allocate(own.shape, own.dtype, own.device) for _ in range(len(values) + 1))
-    return of_own, of_values, *gradients_of_coefficients(grad, own, values, beta, weights, (of_own, *of_values))
+    grad_own, *grad_values = (allocate(own.shape, own.dtype, own.device) for _ in range(len(values) + 1))
+    return grad_own, grad_values, *grad_coefficients(grad, own, values, beta, weights, (grad_own, *grad_values))
 
 
 @on_its_device
-def gradients_of_coefficients(
+def grad_coefficients(
     grad: Tensor, own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor, out: Sequence[Tensor] = ()
 ) -> tuple[Tensor, Tensor]:
     """Those of beta and weights; into ``out``, if it is given, those of own and of the values are written."""
@@ -127,20 +127,20 @@ def gradients_of_coefficients(
     partial = allocate(shape, wide, own.device, constants["block_rows"])
     read = (grad, own, first, second, beta.contiguous(), weights.contiguous())
     written = (out[0], out[1], out[-1]) if out else (grad, grad, grad)
-    flags = {**constants, "of_signals": bool(out)}
+    flags = {**constants, "needs_signals": bool(out)}
     launch(mix_backward_kernel, grid, *read, *written, partial, rows, features, grid[0], **flags)
     if grid[0] <= FEW_TILES:
-        of_beta, of_weights = (allocate(tensor.shape, own.dtype, own.device) for tensor in (beta, weights))
+        grad_beta, grad_weights = (allocate(tensor.shape, own.dtype, own.device) for tensor in (beta, weights))
         sizes = {name: constants[name] for name in ("per_feature", "terms", "block_features")}
-        launch(sum_tiles_kernel, (beta.numel(),), partial, of_beta, of_weights, features, grid[0], **sizes)
-        return of_beta, of_weights
+        launch(sum_tiles_kernel, (beta.numel(),), partial, grad_beta, grad_weights, features, grid[0], **sizes)
+        return grad_beta, grad_weights
     sums = partial.sum(1)
-    of_beta, of_weights = sums[:, 0].sum(-1), sums[:, 1:] if constants["per_feature"] else sums[:, 1:].sum(-1)
-    return of_beta.view(beta.shape).to(own.dtype), of_weights.reshape(weights.shape).to(own.dtype)
+    grad_beta, grad_weights = sums[:, 0].sum(-1), sums[:, 1:] if constants["per_feature"] else sums[:, 1:].sum(-1)
+    return grad_beta.view(beta.shape).to(own.dtype), grad_weights.reshape(weights.shape).to(own.dtype)
 
 
 @on_its_device
-def add_gradient_of_own(out: Tensor, grad: Tensor, own: Tensor, beta: Tensor) -> None:
+def add_grad_own(out: Tensor, grad: Tensor, own: Tensor, beta: Tensor) -> None:
     """Add to ``out`` the gradient of :func:`mix` with respect to own, in the place of one replica."""
     grad, own, numbers = grad.contiguous(), own.contiguous(), own.numel()
     launch(own_kernel, (ceil_div(numbers, TILE),), out, grad, own, beta, numbers, block=TILE, wide=wide_type(own))
@@ -148,7 +148,7 @@ def add_gradient_of_own(out: Tensor, grad: Tensor, own: Tensor, beta: Tensor) ->
 
 @triton.jit
 def own_kernel(out, grad, own, beta, numbers, block: tl.constexpr, wide: tl.constexpr):
-    """See :func:`add_gradient_of_own`."""
+    """See :func:`add_grad_own`."""
     at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     there = at < numbers
     x = tl.load(own + at, mask=there, other=0.0).to(wide)

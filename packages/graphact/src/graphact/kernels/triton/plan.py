@@ -10,22 +10,22 @@ from torch import Tensor
 
 from graphact.graph import Graph
 from graphact.kernels.graph_tensors import CSRLists
-from graphact.kernels.mixture import Gamma, Plan
+from graphact.kernels.mixture import ActivationPlan, Gamma
 from graphact.kernels.reference import slot_dtype
 from graphact.kernels.triton.fused import hop_backward
 from graphact.kernels.triton.launch import launches, limits
-from graphact.kernels.triton.mix import FEW_TILES, add_gradient_of_own, gradients_of_coefficients, mix_tiles
+from graphact.kernels.triton.mix import FEW_TILES, add_grad_own, grad_coefficients, mix_tiles
 from graphact.kernels.triton.record import ALIGNMENT, Recording, allocate, call, recording
 
 LARGE = 2**23  # numbers of a signal, from which on its memory counts, and the host's time does not
 
 
-def plan_for_small(x: Tensor, _: Graph) -> "type[Plan]":
+def choose_plan(x: Tensor, _: Graph) -> "type[ActivationPlan]":
     """The plan for signals of this size."""
     return RecordedPlan if x.numel() < LARGE else LargePlan
 
 
-class LargePlan(Plan):
+class LargePlan(ActivationPlan):
     """The same steps with hardly a gradient laid out: kernels scale that of the result as they read it."""
 
     def backward(
@@ -34,34 +34,34 @@ class LargePlan(Plan):
         hops = weights.size(0)
         if self.op == "kernel" or not needs_x:
             return super().backward(grad, x, beta, weights, gamma, saved, needs_x)
-        of_beta, of_weights = gradients_of_coefficients(grad, x, saved[:hops], beta, weights)
-        of_signal: Tensor | None = None
+        grad_beta, grad_weights = grad_coefficients(grad, x, saved[:hops], beta, weights)
+        grad_signal: Tensor | None = None
         for hop in reversed(range(hops)):
-            of_following = of_signal
-            of_signal = hop_backward(grad, saved[hops + hop], of_following, self.tensors, self.closed, weights[hop])
-            of_signal = of_signal if of_following is None else self._add_diagonal(of_signal, of_following)
-            del of_following
-        assert of_signal is not None
-        of_x = self._shift_back(of_signal) if self.shifted else of_signal
-        add_gradient_of_own(of_x, grad, x, beta)
-        return of_x, of_beta, of_weights, None
+            grad_following = grad_signal
+            grad_signal = hop_backward(grad, saved[hops + hop], grad_following, self.tensors, self.closed, weights[hop])
+            grad_signal = grad_signal if grad_following is None else self._add_diagonal(grad_signal, grad_following)
+            del grad_following
+        assert grad_signal is not None
+        grad_x = self._shift_back(grad_signal) if self.shifted else grad_signal
+        add_grad_own(grad_x, grad, x, beta)
+        return grad_x, grad_beta, grad_weights, None
 
 
 FEWEST = 256  # nodes, from which on the tiles of launches do not depend on their number
-MOST_RECORDINGS = 64  # that graphs share, or that one has of its own; a width of a kernel that changes makes new ones
-MOST_SHARED = 256  # kinds of graphs and signals
+MAX_RECORDINGS = 64  # that graphs share, or that one has of its own; a width of a kernel that changes makes new ones
+MAX_SHARED_KINDS = 256  # kinds of graphs and signals
 _shared: dict[Any, tuple[set[Any], dict[Any, Recording | None]]] = {}
 
 
-class RecordedPlan(Plan):
-    """The same steps as :class:`Plan`, recorded when they are taken again.
+class RecordedPlan(ActivationPlan):
+    """The same steps as :class:`ActivationPlan`, recorded when they are taken again.
 
     Graphs without hubs, of any number of nodes, need the same launches; they share what was recorded of one of them.
     """
 
     def __init__(self, graph: Graph, x: Tensor, op: str, closed: bool, shifted: bool) -> None:
         super().__init__(graph, x, op, closed, shifted)
-        lists = (*CSRLists.of(graph.incoming), *CSRLists.of(graph.outgoing))
+        lists = (*CSRLists.from_lists(graph.incoming), *CSRLists.from_lists(graph.outgoing))
         self.constant = [self.tensors.weight, self.tensors.weight_t, self.tensors.incoming_slot, *lists]
         self.constant += [] if self.column is None else [self.column]
         self.nodes: int | None = None
@@ -73,7 +73,7 @@ class RecordedPlan(Plan):
             same = (graph.outgoing is graph.incoming, graph.outgoing_weight is graph.weight, self.column is None)
             sizes = (self.nodes % ALIGNMENT == 0, mix_tiles(self.nodes, x.size(-1))[0] <= FEW_TILES)
             aligned = (tensor.data_ptr() % ALIGNMENT == 0 for tensor in self.constant)
-            if len(_shared) >= MOST_SHARED:
+            if len(_shared) >= MAX_SHARED_KINDS:
                 _shared.clear()
             self.known, self.recordings = _shared.setdefault((kind, same, sizes, *aligned), (set(), {}))
 
@@ -95,14 +95,14 @@ class RecordedPlan(Plan):
             return super().backward(grad, x, beta, weights, gamma, saved, needs_x)
 
         def evaluate() -> list[Tensor]:
-            of_x, of_beta, of_weights, _ = super(RecordedPlan, self).backward(
+            grad_x, grad_beta, grad_weights, _ = super(RecordedPlan, self).backward(
                 grad, x, beta, weights, gamma, saved, needs_x
             )
-            return [of_x, of_beta, of_weights]
+            return [grad_x, grad_beta, grad_weights]
 
         key, given = ("backward", weights.shape, gamma, needs_x), (grad, x, beta, weights, *saved)
-        of_x, of_beta, of_weights = self._run(key, given, evaluate)
-        return of_x, of_beta, of_weights, None
+        grad_x, grad_beta, grad_weights = self._run(key, given, evaluate)
+        return grad_x, grad_beta, grad_weights, None
 
     def _run(self, key: Any, given: Sequence[Tensor], evaluate: Callable[[], list[Tensor]]) -> list[Tensor]:
         """Evaluate, record the second time, and replay from then on; but not on tensors that lie in another way."""
@@ -112,7 +112,7 @@ class RecordedPlan(Plan):
             given = (*given, *self.constant)
         if key not in self.recordings:
             if key not in self.known:  # many a graph is seen once
-                if len(self.known) >= MOST_RECORDINGS:
+                if len(self.known) >= MAX_RECORDINGS:
                     self.known.clear()
                     self.recordings.clear()
                 self.known.add(key)

@@ -42,7 +42,7 @@ NODES = Tiles(1)
 PER_NODE = frozenset({"count", "rows", "nodes"})  # arguments of kernels that are the number of nodes
 
 
-class Step(NamedTuple):
+class RecordedStep(NamedTuple):
     """A compiled kernel or a function and its arguments; some of them differ from run to run."""
 
     function: Any
@@ -82,7 +82,7 @@ class Recording:
         self.constant = {id(tensor) for tensor in constant}
         # shape, type, and 0 for what only kernels see
         self.allocated: list[tuple[Any, torch.dtype, int | None]] = []
-        self.steps: list[Step] = []
+        self.steps: list[RecordedStep] = []
         self.device = given[0].device
         self.is_complete = True
         self.results: list[int] = []
@@ -142,7 +142,7 @@ class Recording:
             elif grid is not None and not isinstance(function, JitKernel):
                 kept[at] = value.data_ptr()
         takes_tensors = grid is None or isinstance(function, JitKernel)
-        self.steps.append(Step(function, grid, kept, tuple(tensors), sizes, takes_tensors))
+        self.steps.append(RecordedStep(function, grid, kept, tuple(tensors), sizes, takes_tensors))
 
     def finish(self, results: Sequence[Tensor]) -> bool:
         """Note which tensors are the results, and forget all others; return whether everything was recorded."""
