@@ -11,6 +11,7 @@ from graphact._checks import check_choice, check_seed
 from graphact.progress import EpochProgress
 from graphact.spec import UnsupportedModelError
 from graphact.training import Task, metric_of
+from graphact.training.checkpoint import FileCheckpoint
 from graphact.training.described import StackedModels
 from graphact.training.loop import captured_step, train
 from graphact.training.module_state import extra_state, fingerprint, shapes_of, state_of
@@ -165,20 +166,13 @@ class Fleet:
         """
         if checkpoint is not None and extra_state(self.models[0]):
             raise ValueError("checkpoint must be None for modules that keep a state of their own (get_extra_state)")
-        identity = "" if checkpoint is None else self._identity()
+        settings = settings or TrainingSettings()
+        saved = None if checkpoint is None else FileCheckpoint(checkpoint, self._identity(), settings, every)
         make_step = captured_step if self.strategy == "stacked" and self.seeds.is_cuda else None
         with self.batch.in_use():
             start = [tensor.detach().clone() for tensor in self.batch.state()]
             try:
-                selection = train(
-                    self.batch,
-                    settings or TrainingSettings(),
-                    progress=progress,
-                    checkpoint=checkpoint,
-                    identity=identity,
-                    every=every,
-                    make_step=make_step,
-                )
+                selection = train(self.batch, settings, progress=progress, checkpoint=saved, make_step=make_step)
             except BaseException:  # interrupted: the models are as before
                 self.batch.restore(start)
                 raise

@@ -181,26 +181,31 @@ class Fingerprint:
         self.sha256.update((" ".join(map(str, words)) + "\n").encode())
 
     def add(self, value: Any) -> None:
-        if id(value) in self.names:
-            return self.write("registered", self.names[id(value)])
-        if value is None or isinstance(value, PLAIN):
-            return self.write(repr(sorted(map(repr, value)) if isinstance(value, set | frozenset) else value))
-        if id(value) in self.seen:
-            return self.write("met before", self.seen[id(value)][0])
-        self.seen[id(value)] = len(self.seen), value
-        if isinstance(value, Tensor):
-            return self.write(digest_of_any(value))
-        if isinstance(value, FunctionType | type):
-            self.write(value.__module__, value.__qualname__)
-            closed = value.__closure__ or () if isinstance(value, FunctionType) else ()
-            parts: Any = [cell.cell_contents for cell in closed]
-        elif isinstance(value, nn.Module):
-            parts = [original_class(value), hidden_attributes(value)]
-        else:
-            parts = components(value) or []
-            self.write(type(value).__qualname__, len(parts))
+        words, parts = self.describe(value)
+        self.write(*words)
         for part in parts:
             self.add(part)
+
+    def describe(self, value: Any) -> tuple[tuple[Any, ...], list[Any]]:
+        """Return words for a value, and the parts of it that are still to be hashed."""
+        if id(value) in self.names:
+            return ("registered", self.names[id(value)]), []
+        if value is None or isinstance(value, PLAIN):
+            return (repr(sorted(map(repr, value)) if isinstance(value, set | frozenset) else value),), []
+        if id(value) in self.seen:
+            return ("met before", self.seen[id(value)][0]), []
+        self.seen[id(value)] = len(self.seen), value
+        if isinstance(value, Tensor):
+            return (digest_of_any(value),), []
+        if isinstance(value, FunctionType):
+            enclosed = [cell.cell_contents for cell in value.__closure__ or ()]
+            return (value.__module__, value.__qualname__), enclosed
+        if isinstance(value, type):
+            return (value.__module__, value.__qualname__), []
+        if isinstance(value, nn.Module):
+            return ("hidden",), [original_class(value), hidden_attributes(value)]
+        parts = components(value) or []
+        return (type(value).__qualname__, len(parts)), parts
 
 
 def digest_of_any(tensor: Tensor) -> str:

@@ -15,6 +15,8 @@ from torch import Tensor
 
 def epoch_order(seeds: Tensor, epoch: int, count: int) -> Tensor:
     """A random order of ``count`` samples for each seed, ``(R, count)``, new in every epoch; seeds are ``(R,)``."""
+    if count == 1:
+        return torch.zeros(len(seeds), 1, dtype=torch.int64, device=seeds.device)
     samples = torch.arange(count, device=seeds.device)
     streams = scramble(scramble(seeds) + epoch)
     return scramble(streams.unsqueeze(-1) + samples).argsort(dim=-1)

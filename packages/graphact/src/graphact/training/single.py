@@ -13,7 +13,7 @@ from graphact._checks import check_seed
 from graphact.graph import Graph
 from graphact.progress import EpochProgress, progress_bar
 from graphact.training import Task, loss_of, metric_of
-from graphact.training.loop import ModelBatch, train
+from graphact.training.loop import TaskBatch, train
 from graphact.training.module_state import extra_state, state_of, trained_parameters, untrained_tensors
 from graphact.training.randomness import random_stream
 from graphact.training.samples import StackedTasks, cast, check_samples
@@ -86,7 +86,7 @@ def fit(
     return Fit(test, selection.metric.item(), int(selection.epoch.item()), task.metric)
 
 
-class SeparateModels(ModelBatch):
+class SeparateModels(TaskBatch):
     """Models of any kind, each with a task and a seed, called one after another as they are, hooks and all."""
 
     def __init__(self, models: Sequence[nn.Module], tasks: Sequence[Task], seeds: Sequence[int]) -> None:
