@@ -129,10 +129,10 @@ class Comparison:
             return self.equal_tensors(first, second)
         if isinstance(first, PLAIN):
             return first is second or bool(first == second)
-        parts = components(first), components(second)
-        if parts[0] is None or parts[1] is None:
+        ours, theirs = components(first), components(second)
+        if ours is None or theirs is None:
             return first is second
-        return len(parts[0]) == len(parts[1]) and all(map(self.equal, *parts))
+        return len(ours) == len(theirs) and all(map(self.equal, ours, theirs))
 
     def equal_modules(self, first: nn.Module, second: nn.Module) -> bool:
         if original_class(first) is not original_class(second):
