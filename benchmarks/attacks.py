@@ -37,7 +37,7 @@ from graphact.guarantees.description import read_layers
 from graphact.guarantees.enumeration import Links, Trial
 from graphact.storage import write_atomically
 from graphact.training import Task, TrainingSettings, fit
-from graphact.training.memory import keep_freed_memory
+from graphact.training.malloc import keep_freed_memory
 from graphact_lab.tasks import source_localization
 
 KINDS = {
