@@ -37,7 +37,7 @@ from graphact.guarantees.layers import read_layers
 from graphact.guarantees.link_loss import LinkList, LossEvaluator
 from graphact.storage import write_atomically
 from graphact.training import Task, TrainingSettings, fit
-from graphact.training.memory import keep_freed_memory
+from graphact.training.malloc import keep_freed_memory
 from graphact_lab.tasks import source_localization
 
 KINDS = {

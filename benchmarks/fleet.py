@@ -19,7 +19,7 @@ from saying import say
 
 import graphact
 from graphact.training import Fleet
-from graphact.training.memory import keep_freed_memory
+from graphact.training.malloc import keep_freed_memory
 from graphact.training.single import SeparateModels, fit
 from graphact_lab.protocol import TrainingJob
 from graphact_lab.registry import find_experiment, find_protocol

@@ -27,7 +27,7 @@ from graphact.guarantees import (
     topology_bound,
 )
 from graphact.training import Fleet
-from graphact.training.memory import keep_freed_memory
+from graphact.training.malloc import keep_freed_memory
 from graphact_lab.protocol import TrainingJob
 from graphact_lab.registry import find_experiment, find_protocol
 from graphact_lab.runner import make_models

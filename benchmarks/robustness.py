@@ -36,7 +36,7 @@ from saying import say
 
 import graphact
 from graphact.storage import write_atomically
-from graphact.training.memory import keep_freed_memory
+from graphact.training.malloc import keep_freed_memory
 
 LIBRARY = ("relu", "max-l", "max-ga", "median-l", "median-ga", "kernel-ga")
 SWEPT = ("relu", "max-ga")  # the others have the middle limit only

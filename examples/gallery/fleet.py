@@ -33,7 +33,7 @@ for activation in ("prelu", "max-ga"):
     trained = fleet.train(TrainingSettings(epochs=20, learning_rate=0.02))
     results[activation] = np.array(trained.test)
 seconds = time.perf_counter() - start
-print(f"{2 * len(tasks)} networks in {seconds:.0f} s, computed {fleet.way}")
+print(f"{2 * len(tasks)} networks in {seconds:.0f} s, computed {fleet.strategy}")
 
 # %%
 # PReLU is the best pointwise activation in this problem, and so the one to compare

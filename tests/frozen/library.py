@@ -91,12 +91,12 @@ def estimator(name, *arguments, **options):
 
 def make_fleet(models, tasks, seeds, strategy):
     """A fleet that uses one strategy."""
-    return Fleet(models, tasks, seeds, way=strategy)
+    return Fleet(models, tasks, seeds, strategy=strategy)
 
 
 def strategy_of(fleet):
     """The strategy that a fleet uses."""
-    return fleet.way
+    return fleet.strategy
 
 
 def owners_in_blocks(graph, parts):

@@ -9,10 +9,10 @@ from torch import nn
 
 from graphact import Graph
 from graphact.nn import ACTIVATIONS
-from graphact.training.randomness import dropout_masks
 from graphact.training.splits import Split
 from graphact_lab.data.graphs import GraphSet
 from graphact_lab.experiments.graph_classification.networks import GraphNetwork
+from graphact_lab.fleets.active import dropout_masks
 from graphact_lab.fleets.graphs import GraphFleet
 
 GRAPHS, FEATURES, WIDTH, LAYERS, EPOCHS = 30, 3, 4, 2, 12

@@ -24,7 +24,7 @@ def said(findings):
         ("altered manifest", ["altered manifest/manifest.json"]),
         ("wrong owner", ["owner must hold 40 integers, got torch.int64 of shape (3,)", "found by process 1"]),
         ("wrong inputs", ["x must have the shape (..., n, F)", "found by process 2"]),
-        ("altered checkpoint", ["checkpoint is no checkpoint, or has been altered"]),
+        ("altered checkpoint", ["checkpoint: tensor", "is damaged: its SHA-256 differs from the one recorded"]),
         ("another partition", ["the folder of the partition must be the same on every process", "on process 2"]),
         ("another graph", ["graph must be the same on every process, got SHA-256", "on process 1"]),
         ("another batch", ["inputs must be the same", "nodes=(2,) on process 0", "nodes=(2, 2) on process 1"]),

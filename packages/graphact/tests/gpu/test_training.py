@@ -34,14 +34,14 @@ def few_samples(count):
     return [replace(task, train=task.train[:200], validation=task.validation[:50]) for task in tasks]
 
 
-@pytest.mark.parametrize(("make", "way"), [(GCNN, "stacked"), (Doubled, "vmap"), (Dropped, "loop")])
+@pytest.mark.parametrize(("make", "strategy"), [(GCNN, "stacked"), (Doubled, "vmap"), (Dropped, "loop")])
 def test_a_fleet_on_a_gpu_equals_training_alone_there(make, way):
     tasks = few_samples(3)
     models = [make([1, 4, 4], activation="max-ga", hops=2, out_features=4, bias=True).double() for _ in tasks]
     alone = copy.deepcopy(models)
     before = torch.cuda.get_rng_state()
     fleet = Fleet(models, tasks, device="cuda")
-    assert fleet.way == way
+    assert fleet.strategy == strategy
     result = fleet.train(SETTINGS)
     for number, (model, task) in enumerate(zip(alone, tasks, strict=True)):
         single = fit(model.cuda(), task.to("cuda"), SETTINGS, seed=number)

@@ -189,7 +189,7 @@ def test_a_fleet_trains_a_changed_model_as_it_is(change):
     tasks = source_localization_tasks(graphs=1, splits=1, nodes=2)
     models, alone = ([*map(make_seeded(change), range(2))] for _ in range(2))
     fleet = Fleet(models, tasks)
-    assert fleet.way in ("vmap", "loop")
+    assert fleet.strategy in ("vmap", "loop")
     assert fleet.reason.startswith(CHANGES[change])
     result = fleet.train(settings)
     for number, (model, expected, task) in enumerate(zip(models, alone, tasks, strict=True)):

@@ -24,6 +24,7 @@ from graphact.commands.certify import read_signals
 from graphact.distributed.partition import assign_nodes, divide, read_part, write_partition
 from graphact.distributed.restart import RankStatus, restore_checkpoint, write_checkpoint
 from graphact.training import Fleet, TrainingSettings
+from graphact.training.checkpoint import read_tensors
 from graphact_agents.addresses import Address, Addresses, read_addresses
 from graphact_agents.command_simulate import read_numbers
 from graphact_agents.learning.state import State
@@ -264,7 +265,7 @@ def write_scaled(folder):
 def read_scaled(folder):
     model, optimizer = scaled_model()
     path = folder / "checkpoint"
-    losses = restore_checkpoint(path, path.read_bytes(), model, optimizer, SCALED_WORK)
+    losses = restore_checkpoint(str(path), *read_tensors(path), model, optimizer, SCALED_WORK)
     return canonical([losses, model.state_dict(), [optimizer.state[p] for p in model.parameters()]])
 
 
@@ -364,7 +365,7 @@ READERS = {
         (),
         sealed=True,
     ),
-    "checkpoint of scale-out": Reader(write_scaled, read_scaled, (scaleout.PartitionError,), sealed=True),
+    "checkpoint of scale-out": Reader(write_scaled, read_scaled, (ValueError,), sealed=True),
     "status of a rank": Reader(write_status, read_status, (), check=check_status),
     "citations": Reader(write_citations, read_citations, (DataError,)),
     "ratings": Reader(write_ratings, read_ratings, (DataError,)),

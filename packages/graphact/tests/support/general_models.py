@@ -111,12 +111,12 @@ def partly(model):
     return model
 
 
-def compare(model, expected, way):
+def compare(model, expected, strategy):
     """To the bit in a loop, to rounding otherwise."""
     theirs = {**dict(expected.named_parameters()), **dict(expected.named_buffers())}
     largest = max(parameter.abs().max().item() for parameter in expected.parameters())
     for name, ours in {**dict(model.named_parameters()), **dict(model.named_buffers())}.items():
-        if way == "loop":
+        if strategy == "loop":
             assert torch.equal(ours, theirs[name]), name
         else:
             limit = (1e-9 if ours.dtype == torch.float64 else 1e-6) * largest

@@ -35,7 +35,7 @@ def make_models(count, **options):
 
 def stacked(models, tasks, **options):
     """What a fleet trains."""
-    return Fleet(models, tasks, **options, way="stacked").batch
+    return Fleet(models, tasks, **options, strategy="stacked").batch
 
 
 def histories(batch, **changes):
@@ -208,7 +208,7 @@ def test_two_epochs_of_a_small_fleet_are_those_of_its_models_alone(kind, at_a_no
         torch.manual_seed(0)
         models = [GCNN(features, **options, out_features=1, learn_gamma=True).double() for _ in tasks]
         alone = [copy.deepcopy(model) for model in models]
-        result = Fleet(models, tasks, seeds=[5, 6, 7], way="stacked").train(settings)
+        result = Fleet(models, tasks, seeds=[5, 6, 7], strategy="stacked").train(settings)
         for number, (model, other, task) in enumerate(zip(models, alone, tasks, strict=True)):
             single = fit(other, task, settings, seed=5 + number)
             actual = [result.test[number], result.validation[number], result.best_epoch[number]]
@@ -312,7 +312,7 @@ def test_pointwise_and_localized_activations_are_trained_as_if_alone(name, hops,
                 torch.nn.init.normal_(parameter, generator=rng)
     alone = [copy.deepcopy(model) for model in models]
     settings = TrainingSettings(3, 5, 0.01)
-    result = Fleet(models, tasks, seeds=[5, 6, 7], way="stacked").train(settings)
+    result = Fleet(models, tasks, seeds=[5, 6, 7], strategy="stacked").train(settings)
     for number, (model, other, task) in enumerate(zip(models, alone, tasks, strict=True)):
         single = fit(other, task, settings, seed=5 + number)
         assert result.test[number] == pytest.approx(single.test, rel=1e-12)

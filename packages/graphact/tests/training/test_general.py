@@ -150,15 +150,15 @@ def make_seeded(make, dtype):
     return made
 
 
-def check_as_alone(make, tasks, way=None, **options):
+def check_as_alone(make, tasks, strategy=None, **options):
     """Train a fleet and each model alone; compare everything. The fleet."""
     models, alone = ([*map(make_seeded(make, tasks[0].inputs.dtype), range(len(tasks)))] for _ in range(2))
     settings = replace(SETTINGS, **options)
-    fleet = Fleet(models, tasks, seeds=[3 + number for number in range(len(tasks))], way=way)
+    fleet = Fleet(models, tasks, seeds=[3 + number for number in range(len(tasks))], strategy=strategy)
     result = fleet.train(settings)
     for number, (model, task) in enumerate(zip(alone, tasks, strict=True)):
         single = fit(model, task, settings, seed=3 + number)
-        compare(models[number], model, fleet.way)
+        compare(models[number], model, fleet.strategy)
         assert result.best_epoch[number] == single.best_epoch
         assert result.validation[number] == pytest.approx(single.validation, rel=1e-6)
         assert result.test[number] == pytest.approx(single.test, rel=1e-6)
@@ -168,42 +168,42 @@ def check_as_alone(make, tasks, way=None, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_every_module_is_trained_as_alone(name):
-    make, way, reason = MODELS[name]
+    make, strategy, reason = MODELS[name]
     fleet = check_as_alone(make, make_tasks(3))
-    assert fleet.way == way
+    assert fleet.strategy == strategy
     assert reason in fleet.reason
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, (_, way, _) in MODELS.items() if way == "vmap"])
+@pytest.mark.parametrize("name", [name for name, (_, strategy, _) in MODELS.items() if strategy == "vmap"])
 def test_every_node_several_graphs_and_double_precision(name):
     fleet = check_as_alone(MODELS[name][0], make_tasks(4, graphs=2, at_node=False, dtype=torch.float64), epochs=8)
-    assert fleet.way == "vmap"
+    assert fleet.strategy == "vmap"
 
 
 def test_without_a_common_graph_models_are_trained_in_turn():
     fleet = check_as_alone(Normalized, make_tasks(2, graphs=2))
-    assert (fleet.way, fleet.reason.split("; ")[1]) == ("loop", "no two models share a graph")
+    assert (fleet.strategy, fleet.reason.split("; ")[1]) == ("loop", "no two models share a graph")
 
 
 @pytest.mark.parametrize("make", [nn.Tanh, lambda: nn.Linear(4, 4)], ids=["shared activation", "shared parameters"])
 def test_a_module_that_stands_there_twice_is_trained_as_alone(make):
     """Stacked layers without the second would be another network."""
     fleet = check_as_alone(lambda: twice(make()), make_tasks(2))
-    assert fleet.way == "vmap"
+    assert fleet.strategy == "vmap"
     assert "layer 2" in fleet.reason
 
 
-@pytest.mark.parametrize("way", ["stacked", "vmap", "loop"])
-def test_all_ways_agree_where_all_are_possible(way):
+@pytest.mark.parametrize("strategy", ["stacked", "vmap", "loop"])
+def test_all_strategies_agree_where_all_are_possible(strategy):
     tasks = make_tasks(3, dtype=torch.float64)
     torch.manual_seed(0)
     models = [GCNN([2, 4, 3], activation="median-ga", hops=2, bias=True).double() for _ in tasks]
     models = [partly(model) for model in models]
     frozen = [model.filters[0].taps.clone() for model in models]
     expected = [fit(copy.deepcopy(models[number]), tasks[number], SETTINGS, seed=number) for number in range(3)]
-    fleet = Fleet(models, tasks, way=way)
-    assert fleet.way == way
+    fleet = Fleet(models, tasks, strategy=strategy)
+    assert fleet.strategy == strategy
     result = fleet.train(SETTINGS)
     assert result.test == pytest.approx([single.test for single in expected], rel=1e-9)
     assert result.best_epoch == [single.best_epoch for single in expected]
@@ -213,16 +213,16 @@ def test_all_ways_agree_where_all_are_possible(way):
 
 
 @pytest.mark.parametrize(
-    ("way", "make", "reason"),
+    ("strategy", "make", "reason"),
     [
         ("stacked", Normalized, "nothing is known about what a Normalized computes"),
         ("vmap", Dropped, "random operation"),
         ("vmap", with_a_clipped_gradient, "filters.0.taps: it carries hooks"),
     ],
 )
-def test_a_way_that_is_asked_for_is_taken_or_refused(way, make, reason):
+def test_a_way_that_is_asked_for_is_taken_or_refused(strategy, make, reason):
     tasks = make_tasks(2)
     with pytest.raises(UnsupportedModelError, match=reason):
-        Fleet([make() for _ in tasks], tasks, way=way)
-    with pytest.raises(ValueError, match="way must be one of 'stacked', 'vmap', 'loop', got 'fast'"):
-        Fleet([make() for _ in tasks], tasks, way="fast")
+        Fleet([make() for _ in tasks], tasks, strategy=strategy)
+    with pytest.raises(ValueError, match="strategy must be one of 'stacked', 'vmap', 'loop', got 'fast'"):
+        Fleet([make() for _ in tasks], tasks, strategy="fast")

@@ -100,7 +100,7 @@ def test_dropout_differs_from_step_to_step_and_from_model_to_model():
             return self.last(x)
 
     tasks = make_tasks(2)
-    Fleet([Recorded() for _ in tasks], tasks, way="loop").train(replace(SETTINGS, epochs=2))
+    Fleet([Recorded() for _ in tasks], tasks, strategy="loop").train(replace(SETTINGS, epochs=2))
     assert len({tuple(mask.tolist()) for mask in masks}) == len(masks) == 2 * 2 * 3
 
 
@@ -134,11 +134,11 @@ def test_the_best_epoch_comes_back_with_its_buffers(make):
         assert model.norm.num_batches_tracked == 3 * result.best_epoch[number]
 
 
-@pytest.mark.parametrize("way", ["stacked", "vmap", "loop"])
-def test_other_graphs_and_inputs(way):
+@pytest.mark.parametrize("strategy", ["stacked", "vmap", "loop"])
+def test_other_graphs_and_inputs(strategy):
     tasks = make_tasks(2)
     models = [GCNN([2, 3]) for _ in tasks]
-    fleet = Fleet(models, tasks, way=way)
+    fleet = Fleet(models, tasks, strategy=strategy)
     thin = tasks[0].graph.drop_edges(0.4, generator=torch.Generator().manual_seed(1))
     other = 2 * fleet.inputs
     found = fleet.metric("test", StackedGraphs([thin, tasks[1].graph]), other)
@@ -158,12 +158,12 @@ def test_other_graphs_and_inputs(way):
     assert torch.equal(targets[1], tasks[1].targets[[3, 4]])
 
 
-@pytest.mark.parametrize("way", ["vmap", "loop"])
-def test_another_precision_than_that_of_the_modules(way):
+@pytest.mark.parametrize("strategy", ["vmap", "loop"])
+def test_another_precision_than_that_of_the_modules(strategy):
     tasks = make_tasks(2)
     models = [Normalized() for _ in tasks]
     alone = [copy.deepcopy(model).double() for model in models]
-    Fleet(models, tasks, dtype=torch.float64, way=way).train(SETTINGS)
+    Fleet(models, tasks, dtype=torch.float64, strategy=strategy).train(SETTINGS)
     for number, (model, task) in enumerate(zip(alone, tasks, strict=True)):
         fit(model, task.to(dtype=torch.float64), SETTINGS, seed=number)
         for ours, theirs in zip(models[number].parameters(), model.parameters(), strict=True):
@@ -171,12 +171,12 @@ def test_another_precision_than_that_of_the_modules(way):
             torch.testing.assert_close(ours, theirs.float(), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("way", ["stacked", "vmap", "loop"])
-def test_frozen_parameters_keep_all_their_digits_in_a_lower_precision(way):
+@pytest.mark.parametrize("strategy", ["stacked", "vmap", "loop"])
+def test_frozen_parameters_keep_all_their_digits_in_a_lower_precision(strategy):
     tasks = make_tasks(2)
     models = [partly(GCNN([2, 3]).double()) for _ in tasks]
     before = copy.deepcopy(models)
-    Fleet(models, tasks, way=way).train(SETTINGS)
+    Fleet(models, tasks, strategy=strategy).train(SETTINGS)
     for model, start in zip(models, before, strict=True):
         assert torch.equal(model.filters[0].taps, start.filters[0].taps)
         assert not torch.equal(model.readout.weight, start.readout.weight)

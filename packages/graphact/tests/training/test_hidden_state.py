@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from graphact.training import Fleet, fit
-from graphact.training.vmapped import same
+from graphact.training.module_state import same
 from support.general_models import GRAPHS, SETTINGS, compare, make_tasks
 
 
@@ -118,8 +118,8 @@ PLACES = {
 ALWAYS_APART = ("closure", "object that pickles nothing")  # copies of them are not what they are copies of
 
 
-def check_as_alone(make, way, count=2):
-    """Train a fleet and each model alone, and compare; the way that the fleet takes is known."""
+def check_as_alone(make, strategy, count=2):
+    """Train a fleet and each model alone, and compare; the strategy of the fleet is known."""
     tasks = make_tasks(count)
     models, alone = [], []
     for made in (models, alone):
@@ -131,8 +131,8 @@ def check_as_alone(make, way, count=2):
     for number, (model, task) in enumerate(zip(alone, tasks, strict=True)):
         single = fit(model, task, SETTINGS, seed=number)
         assert result.test[number] == pytest.approx(single.test, rel=1e-6)
-        compare(models[number], model, fleet.way)
-    assert fleet.way == way, fleet.reason
+        compare(models[number], model, fleet.strategy)
+    assert fleet.strategy == strategy, fleet.reason
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -153,6 +153,27 @@ def test_hidden_modules_with_the_same_values_are_called_together(place):
         return Model(hide, find, part)
 
     check_as_alone(make, "vmap")
+
+
+def with_hidden_part(hide, find, seed):
+    """A model that the seed tells from others by its hidden part alone."""
+    torch.manual_seed(7)
+    part = nn.Linear(2, 3)
+    nn.init.normal_(part.weight, generator=torch.Generator().manual_seed(seed))
+    return Model(hide, find, part)
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "object that pickles nothing"])
+def test_a_checkpoint_of_other_hidden_values_is_ignored(place, tmp_path):
+    tasks, path = make_tasks(2), tmp_path / "checkpoint.safetensors"
+
+    def count_epochs(seed):
+        seen = []
+        fleet = Fleet([with_hidden_part(*PLACES[place], seed) for _ in tasks], tasks)
+        fleet.train(SETTINGS, checkpoint=path, every=lambda: True, progress=lambda epoch, *_: seen.append(epoch))
+        return len(seen)
+
+    assert [count_epochs(seed) for seed in (1, 1, 2, 2)] == [4, 0, 4, 0]
 
 
 def test_one_hidden_module_of_all_models():
@@ -254,10 +275,10 @@ class Choosing(nn.Module):
         return self.last(torch.tanh(self.chosen[0](x)))
 
 
-@pytest.mark.parametrize(("choices", "way"), [(("first", "first"), "vmap"), (("first", "other"), "loop")])
-def test_a_reference_to_a_registered_module(choices, way):
+@pytest.mark.parametrize(("choices", "strategy"), [(("first", "first"), "vmap"), (("first", "other"), "loop")])
+def test_a_reference_to_a_registered_module(choices, strategy):
     remaining = iter(2 * choices)
-    check_as_alone(lambda: Choosing(next(remaining)), way)
+    check_as_alone(lambda: Choosing(next(remaining)), strategy)
 
 
 def test_one_list_of_all_models():

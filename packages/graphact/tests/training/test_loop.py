@@ -72,12 +72,12 @@ class Scripted:
 
     def __init__(self, script, higher_is_better=True):
         self.script, self.higher_is_better = iter(script), higher_is_better
-        self.parameters, self.spared = [torch.zeros(2, requires_grad=True)], []
+        self.parameters, self.without_decay = [torch.zeros(2, requires_grad=True)], []
         self.seeds, self.num_samples = torch.tensor([0, 1]), 4
-        self.calls = 0
+        self.calls, self.has_validation = 0, True
 
-    def state(self):
-        return self.parameters
+    def snapshot(self):
+        return [parameter.detach().clone() for parameter in self.parameters]
 
     def begin_step(self, epoch, number):
         pass
@@ -119,7 +119,7 @@ def test_patience_is_counted_for_each_model():
     script = [(1.0, 1.0), (0.0, 2.0), (0.0, 3.0), (9.0, 4.0), (9.0, 0.0), (9.0, 0.0), (9.0, 9.0), (9.0, 9.0)]
     batch, selection = run(script, patience=2)
     assert selection.epoch.tolist() == [1, 4]
-    assert batch.calls == 7
+    assert batch.calls == 6
 
 
 def test_a_resumed_fleet_equals_an_undisturbed_one(tmp_path):

@@ -23,7 +23,7 @@ def test_cosine_falls_from_the_full_rate_towards_zero():
 
 def test_the_optimizer_is_given_the_rate_of_the_epoch():
     settings = TrainingSettings(epochs=10, learning_rate=0.5, schedule="cosine")
-    optimizer = make_optimizer([torch.zeros(1, requires_grad=True)], [], settings, on_device=False)
+    optimizer = make_optimizer([torch.zeros(1, requires_grad=True)], [], settings)
     set_learning_rate(optimizer, settings, 6)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.25)
 
@@ -40,7 +40,7 @@ def test_a_rate_that_is_a_tensor_is_changed_in_place():
 def test_weights_decay_and_biases_do_not():
     weight, bias = (torch.ones(3, requires_grad=True) for _ in range(2))
     settings = TrainingSettings(learning_rate=0.1, weight_decay=0.5)
-    optimizer = make_optimizer([weight, bias], [bias], settings, on_device=False)
+    optimizer = make_optimizer([weight, bias], [bias], settings)
     (0.0 * (weight + bias)).sum().backward()
     optimizer.step()
     torch.testing.assert_close(weight.detach(), torch.full((3,), 0.95))

@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
     from graphact._checks import check_integer
     from graphact.progress import JobLines, JobProgress, JobWatcher
     from graphact.training import threads
-    from graphact.training.memory import keep_freed_memory
+    from graphact.training.malloc import keep_freed_memory
     from graphact_lab.data.download import locate
     from graphact_lab.experiments.flocking.runner import check_settings as check_flocking
     from graphact_lab.experiments.flocking.runner import run_flocking

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphact.training.fleet import FleetResult
-from graphact.training.running import Running
 from graphact.training.splits import Split
 from graphact_lab.data.graphs import GraphBatch
+from graphact_lab.fleets.active import ActiveModels
 from graphact_lab.fleets.nodes import NodeFleet
 
 TIE = 1e-6  # points of accuracy for a unit of cross entropy: less than one graph in any set, whatever the loss
@@ -85,7 +85,7 @@ class GraphFleet(NodeFleet):
         return result
 
     def make_step(
-        self, running: Running, epoch: Callable[[Running], None] | None = None, warm_up: int = 1
+        self, running: ActiveModels, epoch: Callable[[ActiveModels], None] | None = None, warm_up: int = 1
     ) -> Callable[[], None]:
         """One epoch, as a function without arguments; partitions take turns, each recorded on its own."""
         make = super().make_step
@@ -95,7 +95,7 @@ class GraphFleet(NodeFleet):
         )
         return lambda: next(turns)()
 
-    def epoch(self, running: Running, partition: int = 0) -> None:
+    def epoch(self, running: ActiveModels, partition: int = 0) -> None:
         """Score the models as they are, and move them by one step for each batch."""
         self.note(running, self.evaluate(running, partition))
         running.steps.add_(1)
@@ -111,18 +111,18 @@ class GraphFleet(NodeFleet):
             self.update(running, (each * trained).sum(1) / trained.sum(1).clamp(min=1))
 
     @torch.no_grad()
-    def evaluate(self, running: Running, partition: int = 0) -> Tensor:
+    def evaluate(self, running: ActiveModels, partition: int = 0) -> Tensor:
         """The logits ``(R, G, C)`` of all models without dropout, with the running statistics of batch norm."""
         parts = [self.call(running, {}, False, read=(batch.x, batch)) for batch in self.partitions[partition]]
         return torch.cat(parts, 1).index_select(1, self.places[partition])
 
-    def note(self, running: Running, logits: Tensor) -> None:
+    def note(self, running: ActiveModels, logits: Tensor) -> None:
         """Score the models as they are, keep those that are better than before, and go on with the curves."""
         scores = self.scores(running, logits)
         running.select(scores)
         self.curves.index_copy_(1, running.steps.view(1), scores[1].unsqueeze(1))
 
-    def scores(self, running: Running, logits: Tensor) -> tuple[Tensor, Tensor]:
+    def scores(self, running: ActiveModels, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Accuracy ``(R,)`` on validation and test graphs, the former less a millionth of the cross entropy."""
         validation, test = super().scores(running, logits)
         graphs = running.nodes["validation"]

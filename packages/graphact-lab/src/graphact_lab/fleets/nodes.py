@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from graphact._checks import check_choice, check_integer
 from graphact.training.fleet import FleetResult
 from graphact.training.loop import WARM_UP_STEPS
-from graphact.training.running import Running, State
 from graphact.training.splits import Split
 from graphact.training.threads import timed
+from graphact_lab.fleets.active import ActiveModels, State
 from graphact_lab.fleets.features import SparseFeatures
 
 METRICS = ("accuracy", "roc_auc")
@@ -84,7 +84,7 @@ class NodeFleet:
             name: torch.stack([dict(named(model))[name].detach() for model in models]) for name, _ in named(models[0])
         }
         state = {name: t.to(device, dtype if t.is_floating_point() else None) for name, t in state.items()}
-        self.running = Running(
+        self.running = ActiveModels(
             parameters={name: state[name].requires_grad_() for name in state if name in trained},
             buffers={name: state[name] for name in state if name not in trained},
             seeds=torch.tensor(list(seeds), device=device),
@@ -162,7 +162,7 @@ class NodeFleet:
         return made.eval()
 
     def make_step(
-        self, running: Running, epoch: Callable[[Running], None] | None = None, warm_up: int = WARM_UP_STEPS
+        self, running: ActiveModels, epoch: Callable[[ActiveModels], None] | None = None, warm_up: int = WARM_UP_STEPS
     ) -> Callable[[], None]:
         """One epoch, as a function without arguments; on a GPU recorded after a few calls, and then replayed."""
         epoch = epoch or self.epoch
@@ -202,7 +202,7 @@ class NodeFleet:
 
         return step
 
-    def epoch(self, running: Running) -> None:
+    def epoch(self, running: ActiveModels) -> None:
         """Score the models as they are, and move them by one step."""
         masks = {
             f"mask{site}": running.masks(site, self.mask_shape(width))
@@ -218,19 +218,19 @@ class NodeFleet:
         running.steps.add_(1)
         self.update(running, self.losses(running, logits))
 
-    def update(self, running: Running, losses: Tensor) -> None:
+    def update(self, running: ActiveModels, losses: Tensor) -> None:
         """One step of Adam for each model, on its own loss."""
         parameters = list(running.parameters.values())
         grads = torch.autograd.grad(losses.sum(), parameters, allow_unused=True)
         running.adam(dict(zip(running.parameters, grads, strict=True)), self.decayed)
 
     @torch.no_grad()
-    def evaluate(self, running: Running) -> Tensor:
+    def evaluate(self, running: ActiveModels) -> Tensor:
         """The logits ``(R, N, C)`` of all models without dropout."""
         logits: Tensor = self.call(running, {}, False)
         return logits
 
-    def note(self, running: Running, logits: Tensor) -> None:
+    def note(self, running: ActiveModels, logits: Tensor) -> None:
         """Score the models as they are, and keep those that are better than before."""
         scores = self.scores(running, logits)
         if running.losses is None:
@@ -240,7 +240,7 @@ class NodeFleet:
 
     def call(
         self,
-        running: Running,
+        running: ActiveModels,
         masks: State,
         training: bool,
         *,
@@ -266,17 +266,17 @@ class NodeFleet:
                 buffer.copy_(buffers[name].detach())
         return logits
 
-    def losses(self, running: Running, logits: Tensor) -> Tensor:
+    def losses(self, running: ActiveModels, logits: Tensor) -> Tensor:
         """The cross entropy ``(R,)`` of each model on its training nodes."""
         return self.cross_entropies(running, logits, "train")
 
-    def penalized(self, running: Running, logits: Tensor) -> Tensor:
+    def penalized(self, running: ActiveModels, logits: Tensor) -> Tensor:
         """The cross entropy ``(R,)`` of each model on its validation nodes, with its L2 penalty."""
         penalties = [running.parameters[name].detach().square().flatten(1).sum(1) for name in sorted(self.decayed)]
         penalty = torch.stack(penalties).sum(0) if penalties else torch.zeros_like(running.decays)
         return self.cross_entropies(running, logits, "validation") + 0.5 * running.decays * penalty
 
-    def cross_entropies(self, running: Running, logits: Tensor, part: str) -> Tensor:
+    def cross_entropies(self, running: ActiveModels, logits: Tensor, part: str) -> Tensor:
         """The mean cross entropy ``(R,)`` of each model on its nodes of one part."""
         nodes = running.nodes[part]
         chosen = logits.gather(1, nodes.clamp(min=0).unsqueeze(-1).expand(-1, -1, logits.size(-1)))
@@ -284,7 +284,7 @@ class NodeFleet:
         each = F.cross_entropy(chosen.flatten(0, 1), targets.flatten(), reduction="none").view(nodes.shape)
         return each.sum(1) / running.counts[part]
 
-    def scores(self, running: Running, logits: Tensor) -> tuple[Tensor, Tensor]:
+    def scores(self, running: ActiveModels, logits: Tensor) -> tuple[Tensor, Tensor]:
         """The metric ``(R,)`` on validation and test nodes; NaN where a logit is not finite."""
         score = accuracy if self.metric == "accuracy" else roc_auc
         lost = ~logits.isfinite().flatten(1).all(1)
@@ -292,7 +292,7 @@ class NodeFleet:
         validation, test = (value.double().masked_fill(lost, torch.nan) for value in found)
         return validation, test
 
-    def collect(self, running: Running, places: list[int], waiting: list[bool], found: list[Any]) -> None:
+    def collect(self, running: ActiveModels, places: list[int], waiting: list[bool], found: list[Any]) -> None:
         """Take the results of the models that are done."""
         rows = zip(running.best_test.tolist(), running.best.tolist(), running.best_epoch.tolist(), strict=True)
         for number, (place, result) in enumerate(zip(places, rows, strict=True)):

@@ -53,7 +53,7 @@ def certify(options: argparse.Namespace) -> int:
     import graphact
     from graphact._checks import check_integer, check_positive
     from graphact.storage import check_writable, write_atomically
-    from graphact.training.memory import keep_freed_memory
+    from graphact.training.malloc import keep_freed_memory
 
     check_integer("--most", options.most, minimum=1)
     for radius in options.radius:

@@ -1,6 +1,6 @@
 """One graph over many processes, on torch.distributed."""
 
-from graphact.distributed.cost import Cost, Exchange, Memory, Sizes, exchanges_of, step_cost, step_memory
+from graphact.distributed.cost import HaloExchange, Sizes, StepCost, StepMemory, exchanges_of, step_cost, step_memory
 from graphact.distributed.halo import Traffic
 from graphact.distributed.partition import Part, assign_nodes, divide, read_manifest, write_partition
 from graphact.distributed.partitioned import PartitionedGraph
@@ -8,14 +8,14 @@ from graphact.distributed.processes import PartitionError, connect, disconnect, 
 from graphact.distributed.training import ScaleoutSettings, train
 
 __all__ = [
-    "Cost",
-    "Exchange",
-    "Memory",
+    "HaloExchange",
     "Part",
     "PartitionError",
     "PartitionedGraph",
     "ScaleoutSettings",
     "Sizes",
+    "StepCost",
+    "StepMemory",
     "Traffic",
     "assign_nodes",
     "connect",

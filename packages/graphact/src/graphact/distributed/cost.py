@@ -1,4 +1,4 @@
-r"""What a step of training costs: messages and memory, counted from the model and the cut before anything is run.
+r"""Messages and memory of a training step, counted from the model and the cut before anything is run.
 
 A graph filter of order K exchanges K times, at the smaller of its two widths. A graph-adaptive activation of K hops
 exchanges K + 1 times: what arrives of :math:`S^k x` serves the function of hop k and the next shift. A localized one
@@ -9,8 +9,8 @@ With n nodes held, B nodes that boundary rows refer to, E edges, s values sent a
 - the graph takes (20 + 2 w) E + 48 (n + B) + 8 s bytes: both directions, their order by degree, places and weights;
 - the file it came from stays mapped: (4 + w) E + 8 n + 12 (n + h) bytes;
 - a layer keeps for its gradient K + 1 shifts of its input (where it is the narrower side), the ReLU, and for each hop
-  the function's value and which neighbour attained it (the kernel: the values it came from; a function of your own:
-  those that it read);
+  the function's value and which neighbour attained it (the kernel: the values it came from; your own function: those
+  that it read);
 - on top come the temporaries of the backward pass of a hop: about six signals on the nodes held, four on those near
   the boundary, what is sent and received, and the gradient of the K + 1 shifts.
 """
@@ -33,7 +33,7 @@ CHOICE = 1  # bytes that say which neighbour attained a maximum or median, up to
 
 
 @dataclass(frozen=True)
-class Exchange:
+class HaloExchange:
     """One exchange of a forward pass.
 
     Attributes:
@@ -50,7 +50,7 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Cost:
+class StepCost:
     """Exchanges of one process, and the bytes of payload that it sends and receives in them."""
 
     exchanges: int
@@ -60,7 +60,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the part of a process counts.
+    """Counts of the part of a process.
 
     Attributes:
         nodes: nodes held.
@@ -82,7 +82,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Memory:
+class StepMemory:
     """Bytes that a process needs for its part of the graph, its file, and a step of training."""
 
     graph: int
@@ -97,7 +97,7 @@ class Memory:
 
 
 def _walk(model: nn.Module, features: int | None = None) -> Iterator[tuple[Layer, int]]:
-    """The layers of a model, each with the features of its input; without a number, those that the model asks for."""
+    """Yield the layers of a model with the features of their inputs; those that the model asks for if left out."""
     if not isinstance(model, GraphModule):
         expected = "a GCNN, FIR, GraphFilter or activation of graphact, or another module that describes itself"
         raise UnsupportedModelError("", f"model must be {expected}, got {type(model).__name__}")
@@ -111,8 +111,8 @@ def _walk(model: nn.Module, features: int | None = None) -> Iterator[tuple[Layer
         features = layer.out_features or features
 
 
-def exchanges_of(model: nn.Module, features: int, *, input_gradient: bool = False) -> list[Exchange]:
-    """The exchanges of a forward pass, in their order.
+def exchanges_of(model: nn.Module, features: int, *, input_gradient: bool = False) -> list[HaloExchange]:
+    """List the exchanges of a forward pass, in their order.
 
     Args:
         model: a GCNN, FIR, filter bank or activation of graphact, or another module that describes itself.
@@ -135,15 +135,15 @@ def exchanges_of(model: nn.Module, features: int, *, input_gradient: bool = Fals
             case Filter():
                 narrow = min(width, layer.out_features)
                 returns = wanted or narrow < width  # what is shifted is then the output of the taps
-                found += [Exchange(narrow, returns=returns)] * layer.exchanges
+                found += [HaloExchange(narrow, returns=returns)] * layer.exchanges
             case HopMixture(reads="hops"):
-                found.append(Exchange(width, layer.hops, layer.closed, wanted))
+                found.append(HaloExchange(width, layer.hops, layer.closed, wanted))
             case HopMixture() | Activation():
-                found += [Exchange(width, returns=wanted)] * layer.exchanges
+                found += [HaloExchange(width, returns=wanted)] * layer.exchanges
             case _ if layer.exchanges:
                 reason = f"nothing is known about the exchanges of layers of the kind {layer.kind!r}"
                 raise UnsupportedModelError("", reason)
-        wanted = wanted or bool(layer.arrays())  # what is trained in front of a layer needs its gradient
+        wanted = wanted or bool(layer.arrays())  # trained arrays before a layer need its gradient
     return found
 
 
@@ -156,8 +156,8 @@ def step_cost(
     dtype: torch.dtype = torch.float32,
     training: bool = True,
     input_gradient: bool = False,
-) -> Cost:
-    """What this process exchanges in one forward pass, or in one forward and backward pass.
+) -> StepCost:
+    """Count what this process exchanges in one forward pass, or in one forward and backward pass.
 
     Args:
         model, features, input_gradient: as :func:`exchanges_of` takes them.
@@ -173,7 +173,7 @@ def step_cost(
         count, sent, received = count + 1, sent + out * row, received + back * row
         if training and exchange.returns:
             count, sent, received = count + 1, sent + back * row, received + out * row
-    return Cost(count, sent, received) if graph.parts > 1 else Cost(0, 0, 0)
+    return StepCost(count, sent, received) if graph.parts > 1 else StepCost(0, 0, 0)
 
 
 def step_memory(
@@ -184,8 +184,8 @@ def step_memory(
     dtype: torch.dtype = torch.float32,
     weight_bytes: int = 4,
     device: str = "cpu",
-) -> Memory:
-    """What a step of training needs on one process, in the memory of its device.
+) -> StepMemory:
+    """Predict the memory that a training step needs on the device of one process.
 
     Args:
         model: a GCNN or FIR, or another module that describes itself and has a known number of features.
@@ -219,12 +219,12 @@ def step_memory(
             case Linear() | Pointwise():
                 kept += signal
             case HopMixture():
-                behind = CHOICE * (n + near) * width * samples
+                context = CHOICE * (n + near) * width * samples
                 if layer.operation is KERNEL:  # its input and exponent
-                    behind = (2 * n + near) * width * number
+                    context = (2 * n + near) * width * number
                 elif not layer.operation.is_built_in:
-                    behind = sizes.edges * width * number
-                kept += signal + layer.hops * (signal + behind)
+                    context = sizes.edges * width * number
+                kept += signal + layer.hops * (signal + context)
                 widest = max(widest, width)
             case _:
                 reason = f"nothing is known about the memory of layers of the kind {layer.kind!r}"
@@ -232,7 +232,7 @@ def step_memory(
     layer, width = layers[-1]
     if not isinstance(layer, Linear):
         kept += n * number * (layer.out_features or width)  # what the loss reads
-    return Memory(
+    return StepMemory(
         graph=(2 * INDEX + PLACE + 2 * weight_bytes) * sizes.edges + 6 * INDEX * (n + near) + INDEX * sizes.sent,
         file=((4 + weight_bytes) * sizes.edges + INDEX * n + 12 * (n + sizes.halo)) * (device == "cpu"),
         kept=kept,

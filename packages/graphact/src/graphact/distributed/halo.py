@@ -1,7 +1,7 @@
-"""The halo: its values are exchanged between the processes while the rows that do without it are worked on.
+"""Exchange of halo values between processes, overlapped with the work on rows that need none of them.
 
-An exchange is begun, work on the interior goes on meanwhile, and the exchange is ended. The gradient takes the opposite
-way: the backward pass of the end begins the transposed exchange, so that it overlaps the same work.
+An exchange is begun, the interior is computed meanwhile, and the exchange is finished. The gradient runs the other way
+round: the backward pass of the finish begins the transposed exchange, so that it overlaps the same work.
 """
 
 import math
@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from graphact.distributed.partition import Array, LocalRows, Part
-from graphact.distributed.processes import all_gather, network_in_plain_words
+from graphact.distributed.processes import all_gather, readable_network_errors
 from graphact.graph import Graph
 from graphact.graph.build import from_sorted
 from graphact.graph.neighborhoods import MAX_WALKS
@@ -25,7 +25,7 @@ from graphact.graph.protocol import Pass
 
 @dataclass
 class Traffic:
-    """What has been exchanged so far: number of exchanges, and bytes of payload that this process sent and received."""
+    """Number of exchanges so far, and bytes of payload that this process sent and received."""
 
     exchanges: int = 0
     sent: int = 0
@@ -37,7 +37,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class HaloPlan:
-    """Who sends the values of which nodes to whom."""
+    """Lists of the nodes whose values each process sends to each other one."""
 
     send: Tensor  # positions of the nodes held here that others need, receiver after receiver
     send_counts: tuple[int, ...]  # how many of them go to each process
@@ -75,7 +75,7 @@ class HaloPlan:
 
 
 class _Ticket:
-    """One use of the network, there or back."""
+    """One use of the network, forward or back."""
 
     def __init__(self, plan: HaloPlan, send_counts: Sequence[int], receive_counts: Sequence[int]) -> None:
         self.plan, self.send_counts, self.receive_counts = plan, send_counts, receive_counts
@@ -90,7 +90,7 @@ class _Ticket:
         sent, received = outgoing.view(-1).view(torch.uint8), incoming.view(-1).view(torch.uint8)
         receive_bytes, send_bytes = ([n * row for n in counts] for counts in (self.receive_counts, self.send_counts))
         group = self.plan.group
-        with network_in_plain_words(dist.get_rank(group)):
+        with readable_network_errors(dist.get_rank(group)):
             work = dist.all_to_all_single(received, sent, receive_bytes, send_bytes, group=group, async_op=True)
         self.pending = work, incoming, outgoing  # alive until the values have arrived
         traffic = self.plan.traffic
@@ -100,13 +100,13 @@ class _Ticket:
 
     def finish(self) -> Tensor:
         (work, incoming, _), self.pending = self.pending, None
-        with network_in_plain_words(dist.get_rank(self.plan.group)):
+        with readable_network_errors(dist.get_rank(self.plan.group)):
             work.wait()
         return incoming
 
 
 class _Exchange(torch.autograd.Function):
-    """Begin the exchange there, or end it; the gradient of its end begins the one back, that of its begin ends that."""
+    """Begin an exchange, or finish it; the backward pass of the finish begins the exchange back."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, there: _Ticket, back: _Ticket, begins: bool) -> Tensor:
@@ -166,7 +166,7 @@ class HaloSplit:
 
 
 class _Tied(torch.autograd.Function):
-    """A value as it is; its gradient also calls for that of a companion, so that no process misses an exchange."""
+    """A value, unchanged; its gradient also asks for that of a companion, so that no process misses an exchange."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, companion: Tensor) -> Tensor:
@@ -213,7 +213,7 @@ def _arrival(owner: Array, rank: int) -> Array:
 
 
 def _subgraph(rows: LocalRows, chosen: Array, row_number: Array, number: Array, num_nodes: int) -> Graph:
-    """The graph of the chosen rows alone, rows and columns numbered anew; all other rows are empty."""
+    """The graph of the chosen rows alone, rows and columns renumbered; all other rows are empty."""
     degree = np.diff(rows.rowptr)
     entry = np.repeat(chosen, degree)
     targets = np.repeat(row_number[chosen], degree[chosen])

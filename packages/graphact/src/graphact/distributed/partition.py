@@ -1,4 +1,4 @@
-"""Sharing the nodes of a graph among processes: who holds which node, and what each process needs to know.
+"""Partitions of a graph: the process of each node, and the rows and halo that each process needs.
 
 On disk a partition is one safetensors file for each process, and a manifest with their sizes and hashes.
 """
@@ -47,10 +47,10 @@ class Part:
         rank: the process.
         parts: how many there are.
         total_nodes: nodes of the whole graph.
-        known: ``(m,)``, the nodes held here or heard from here (the halo), ascending.
-        owner: ``(m,)``, who holds them.
+        known: ``(m,)``, the nodes held here and their in-neighbours elsewhere (the halo), ascending.
+        owner: ``(m,)``, the process that holds each of them.
         rows: neighbours of the nodes held here, as positions in ``known``.
-        send: positions, among the nodes held here, of those that others hear, receiver after receiver, ascending.
+        send: positions, among the nodes held here, of in-neighbours of others, receiver after receiver, ascending.
         send_counts: ``(parts,)``, how many go to each process.
         digest: of the graph and its cut, the same for all parts that belong together; empty if it is not known.
     """
@@ -139,12 +139,12 @@ def divide(graph: Graph, owner: Array, parts: int) -> Iterator[Part]:
 
 
 def find_halos(graph: Graph, owner: Array, parts: int) -> list[Array]:
-    """For each process the nodes of others that it hears, ascending."""
+    """Return for each process its in-neighbours on other processes, ascending."""
     halos = []
     for rank in range(parts):
-        heard = np.zeros(graph.num_nodes, bool)
-        heard[_numpy(graph.incoming.col)[np.repeat(owner == rank, _numpy(graph.degree))]] = True
-        halos.append(np.flatnonzero(heard & (owner != rank)))
+        is_source = np.zeros(graph.num_nodes, bool)
+        is_source[_numpy(graph.incoming.col)[np.repeat(owner == rank, _numpy(graph.degree))]] = True
+        halos.append(np.flatnonzero(is_source & (owner != rank)))
     return halos
 
 
@@ -275,7 +275,7 @@ def read_part(directory: str | os.PathLike[str], rank: int, parts: int) -> Part:
 
 
 def _fits_together(part: Part) -> bool:
-    """Whether no index points outside: compiled code trusts them, whoever wrote the file."""
+    """Return whether all indices are within range: compiled code trusts them, whoever wrote the file."""
     rows, nodes = part.rows, int((part.owner == part.rank).sum())
     return bool(
         part.known.shape == part.owner.shape
@@ -297,5 +297,5 @@ def _fits_together(part: Part) -> bool:
 
 
 def _within(values: Array, limit: int) -> bool:
-    """Whether all values are indices below the limit."""
+    """Return whether all values are indices below the limit."""
     return bool(((values >= 0) & (values < limit)).all())

@@ -52,7 +52,7 @@ class PartitionedGraph:
         total_nodes: number of nodes of the whole graph.
         nodes: ``(n,)``, the nodes held here, ascending: ``x_local = x[..., graph.nodes, :]``.
         num_edges: directed edges to the nodes held here.
-        num_halo: nodes held elsewhere that nodes held here hear.
+        num_halo: in-neighbours of nodes held here that are held elsewhere.
         halo_fraction: such nodes for each node held here.
         num_sent: values of nodes held here that go to other processes in one exchange.
         num_near: nodes, here or elsewhere, that nodes with neighbours elsewhere refer to.
@@ -93,7 +93,7 @@ class PartitionedGraph:
     def from_graph(
         cls, graph: Graph, owner: Tensor | Method = "auto", *, group: dist.ProcessGroup | None = None
     ) -> "PartitionedGraph":
-        """Take this process's share of a graph that every process has.
+        """Take this process's part of a graph that every process has.
 
         Args:
             graph: the whole graph.
@@ -115,7 +115,7 @@ class PartitionedGraph:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, group: dist.ProcessGroup | None = None) -> "PartitionedGraph":
-        """Read this process's share from the files that ``graphact partition`` wrote.
+        """Read this process's part from the files that ``graphact partition`` wrote.
 
         Every process checks its own file; what one finds wrong, all report.
 
@@ -131,7 +131,7 @@ class PartitionedGraph:
     def __repr__(self) -> str:
         return (
             f"PartitionedGraph(part {self.rank} of {self.parts}: {self.num_nodes:,} of {self.total_nodes:,} nodes, "
-            f"{self.num_edges:,} edges, {self.num_halo:,} nodes heard from other parts, dtype={self.dtype}, "
+            f"{self.num_edges:,} edges, {self.num_halo:,} halo nodes, dtype={self.dtype}, "
             f"device={self.device})"
         )
 
@@ -172,7 +172,7 @@ class PartitionedGraph:
         return self._split(hops, closed).run(x, lambda y, *graphs: tuple(term(y, graph) for graph in graphs))
 
     def reach_size(self, hops: int, closed: bool = False) -> tuple[int, int]:
-        """How many values this process sends and receives in an exchange that reaches ``hops`` hops."""
+        """Count the values that this process sends and receives in an exchange that reaches ``hops`` hops."""
         plan = self._split(hops, closed).plan
         return plan.send.numel(), sum(plan.halo_counts)
 

@@ -45,7 +45,7 @@ def connect(device: str | torch.device = "cpu", *, timeout: float = 600.0) -> tu
         timeout: seconds after which a process that waits for another gives up.
 
     Returns:
-        The number of this process and how many there are. A process that nobody else started with is number 0 of 1.
+        The number of this process and how many there are. A process that was started alone is number 0 of 1.
 
     The process leaves by itself at its end; :func:`disconnect` does so earlier.
     """
@@ -77,19 +77,19 @@ def disconnect() -> None:
 
 
 def size_and_rank(group: dist.ProcessGroup | None) -> tuple[int, int]:
-    """How many processes there are, and which one this is; without ``torch.distributed`` it is the only one."""
+    """Return the number of processes and that of this one; without ``torch.distributed`` it is the only one."""
     if not (dist.is_available() and dist.is_initialized()):
         return 1, 0
     return dist.get_world_size(group), dist.get_rank(group)
 
 
 @contextmanager
-def network_in_plain_words(rank: int) -> Iterator[None]:
+def readable_network_errors(rank: int) -> Iterator[None]:
     """Raise a ConnectionError that says what it means where the network reports that another process is gone."""
     try:
         yield
     except RuntimeError as error:
-        if not is_of_network(error):
+        if not is_network_error(error):
             raise
         raise ConnectionError(
             f"process {rank} lost contact with another process, which failed, was stopped, or waits for something "
@@ -97,8 +97,8 @@ def network_in_plain_words(rank: int) -> Iterator[None]:
         ) from error
 
 
-def is_of_network(error: BaseException) -> bool:
-    """Whether an error may tell of other processes rather than of this one."""
+def is_network_error(error: BaseException) -> bool:
+    """Return whether an error may be due to other processes rather than to this one."""
     words = isinstance(error, RuntimeError) and any(word in str(error) for word in NETWORK_WORDS)
     return words or isinstance(error, dist.DistError | ConnectionError)
 
@@ -108,7 +108,7 @@ def all_gather(value: Any, group: dist.ProcessGroup | None) -> list[Any]:
     parts, rank = size_and_rank(group)
     values: list[Any] = [value] * parts
     if parts > 1:
-        with network_in_plain_words(rank):
+        with readable_network_errors(rank):
             dist.all_gather_object(values, value, group=group)
     return values
 
@@ -117,7 +117,7 @@ def broadcast(value: Any, group: dist.ProcessGroup | None) -> Any:
     """The value of the first process, any object that pickle knows."""
     (parts, rank), values = size_and_rank(group), [value]
     if parts > 1:
-        with network_in_plain_words(rank):
+        with readable_network_errors(rank):
             dist.broadcast_object_list(values, group=group, group_src=0)
     return values[0]
 
@@ -201,7 +201,7 @@ def check_mixes_no_nodes(model: nn.Module) -> None:
 
 
 def mixes_nodes(part: nn.Module) -> bool:
-    """Whether a module is known to let the value at one node depend on others; its own class decides."""
+    """Return whether a module is known to let the value at one node depend on others; its own class decides."""
     if isinstance(part, nn.LayerNorm | nn.RMSNorm):
         return len(part.normalized_shape) > 1
     if isinstance(part, nn.Softmax | nn.LogSoftmax | nn.Softmin):

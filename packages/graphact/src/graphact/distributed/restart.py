@@ -1,87 +1,112 @@
-"""What a training leaves for the next start: a checkpoint, and of each process how far it came and how it ended."""
+"""Files of a training for the next start: a checkpoint, and for each process its last epoch and how it ended."""
 
-import hashlib
 import json
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from graphact.distributed.processes import PartitionError, is_of_network
-from graphact.storage import one_line, write_atomically
+from graphact.distributed.partitioned import PartitionedGraph
+from graphact.distributed.processes import PartitionError, broadcast, is_network_error, raise_on_all_ranks
+from graphact.training.checkpoint import moments_of, read_tensors, restore_moments, write_tensors
+from graphact.training.loop import ModelBatch, Selection, SingleModel
 
-ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")
-DIGEST, WORK = "sha256", "work"
 TRAINING, LOST, STOPPED, FAILED = "training", "lost contact", "stopped", "failed"
 
 
-def write_checkpoint(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, losses: list[float], work: dict[str, Any]
-) -> None:
-    """Write everything that the next epoch depends on; the file is complete or, if interrupted, the former one."""
-    from safetensors.torch import save
+class SharedCheckpoint:
+    """The checkpoint of a model that several processes train: the first one writes and reads the file.
 
+    Args:
+        path: the file.
+        graph: the part of this process.
+        work: what must be as it was, as JSON values.
+        every: epochs between checkpoints.
+        epochs: after the last of them, one is written too.
+        losses: the loss of each epoch done; training appends to it.
+        begin: called with the number of epochs done when these are known.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        graph: PartitionedGraph,
+        work: dict[str, Any],
+        every: int,
+        epochs: int,
+        losses: list[float],
+        begin: Callable[[int], None],
+    ) -> None:
+        self.path, self.graph, self.work = path if graph.rank == 0 else None, graph, work
+        self.every, self.epochs, self.losses, self.begin = every, epochs, losses, begin
+
+    def is_due(self, epoch: int) -> bool:
+        return self.path is not None and (epoch % self.every == 0 or epoch == self.epochs)
+
+    def write(self, batch: ModelBatch, optimizer: Optimizer, selection: Selection, epoch: int, seconds: float) -> None:
+        del selection, epoch, seconds  # nothing is selected; the losses count epochs
+        assert self.path is not None
+        assert isinstance(batch, SingleModel)
+        write_checkpoint(self.path, batch.model, optimizer, self.losses, self.work)
+
+    def read(self, batch: ModelBatch, optimizer: Optimizer, selection: Selection) -> int:
+        del selection
+        assert isinstance(batch, SingleModel)
+
+        def read_file() -> tuple[str, dict[str, Any], dict[str, Tensor]] | None:
+            if self.path is None or not self.path.is_file():
+                return None
+            return str(self.path), *read_tensors(self.path)
+
+        stored = broadcast(raise_on_all_ranks(read_file, self.graph.group), self.graph.group)
+        if stored is not None:
+            path, header, tensors = stored
+            self.losses += restore_checkpoint(path, header, tensors, batch.model, optimizer, self.work)
+        self.begin(len(self.losses))
+        return len(self.losses)
+
+
+def write_checkpoint(
+    path: Path, model: nn.Module, optimizer: Optimizer, losses: list[float], work: dict[str, Any]
+) -> None:
+    """Write everything that the next epoch depends on, and the work that it belongs to."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
-    for name, parameter in model.named_parameters():
-        for entry, value in optimizer.state.get(parameter, {}).items():  # none of a parameter that is not trained
-            tensors[f"adam.{entry}.{name}"] = torch.as_tensor(value)
-    tensors["losses"] = torch.tensor(losses, dtype=torch.float64)
-    tensors[WORK] = torch.frombuffer(bytearray(json.dumps(work).encode()), dtype=torch.uint8)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, save({**tensors, DIGEST: _digest(tensors)}))
+    moments = moments_of(optimizer, dict(model.named_parameters()))
+    write_tensors(path, {**tensors, **moments, "losses": torch.tensor(losses, dtype=torch.float64)}, {"work": work})
 
 
 def restore_checkpoint(
-    path: str, content: bytes, model: nn.Module, optimizer: torch.optim.Optimizer, work: dict[str, Any]
+    path: str,
+    header: dict[str, Any],
+    tensors: dict[str, Tensor],
+    model: nn.Module,
+    optimizer: Optimizer,
+    work: dict[str, Any],
 ) -> list[float]:
-    """Restore what :func:`write_checkpoint` wrote to ``path``; return the loss of each epoch done."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    try:
-        tensors = load(content)
-    except SafetensorError as error:
-        raise PartitionError(f"{path} is not a readable checkpoint, perhaps truncated: {one_line(error)}") from error
-    recorded = tensors.pop(DIGEST, None)
-    if recorded is None or not torch.equal(recorded, _digest(tensors)):
-        raise PartitionError(f"{path} is no checkpoint, or has been altered: its SHA-256 differs from the one recorded")
+    """Restore header and tensors of :func:`write_checkpoint` from ``path``; return the loss of each epoch done."""
     expected = {f"model.{name}": value.shape for name, value in model.state_dict().items()}
     found = {name: tensor.shape for name, tensor in tensors.items() if name.startswith("model.")}
     if expected != found:
         raise PartitionError(f"{path} belongs to another model: its parameters have other names or shapes")
-    told = json.loads(tensors[WORK].numpy().tobytes()) if WORK in tensors else {}
+    recorded = header.get("work") or {}
     for name, value in work.items():
-        if value != told.get(name):
+        if value != recorded.get(name):
             raise PartitionError(
-                f"{path} is the checkpoint of other work: {name} {told.get(name)!r:.80} there, {value!r:.80} here; "
+                f"{path} is the checkpoint of other work: {name} {recorded.get(name)!r:.80} there, {value!r:.80} here; "
                 "delete it or name another file"
             )
     model.load_state_dict({name.removeprefix("model."): tensors[name] for name in expected})
-    for name, parameter in model.named_parameters():
-        state = {entry: tensors[key] for entry in ADAM_STATE if (key := f"adam.{entry}.{name}") in tensors}
-        if state:
-            optimizer.state[parameter] = {
-                entry: value.to("cpu" if entry == "step" else parameter.device) for entry, value in state.items()
-            }
+    restore_moments(optimizer, dict(model.named_parameters()), tensors)
     losses: list[float] = tensors["losses"].tolist()
     return losses
-
-
-def _digest(tensors: dict[str, Tensor]) -> Tensor:
-    """SHA-256 over names, types, shapes and bytes."""
-    summary = hashlib.sha256()
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        summary.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        summary.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return torch.frombuffer(bytearray(summary.digest()), dtype=torch.uint8)
 
 
 class RankStatus:
@@ -95,7 +120,7 @@ class RankStatus:
         return self.checkpoint and self.checkpoint.with_name(f"{self.checkpoint.name}.process-{rank}.json")
 
     def previous_status(self, rank: int | None = None) -> dict[str, Any] | None:
-        """What this process, or another one, recorded last, if it did not come to its end."""
+        """Return the last record of this process, or of another one, if it did not come to its end."""
         path = self.path if rank is None else self.path_of(rank)
         try:
             status = None if path is None else json.loads(path.read_bytes())
@@ -125,7 +150,7 @@ class RankStatus:
             self._record(STOPPED)
             raise
         except BaseException as error:
-            if not is_of_network(error):
+            if not is_network_error(error):
                 self._record(FAILED, str(error))
                 raise
             self._record(LOST)
@@ -137,7 +162,7 @@ class RankStatus:
             self.path.unlink(missing_ok=True)
 
     def describe_loss(self) -> str:
-        """What it means that another process is gone, and what that one recorded of it, if it is known."""
+        """Explain that another process is gone, with the reason that it recorded, if there is one."""
         lost = f"process {self.rank} lost contact with another process in epoch {self.epoch} of {self.epochs}"
         failed = [
             f"process {rank} failed in epoch {status['epoch']} of {self.epochs}: {status.get('reason', '')}"
@@ -157,7 +182,7 @@ class RankStatus:
 
 
 def describe_restart(statuses: list[dict[str, Any] | None], done: int, epochs: int) -> str | None:
-    """How the previous run ended, and where this one begins; None if there was none, or it came to its end."""
+    """Explain how the previous run ended and where this one begins; None if there was none, or it came to its end."""
     ends: list[str] = []
     for state, description in (
         (TRAINING, "ended without a word in epoch {epoch} of {epochs}: it was killed, or its machine went down"),
@@ -182,7 +207,7 @@ def describe_restart(statuses: list[dict[str, Any] | None], done: int, epochs: i
     count, most = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")
     restart = f"All processes were started again (restart {count} of at most {most}). " if count != "0" else ""
     if done == 0:
-        return f"{ended}. {restart}There is no checkpoint yet: training begins anew"
+        return f"{ended}. {restart}There is no checkpoint yet: training starts from the beginning"
     reached = max(status["epoch"] for status in statuses if status is not None)
     again = f"epochs {done + 1} to {reached} are computed again" if reached > done else "nothing is computed again"
     return f"{ended}. {restart}Training goes on from the checkpoint after epoch {done} of {epochs}; {again}"

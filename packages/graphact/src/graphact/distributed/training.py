@@ -1,12 +1,13 @@
-"""Training on a graph that is shared among processes: the checks that all agree, and the loop.
+"""Training on a partitioned graph: the checks that all processes agree, and the loss that they share.
 
-With what it leaves behind the next start goes on (:mod:`graphact.distributed.restart`).
+A next start goes on from the files of :mod:`graphact.distributed.restart`.
 """
 
 import math
 import os
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,14 @@ from graphact.distributed.partitioned import PartitionedGraph
 from graphact.distributed.processes import (
     PartitionError,
     all_gather,
-    broadcast,
     check_mixes_no_nodes,
     raise_on_all_ranks,
     replicate,
 )
-from graphact.distributed.restart import RankStatus, describe_restart, restore_checkpoint, write_checkpoint
+from graphact.distributed.restart import RankStatus, SharedCheckpoint, describe_restart
+from graphact.training import TrainingSettings
+from graphact.training.loop import SingleModel
+from graphact.training.loop import train as run_epochs
 from graphact.training.task import check_classes, check_finite
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -40,7 +43,7 @@ LOSSES: dict[str, Loss] = {
 
 @dataclass(frozen=True)
 class ScaleoutSettings:
-    """How to train.
+    """Settings of training on a partitioned graph.
 
     Attributes:
         epochs: steps of Adam, each over the whole graph.
@@ -60,7 +63,7 @@ class ScaleoutSettings:
         check_positive("learning_rate", self.learning_rate)
 
 
-def to_standard_error(message: str) -> None:
+def log_to_stderr(message: str) -> None:
     """Print one line."""
     print(f"graphact: {message}", file=sys.stderr, flush=True)  # noqa: T201
 
@@ -76,7 +79,7 @@ def train(
     settings: ScaleoutSettings | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int, float], None] | None = None,
-    say: Callable[[str], None] = to_standard_error,
+    log: Callable[[str], None] = log_to_stderr,
 ) -> list[float]:
     """Train a model on the whole graph, every process with its own nodes; the gradient is that of a single process.
 
@@ -87,7 +90,7 @@ def train(
         model: any module called as ``model(x, graph)``; the same on every process.
         graph: the part of this process.
         inputs: signals of the nodes held here, ``(..., n, F)``.
-        targets: what the model should say at the training nodes: ``(..., t, F_out)``, as the model answers, or for
+        targets: of the training nodes: ``(..., t, F_out)``, as the model answers, or for
             ``"cross_entropy"`` classes ``(..., t)``, integers from 0.
         loss: ``"mse"``, ``"smooth_l1"``, ``"cross_entropy"``, or a function of (outputs, targets) that gives the *sum*
             over its nodes; it is divided by the number of targets of all processes.
@@ -97,7 +100,7 @@ def train(
             of another graph or cut, number of targets, loss, learning rate or betas.
         progress: called by the first process alone after every epoch with the epoch, the number of epochs and the loss.
             It must not call the model on the graph: the other processes would take no part, and all would wait.
-        say: what to do with messages about interrupted runs; the first process prints them to standard error.
+        log: what to do with messages about interrupted runs; the first process prints them to standard error.
 
     Returns:
         The loss before each step.
@@ -136,25 +139,6 @@ def train(
         check_mixes_no_nodes(model)
         return LOSSES[check_choice("loss", loss, tuple(LOSSES))] if isinstance(loss, str) else loss
 
-    def sum_over_processes(value: Tensor) -> float:
-        if graph.parts > 1:
-            dist.all_reduce(value, group=graph.group)
-        return value.item()
-
-    def step(is_first: bool) -> float:
-        optimizer.zero_grad()
-        outputs = replicated(inputs, graph)
-        if train_nodes is not None:
-            outputs = outputs.index_select(-2, train_nodes)
-        if is_first and isinstance(loss, str):
-            raise_on_all_ranks(lambda: check_targets(loss, outputs, targets), graph.group)
-        value = summed_loss(outputs, targets) / total
-        if is_first and graph.parts > 1:
-            raise_on_all_ranks(lambda: check_all_used(model, value), graph.group)
-        value.backward()
-        optimizer.step()
-        return sum_over_processes(value.detach().double())
-
     summed_loss = raise_on_all_ranks(check, graph.group)
     named_loss = loss if isinstance(loss, str) else getattr(loss, "__qualname__", type(loss).__name__)
     parameters = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
@@ -167,38 +151,71 @@ def train(
         "graph": {"SHA-256": graph.digest, "dtype": str(graph.dtype)},
     }
     check_alike(given, graph)
-    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, betas=settings.betas)
-    total = sum_over_processes(torch.tensor(float(targets.numel()), dtype=torch.float64, device=inputs.device))
+    count = torch.tensor(float(targets.numel()), dtype=torch.float64, device=inputs.device)
+    total = sum_over_processes(count, graph)
     if total == 0:
         raise ValueError("targets must be given for at least one node of some process, got none")
+    work = {"loss": named_loss, "learning_rate": settings.learning_rate, "betas": list(settings.betas)}
+    work |= {"nodes": graph.total_nodes, "targets": int(total), "graph": graph.digest}
     path = None if checkpoint is None else Path(checkpoint)
     status = RankStatus(path, graph.rank, graph.parts, settings.epochs)
     statuses = all_gather(status.previous_status(), graph.group)
-
-    def read() -> tuple[str, bytes] | None:
-        return (str(path), path.read_bytes()) if path is not None and graph.rank == 0 and path.is_file() else None
-
-    stored = broadcast(raise_on_all_ranks(read, graph.group), graph.group)
-    work = {"loss": named_loss, "learning_rate": settings.learning_rate, "betas": list(settings.betas)}
-    work |= {"nodes": graph.total_nodes, "targets": int(total), "graph": graph.digest}
-    losses = [] if stored is None else restore_checkpoint(stored[0], stored[1], model, optimizer, work)
     replicated = replicate(model, graph.group)
-    restart = describe_restart(statuses, len(losses), settings.epochs)
-    if restart and graph.rank == 0:
-        say(restart)
-    with status.recorded():
-        done = len(losses)
-        for epoch in range(done + 1, settings.epochs + 1):
-            status.begin_epoch(epoch)
-            losses.append(step(epoch == done + 1))
-            if not math.isfinite(losses[-1]):
-                raise ValueError(f"the loss is {losses[-1]} in epoch {epoch}: try a smaller learning_rate")
-            if graph.rank == 0:
-                if path is not None and (epoch % settings.checkpoint_every == 0 or epoch == settings.epochs):
-                    write_checkpoint(path, model, optimizer, losses, work)
-                if progress is not None:
-                    progress(epoch, settings.epochs, losses[-1])
-    return losses
+    is_checked = False
+
+    def shared_loss() -> Tensor:
+        nonlocal is_checked
+        outputs = replicated(inputs, graph)
+        if train_nodes is not None:
+            outputs = outputs.index_select(-2, train_nodes)
+        if not is_checked and isinstance(loss, str):
+            raise_on_all_ranks(lambda: check_targets(loss, outputs, targets), graph.group)
+        value = summed_loss(outputs, targets) / total
+        if not is_checked and graph.parts > 1:
+            raise_on_all_ranks(lambda: check_all_used(model, value), graph.group)
+        is_checked = True
+        return value
+
+    batch = PartitionedModel(model, graph, shared_loss, status)
+    with ExitStack() as stack:
+
+        def begin(done: int) -> None:
+            restart = describe_restart(statuses, done, settings.epochs)
+            if restart and graph.rank == 0:
+                log(restart)
+            stack.enter_context(status.recorded())
+
+        shared = SharedCheckpoint(path, graph, work, settings.checkpoint_every, settings.epochs, batch.losses, begin)
+        adam = TrainingSettings(epochs=settings.epochs, learning_rate=settings.learning_rate, betas=settings.betas)
+        run_epochs(batch, adam, progress=progress if graph.rank == 0 else None, checkpoint=shared)
+    return batch.losses
+
+
+class PartitionedModel(SingleModel):
+    """A model on the part of this process; its loss and gradient are those of all processes together."""
+
+    def __init__(
+        self, model: nn.Module, graph: PartitionedGraph, loss: Callable[[], Tensor], status: RankStatus
+    ) -> None:
+        super().__init__(model, loss)
+        self.graph, self.status, self.losses = graph, status, list[float]()
+
+    def begin_step(self, epoch: int, number: int) -> None:  # noqa: ARG002, an epoch is one step
+        self.status.begin_epoch(epoch)
+
+    def backward(self, positions: Tensor) -> Tensor:
+        value = sum_over_processes(super().backward(positions).double(), self.graph)
+        self.losses.append(value)
+        if not math.isfinite(value):
+            raise ValueError(f"the loss is {value} in epoch {len(self.losses)}: try a smaller learning_rate")
+        return torch.tensor([value], dtype=torch.float64)
+
+
+def sum_over_processes(value: Tensor, graph: PartitionedGraph) -> float:
+    """Return the sum of a number over all processes."""
+    if graph.parts > 1:
+        dist.all_reduce(value, group=graph.group)
+    return value.item()
 
 
 def check_targets(loss: str, outputs: Tensor, targets: Tensor) -> None:

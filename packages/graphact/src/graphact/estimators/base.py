@@ -1,6 +1,5 @@
-"""What all estimators have in common: their settings, the network they make, and its training."""
+"""Base of all estimators: their settings, the network they make, and its training."""
 
-import copy
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_integer, check_keywords, check_number, check_positive
+from graphact._checks import check_choice, check_keywords, check_number
 from graphact.estimators.files import write
 from graphact.estimators.inputs import Array, as_graph
 from graphact.graph import Graph
@@ -24,6 +23,8 @@ from graphact.nn import FIR, GCNN
 from graphact.nn.call import resolve_graph
 from graphact.nn.gcnn import LayeredNetwork
 from graphact.nn.lookup import Activation
+from graphact.training import TrainingSettings
+from graphact.training.loop import SingleModel, train
 
 Backbone = str | Callable[[int, int], nn.Module]
 BACKBONES = ("gcnn", "fir")
@@ -32,7 +33,7 @@ DIVERGED = "X and y must hold numbers that float32 can be trained with at this l
 
 @check_keywords
 class GraphEstimator(BaseEstimator):
-    """What all estimators have in common: settings, training with early stopping, files."""
+    """Base of all estimators: settings, training with early stopping, files."""
 
     def __init__(
         self,
@@ -103,9 +104,12 @@ class GraphEstimator(BaseEstimator):
 
         The parameters with the least loss on these are kept; without early stopping those after the last epoch.
         """
-        check_integer("epochs", self.epochs, minimum=1)
-        check_integer("patience", self.patience, minimum=1)
-        check_positive("learning_rate", self.learning_rate)
+        settings = TrainingSettings(
+            epochs=self.epochs,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+        )
         random = check_random_state(self.random_state)
         held_out = np.array([], dtype=np.int64)
         if self.early_stopping:
@@ -121,38 +125,32 @@ class GraphEstimator(BaseEstimator):
             torch.manual_seed(int(random.randint(2**31)))
             self.model_ = self._build(in_features, out_features)
             undo = add_dropout(self.model_, self.dropout)
-            optimizer = torch.optim.AdamW(self.model_.parameters(), self.learning_rate, weight_decay=self.weight_decay)
-            self.loss_curve_: list[float] = []
-            best, best_state, self.n_iter_ = float("inf"), None, 0
-            self.best_epoch_ = self.epochs
+            self.loss_curve_, held_out_losses = list[float](), list[float]()
+
+            def training_loss() -> Tensor:
+                return loss(self.model_.train(), samples)
+
+            def held_out_loss() -> Tensor:
+                found = loss(self.model_.eval(), held_out)
+                held_out_losses.append(found.item())
+                return found
+
+            def follow(epoch: int, epochs: int, value: float) -> None:
+                self.loss_curve_.append(value)
+                if not math.isfinite(value):
+                    raise ValueError(DIVERGED.format(f"a loss of {value} in epoch {epoch}"))
+                if self.verbose:
+                    validated = f", held out {held_out_losses[-1]:.4g}" if self.early_stopping else ""
+                    print(f"epoch {epoch}/{epochs}: loss {value:.4g}{validated}")  # noqa: T201, asked for
+
+            batch = SingleModel(self.model_, training_loss, held_out_loss if self.early_stopping else None)
             try:
-                for epoch in range(1, self.epochs + 1):
-                    self.model_.train()
-                    optimizer.zero_grad()
-                    value = loss(self.model_, samples)
-                    value.backward()
-                    optimizer.step()
-                    self.loss_curve_.append(value.item())
-                    if not math.isfinite(self.loss_curve_[-1]):
-                        raise ValueError(DIVERGED.format(f"a loss of {self.loss_curve_[-1]} in epoch {epoch}"))
-                    self.n_iter_ = epoch
-                    line = f"epoch {epoch}/{self.epochs}: loss {self.loss_curve_[-1]:.4g}"
-                    if self.early_stopping:
-                        self.model_.eval()
-                        with torch.no_grad():
-                            found = loss(self.model_, held_out).item()
-                        line += f", held out {found:.4g}"
-                        if found < best:
-                            best, self.best_epoch_ = found, epoch
-                            best_state = copy.deepcopy(self.model_.state_dict())
-                    if self.verbose:
-                        print(line)  # noqa: T201, asked for
-                    if self.early_stopping and epoch - self.best_epoch_ >= self.patience and best_state is not None:
-                        break
+                selection = train(batch, settings, progress=follow)
             finally:
                 undo()
-            if best_state is not None:
-                self.model_.load_state_dict(best_state)
+            self.n_iter_, self.best_epoch_ = len(self.loss_curve_), int(selection.epoch) or self.epochs
+            if selection.state:
+                batch.restore(selection.state)
         if not all(parameter.isfinite().all() for parameter in self.model_.parameters()):
             raise ValueError(DIVERGED.format(f"parameters that are not finite after epoch {self.n_iter_}"))
         self.model_.eval()
@@ -168,7 +166,7 @@ class GraphEstimator(BaseEstimator):
 
     @torch.no_grad()
     def _answers(self, *arguments: Any) -> Tensor:
-        """What the network answers, on the CPU."""
+        """The outputs of the network, on the CPU."""
         outputs: Tensor = self.model_(*arguments).cpu()
         if not outputs.isfinite().all():
             raise ValueError("X must hold numbers for which the answers are finite in float32, got larger ones")

@@ -1,7 +1,7 @@
-"""Models that describe themselves, side by side: what their layers compute, for all replicas at once.
+"""Stacked models: one operation computes a layer of all replicas, from the description of the layer.
 
-Shapes as in ``stacked.py``. A network is a row of filter banks, each with an activation after it or none, and then
-perhaps one linear map.
+Shapes are those of ``stacked.py``. A network is a sequence of filter banks, each with or without an activation after
+it, and an optional linear map.
 """
 
 from collections.abc import Sequence
@@ -88,12 +88,12 @@ class StackedModels(StackedBatch):
 
     def _after_first_filter(self, signal: StackedSignal, graphs: StackedGraphs) -> Tensor:
         for (_, activation), (bank, _) in pairwise(self.stages):
-            x = self._activate(signal, graphs, None, activation)
+            x = activate(signal, graphs, activation, None)
             signal = stacked_filter(x, graphs, bank.taps, bank.bias)
         ego = None
         if self.data.nodes is not None:  # nothing after the last filter bank is needed but at these nodes
             ego = self._own_ego_graphs if graphs is self.data.graphs else EgoGraphs(graphs, self.data.nodes)
-        answers = self._activate(signal, graphs, ego, self.stages[-1][1])
+        answers = activate(signal, graphs, self.stages[-1][1], ego)
         if self.readout is not None:
             read = torch.bmm(answers.flatten(1, 2), self.readout.weight.transpose(1, 2))
             read = read if self.readout.bias is None else read + self.readout.bias.unsqueeze(1)
@@ -105,37 +105,44 @@ class StackedModels(StackedBatch):
         assert self.data.nodes is not None
         return EgoGraphs(self.data.graphs, self.data.nodes)
 
-    def _activate(
-        self, signal: StackedSignal, graphs: StackedGraphs, ego: EgoGraphs | None, activation: Activation | None
-    ) -> Tensor:
-        """The activation of a signal at all nodes, ``(R, N, B, F)``, or in the centers of ego graphs alone."""
-        if not isinstance(activation, HopMixture):
-            own = signal.everywhere(0) if ego is None else signal.around(ego, [])
-            return own if activation is None else apply_pointwise(own, activation)
-        gamma = activation.parameters.get("gamma")
-        if gamma is not None:  # of each replica, trained or one number for all
-            gamma = gamma if isinstance(gamma, Tensor) else self.data.inputs.new_full((len(self.data),), gamma)
-            gamma = gamma.view(-1, 1, 1, 1)
-        hops = range(1, activation.weights.size(1) + 1) if activation.reads == "shifted" else range(1)
-        if activation.reads == "hops" and activation.weights.size(1) > 1:
-            own = signal.everywhere(0)
-            values = evaluate_hops(own, graphs.union, activation, gamma, ego if gamma is None else None)
-            if ego is not None:
-                own, *values = (x.flatten(0, 1).index_select(0, ego.nodes).unsqueeze(1) for x in (own, *values))
-        elif ego is None:
-            shifts = (signal.everywhere(hop) for hop in hops)
-            values = [evaluate(z, graphs.union, activation, gamma) for z in shifts]
-            own = signal.everywhere(0)
-        else:
-            own, around = _LastRow.apply(signal.around(ego, hops))
-            union, centers = ego.union(len(hops))
-            chosen = evaluate(around, union, activation, gamma).flatten(0, 1).index_select(0, centers)
-            values = [*chosen.view(len(around), len(hops), 1, *around.shape[2:]).unbind(1)]
-        return autograd.mix(own, values, activation.beta, activation.weights)
+
+def activate(signal: StackedSignal, graphs: StackedGraphs, layer: Activation | None, ego: EgoGraphs | None) -> Tensor:
+    """Return the activation of a signal at all nodes, ``(R, N, B, F)``, or only in the centers of ego graphs."""
+    if isinstance(layer, HopMixture):
+        return mix_hops(signal, graphs, layer, ego)
+    own = signal.everywhere(0) if ego is None else signal.around(ego, [])
+    return own if layer is None else apply_pointwise(own, layer)
+
+
+def mix_hops(signal: StackedSignal, graphs: StackedGraphs, layer: HopMixture, ego: EgoGraphs | None = None) -> Tensor:
+    r"""Return :math:`\beta\,\mathrm{ReLU}(x) + \sum_k h_k f_k(x)` for all replicas, with a built-in operation f.
+
+    The terms are those of :func:`graphact.functional.graph_adaptive` and :func:`graphact.functional.localized`; shifts
+    come from the signal in whatever form it is known.
+    """
+    gamma, hops = layer.parameters.get("gamma"), layer.weights.size(1)
+    if gamma is not None:  # of each replica, trained or one number for all
+        gamma = gamma if isinstance(gamma, Tensor) else layer.weights.new_full((len(layer.weights),), gamma)
+        gamma = gamma.view(-1, 1, 1, 1)
+    if layer.reads == "hops" and hops > 1:
+        own = signal.everywhere(0)
+        values = evaluate_hops(own, graphs.union, layer, gamma, ego if gamma is None else None)
+        if ego is not None:
+            own, *values = (x.flatten(0, 1).index_select(0, ego.nodes).unsqueeze(1) for x in (own, *values))
+        return autograd.mix(own, values, layer.beta, layer.weights)
+    read = range(1, hops + 1) if layer.reads == "shifted" else range(1)
+    if ego is None:
+        values = [evaluate(signal.everywhere(hop), graphs.union, layer, gamma) for hop in read]
+        return autograd.mix(signal.everywhere(0), values, layer.beta, layer.weights)
+    own, around = _LastRow.apply(signal.around(ego, read))
+    union, centers = ego.union(len(read))
+    chosen = evaluate(around, union, layer, gamma).flatten(0, 1).index_select(0, centers)
+    values = [*chosen.view(len(around), len(read), 1, *around.shape[2:]).unbind(1)]
+    return autograd.mix(own, values, layer.beta, layer.weights)
 
 
 def evaluate(z: Tensor, graph: Graph, activation: HopMixture, gamma: Tensor | None) -> Tensor:
-    """The operation over neighbourhoods in one graph whose nodes are all rows ``(R, n)`` of a signal."""
+    """Evaluate the operation over neighbourhoods in a graph whose nodes are all rows ``(R, n)`` of a signal."""
     if gamma is not None:
         rows = (z / gamma).flatten(0, 1).flatten(1)
         return evaluate_kernel(rows, graph.incoming, graph.outgoing, 1.0).view(z.shape)
@@ -146,7 +153,7 @@ def evaluate(z: Tensor, graph: Graph, activation: HopMixture, gamma: Tensor | No
 def evaluate_hops(
     z: Tensor, graph: Graph, activation: HopMixture, gamma: Tensor | None, ego: EgoGraphs | None
 ) -> list[Tensor]:
-    """The operation over the neighbours of each hop of a localized activation, likewise, or at centers alone."""
+    """Evaluate it over the neighbours of each hop of a localized activation, at all nodes or only at centers."""
     rows, hops = (z if gamma is None else z / gamma).flatten(0, 1).flatten(1), activation.weights.size(1)
     if ego is not None:
         op, lists = activation.operation.name, ego.hop_lists(hops, activation.closed)
@@ -157,7 +164,7 @@ def evaluate_hops(
 
 
 def apply_pointwise(x: Tensor, layer: Pointwise) -> Tensor:
-    """The function of a signal ``(R, n, B, F)``, with the trained arrays of each replica."""
+    """Apply a function to a signal ``(R, n, B, F)``, with the trained arrays of each replica."""
     arrays = layer.arrays().values()
     if layer.function == "maxout":
         return pointwise(x, "maxout", *(array.view(*array.shape[:2], 1, 1, -1).transpose(0, 1) for array in arrays))
@@ -165,10 +172,10 @@ def apply_pointwise(x: Tensor, layer: Pointwise) -> Tensor:
 
 
 class _LastRow(torch.autograd.Function):
-    """The last row of each replica beside all of them, of which the rest of the work leaves the last alone.
+    """Return the last row of each replica, and all rows.
 
     Autograd would make two gradients as large as the signal and add them; here that of the row is added in place to
-    the other, which nobody else holds.
+    the other one, whose last row is unused and which has no other owner.
     """
 
     @staticmethod
@@ -182,7 +189,7 @@ class _LastRow(torch.autograd.Function):
 
 
 def stackable_layers(model: nn.Module) -> tuple[Layer, ...]:
-    """The layers of a model that can be stacked with others like it; raise if it has others."""
+    """Return the layers of a model if they can be stacked with others like them; raise otherwise."""
     layers = describe(model)
     for number, (_, activation) in enumerate(stages_of(layers)[0]):
         if reason := why_not_stacked(activation):
@@ -194,7 +201,7 @@ def stackable_layers(model: nn.Module) -> tuple[Layer, ...]:
 
 
 def stages_of(layers: Sequence[Layer]) -> tuple[list[tuple[Filter, Activation | None]], Linear | None]:
-    """Each filter bank with the activation after it, and the readout; raise if layers come in another order."""
+    """Pair each filter bank with the activation after it; return them and the readout, or raise for another order."""
     stages, readout = list[tuple[Filter, Activation | None]](), None
     for number, layer in enumerate(layers):
         may_follow = bool(stages) and readout is None
@@ -212,7 +219,7 @@ def stages_of(layers: Sequence[Layer]) -> tuple[list[tuple[Filter, Activation | 
 
 
 def why_not_stacked(activation: Activation | None) -> str:
-    """Why an activation has no stacked form; empty where it has one."""
+    """Explain why an activation has no stacked form; empty where it has one."""
     match activation:
         case Pointwise(function=function) if function not in FUNCTIONS:
             return f"the function {function!r} is not stacked"

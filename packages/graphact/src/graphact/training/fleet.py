@@ -11,20 +11,22 @@ from graphact._checks import check_choice, check_seed
 from graphact.progress import EpochProgress
 from graphact.spec import UnsupportedModelError
 from graphact.training import Task, metric_of
+from graphact.training.checkpoint import FileCheckpoint
 from graphact.training.described import StackedModels
 from graphact.training.loop import captured_step, train
+from graphact.training.module_state import extra_state, fingerprint, shapes_of, state_of
 from graphact.training.samples import StackedTasks, check_tasks, digest_of
 from graphact.training.settings import TrainingSettings
-from graphact.training.single import LoopedModels, extra_state, state_of, trained_parameters
+from graphact.training.single import LoopedModels
 from graphact.training.stacked import StackedGraphs
-from graphact.training.vmapped import VmappedModels, fingerprint
+from graphact.training.vmapped import VmappedModels
 
-WAYS = ("stacked", "vmap", "loop")
+STRATEGIES = ("stacked", "vmap", "loop")
 
 
 @dataclass(frozen=True)
 class FleetResult:
-    """What came of training a fleet; entry r of each list belongs to model r.
+    """Results of training a fleet; entry r of each list belongs to model r.
 
     Attributes:
         test: the metric on the test samples, with the parameters that validated best; NaN if training diverged.
@@ -61,10 +63,10 @@ class Fleet:
         seeds: one for each model; they decide the order of its samples and what is random in it, such as dropout.
         device: where to train.
         dtype: precision to train in.
-        way: insist on ``"stacked"``, ``"vmap"`` or ``"loop"``; the fastest that is right when left out.
+        strategy: insist on ``"stacked"``, ``"vmap"`` or ``"loop"``; the fastest that is right when left out.
 
     Attributes:
-        way: ``"stacked"``, ``"vmap"`` or ``"loop"``.
+        strategy: ``"stacked"``, ``"vmap"`` or ``"loop"``.
         reason: why it is not a faster one; empty for ``"stacked"``.
         seeds: ``(R,)``.
         inputs: ``(G, S, N, F)``, those of the distinct pairs of samples and graph.
@@ -74,7 +76,7 @@ class Fleet:
 
     Raises:
         ValueError: models or tasks are not alike, share parameters, or hold NaN in their samples.
-        UnsupportedModelError: the way that was insisted on is impossible.
+        UnsupportedModelError: the strategy that was asked for is impossible.
 
     Example:
         >>> from graphact.nn import GCNN
@@ -82,7 +84,7 @@ class Fleet:
         >>> from graphact.training import Fleet, TrainingSettings
         >>> tasks = source_localization_tasks(graphs=1, splits=2, nodes=2)
         >>> fleet = Fleet([GCNN([1, 4], out_features=4) for _ in tasks], tasks)
-        >>> fleet.way
+        >>> fleet.strategy
         'stacked'
         >>> len(fleet.train(TrainingSettings(epochs=1)).test)
         4
@@ -96,7 +98,7 @@ class Fleet:
         *,
         device: torch.device | str = "cpu",
         dtype: torch.dtype | None = None,
-        way: str | None = None,
+        strategy: str | None = None,
     ) -> None:
         if not models or len(models) != len(tasks):
             raise ValueError(
@@ -106,17 +108,15 @@ class Fleet:
             raise ValueError(f"seeds must have one number for each of the {len(models)} models, got {len(seeds)}")
         for number, seed in enumerate([] if seeds is None else seeds):
             check_seed(f"seeds[{number}]", seed)
-        if way is not None:
-            check_choice("way", way, WAYS)
+        if strategy is not None:
+            check_choice("strategy", strategy, STRATEGIES)
         check_models(models)
         check_tasks(tasks)
         dtype = tasks[0].inputs.dtype if dtype is None else dtype
         self.models = list(models)
         self.data = StackedTasks(tasks, range(len(models)) if seeds is None else seeds, device, dtype)
-        self.way, self.reason, self.batch = choose(self.models, self.data, way)
+        self.strategy, self.reason, self.batch = choose(self.models, self.data, strategy)
         self.diverged = torch.zeros_like(self.seeds, dtype=torch.bool)
-        start = digest_of(tensor for model in models for tensor in state_of(model).values())
-        self._identity = f"{self.way} {fingerprint(models[0])} {shapes_of(models[0])} {start}"
 
     def __len__(self) -> int:
         return len(self.models)
@@ -166,20 +166,13 @@ class Fleet:
         """
         if checkpoint is not None and extra_state(self.models[0]):
             raise ValueError("checkpoint must be None for modules that keep a state of their own (get_extra_state)")
-        identity = "" if checkpoint is None else f"{self._identity} {self.inputs.dtype} {self.data.digest()}"
-        make_step = captured_step if self.way == "stacked" and self.seeds.is_cuda else None
+        settings = settings or TrainingSettings()
+        saved = None if checkpoint is None else FileCheckpoint(checkpoint, self._identity(), settings, every)
+        make_step = captured_step if self.strategy == "stacked" and self.seeds.is_cuda else None
         with self.batch.in_use():
             start = [tensor.detach().clone() for tensor in self.batch.state()]
             try:
-                selection = train(
-                    self.batch,
-                    settings or TrainingSettings(),
-                    progress=progress,
-                    checkpoint=checkpoint,
-                    identity=identity,
-                    every=every,
-                    make_step=make_step,
-                )
+                selection = train(self.batch, settings, progress=progress, checkpoint=saved, make_step=make_step)
             except BaseException:  # interrupted: the models are as before
                 self.batch.restore(start)
                 raise
@@ -192,6 +185,13 @@ class Fleet:
                 best_epoch=selection.epoch.tolist(),
                 seconds_before=selection.seconds_before,
             )
+
+    def _identity(self) -> str:
+        """Tell this training from others: models, where they start, and tasks."""
+        alike = self.strategy != "loop"  # models differ in parameters and buffers alone
+        modules = " ".join(map(fingerprint, self.models[:1] if alike else self.models))
+        start = digest_of(self.batch.state())
+        return f"{self.strategy} {modules} {shapes_of(self.models[0])} {start} {self.inputs.dtype} {self.data.digest()}"
 
     def losses(self, positions: Tensor) -> Tensor:
         """The loss ``(R,)`` of each model on the training samples at ``positions`` ``(R, B)``, differentiable."""
@@ -240,18 +240,18 @@ class Fleet:
 
 
 def choose(
-    models: Sequence[nn.Module], data: StackedTasks, way: str | None
+    models: Sequence[nn.Module], data: StackedTasks, strategy: str | None
 ) -> tuple[str, str, StackedModels | VmappedModels | LoopedModels]:
-    """The fastest way that is right, or the one that is insisted on; why no faster one; the models on that way."""
+    """Return the fastest strategy that is right, or the given one, why no faster one is, and the models prepared."""
     reasons: list[str] = []
     for name, make in (("stacked", StackedModels), ("vmap", VmappedModels)):
-        if way in (None, name):
+        if strategy in (None, name):
             try:
                 for model in models:
                     check_parameters(model)
                 return name, "; ".join(reasons), make(models, data)
             except UnsupportedModelError as error:
-                if way is not None:
+                if strategy is not None:
                     raise
                 reasons.append(str(error))
     return "loop", "; ".join(dict.fromkeys(reasons)) or "it was asked for", LoopedModels(models, data)
@@ -280,12 +280,3 @@ def check_models(models: Sequence[nn.Module]) -> None:
         for name, tensor in state_of(model).items():
             if owner.setdefault(id(tensor), number) != number:
                 raise ValueError(f"models must not share parameters, got {name} in {owner[id(tensor)]} and {number}")
-
-
-def shapes_of(model: nn.Module) -> dict[str, str]:
-    """The shape of each parameter and buffer, and whether it is trained."""
-    trained = trained_parameters(model)
-    return {
-        name: f"{'trained' if name in trained else 'untrained'} {tuple(tensor.shape)}"
-        for name, tensor in state_of(model).items()
-    }

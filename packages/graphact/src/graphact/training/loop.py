@@ -3,20 +3,18 @@
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
 from graphact.progress import EpochProgress
-from graphact.storage import check_tensors, load_tensors, save_tensors
-from graphact.training import Task
+from graphact.training.module_state import trained_parameters, untrained_tensors
 from graphact.training.randomness import epoch_order
 from graphact.training.settings import TrainingSettings
+from graphact.training.task import Task
 from graphact.training.threads import timed
 
 WARM_UP_STEPS = 3  # before a step is recorded on a GPU
@@ -25,13 +23,28 @@ Step = Callable[[Tensor], Tensor]  # takes positions (R, B) of training samples,
 
 
 class ModelBatch(ABC):
-    """R models with seeds ``(R,)`` as the training loop sees them; the tasks of all are like that of the first."""
+    """R models with seeds ``(R,)`` as the training loop sees them.
 
-    def __init__(self, task: Task, parameters: Iterable[tuple[str, Tensor]], seeds: Tensor) -> None:
+    Args:
+        parameters: what is trained, by name.
+        seeds: they decide the order of the samples.
+        num_samples: training samples of each model.
+        has_validation: whether models are selected by a validation metric, or the last ones are kept.
+        higher_is_better: of that metric.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[tuple[str, Tensor]],
+        seeds: Tensor,
+        num_samples: int,
+        has_validation: bool,
+        higher_is_better: bool,
+    ) -> None:
         named = list(parameters)
-        self.task, self.seeds, self.parameters = task, seeds, [parameter for _, parameter in named]
-        self.spared = [parameter for name, parameter in named if name.endswith("bias")]  # by weight decay
-        self.num_samples, self.higher_is_better = task.train.numel(), task.higher_is_better
+        self.seeds, self.parameters = seeds, [parameter for _, parameter in named]
+        self.without_decay = [parameter for name, parameter in named if name.endswith("bias")]
+        self.num_samples, self.has_validation, self.higher_is_better = num_samples, has_validation, higher_is_better
 
     @abstractmethod
     def untrained(self) -> list[Tensor]:
@@ -41,34 +54,90 @@ class ModelBatch(ABC):
         """Called before each step; random operations of the step draw from streams of their own."""
 
     @abstractmethod
+    def backward(self, positions: Tensor) -> Tensor:
+        """Add to the gradients; return the loss ``(R,)`` on the training samples at ``positions`` ``(R, B)``."""
+
+    @abstractmethod
+    def validate(self) -> Tensor:
+        """The validation metric ``(R,)`` of each model."""
+
+    def state(self) -> list[Tensor]:
+        return [*self.parameters, *self.untrained()]
+
+    def snapshot(self) -> list[Tensor]:
+        """A copy of the state."""
+        return [tensor.detach().clone() for tensor in self.state()]
+
+    @abstractmethod
+    def keep(self, better: Tensor, kept: list[Tensor]) -> None:
+        """Copy the state of the models marked in ``better`` ``(R,)`` to a snapshot."""
+
+    @torch.no_grad()
+    def restore(self, kept: list[Tensor]) -> None:
+        for best, tensor in zip(kept, self.state(), strict=True):
+            tensor.copy_(best)
+
+
+class TaskBatch(ModelBatch):
+    """R models with a task each; the tasks of all are like that of the first."""
+
+    def __init__(self, task: Task, parameters: Iterable[tuple[str, Tensor]], seeds: Tensor) -> None:
+        has_validation = task.validation.numel() > 0
+        super().__init__(parameters, seeds, task.train.numel(), has_validation, task.higher_is_better)
+        self.task = task
+
+    @abstractmethod
     def losses(self, positions: Tensor) -> Tensor:
         """The loss ``(R,)`` of each model on the training samples at ``positions`` ``(R, B)``, differentiable."""
 
     def backward(self, positions: Tensor) -> Tensor:
-        """The same losses; adds to the gradients. A sum mixes no gradients of different models."""
         losses = self.losses(positions)
-        losses.sum().backward()
+        losses.sum().backward()  # a sum mixes no gradients of different models
         return losses.detach()
 
     @abstractmethod
     def metric(self, split: str) -> Tensor:
         """The metric ``(R,)`` of each model on the samples of a split."""
 
-    def validate(self) -> Tensor | None:
-        """The validation metric ``(R,)`` of each model, or None without validation samples."""
-        return self.metric("validation") if self.task.validation.numel() else None
+    def validate(self) -> Tensor:
+        return self.metric("validation")
 
-    def state(self) -> list[Tensor]:
-        return [*self.parameters, *self.untrained()]
 
-    @abstractmethod
-    def keep(self, better: Tensor, kept: list[Tensor]) -> None:
-        """Copy the state of the models marked in ``better`` ``(R,)`` to ``kept``."""
+class SingleModel(ModelBatch):
+    """One model, each of whose steps uses all samples; all of its parameters decay alike.
+
+    Args:
+        model: the module.
+        loss: the loss to minimize.
+        validate: a loss that decides which parameters to keep; None keeps those of the last epoch.
+    """
+
+    def __init__(
+        self, model: nn.Module, loss: Callable[[], Tensor], validate: Callable[[], Tensor] | None = None
+    ) -> None:
+        named = trained_parameters(model).items()
+        super().__init__(named, torch.zeros(1, dtype=torch.int64), 1, validate is not None, False)
+        self.model, self.loss, self.validation_loss, self.without_decay = model, loss, validate, []
+
+    def untrained(self) -> list[Tensor]:
+        return list(untrained_tensors(self.model).values())
+
+    def backward(self, positions: Tensor) -> Tensor:  # noqa: ARG002, all of them
+        loss = self.loss()
+        loss.backward()
+        return loss.detach().view(1)
 
     @torch.no_grad()
-    def restore(self, kept: list[Tensor]) -> None:
-        for best, tensor in zip(kept, self.state(), strict=True):
-            tensor.copy_(best)
+    def validate(self) -> Tensor:
+        assert self.validation_loss is not None
+        return self.validation_loss().view(1).to(self.seeds.device)
+
+    def snapshot(self) -> list[Tensor]:
+        return []  # a lazy parameter has no values yet
+
+    def keep(self, better: Tensor, kept: list[Tensor]) -> None:
+        if better:
+            kept[:] = super().snapshot()
 
 
 class Selection:
@@ -77,25 +146,40 @@ class Selection:
     def __init__(self, batch: ModelBatch) -> None:
         self.metric = torch.full(batch.seeds.shape, torch.nan, dtype=torch.float64, device=batch.seeds.device)
         self.epoch = torch.zeros_like(batch.seeds)
-        self.state = [tensor.detach().clone() for tensor in batch.state()]
+        self.state = batch.snapshot()
         self.seconds_before = 0.0  # spent before training was interrupted and taken up again
 
     def update(self, batch: ModelBatch, epoch: int, patience: int | None) -> bool:
         """Validate the models after ``epoch`` epochs; return whether any of them may still improve."""
-        metric = batch.validate()
-        if metric is None:
-            batch.keep(torch.ones_like(self.epoch, dtype=torch.bool), self.state)
-            self.epoch.fill_(epoch)
+        if not batch.has_validation:
             return True
-        metric = metric.double()
+        metric = batch.validate().double()
         improved = metric > self.metric if batch.higher_is_better else metric < self.metric
         better = (improved | self.metric.isnan()) & ~metric.isnan()
-        waiting = torch.ones_like(better) if patience is None else epoch - self.epoch <= patience
-        better &= waiting
+        if patience is not None:
+            better &= epoch - self.epoch <= patience
         batch.keep(better, self.state)
         self.metric = torch.where(better, metric, self.metric)
         self.epoch = torch.where(better, epoch, self.epoch)
-        return patience is None or bool(waiting.any())
+        return patience is None or bool((epoch - self.epoch < patience).any())
+
+    def select_last(self, batch: ModelBatch, epoch: int) -> None:
+        """Select the models as they are."""
+        batch.keep(torch.ones_like(self.epoch, dtype=torch.bool), self.state)
+        self.epoch.fill_(epoch)
+
+
+class Checkpoint(Protocol):
+    """A place that half-finished training is continued from."""
+
+    def read(self, batch: ModelBatch, optimizer: Optimizer, selection: Selection) -> int:
+        """Restore what was written; return the number of epochs done."""
+
+    def is_due(self, epoch: int) -> bool:
+        """Return whether to write after this epoch."""
+
+    def write(self, batch: ModelBatch, optimizer: Optimizer, selection: Selection, epoch: int, seconds: float) -> None:
+        """Write everything that the next epoch depends on, and the seconds spent so far."""
 
 
 def train(
@@ -103,23 +187,14 @@ def train(
     settings: TrainingSettings,
     *,
     progress: EpochProgress | None = None,
-    checkpoint: Path | None = None,
-    identity: str = "",
-    every: Callable[[], bool] = lambda: False,
+    checkpoint: Checkpoint | None = None,
     make_step: Callable[[ModelBatch, Optimizer], Step] | None = None,
 ) -> Selection:
-    """Train, and return the best state of each model; see :meth:`Fleet.train`.
-
-    ``identity`` tells these models, samples and seeds from others, for the checkpoint.
-    """
+    """Train, and return the best state of each model; :func:`fit`, fleets, estimators and partitioned graphs use it."""
     begun = time.perf_counter()
-    optimizer = make_optimizer(batch.parameters, batch.spared, settings, on_device=batch.seeds.is_cuda)
+    optimizer = make_optimizer(batch.parameters, batch.without_decay, settings)
     selection = Selection(batch)
-    # a checkpoint goes on to more epochs as long as the learning rate does not depend on their number
-    origin = f"{identity} {replace(settings, epochs=1) if settings.schedule == 'constant' else settings}"
-    done = 0
-    if checkpoint is not None and checkpoint.exists():
-        done = read_checkpoint(checkpoint, origin, settings.epochs, batch, optimizer, selection)
+    done = 0 if checkpoint is None else checkpoint.read(batch, optimizer, selection)
     step = timed((make_step or plain_step)(batch, optimizer))
     for epoch in range(done + 1, settings.epochs + 1):
         set_learning_rate(optimizer, settings, epoch)
@@ -128,13 +203,16 @@ def train(
         for number, positions in enumerate(order.split(settings.batch_size, dim=1)):
             batch.begin_step(epoch, number)
             losses.append(step(positions))
-        if not selection.update(batch, epoch, settings.patience):
-            break
-        if checkpoint is not None and every():
+        may_improve = selection.update(batch, epoch, settings.patience)
+        if checkpoint is not None and checkpoint.is_due(epoch):
             seconds = selection.seconds_before + time.perf_counter() - begun
-            write_checkpoint(checkpoint, origin, batch, optimizer, selection, epoch, seconds)
+            checkpoint.write(batch, optimizer, selection, epoch, seconds)
         if progress is not None:
             progress(epoch, settings.epochs, torch.stack(losses).mean().item())
+        if not may_improve:
+            break
+    if not batch.has_validation:
+        selection.select_last(batch, settings.epochs)
     return selection
 
 
@@ -181,19 +259,20 @@ def captured_step(batch: ModelBatch, optimizer: Optimizer) -> Step:
 
 
 def make_optimizer(
-    parameters: Sequence[Tensor], spared: Sequence[Tensor], settings: TrainingSettings, on_device: bool
+    parameters: Sequence[Tensor], without_decay: Sequence[Tensor], settings: TrainingSettings
 ) -> Optimizer:
-    """Adam, with decoupled decay of all parameters but the spared ones; ``on_device`` for steps that are recorded."""
+    """Return Adam with decoupled decay of all parameters but some; on a GPU its steps can be recorded."""
+    on_gpu = parameters[0].is_cuda
     rate: float | Tensor = settings.learning_rate
-    if on_device and settings.schedule != "constant":  # a recorded step reads a step size that changes from a tensor
+    if on_gpu and settings.schedule != "constant":  # a recorded step reads a step size that changes from a tensor
         rate = torch.tensor(rate, dtype=torch.float32, device=parameters[0].device)
-    known = {id(parameter) for parameter in spared} if settings.weight_decay else set()
+    known = {id(parameter) for parameter in without_decay} if settings.weight_decay else set()
     groups: list[dict[str, Any]] = [
         {"params": [p for p in parameters if id(p) not in known], "weight_decay": settings.weight_decay},
         {"params": [p for p in parameters if id(p) in known], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    return AdamW(groups, rate, settings.betas, foreach=not on_device, fused=on_device, capturable=on_device)
+    return AdamW(groups, rate, settings.betas, foreach=not on_gpu, fused=on_gpu, capturable=on_gpu)
 
 
 def set_learning_rate(optimizer: Optimizer, settings: TrainingSettings, epoch: int) -> None:
@@ -207,65 +286,7 @@ def set_learning_rate(optimizer: Optimizer, settings: TrainingSettings, epoch: i
 
 
 def learning_rate(settings: TrainingSettings, epoch: int) -> float:
-    """The step size of an epoch, counted from 1."""
+    """Return the step size of an epoch, counted from 1."""
     if settings.schedule == "constant":
         return settings.learning_rate
     return settings.learning_rate * (1 + math.cos(math.pi * (epoch - 1) / settings.epochs)) / 2
-
-
-def checkpointed(
-    batch: ModelBatch, selection: Selection, moments: Mapping[int, Mapping[str, Tensor]], epoch: Tensor, seconds: Tensor
-) -> dict[str, Tensor]:
-    """All that the next epoch depends on, as it is named in a file; moments are those of the optimizer."""
-    named = {"epoch": epoch, "seconds": seconds}
-    named |= {"selection.metric": selection.metric, "selection.epoch": selection.epoch}
-    for number, (value, best) in enumerate(zip(batch.state(), selection.state, strict=True)):
-        named |= {f"{number}.value": value, f"{number}.best": best}
-    for number, each in moments.items():
-        named |= {f"{number}.{name}": moment for name, moment in each.items()}
-    return named
-
-
-def write_checkpoint(
-    path: Path, origin: str, batch: ModelBatch, optimizer: Optimizer, selection: Selection, epoch: int, seconds: float
-) -> None:
-    """Write half-finished training, and the seconds spent on it, to a file that belongs to its origin."""
-    # a parameter that had no gradient yet has no moments
-    moments = {number: optimizer.state.get(parameter, {}) for number, parameter in enumerate(batch.parameters)}
-    spent = torch.tensor(seconds, dtype=torch.float64)
-    tensors = checkpointed(batch, selection, moments, torch.tensor(epoch), spent)
-    on_cpu = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    save_tensors(path, on_cpu, {"kind": "checkpoint", "origin": origin})
-
-
-@torch.no_grad()
-def read_checkpoint(
-    path: Path, origin: str, epochs: int, batch: ModelBatch, optimizer: Optimizer, selection: Selection
-) -> int:
-    """Restore what :func:`write_checkpoint` wrote; return the number of epochs done, 0 for a file that does not fit."""
-    try:
-        header, tensors = load_tensors(path)
-        check_tensors(path, header, tensors)
-    except ValueError:
-        return 0
-    moments = {
-        number: {
-            "step": torch.tensor(0.0, device=parameter.device if parameter.is_cuda else "cpu"),
-            "exp_avg": torch.zeros_like(parameter),
-            "exp_avg_sq": torch.zeros_like(parameter),
-        }
-        for number, parameter in enumerate(batch.parameters)
-        if f"{number}.step" in tensors
-    }
-    done, seconds = torch.tensor(0), torch.tensor(0.0, dtype=torch.float64)
-    restored = checkpointed(batch, selection, moments, done, seconds)
-    fits = tensors.keys() == restored.keys() and all(
-        tensors[name].shape == tensor.shape and tensors[name].dtype == tensor.dtype for name, tensor in restored.items()
-    )
-    if header.get("origin") != origin or not fits or tensors["epoch"] > epochs:
-        return 0
-    for name, tensor in restored.items():
-        tensor.copy_(tensors[name])
-    optimizer.state.update({batch.parameters[number]: each for number, each in moments.items()})
-    selection.seconds_before = seconds.item()
-    return int(done)

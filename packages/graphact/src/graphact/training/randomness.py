@@ -5,7 +5,6 @@ inside a fleet, on any device, all see the same samples in the same order, and d
 """
 
 import hashlib
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,35 +14,11 @@ from torch import Tensor
 
 def epoch_order(seeds: Tensor, epoch: int, count: int) -> Tensor:
     """A random order of ``count`` samples for each seed, ``(R, count)``, new in every epoch; seeds are ``(R,)``."""
+    if count == 1:
+        return torch.zeros(len(seeds), 1, dtype=torch.int64, device=seeds.device)
     samples = torch.arange(count, device=seeds.device)
     streams = scramble(scramble(seeds) + epoch)
     return scramble(streams.unsqueeze(-1) + samples).argsort(dim=-1)
-
-
-def dropout_masks(seeds: Tensor, rates: Tensor, step: Tensor | int, site: int, shape: tuple[int, ...]) -> Tensor:
-    """What dropout multiplies a signal of each model with, ``(R, *shape)``: 0 for dropped units, else above 1.
-
-    Args:
-        seeds: ``(R,)``, int64; models of one seed and rate drop the same units.
-        rates: ``(R,)``; the shares to drop, below 1, to the nearest multiple of 2^-16.
-        step: the number of the step, on the host or on the device.
-        site: tells apart the places of one step at which units are dropped.
-        shape: of the signal of one model.
-
-    Example:
-        >>> import torch
-        >>> masks = dropout_masks(torch.tensor([3, 7]), torch.tensor([0.5, 0.0]), 1, 0, (2, 3))
-        >>> masks.unique(), masks[1]
-        (tensor([0., 1., 2.]), tensor([[1., 1., 1.],
-                [1., 1., 1.]]))
-    """
-    count = math.prod(shape)
-    streams = scramble(scramble(scramble(seeds) + step) + ~site)
-    words = scramble(streams.unsqueeze(-1) + torch.arange(-(-count // 4), device=seeds.device))
-    bits = words.view(torch.int16)[:, :count]  # four draws of 16 bits in each word
-    dropped = (rates.double() * 2**16).round().clamp(max=2**16 - 1).unsqueeze(-1)
-    scale = (2**16 / (2**16 - dropped)).to(rates.dtype)
-    return torch.where(bits >= (dropped - 2**15).to(torch.int16), scale, 0).unflatten(-1, shape)
 
 
 def scramble(bits: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphact.storage import digest
 from graphact.training import Task, loss_of, metric_of
-from graphact.training.loop import ModelBatch
+from graphact.training.loop import TaskBatch
 from graphact.training.stacked import StackedGraphs
 from graphact.training.task import check_finite
 
@@ -72,7 +72,7 @@ class StackedTasks:
         return tasks
 
 
-class StackedBatch(ModelBatch):
+class StackedBatch(TaskBatch):
     """Models whose parameters carry a leading replica dimension; trained ones and the rest are stacked by name."""
 
     def __init__(self, data: StackedTasks, trained: dict[str, Tensor], untrained: dict[str, Tensor]) -> None:

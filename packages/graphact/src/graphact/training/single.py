@@ -1,4 +1,4 @@
-"""Training models of any kind one after another: :func:`fit` for one of them, and the slow way of a fleet."""
+"""Training models of any kind one after another: :func:`fit` for one of them, and the loop of a fleet."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,8 @@ from graphact._checks import check_seed
 from graphact.graph import Graph
 from graphact.progress import EpochProgress, progress_bar
 from graphact.training import Task, loss_of, metric_of
-from graphact.training.loop import ModelBatch, train
+from graphact.training.loop import TaskBatch, train
+from graphact.training.module_state import extra_state, state_of, trained_parameters, untrained_tensors
 from graphact.training.randomness import random_stream
 from graphact.training.samples import StackedTasks, cast, check_samples
 from graphact.training.settings import TrainingSettings
@@ -22,7 +23,7 @@ from graphact.training.stacked import StackedGraphs
 
 @dataclass(frozen=True)
 class Fit:
-    """What came of training a model.
+    """Result of training a model.
 
     Attributes:
         test: the metric on the test samples, with the parameters that validated best; NaN if training diverged.
@@ -85,7 +86,7 @@ def fit(
     return Fit(test, selection.metric.item(), int(selection.epoch.item()), task.metric)
 
 
-class SeparateModels(ModelBatch):
+class SeparateModels(TaskBatch):
     """Models of any kind, each with a task and a seed, called one after another as they are, hooks and all."""
 
     def __init__(self, models: Sequence[nn.Module], tasks: Sequence[Task], seeds: Sequence[int]) -> None:
@@ -117,7 +118,7 @@ class SeparateModels(ModelBatch):
         return torch.stack(losses)
 
     def backward(self, positions: Tensor) -> Tensor:
-        return self.losses(positions, backward=True)  # one by one: each model forgets its intermediate results at once
+        return self.losses(positions, backward=True)  # each model frees its intermediate results before the next
 
     @torch.no_grad()
     def metric(self, split: str) -> Tensor:
@@ -202,31 +203,3 @@ def place(tensor: Tensor, values: Tensor) -> None:
     """Give a tensor other values, of another type or on another device; a gradient would not fit them."""
     if (tensor.device, tensor.dtype) != (values.device, values.dtype):
         tensor.data, tensor.grad = values, None
-
-
-def trained_parameters(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters that require gradients, by name; raise if there are none."""
-    trained: dict[str, Tensor] = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    if not trained:
-        raise ValueError(f"model must have parameters to train, got {type(model).__name__} with none")
-    return trained
-
-
-def untrained_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Frozen parameters and buffers, by name."""
-    frozen: dict[str, Tensor] = {name: p for name, p in model.named_parameters() if not p.requires_grad}
-    return {**frozen, **dict(model.named_buffers())}
-
-
-def state_of(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers, trained ones first, by name."""
-    return {**trained_parameters(model), **untrained_tensors(model)}
-
-
-def extra_state(model: nn.Module) -> dict[str, Any]:
-    """What modules keep in their own way, by the names of these modules."""
-    return {
-        name: copy.deepcopy(module.get_extra_state())
-        for name, module in model.named_modules()
-        if type(module).get_extra_state is not nn.Module.get_extra_state
-    }

@@ -1,36 +1,26 @@
-"""Models that do not describe themselves, called together where that is right.
+"""Models that do not describe themselves, called together by ``torch.vmap`` where that is right.
 
-``torch.vmap`` calls one module with the parameters of many. That is right where the modules differ in nothing but
-parameters and buffers, where nothing is random (each model has a random stream of its own), and where no step depends
-on values. Whether it is so is found out by comparing the modules and by trying.
+It calls one module with the parameters of many. That is right where the modules differ in nothing but parameters and
+buffers, where nothing is random (each model has a random stream of its own), and where no step depends on values.
+Comparing the modules and trying a call decide whether it is so.
 """
 
 import copy
-import hashlib
-import re
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from itertools import chain
-from types import FunctionType, MethodType, ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from graphact.graph import Graph
-from graphact.nn.unchanged import original_class
 from graphact.spec import UnsupportedModelError
+from graphact.training.module_state import State, extra_state, same, state_of, trained_parameters, untrained_tensors
 from graphact.training.randomness import random_stream
 from graphact.training.samples import StackedBatch, StackedTasks, stack
-from graphact.training.single import extra_state, state_of, trained_parameters, untrained_tensors
 from graphact.training.stacked import StackedGraphs
 
 PROBE_SAMPLES = 4
-PLAIN = (bool, int, float, complex, str, bytes, set, frozenset, range, torch.device, torch.Size)
-State = dict[str, Tensor]
 
 
 class VmappedModels(StackedBatch):
@@ -142,7 +132,7 @@ def call_together(
 def call_in_turn(
     template: nn.Module, trained: State, untrained: State, x: Tensor, graph: Graph
 ) -> tuple[Tensor, State]:
-    """What :func:`call_together` must give."""
+    """Compute what :func:`call_together` must give, model by model."""
     outputs, states = [], []
     for number, signal in enumerate(x):
         states.append({name: tensor[number] for name, tensor in (trained | untrained).items()})
@@ -151,116 +141,11 @@ def call_in_turn(
 
 
 def is_close(first: Tensor | None, second: Tensor | None) -> bool:
-    """Whether two results differ by rounding at most."""
+    """Return whether two results differ by rounding at most."""
     if first is None or second is None or first.shape != second.shape:
         return first is second
     first, second = first.double(), second.double()
     return bool(((first - second).abs() <= 1e-4 * second.abs().amax()).all()) if first.numel() else True
-
-
-def same(first: nn.Module, second: nn.Module) -> bool:
-    """Compare two models in everything but the values of registered parameters and buffers, and the registered mode.
-
-    Registered is what ``named_modules`` reaches: ``functional_call`` replaces its parameters, ``train`` switches its
-    mode. Modules and tensors kept elsewhere, as in a tuple, are compared by value. Tensors that share memory with a
-    registered one, and what cannot be compared, count as different. Functions are equal only if they are one, since
-    they may enclose anything.
-    """
-    names = [[name for name, _ in model.named_modules()] for model in (first, second)]
-    return names[0] == names[1] and Comparison(first, second).equal(first, second)
-
-
-class Comparison:
-    """Compares two models whose registered modules have the same names."""
-
-    def __init__(self, first: nn.Module, second: nn.Module) -> None:
-        pairs = list(zip(first.modules(), second.modules(), strict=True))
-        self.counterpart = {id(module): other for module, other in pairs}
-        self.registered = {id(module) for pair in pairs for module in pair}
-        registered = (tensor for model in (first, second) for tensor in chain(model.parameters(), model.buffers()))
-        self.memory = {address_of(tensor) for tensor in registered} - {0}
-        self.seen: dict[tuple[int, int], Any] = {}
-
-    def equal(self, first: Any, second: Any) -> bool:
-        if (id(first), id(second)) in self.seen:
-            return True
-        self.seen[id(first), id(second)] = first, second  # their ids are not given to others meanwhile
-        if isinstance(first, nn.Module) and isinstance(second, nn.Module):
-            return self.equal_modules(first, second)
-        if type(first) is not type(second) or isinstance(first, FunctionType | ModuleType | type):
-            return first is second
-        if isinstance(first, Tensor):
-            return self.equal_tensors(first, second)
-        if isinstance(first, PLAIN):
-            return first is second or bool(first == second)
-        if isinstance(first, MethodType):
-            parts: Any = [(method.__func__, method.__self__) for method in (first, second)]
-        elif type(first) in (dict, OrderedDict):
-            parts = [tuple(item for pair in mapping.items() for item in pair) for mapping in (first, second)]
-        elif type(first) in (list, tuple):
-            parts = [first, second]
-        else:
-            try:
-                reduced = [value.__reduce_ex__(4) for value in (first, second)]
-            except Exception:  # an object that cannot be taken apart is equal to itself alone
-                return first is second
-            if isinstance(reduced[0], str):
-                return first is second
-            parts = [[list(part) if isinstance(part, Iterator) else part for part in whole] for whole in reduced]
-        return len(parts[0]) == len(parts[1]) and all(map(self.equal, *parts))
-
-    def equal_modules(self, first: nn.Module, second: nn.Module) -> bool:
-        if original_class(first) is not original_class(second):
-            return False
-        if {id(first), id(second)} & self.registered:
-            is_counterpart = self.counterpart.get(id(first)) is second
-            return is_counterpart and self.equal(attributes(first), attributes(second))
-        return self.equal(hidden_attributes(first), hidden_attributes(second))
-
-    def equal_tensors(self, first: Tensor, second: Tensor) -> bool:
-        try:
-            if {address_of(first), address_of(second)} & self.memory:
-                return False
-            return first is second or (first.dtype == second.dtype and torch.equal(first, second))
-        except (RuntimeError, ValueError):  # sparse, on two devices, or not yet initialized
-            return first is second
-
-
-def address_of(tensor: Tensor) -> int:
-    """Return where the memory of a tensor begins; 0 if it has none."""
-    return 0 if is_lazy(tensor) else tensor.untyped_storage().data_ptr()
-
-
-def attributes(module: nn.Module) -> dict[str, Any]:
-    """All that a call depends on but the values of parameters and buffers, and the mode."""
-    found = hidden_attributes(module)
-    del found["training"]
-    for kind in ("_parameters", "_buffers"):
-        found[kind] = [(name, tensor is None) for name, tensor in found[kind].items()]
-    return found
-
-
-def hidden_attributes(module: nn.Module) -> dict[str, Any]:
-    """All that a call depends on of a module that neither ``functional_call`` nor ``train`` reaches."""
-    return {name: value for name, value in vars(module).items() if "state_dict" not in name}
-
-
-def fingerprint(model: nn.Module) -> str:
-    """SHA-256 over the classes and attributes of all modules, as far as they can be shown."""
-
-    def show(value: Any) -> str:
-        try:
-            return re.sub(" at 0x[0-9a-f]+", "", repr(sorted(value) if isinstance(value, set) else value))
-        except Exception:
-            return type(value).__qualname__
-
-    shown = [
-        f"{name} {original_class(module).__module__}.{original_class(module).__qualname__} {key} {show(value)}"
-        for name, module in model.named_modules()
-        for key, value in attributes(module).items()
-        if key != "_modules"
-    ]
-    return hashlib.sha256("\n".join(shown).encode()).hexdigest()
 
 
 def rows(state: State, index: Tensor) -> State:

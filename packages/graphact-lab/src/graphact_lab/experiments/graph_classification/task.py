@@ -9,11 +9,11 @@ import torch
 
 from graphact._checks import check_integer
 from graphact.training.fleet import FleetResult
-from graphact.training.memory import in_parts
 from graphact.training.splits import Split
 from graphact_lab.data.graphs import GraphBatch, GraphSet, read_graphs
 from graphact_lab.experiments.graph_classification.experiment import OPTIMISTIC
 from graphact_lab.experiments.graph_classification.networks import GraphNetwork
+from graphact_lab.fleets.active import in_parts
 from graphact_lab.fleets.graphs import GraphFleet
 from graphact_lab.protocol import TrainingJob, run_seed
 from graphact_lab.selection import Point, Trial, grid, nested

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from graphact._checks import check_choice, check_flag
 from graphact.training.fleet import FleetResult
-from graphact.training.memory import in_parts
 from graphact.training.splits import Split
 from graphact_lab.data.nodes import NodeData, read_nodes
 from graphact_lab.experiments.node_classification.convolutions import NodeGraph, node_graph
 from graphact_lab.experiments.node_classification.networks import NodeNetwork
+from graphact_lab.fleets.active import in_parts
 from graphact_lab.fleets.features import SparseFeatures
 from graphact_lab.fleets.nodes import NodeFleet
 from graphact_lab.protocol import RIVALS, TrainingJob, run_seed

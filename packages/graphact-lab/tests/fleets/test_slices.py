@@ -1,25 +1,9 @@
-"""Asking for freed memory to be kept, and fewer models at a time where there is too little of it."""
-
-import platform
-import subprocess
-import sys
+"""Fewer models at a time where there is too little memory."""
 
 import pytest
 import torch
 
-from graphact.training.memory import in_parts, keep_freed_memory
-
-
-def test_asking_is_harmless():
-    code = "from graphact.training.memory import keep_freed_memory; print(keep_freed_memory())"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() == str(sys.platform == "linux" and platform.libc_ver()[0] == "glibc")
-
-
-def test_nothing_is_asked_of_another_system(monkeypatch):
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert keep_freed_memory() is False
+from graphact_lab.fleets.active import in_parts
 
 
 def fits(most):

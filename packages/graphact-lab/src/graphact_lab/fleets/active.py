@@ -1,22 +1,25 @@
-"""Classifiers of a fleet that are still trained, stacked: parameters, Adam, dropout, best scores, and who has stopped.
+"""Classifiers of a fleet that are still trained, stacked: parameters, Adam, dropout, best scores, and which stopped.
 
 All of it stays on the device, and no step of an epoch waits for a value, so that an epoch can be recorded.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from graphact._checks import check_integer
-from graphact.training.randomness import dropout_masks
+from graphact.training.randomness import scramble
 
+T = TypeVar("T")
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 State = dict[str, Tensor]
 
 
-class Running:
-    """What belongs to each of the models that are still trained; every tensor has a leading dimension R."""
+class ActiveModels:
+    """The models that are still trained; every tensor has a leading dimension R."""
 
     def __init__(
         self,
@@ -58,7 +61,7 @@ class Running:
         return {**self.parameters, **self.buffers}
 
     def is_waiting(self) -> Tensor:
-        """Which models may still improve."""
+        """Return which models may still improve."""
         return self.steps - self.best_epoch <= self.patience if self.losses is None else ~self.stopped
 
     def masks(self, site: int, shape: tuple[int, ...]) -> Tensor:
@@ -92,7 +95,7 @@ class Running:
 
     @torch.no_grad()
     def adam(self, grads: Mapping[str, Tensor | None], decayed: set[str]) -> None:
-        """One step of Adam with an L2 penalty; rate and decay are those of each model."""
+        """One step of Adam with an L2 penalty; torch's has no rate and decay for each model of a stack."""
         self.updates.add_(1)
         corrections = [1 - beta ** self.updates.double() for beta in BETAS]
         for name, parameter in self.parameters.items():
@@ -106,7 +109,7 @@ class Running:
             scale = (second / corrections[1]).sqrt_().add_(EPSILON)
             parameter.sub_(along(self.rates, parameter) / corrections[0] * (first / scale))
 
-    def rows(self, index: Tensor) -> "Running":
+    def rows(self, index: Tensor) -> "ActiveModels":
         """Some of the models, as far as they have come."""
 
         def chosen(state: State) -> State:
@@ -114,7 +117,7 @@ class Running:
 
         parameters = {name: tensor.requires_grad_() for name, tensor in chosen(self.parameters).items()}
         options = chosen({name: getattr(self, name) for name in ("seeds", "rates", "decays", "dropouts")})
-        made = Running(
+        made = ActiveModels(
             parameters, chosen(self.buffers), **options, nodes=chosen(self.nodes), counts=chosen(self.counts)
         )
         made.patience, made.steps, made.updates = self.patience, self.steps.clone(), self.updates.clone()
@@ -128,3 +131,49 @@ class Running:
 def along(values: Tensor, tensor: Tensor) -> Tensor:
     """One value for each model, ready to be broadcast against a stacked tensor."""
     return values.view(-1, *[1] * (tensor.dim() - 1))
+
+
+def dropout_masks(seeds: Tensor, rates: Tensor, step: Tensor | int, site: int, shape: tuple[int, ...]) -> Tensor:
+    """Draw the dropout masks of each model, ``(R, *shape)``: 0 for dropped units, a factor above 1 for others.
+
+    Args:
+        seeds: ``(R,)``, int64; models of one seed and rate drop the same units.
+        rates: ``(R,)``; the shares to drop, below 1, to the nearest multiple of 2^-16.
+        step: the number of the step, on the host or on the device.
+        site: tells apart the places of one step at which units are dropped.
+        shape: of the signal of one model.
+
+    Example:
+        >>> import torch
+        >>> masks = dropout_masks(torch.tensor([3, 7]), torch.tensor([0.5, 0.0]), 1, 0, (2, 3))
+        >>> masks.unique(), masks[1]
+        (tensor([0., 1., 2.]), tensor([[1., 1., 1.],
+                [1., 1., 1.]]))
+    """
+    count = math.prod(shape)
+    streams = scramble(scramble(scramble(seeds) + step) + ~site)
+    words = scramble(streams.unsqueeze(-1) + torch.arange(-(-count // 4), device=seeds.device))
+    bits = words.view(torch.int16)[:, :count]  # four draws of 16 bits in each word
+    dropped = (rates.double() * 2**16).round().clamp(max=2**16 - 1).unsqueeze(-1)
+    scale = (2**16 / (2**16 - dropped)).to(rates.dtype)
+    return torch.where(bits >= (dropped - 2**15).to(torch.int16), scale, 0).unflatten(-1, shape)
+
+
+def in_parts(count: int, size: int, train: Callable[[slice], T]) -> list[T]:
+    """Call ``train`` with consecutive slices of ``count`` models, as large as memory allows; return its results.
+
+    A slice has at most ``size`` models, and half as many from then on whenever a device runs out of memory.
+    """
+    made, start = list[T](), 0
+    while start < count:
+        part = slice(start, min(start + size, count))
+        try:
+            made.append(train(part))
+            start = part.stop
+        except torch.OutOfMemoryError:
+            size = (part.stop - part.start) // 2
+            if size == 0:
+                raise
+        if start < part.stop:  # after the error, which holds what was allocated
+            torch.cuda.empty_cache()
+    return made

@@ -1,0 +1,216 @@
+"""The state of a module: parameters, buffers, and everything else that its answers depend on.
+
+Registered is what ``named_modules`` reaches: ``functional_call`` replaces its parameters, ``train`` switches its mode.
+Hidden is the rest, such as a module that is kept in a tuple.
+"""
+
+import copy
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import chain
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from graphact.nn.base import original_class
+from graphact.storage import digest
+
+PLAIN = (bool, int, float, complex, str, bytes, set, frozenset, range, torch.device, torch.Size, torch.dtype)
+State = dict[str, Tensor]
+
+
+def trained_parameters(model: nn.Module) -> State:
+    """Return the parameters that require gradients, by name; raise if there are none."""
+    trained: State = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not trained:
+        raise ValueError(f"model must have parameters to train, got {type(model).__name__} with none")
+    return trained
+
+
+def untrained_tensors(model: nn.Module) -> State:
+    """Return frozen parameters and buffers, by name."""
+    frozen: State = {name: p for name, p in model.named_parameters() if not p.requires_grad}
+    return {**frozen, **dict(model.named_buffers())}
+
+
+def state_of(model: nn.Module) -> State:
+    """Return parameters and buffers, trained ones first, by name."""
+    return {**trained_parameters(model), **untrained_tensors(model)}
+
+
+def extra_state(model: nn.Module) -> dict[str, Any]:
+    """Return copies of the states that modules define by ``get_extra_state``, by the names of these modules."""
+    return {
+        name: copy.deepcopy(module.get_extra_state())
+        for name, module in model.named_modules()
+        if type(module).get_extra_state is not nn.Module.get_extra_state
+    }
+
+
+def shapes_of(model: nn.Module) -> dict[str, str]:
+    """Describe each parameter and buffer by its shape, and by whether it is trained."""
+    trained = trained_parameters(model)
+    return {
+        name: f"{'trained' if name in trained else 'untrained'} {tuple(tensor.shape)}"
+        for name, tensor in state_of(model).items()
+    }
+
+
+def attributes(module: nn.Module) -> dict[str, Any]:
+    """Return all that a call of a registered module depends on but the values of parameters and buffers, and its mode.
+
+    Registered modules in it stand for themselves: they are compared, or hashed, on their own.
+    """
+    found = hidden_attributes(module)
+    del found["training"]
+    for kind in ("_parameters", "_buffers"):
+        found[kind] = [(name, tensor is None) for name, tensor in found[kind].items()]
+    return found
+
+
+def hidden_attributes(module: nn.Module) -> dict[str, Any]:
+    """Return all that a call of a hidden module depends on."""
+    return {name: value for name, value in vars(module).items() if "state_dict" not in name}
+
+
+def components(value: Any) -> list[Any] | None:
+    """Take a container, a bound method or an object apart; None if it cannot be, or stands for itself."""
+    if isinstance(value, FunctionType | ModuleType | type):
+        return None
+    if isinstance(value, MethodType):
+        return [value.__func__, value.__self__]
+    if type(value) in (dict, OrderedDict):
+        return [item for pair in value.items() for item in pair]
+    if type(value) in (list, tuple):
+        return list(value)
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception:
+        return None
+    if isinstance(reduced, str):
+        return None
+    return [list(part) if isinstance(part, Iterator) else part for part in reduced]
+
+
+def same(first: nn.Module, second: nn.Module) -> bool:
+    """Compare two models in everything but the values of registered parameters and buffers, and the registered mode.
+
+    Hidden modules and tensors are compared by value. Tensors that share memory with a registered one, and what cannot
+    be compared, count as different. Functions are equal only if they are one, since they may enclose anything.
+    """
+    names = [[name for name, _ in model.named_modules()] for model in (first, second)]
+    return names[0] == names[1] and Comparison(first, second).equal(first, second)
+
+
+class Comparison:
+    """Comparison of two models whose registered modules have the same names."""
+
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
+        pairs = list(zip(first.modules(), second.modules(), strict=True))
+        self.counterpart = {id(module): other for module, other in pairs}
+        self.registered = {id(module) for pair in pairs for module in pair}
+        registered = (tensor for model in (first, second) for tensor in chain(model.parameters(), model.buffers()))
+        self.memory = {address_of(tensor) for tensor in registered} - {0}
+        self.seen: dict[tuple[int, int], Any] = {}
+
+    def equal(self, first: Any, second: Any) -> bool:
+        if (id(first), id(second)) in self.seen:
+            return True
+        self.seen[id(first), id(second)] = first, second  # their ids are not given to others meanwhile
+        if isinstance(first, nn.Module) and isinstance(second, nn.Module):
+            return self.equal_modules(first, second)
+        if type(first) is not type(second):
+            return False
+        if isinstance(first, Tensor):
+            return self.equal_tensors(first, second)
+        if isinstance(first, PLAIN):
+            return first is second or bool(first == second)
+        ours, theirs = components(first), components(second)
+        if ours is None or theirs is None:
+            return first is second
+        return len(ours) == len(theirs) and all(map(self.equal, ours, theirs))
+
+    def equal_modules(self, first: nn.Module, second: nn.Module) -> bool:
+        if original_class(first) is not original_class(second):
+            return False
+        if {id(first), id(second)} & self.registered:
+            is_counterpart = self.counterpart.get(id(first)) is second
+            return is_counterpart and self.equal(attributes(first), attributes(second))
+        return self.equal(hidden_attributes(first), hidden_attributes(second))
+
+    def equal_tensors(self, first: Tensor, second: Tensor) -> bool:
+        try:
+            if {address_of(first), address_of(second)} & self.memory:
+                return False
+            return first is second or (first.dtype == second.dtype and torch.equal(first, second))
+        except (RuntimeError, ValueError):  # sparse, on two devices, or not yet initialized
+            return first is second
+
+
+def address_of(tensor: Tensor) -> int:
+    """Return where the memory of a tensor begins; 0 if it has none."""
+    return 0 if is_lazy(tensor) else tensor.untyped_storage().data_ptr()
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Return a SHA-256 over the classes and attributes of all modules, hidden ones and their values included.
+
+    It is the same in another process. Values of registered parameters and buffers are left out, and so is what cannot
+    be taken apart; of functions it covers names and what they enclose, not their code.
+    """
+    return Fingerprint(model).sha256.hexdigest()
+
+
+class Fingerprint:
+    """The hash of a model, attribute by attribute; what was met before is named by its number."""
+
+    def __init__(self, model: nn.Module) -> None:
+        named = chain(model.named_modules(), model.named_parameters(), model.named_buffers())
+        self.names = {id(part): name for name, part in named}
+        self.sha256, self.seen = hashlib.sha256(), dict[int, tuple[int, Any]]()
+        for name, module in model.named_modules():
+            self.add(name)
+            self.add(original_class(module))
+            self.add(attributes(module))
+
+    def write(self, *words: Any) -> None:
+        self.sha256.update((" ".join(map(str, words)) + "\n").encode())
+
+    def add(self, value: Any) -> None:
+        words, parts = self.describe(value)
+        self.write(*words)
+        for part in parts:
+            self.add(part)
+
+    def describe(self, value: Any) -> tuple[tuple[Any, ...], list[Any]]:
+        """Return words for a value, and the parts of it that are still to be hashed."""
+        if id(value) in self.names:
+            return ("registered", self.names[id(value)]), []
+        if value is None or isinstance(value, PLAIN):
+            return (repr(sorted(map(repr, value)) if isinstance(value, set | frozenset) else value),), []
+        if id(value) in self.seen:
+            return ("met before", self.seen[id(value)][0]), []
+        self.seen[id(value)] = len(self.seen), value
+        if isinstance(value, Tensor):
+            return (digest_of_any(value),), []
+        if isinstance(value, FunctionType):
+            enclosed = [cell.cell_contents for cell in value.__closure__ or ()]
+            return (value.__module__, value.__qualname__), enclosed
+        if isinstance(value, type):
+            return (value.__module__, value.__qualname__), []
+        if isinstance(value, nn.Module):
+            return ("hidden",), [original_class(value), hidden_attributes(value)]
+        parts = components(value) or []
+        return (type(value).__qualname__, len(parts)), parts
+
+
+def digest_of_any(tensor: Tensor) -> str:
+    """Return the digest of a tensor's type, shape and values, or its layout where these cannot be read."""
+    try:
+        return digest(tensor.detach().cpu().contiguous())
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):  # not yet initialized, or sparse
+        return f"{type(tensor).__qualname__} {tensor.layout}"
