@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from graphact.nn.base import original_class
+from graphact.nn.unchanged import original_class
 from graphact.storage import digest
 
 PLAIN = (bool, int, float, complex, str, bytes, set, frozenset, range, torch.device, torch.Size, torch.dtype)
