@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import graphact
-import graphact_agents
 import graphact_lab
 from graphact._extras import EXTRA_OF, EXTRAS, is_installed, require
+from support.on_agents import split
 
 ROOT = Path(__file__).parent.parent
 OTHER_NAMES = {"sklearn": "scikit-learn", "zenoh": "eclipse-zenoh"}
@@ -99,7 +99,7 @@ def test_a_command_says_what_is_missing_before_it_works(words, tmp_path):
     graphact.save(model, tmp_path / "model.safetensors")
     if words.startswith("agents run"):
         addresses = ["127.0.0.1:7500", "127.0.0.1:7501"]
-        graphact_agents.split(model, graph, tmp_path, addresses=addresses)
+        split(model, graph, tmp_path, addresses=addresses)
     before = set(tmp_path.rglob("*"))
     done = run_without(list(EXTRA_OF), COMMAND, *words.split(), cwd=tmp_path)
     assert done.returncode == 2

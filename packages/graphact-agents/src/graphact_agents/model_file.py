@@ -15,7 +15,7 @@ import numpy as np
 
 from graphact_agents.files import one_line, write_atomically
 from graphact_agents.messages import Array
-from graphact_agents.model import PRECISION_ADVICE, Model, UnsupportedModelError
+from graphact_agents.model import PRECISION_ADVICE, IncompatibleModelError, Model
 
 FORMAT = "graphact"
 VERSION = 1
@@ -26,14 +26,14 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 
     Raises:
         FileNotFoundError: there is no such file.
-        UnsupportedModelError: agents cannot run the model; the error names the part. It is a ValueError.
+        IncompatibleModelError: agents cannot run the model; the error names the part. It is a ValueError.
         ValueError: the file is damaged or not a model of graphact; the message names what is wrong.
     """
     header, tensors = read_tensors(Path(path))
     try:
         return Model(header["module"], header["config"], tensors, header["layers"], header.get("frozen", ()))
-    except UnsupportedModelError as error:
-        raise UnsupportedModelError(f"{path}: {error.part}" if error.part else str(path), error.reason) from error
+    except IncompatibleModelError as error:
+        raise IncompatibleModelError(f"{path}: {error.part}" if error.part else str(path), error.reason) from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ValueError(f"{path}: the description does not fit the tensors: {one_line(error)}") from error
 
@@ -62,9 +62,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             for name in file.keys():  # noqa: SIM118, the file is no dict
                 if (dtype := file.get_slice(name).get_dtype()) not in ("F32", "F64"):
                     reason = f"agents compute in float32 or float64, got {dtype}; {PRECISION_ADVICE}"
-                    raise UnsupportedModelError(str(path), reason)
+                    raise IncompatibleModelError(str(path), reason)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except UnsupportedModelError:
+    except IncompatibleModelError:
         raise
     except (SafetensorError, OSError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: not a readable safetensors file, perhaps truncated: {one_line(error)}") from error

@@ -15,7 +15,6 @@ from graphact.guarantees import lipschitz_bound
 from graphact.nn.network import CONVOLUTIONS
 from graphact.registry import CONVOLUTIONS as LISTED
 from graphact.spec import UnsupportedModelError
-from graphact_agents import deploy
 from support.graphs import random_case, random_graph
 from support.tolerances import assert_near
 
@@ -270,7 +269,7 @@ def test_refusals_in_one_line(name):
     graph = random_graph(dtype=torch.float32)
     convolution = {"name": name, "graph": graph} if name == "EdgeNet" else name
     model = nn.GraphNetwork([2, 4], convolution=convolution)
-    for run in (lambda: lipschitz_bound(model, graph), lambda: deploy(model, graph), lambda: exchanges_of(model, 2)):
+    for run in (lambda: lipschitz_bound(model, graph), lambda: exchanges_of(model, 2)):
         with pytest.raises(UnsupportedModelError, match=f"convolution|{name}") as caught:
             run()
         assert "\n" not in str(caught.value)

@@ -19,7 +19,6 @@ from graphact.guarantees import lipschitz_bound
 from graphact.registry import FURTHER
 from graphact.spec import UnsupportedModelError, from_json, structure, to_json
 from graphact.training import Fleet, TrainingSettings, fit
-from graphact_agents import deploy, simulate_inference
 from graphact_lab.tasks import source_localization_tasks
 from support import oracle
 from support.graphs import random_case, random_graph
@@ -208,25 +207,6 @@ def test_descriptions_come_back_from_json(name):
     described = to_json(module.layers(), names)
     again = from_json(described, dict(module.named_parameters()))
     assert structure(again) == structure(module.layers())
-
-
-@pytest.mark.parametrize("name", ["mixture-ga", "max-k"])
-@pytest.mark.parametrize("closed", [False, True])
-def test_agents_compute_the_same(name, closed):
-    model = nn.GCNN([2, 5, 3], order=1, activation=name, hops=2, closed=closed, out_features=2).double()
-    graph, x = random_graph(), torch.randn(12, 2, dtype=torch.float64)
-    outputs = simulate_inference(deploy(model, graph), x[None].numpy()).outputs[0]
-    torch.testing.assert_close(torch.as_tensor(outputs), model(x, graph).detach(), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["shiftless-max", "shiftless-median", "grelu", "digraf"])
-def test_agents_refuse_the_others_in_one_line(name):
-    with pytest.raises(
-        UnsupportedModelError, match=f"agents know the activations max-k, mixture-ga, got '{name}'"
-    ) as e:
-        deploy(nn.GCNN([2, 5], activation=name), random_graph(dtype=torch.float32))
-    assert "\n" not in str(e.value)
-    assert ("means over all nodes" in str(e.value)) == (name in ("grelu", "digraf"))
 
 
 @pytest.mark.parametrize("name", [*OTHERS, "weighted-mean-ga"])
