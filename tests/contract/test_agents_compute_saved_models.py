@@ -131,9 +131,7 @@ def test_functions_and_what_is_not_a_file_are_refused(tmp_path):
     for split in (graphact_agents.deploy, lambda *given: graphact_agents.split(*given, tmp_path / "nodes")):
         with pytest.raises(TypeError, match=r"model must be the path of a file that graphact\.save wrote, got FIR"):
             split(nn.FIR([1, 1]), load_graph(tmp_path / "graph.npz"))
-        with pytest.raises(
-            TypeError, match=r"graph must be the path of a file that graphact\.Graph\.save wrote, got Graph"
-        ):
+        with pytest.raises(TypeError, match=r"graph must be the path .* graphact\.Graph\.save wrote, got Graph"):
             split(to_model(nn.FIR([1, 1])), GRAPHS["line"]())
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from graphact_agents.transports.base import drive
     from graphact_agents.transports.memory import Faults
 
+__version__ = "0.3.0"
 HOMES = {
     "deployment": "Deployment deploy split",
     "graph_file": "ShiftOperator load_graph",

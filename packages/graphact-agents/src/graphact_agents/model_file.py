@@ -1,7 +1,7 @@
 """Model files: safetensors with one JSON object that describes the layers, as ``graphact.save`` writes them.
 
-Nothing in a file is executed. The header holds format, version, module, config, layers, frozen, a SHA-256 of every
-tensor and one of itself.
+Nothing in a file is executed. ``model.schema.json`` beside this module describes the header; ``docs/model-file.md``
+explains it.
 """
 
 import hashlib
@@ -78,6 +78,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         raise ValueError(f"{path}: format version must be {VERSION}, got {header.get('version')!r:.60}")
     if not isinstance(header.get("sha256"), dict) or header.get("header_sha256") != hash_header(header):
         raise ValueError(f"{path}: the header is damaged: its SHA-256 differs from the one recorded")
+    if not isinstance(header.get("module"), str) or not isinstance(header.get("config"), dict):
+        raise ValueError(f"{path}: module must be the name of a class, and config an object with its arguments")
     for name, tensor in tensors.items():
         if header["sha256"].get(name) != hash_tensor(tensor):
             raise ValueError(f"{path}: tensor {name!r} is damaged: its SHA-256 differs from the one recorded")
