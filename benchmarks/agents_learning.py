@@ -12,10 +12,11 @@ import time
 
 import numpy as np
 import torch
+from agent_files import deploy
 from saying import say
 
 from graphact import Graph, nn
-from graphact_agents import Faults, Timing, deploy
+from graphact_agents import Faults, Timing
 from graphact_agents.learning import Learning, simulate_training
 from graphact_agents.learning.learner import samples_of
 from graphact_lab.tasks import denoising, metric_of

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from agent_files import deploy
 from saying import say
 from scipy.stats import ks_2samp
 
 from graphact.nn import FIR, GCNN
 from graphact.registry import COMPARED, POINTWISE
 from graphact.training import TrainingSettings, fit
-from graphact_agents import Faults, Timing, deploy, simulate_inference
+from graphact_agents import Faults, Timing, simulate_inference
 from graphact_lab.tasks import consensus
 
 LOSSES = (0.025, 0.05, 0.075, 0.1, 0.125, 0.15)

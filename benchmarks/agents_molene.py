@@ -12,13 +12,13 @@ import tempfile
 
 import numpy as np
 import torch
+from agent_files import deploy, write_files
 from saying import say
 
 import graphact_agents as agents
 from graphact import nn
 from graphact.training import TrainingSettings, fit
 from graphact_agents.addresses import free_addresses
-from graphact_agents.deployment import to_model
 from graphact_agents.processes import Processes
 from graphact_lab.tasks import denoising
 
@@ -35,7 +35,7 @@ def main():
     hours, truth = task.inputs[task.test], task.targets[task.test]
     with torch.no_grad():
         central = model(hours, task.graph)
-    cost = agents.cost_of_inference(to_model(model), task.graph.num_edges)
+    cost = agents.cost_of_inference(deploy(model, task.graph)[0].model, task.graph.num_edges)
     outputs, seconds = on_processes(model, task.graph, hours.numpy(), options.transport)
     say(f"{task.graph.num_nodes} stations, {task.graph.num_edges // 2} links, {len(hours)} hours of the test set")
     say(f"one inference: {cost.rounds} rounds, {cost.messages} messages, {cost.bytes} bytes, {1000 * seconds:.0f} ms")
@@ -50,7 +50,7 @@ def main():
 def on_processes(model, graph, hours, transport):
     """What the agents answer for each hour, and the median time of an inference."""
     with tempfile.TemporaryDirectory() as folder:
-        folders = agents.split(model, graph, folder, addresses=free_addresses(graph.num_nodes))
+        folders = agents.split(*write_files(model, graph, folder), folder, addresses=free_addresses(graph.num_nodes))
         with Processes(folders, ["--transport", transport, "--period", "0", "--slot", "2"]) as processes:
             processes.wait_until_ready()
             processes.feed(hours)

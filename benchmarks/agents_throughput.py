@@ -16,6 +16,7 @@ import tempfile
 
 import numpy as np
 import torch
+from agent_files import write_files
 from arguments import count
 
 import graphact_agents as agents
@@ -54,7 +55,7 @@ def measure(transport, runs):
     model = nn.GCNN([1, 1], order=8, activation="max-ga", hops=1).double()  # 8 shifts, then a max: 10 rounds
     signals = np.random.default_rng(0).normal(size=(runs, NODES, 1))
     with tempfile.TemporaryDirectory() as folder:
-        folders = agents.split(model, graph, folder, addresses=free_addresses(NODES))
+        folders = agents.split(*write_files(model, graph, folder), folder, addresses=free_addresses(NODES))
         network = ["--transport", transport]
         with Processes(folders, [*network, "--period", "0", "--slot", "2"]) as processes:
             processes.wait_until_ready()

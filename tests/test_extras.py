@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import graphact
-import graphact_agents
 from graphact._extras import EXTRA_OF, EXTRAS, OF_THE_LAB, is_installed, require
 from graphact_lab import tasks
+from support.on_agents import split
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("graphact", "graphact-agents", "graphact-lab")
@@ -123,7 +123,7 @@ def test_a_command_says_what_is_missing_before_it_works(words, tmp_path):
     graphact.save(model, tmp_path / "model.safetensors")
     if command == AGENTS:
         addresses = ["127.0.0.1:7500", "127.0.0.1:7501"]
-        graphact_agents.split(model, graph, tmp_path, addresses=addresses)
+        split(model, graph, tmp_path, addresses=addresses)
     before = set(tmp_path.rglob("*"))
     done = run_without([*EXTRA_OF, *OF_THE_LAB, "zenoh"], COMMAND, command, *words.split(), cwd=tmp_path)
     assert done.returncode == 2, done.stderr

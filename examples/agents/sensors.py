@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+import graphact
 import graphact_agents as agents
 from graphact import Graph, nn
 from graphact_agents.addresses import free_addresses
@@ -60,7 +61,12 @@ def main(arguments=None):
     clean = field_at(places, np.arange(100) * 0.12)
     noisy = clean + NOISE * rng.normal(size=clean.shape)
     with tempfile.TemporaryDirectory() as name:
-        folders = agents.split(model, graph, Path(name) / "nodes", addresses=free_addresses(options.sensors))
+        graphact.save(model, Path(name) / "model.safetensors")
+        graph.save(Path(name) / "graph.npz")
+        addresses = free_addresses(options.sensors)
+        folders = agents.split(
+            Path(name) / "model.safetensors", Path(name) / "graph.npz", Path(name) / "nodes", addresses=addresses
+        )
         files = [folder / "x.npy" for folder in folders]
         for i, file in enumerate(files):
             np.save(file, noisy[:, i, None])

@@ -8,6 +8,8 @@ that is, at an edge. Then the function gets a trained parameter and a name, so t
 ``GCNN``, a fleet, files and agents know it.
 """
 
+from tempfile import TemporaryDirectory
+
 import matplotlib.pyplot as plt
 import torch
 
@@ -77,7 +79,11 @@ def spread_in_numpy(_own, neighbors):
 
 
 graphact_agents.operations.register_operation("gallery-spread", spread_in_numpy)
-deployments = graphact_agents.deploy(activation, grid)
+with TemporaryDirectory() as folder:
+    model_file, graph_file = f"{folder}/model.safetensors", f"{folder}/graph.npz"
+    graphact.save(activation, model_file)
+    grid.save(graph_file)
+    deployments = graphact_agents.deploy(model_file, graph_file)
 found = graphact_agents.simulate_inference(deployments, picture[None].numpy())
 print(f"largest difference: {abs(found.outputs[0] - outline.numpy()).max():.1e}")
 

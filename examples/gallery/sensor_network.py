@@ -9,6 +9,8 @@ Without the data set (``graphact-lab data fetch molene``) stations and temperatu
 drawn at random.
 """
 
+from tempfile import TemporaryDirectory
+
 import matplotlib.pyplot as plt
 import torch
 
@@ -60,10 +62,13 @@ print(f"half the widest interval {(safe.upper - safe.lower).max() / 2:.3f} K")
 # %%
 # Run it on the stations
 # ----------------------
-# Each agent holds the parameters and its own readings. Of the messages four in ten are
-# lost. Agents send them again; a link over which nothing came by the deadline of a
-# round counts as not there in that round.
-deployments = deploy(model, graph)
+# Agents read the two files that the library writes. Each holds the parameters and its
+# own readings. Of the messages four in ten are lost. Agents send them again; a link over
+# which nothing came by the deadline of a round counts as not there in that round.
+with TemporaryDirectory() as folder:
+    graphact.save(model, f"{folder}/model.safetensors")
+    graph.save(f"{folder}/graph.npz")
+    deployments = deploy(f"{folder}/model.safetensors", f"{folder}/graph.npz")
 exact = simulate_inference(deployments, x[:3].numpy())
 lossy = simulate_inference(deployments, x[:3].numpy(), faults=Faults(loss=0.4), seed=1)
 outputs = model(x[:3], graph).detach().numpy()

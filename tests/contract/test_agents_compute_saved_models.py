@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+import graphact_agents
 from agents.networks import GRAPHS
 from graphact import nn
-from graphact_agents import Deployment, cost_of_inference, deploy, simulate_inference
+from graphact_agents import Deployment, cost_of_inference, load_graph, simulate_inference
 from graphact_agents.messages import datagram_bytes
 from support.activations import ON_AGENTS
+from support.on_agents import deploy, to_model
 
 TOLERANCE = 1e-12
 BARE = {
@@ -122,11 +124,15 @@ def test_localized_activations_over_several_hops_are_refused():
         deploy(nn.GCNN([1, 2], activation="max-l", hops=2), GRAPHS["line"]())
 
 
-def test_functions_and_strangers_are_refused():
+def test_functions_and_what_is_not_a_file_are_refused(tmp_path):
+    GRAPHS["line"]().save(tmp_path / "graph.npz")
     with pytest.raises(TypeError, match="Python function"):
         deploy(nn.GraphAdaptive(lambda neighbors: neighbors.sum(-2)), GRAPHS["line"]())
-    with pytest.raises(TypeError, match="a model of graphact, got Linear"):
-        deploy(torch.nn.Linear(1, 1), GRAPHS["line"]())
+    for split in (graphact_agents.deploy, lambda *given: graphact_agents.split(*given, tmp_path / "nodes")):
+        with pytest.raises(TypeError, match=r"model must be the path of a file that graphact\.save wrote, got FIR"):
+            split(nn.FIR([1, 1]), load_graph(tmp_path / "graph.npz"))
+        with pytest.raises(TypeError, match=r"graph must be the path .* graphact\.Graph\.save wrote, got Graph"):
+            split(to_model(nn.FIR([1, 1])), GRAPHS["line"]())
 
 
 @pytest.mark.parametrize("shape", [(6, 2), (1, 5, 2), (1, 6, 3)])

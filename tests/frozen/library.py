@@ -5,9 +5,10 @@ When modules move or are renamed, this file changes and no other in this folder.
 
 from dataclasses import fields, make_dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import graphact
-import graphact_agents as agents
+import graphact_agents
 from agents.learning.problems import train_centrally
 from graphact import Graph, export_onnx, functional, load, nn, save
 from graphact import distributed as scaleout
@@ -24,6 +25,7 @@ from graphact_lab.registry import find_protocol
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store
 from graphact_lab.tasks import locate
+from support.on_agents import deploy, split
 
 __all__ = [
     "ACTIVATIONS",
@@ -80,6 +82,11 @@ GUARANTEES = Guarantees()
 GUARANTEE_NAMES = tuple(analysis.__all__)
 NORMALIZATIONS = ("spectral", "symmetric", "gcn", "random_walk", "laplacian")
 STRATEGIES = ("stacked", "vmap", "loop")
+
+
+agents = SimpleNamespace(
+    **{name: getattr(graphact_agents, name) for name in graphact_agents.__all__} | {"deploy": deploy, "split": split}
+)
 
 
 def estimator(name, *arguments, **options):

@@ -19,7 +19,6 @@ from graphact.distributed.restart import RankStatus
 from graphact.storage import header_digest, load_tensors, one_line, save_tensors
 from graphact_agents.addresses import read_addresses
 from graphact_agents.command_simulate import read_numbers
-from graphact_agents.deployment import to_model
 from graphact_agents.learning.state import State
 from graphact_agents.signals import FileSignals, NoSignal, parse
 from graphact_lab import parquet, store
@@ -27,6 +26,7 @@ from graphact_lab.data.download import DataError
 from graphact_lab.data.molene import read_molene
 from graphact_lab.data.planetoid import read_planetoid
 from support.imitation import STATIONS, station_file, station_lines, write_molene, write_planetoid
+from support.on_agents import to_model
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 HUGE = (

@@ -1,6 +1,5 @@
 """A new activation is one class: everything that interprets descriptions works with it or refuses it in one line."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -10,7 +9,6 @@ from graphact.cli import main
 from graphact.guarantees import check_equivariance, lipschitz_bound
 from graphact.spec.operations import MEAN, OPERATIONS, Operation
 from graphact.training import Fleet, TrainingSettings, fit
-from graphact_agents import deploy, operations, simulate_inference
 from graphact_lab.tasks import source_localization_tasks
 from support.graphs import random_graph
 
@@ -70,18 +68,6 @@ def test_it_is_saved_and_loaded(learn, tmp_path):
     loaded = graphact.load(tmp_path / "model.safetensors")
     graph, x = random_graph(dtype=torch.float32), torch.randn(12, 1)
     assert torch.equal(loaded(x, graph), model(x, graph))
-
-
-@pytest.mark.parametrize("learn", [False, True])
-def test_it_runs_on_agents(learn, monkeypatch):
-    def soft_max_in_numpy(_own, neighbors, temperature):
-        return temperature * np.log(np.exp(neighbors / temperature).mean(-2))
-
-    monkeypatch.setattr(operations, "OPERATIONS", dict(operations.OPERATIONS))
-    operations.register_operation("soft-max", soft_max_in_numpy)
-    model, graph, x = gcnn(learn_temperature=learn).double(), random_graph(), torch.randn(12, 1, dtype=torch.float64)
-    outputs = simulate_inference(deploy(model, graph), x[None].numpy()).outputs[0]
-    assert torch.allclose(torch.as_tensor(outputs), model(x, graph), rtol=1e-12, atol=1e-12)
 
 
 def test_it_is_refused_by_guarantees_in_one_line_but_checked():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphact_agents.inference import infer
     from graphact_agents.links import Links, Row
     from graphact_agents.log import FileLog, MemoryLog, read_log
-    from graphact_agents.model import Cost, Model, UnsupportedModelError, cost_of_inference
+    from graphact_agents.model import Cost, IncompatibleModelError, Model, cost_of_inference
     from graphact_agents.model_file import load_model, save_model
     from graphact_agents.node import Node
     from graphact_agents.program import Direction, Exchange, Program, Received
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from graphact_agents.transports.base import drive
     from graphact_agents.transports.memory import Faults
 
+__version__ = "0.3.0"
 HOMES = {
     "deployment": "Deployment deploy split",
     "graph_file": "ShiftOperator load_graph",
     "inference": "infer",
     "links": "Links Row",
     "log": "FileLog MemoryLog read_log",
-    "model": "Cost Model UnsupportedModelError cost_of_inference",
+    "model": "Cost Model IncompatibleModelError cost_of_inference",
     "model_file": "load_model save_model",
     "node": "Node",
     "program": "Direction Exchange Program Received",
@@ -48,6 +49,7 @@ __all__ = [
     "Exchange",
     "Faults",
     "FileLog",
+    "IncompatibleModelError",
     "Limits",
     "Links",
     "MemoryLog",
@@ -59,7 +61,6 @@ __all__ = [
     "RunResult",
     "ShiftOperator",
     "Timing",
-    "UnsupportedModelError",
     "cost_of_inference",
     "deploy",
     "drive",

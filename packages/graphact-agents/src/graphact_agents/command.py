@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from graphact_agents import __version__
+
 Option = Callable[[Any], object]
 """Adds an argument to a parser."""
 Run = Callable[[argparse.Namespace], int]
@@ -116,6 +118,7 @@ def make_parser(prog: str = "graphact-agents") -> Parser:
     """Return the parser of all commands."""
     description = DESCRIPTION.format(prog=prog)
     parser = Parser(prog=prog, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"graphact-agents {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
     for name, (target, line) in COMMANDS.items():
         commands.add_parser(name, help=line).target = target

@@ -3,12 +3,9 @@
 import json
 import os
 import secrets
-import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +18,7 @@ from graphact_agents.messages import KEY_BYTES, link_key
 from graphact_agents.model import Model
 from graphact_agents.model_file import load_model, save_model
 
+FilePath = str | os.PathLike[str]
 FORMAT = "graphact node"
 VERSION = 1
 OWNED = ("node.json", "model.safetensors", "addresses.json", "log.jsonl", "log.jsonl.1", "learning.json", "tls")
@@ -115,57 +113,55 @@ def check_one_model(deployments: Sequence[Deployment]) -> Model:
 # From a model file and a graph file to the folders of all nodes
 
 
-def to_model(model: Any) -> Model:
-    """Return a model, from a file or through one.
-
-    A torch model is written by ``graphact.save`` and read back: agents know model files, and nothing of torch.
-
-    Raises:
-        UnsupportedModelError: agents cannot run the model; the error names the part.
-    """
+def resolve_model(model: Model | FilePath) -> Model:
+    """Return a model, read from its file if it is given by that; TypeError for anything else, such as a torch model."""
     if isinstance(model, Model):
         return model
-    if isinstance(model, str | os.PathLike):
-        return load_model(model)
-    library: Any = sys.modules.get("graphact")  # imported by whoever made such a model
-    if library is None or not hasattr(model, "layers"):
-        raise TypeError(f"model must be a Model, a model file or a model of graphact, got {type(model).__name__}")
-    with tempfile.TemporaryDirectory() as folder:
-        library.save(model, Path(folder) / "model.safetensors")
-        return load_model(Path(folder) / "model.safetensors")
+    if not isinstance(model, str | os.PathLike):
+        raise TypeError(f"model must be the path of a file that graphact.save wrote, got {type(model).__name__}")
+    return load_model(model)
 
 
-def to_operator(graph: Any) -> ShiftOperator:
-    """Return a shift operator, from a file or, for a ``graphact.Graph``, through one."""
+def resolve_graph(graph: ShiftOperator | FilePath) -> ShiftOperator:
+    """Return a shift operator, read from its file if it is given by that; TypeError for anything else."""
     if isinstance(graph, ShiftOperator):
         return graph
-    if isinstance(graph, str | os.PathLike):
-        return load_graph(graph)
-    if not hasattr(graph, "save"):
-        raise TypeError(f"graph must be a graph file or a graphact.Graph, got {type(graph).__name__}")
-    with tempfile.TemporaryDirectory() as folder:
-        graph.save(Path(folder) / "graph.npz")
-        return load_graph(Path(folder) / "graph.npz")
+    if not isinstance(graph, str | os.PathLike):
+        raise TypeError(f"graph must be the path of a file that graphact.Graph.save wrote, got {type(graph).__name__}")
+    return load_graph(graph)
 
 
-def deploy(model: Any, graph: Any, *, epoch: int | None = None, secret: bytes | None = None) -> list[Deployment]:
+def deploy(
+    model: Model | FilePath,
+    graph: ShiftOperator | FilePath,
+    *,
+    epoch: int | None = None,
+    secret: bytes | None = None,
+) -> list[Deployment]:
     """Return what each node of a graph holds, to run a model together.
 
     Args:
-        model: a model file, a :class:`Model`, or a torch model that ``graphact.save`` can write.
-        graph: a graph file, or a ``graphact.Graph``; its weights are converted to the dtype of the model.
+        model: a model file, as ``graphact.save`` writes it, or a :class:`Model`.
+        graph: a graph file, as ``graphact.Graph.save`` writes it, or a shift operator; its weights are converted to the
+            dtype of the model.
         epoch: number of the deployment; drawn at random when left out.
         secret: 32 bytes from which the keys of the links are derived; drawn at random, and forgotten, when left out.
 
+    Raises:
+        IncompatibleModelError: agents cannot run the model; the error names the part.
+
     Example:
-        >>> import graphact
-        >>> from graphact_agents import deploy
-        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> nodes = deploy(graphact.nn.GCNN([1, 4], order=2, activation="max-ga"), path)
+        >>> import numpy as np
+        >>> from graphact_agents import Model, deploy
+        >>> from graphact_agents.graph_file import build_operator
+        >>> ends = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> path = build_operator(ends[0], ends[1], np.ones(4), num_nodes=3)
+        >>> filters = {"kind": "filter", "arrays": {"taps": "taps"}}
+        >>> nodes = deploy(Model("GraphFilter", {}, {"taps": np.ones((3, 1, 8))}, [filters]), path)
         >>> nodes[1].links.hears, nodes[2].links.hears
         ((0, 2), (1,))
     """
-    plain, operator = to_model(model), to_operator(graph)
+    plain, operator = resolve_model(model), resolve_graph(graph)
     epoch = secrets.randbits(63) if epoch is None else epoch
     secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
     if len(secret) != KEY_BYTES:
@@ -182,8 +178,8 @@ def deploy(model: Any, graph: Any, *, epoch: int | None = None, secret: bytes | 
 
 
 def split(
-    model: Any,
-    graph: Any,
+    model: Model | FilePath,
+    graph: ShiftOperator | FilePath,
     out: str | os.PathLike[str],
     *,
     epoch: int | None = None,
@@ -204,7 +200,7 @@ def split(
     Raises:
         FileExistsError: ``out`` holds nodes already; their keys and run numbers must not be mixed with new ones.
     """
-    operator = to_operator(graph)
+    operator = resolve_graph(graph)
     if any(Path(out).glob("node-*")):
         raise FileExistsError(f"{out} holds nodes already; choose another folder")
     if addresses is not None and len(addresses) != operator.num_nodes:

@@ -16,7 +16,7 @@ from graphact_agents.operations import NeighborhoodFunction, check_runs, find_op
 PRECISION_ADVICE = "convert the model with .float() or .double() before graphact.save"
 
 
-class UnsupportedModelError(TypeError, ValueError):
+class IncompatibleModelError(TypeError, ValueError):
     """A part of a model that agents cannot compute.
 
     Attributes:
@@ -196,25 +196,25 @@ def check_bias(arrays: Mapping[str, Array], outputs: int) -> None:
 
 
 def decode_layer(entry: Any, parameters: Mapping[str, Array], number: int) -> ModelLayer:
-    """Return the layer of an entry of a description; UnsupportedModelError names the part and what is wrong."""
+    """Return the layer of an entry of a description; IncompatibleModelError names the part and what is wrong."""
     part = f"layer {number}"
     if not isinstance(entry, dict) or not isinstance(entry.get("arrays"), dict) or "kind" not in entry:
-        raise UnsupportedModelError(part, f"must be an object with kind and arrays, got {entry!r:.60}")
+        raise IncompatibleModelError(part, f"must be an object with kind and arrays, got {entry!r:.60}")
     names = entry["arrays"]
     part = next((str(name).rpartition(".")[0] for name in names.values()), part) or part
     for role, name in names.items():
         if not isinstance(name, str) or name not in parameters:
-            raise UnsupportedModelError(part, f"{role} must be a tensor of the file, got {name!r:.60}")
+            raise IncompatibleModelError(part, f"{role} must be a tensor of the file, got {name!r:.60}")
     if entry["kind"] not in DECODERS:
-        raise UnsupportedModelError(part, f"agents know the layers {', '.join(DECODERS)}, got {entry['kind']!r:.60}")
+        raise IncompatibleModelError(part, f"agents know the layers {', '.join(DECODERS)}, got {entry['kind']!r:.60}")
     settings = {name: value for name, value in entry.items() if name not in ("kind", "arrays")}
     try:
         arrays = {role: parameters[names[role]] for role in sorted(names, key=role_order)}
         return DECODERS[entry["kind"]](settings, arrays)
-    except UnsupportedModelError:
+    except IncompatibleModelError:
         raise
     except (TypeError, ValueError) as error:
-        raise UnsupportedModelError(part, str(error)) from error
+        raise IncompatibleModelError(part, str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class Model:
         layers: the same layers, with the parameters.
 
     Raises:
-        UnsupportedModelError: agents cannot run it; the error names the part. It is a ValueError.
+        IncompatibleModelError: agents cannot run it; the error names the part. It is a ValueError.
     """
 
     module: str
@@ -245,7 +245,7 @@ class Model:
     def __post_init__(self) -> None:
         check_precision(self.parameters)
         if not isinstance(self.description, list | tuple):
-            raise UnsupportedModelError("", f"layers must be a list, got {self.description!r:.60}")
+            raise IncompatibleModelError("", f"layers must be a list, got {self.description!r:.60}")
         layers = tuple(decode_layer(entry, self.parameters, i) for i, entry in enumerate(self.description))
         object.__setattr__(self, "layers", layers)
         if sorted(self.names) != sorted(self.parameters):
@@ -318,11 +318,11 @@ def role_order(role: str) -> tuple[int, str]:
 
 
 def check_precision(parameters: Mapping[str, Array]) -> None:
-    """Raise UnsupportedModelError unless all parameters are float32, or all float64."""
+    """Raise IncompatibleModelError unless all parameters are float32, or all float64."""
     found = sorted({str(value.dtype) for value in parameters.values()})
     if found not in ([], ["float32"], ["float64"]):
         reason = f"agents compute in float32 or float64, got {', '.join(found)}; {PRECISION_ADVICE}"
-        raise UnsupportedModelError("", reason)
+        raise IncompatibleModelError("", reason)
 
 
 def agreement(model: Model, **settings: Any) -> bytes:

@@ -1,7 +1,7 @@
 """Model files: safetensors with one JSON object that describes the layers, as ``graphact.save`` writes them.
 
-Nothing in a file is executed. The header holds format, version, module, config, layers, frozen, a SHA-256 of every
-tensor and one of itself.
+Nothing in a file is executed. ``model.schema.json`` beside this module describes the header; ``docs/model-file.md``
+explains it.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import numpy as np
 
 from graphact_agents.files import one_line, write_atomically
 from graphact_agents.messages import Array
-from graphact_agents.model import PRECISION_ADVICE, Model, UnsupportedModelError
+from graphact_agents.model import PRECISION_ADVICE, IncompatibleModelError, Model
 
 FORMAT = "graphact"
 VERSION = 1
@@ -26,14 +26,14 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 
     Raises:
         FileNotFoundError: there is no such file.
-        UnsupportedModelError: agents cannot run the model; the error names the part. It is a ValueError.
+        IncompatibleModelError: agents cannot run the model; the error names the part. It is a ValueError.
         ValueError: the file is damaged or not a model of graphact; the message names what is wrong.
     """
     header, tensors = read_tensors(Path(path))
     try:
         return Model(header["module"], header["config"], tensors, header["layers"], header.get("frozen", ()))
-    except UnsupportedModelError as error:
-        raise UnsupportedModelError(f"{path}: {error.part}" if error.part else str(path), error.reason) from error
+    except IncompatibleModelError as error:
+        raise IncompatibleModelError(f"{path}: {error.part}" if error.part else str(path), error.reason) from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ValueError(f"{path}: the description does not fit the tensors: {one_line(error)}") from error
 
@@ -62,9 +62,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             for name in file.keys():  # noqa: SIM118, the file is no dict
                 if (dtype := file.get_slice(name).get_dtype()) not in ("F32", "F64"):
                     reason = f"agents compute in float32 or float64, got {dtype}; {PRECISION_ADVICE}"
-                    raise UnsupportedModelError(str(path), reason)
+                    raise IncompatibleModelError(str(path), reason)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except UnsupportedModelError:
+    except IncompatibleModelError:
         raise
     except (SafetensorError, OSError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: not a readable safetensors file, perhaps truncated: {one_line(error)}") from error
@@ -78,6 +78,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         raise ValueError(f"{path}: format version must be {VERSION}, got {header.get('version')!r:.60}")
     if not isinstance(header.get("sha256"), dict) or header.get("header_sha256") != hash_header(header):
         raise ValueError(f"{path}: the header is damaged: its SHA-256 differs from the one recorded")
+    if not isinstance(header.get("module"), str) or not isinstance(header.get("config"), dict):
+        raise ValueError(f"{path}: module must be the name of a class, and config an object with its arguments")
     for name, tensor in tensors.items():
         if header["sha256"].get(name) != hash_tensor(tensor):
             raise ValueError(f"{path}: tensor {name!r} is damaged: its SHA-256 differs from the one recorded")

@@ -44,13 +44,15 @@ def simulate_inference(
         reach: the links that are there in a run, where they come and go.
 
     Example:
-        >>> import graphact, torch
-        >>> from graphact_agents import deploy, simulate_inference
-        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> model, x = graphact.nn.GCNN([1, 4], order=2, activation="median-ga"), torch.randn(5, 3, 1)
-        >>> answer = simulate_inference(deploy(model, path), x.numpy())
-        >>> bool((torch.from_numpy(answer.outputs) - model(x, path)).abs().max() < 1e-6)
-        True
+        >>> import numpy as np
+        >>> from graphact_agents import Model, deploy, simulate_inference
+        >>> from graphact_agents.graph_file import build_operator
+        >>> ends = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> path = build_operator(ends[0], ends[1], np.ones(4), num_nodes=3)
+        >>> filters = {"kind": "filter", "arrays": {"taps": "taps"}}
+        >>> model = Model("GraphFilter", {}, {"taps": np.ones((2, 1, 1))}, [filters])
+        >>> simulate_inference(deploy(model, path), np.array([[[1.0], [2.0], [4.0]]])).outputs.ravel()
+        array([3., 7., 6.])
     """
     model = check_one_model(deployments)
     if signals.ndim < 3 or signals.shape[-2] != len(deployments):

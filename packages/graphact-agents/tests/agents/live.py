@@ -11,13 +11,13 @@ from collections import deque
 
 import numpy as np
 
-import graphact_agents as agents
 from agents.networks import undirected
 from graphact import nn
 from graphact_agents import Deployment, MemoryLog, Timing
 from graphact_agents.addresses import Addresses, free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
 from graphact_agents.messages import GREETINGS, NOTHING, Kind, Message, Payload, encode
+from support.on_agents import split
 
 PATIENCE = 60.0
 """Seconds that a test waits for what must happen; a machine with many processes is slow."""
@@ -26,7 +26,7 @@ PATIENCE = 60.0
 def make_network(folder, edges, size, model=None, **options):
     """The folders of nodes that run one filter of order 1, or a model; each with signals for many runs."""
     model = nn.GCNN([1, 1], order=1).double() if model is None else model
-    folders = agents.split(model, undirected(edges, size), folder / "nodes", addresses=free_addresses(size), **options)
+    folders = split(model, undirected(edges, size), folder / "nodes", addresses=free_addresses(size), **options)
     for i, each in enumerate(folders):
         np.save(each / "x.npy", np.full((50, 1), 1.0 + i))
     return folders

@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-import graphact_agents as agents
 from agents.networks import undirected
 from graphact import nn
 from graphact_agents import Deployment, read_log
@@ -28,6 +27,7 @@ from graphact_agents.addresses import free_addresses
 from graphact_agents.log import Began, RoundClosed
 from graphact_agents.processes import Processes
 from graphact_agents.replay import answered_links, dense_matrix, replay
+from support.on_agents import split
 
 SLOT = 0.18
 BOUNDS = {0.05: 1e-4, 0.1: 1e-3, 0.2: 5e-3}
@@ -48,7 +48,7 @@ class Deployed:
 
     def __init__(self, folder, graph, model, runs=10):
         self.graph, self.model, self.runs = graph, model.double(), runs
-        self.folders = agents.split(self.model, graph, folder, addresses=free_addresses(graph.num_nodes))
+        self.folders = split(self.model, graph, folder, addresses=free_addresses(graph.num_nodes))
         self.nodes = [Deployment.load(each) for each in self.folders]
         self.x = np.random.default_rng(0).normal(size=(runs, graph.num_nodes, model.config()["features"][0]))
         self.files = [each / "x.npy" for each in self.folders]

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 
 import graphact
-from graphact_agents import Deployment, Faults, Limits, Timing, deploy, simulate_inference
+from graphact_agents import Deployment, Faults, Limits, Timing, simulate_inference
 from graphact_agents.log import RoundClosed
 from graphact_agents.replay import answered_links, dense_matrix, replay, replay_inference
 from graphact_agents.simulated import SimulatedInference
 from support.activations import ON_AGENTS
+from support.on_agents import deploy
 
 TOLERANCE = 1e-12
 SECRET = bytes(range(32))

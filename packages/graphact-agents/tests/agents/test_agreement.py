@@ -16,8 +16,8 @@ from graphact import nn
 from graphact_agents import Deployment, MemoryLog, Node, Timing
 from graphact_agents.addresses import free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
-from graphact_agents.deployment import to_model
 from graphact_agents.messages import Kind
+from support.on_agents import deploy, split, to_model
 
 ONE, OTHER = b"1" * 16, b"2" * 16
 
@@ -105,7 +105,7 @@ def model(seed=0, **options):
 
 def digest_of(model, timing, schedule):
     """What an agent that is given these greets with."""
-    deployment = agents.deploy(model, undirected([(0, 1)], 2))[0]
+    deployment = deploy(model, undirected([(0, 1)], 2))[0]
     return Agent(deployment, Silent(), MemoryLog(), Silent(), schedule, print, timing).node.digest
 
 
@@ -150,7 +150,7 @@ class Silent:
 
 def test_silent_neighbors_are_greeted_again_after_a_run():
     network = Silent()
-    deployment = agents.deploy(model(), undirected([(0, 1), (1, 2)], 3))[1]
+    deployment = deploy(model(), undirected([(0, 1), (1, 2)], 3))[1]
     agent = Agent(
         deployment, network, MemoryLog(), network, Clocked(0.0, 5.0), lambda event: None, clock=lambda: network.now
     )
@@ -162,7 +162,7 @@ def test_silent_neighbors_are_greeted_again_after_a_run():
 def test_processes_with_different_models_tell_and_never_answer_wrongly(tmp_path):
     """Node 2 of a line is given another model: 0 and 1 agree, 1 and 2 refuse each other."""
     graph = undirected([(0, 1), (1, 2)], 3)
-    folders = agents.split(nn.GCNN([1, 1], order=1).double(), graph, tmp_path / "nodes", addresses=free_addresses(3))
+    folders = split(nn.GCNN([1, 1], order=1).double(), graph, tmp_path / "nodes", addresses=free_addresses(3))
     other = Deployment.load(folders[2])
     replace(other, model=to_model(nn.GCNN([1, 1], order=1).double())).save(folders[2])
     origin = time.time() + 3.0

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import graphact
+import graphact_agents
 from agents.networks import GRAPHS
 from graphact import nn
 from graphact_agents import Deployment
@@ -27,6 +28,12 @@ def files(tmp_path):
 def told(text):
     """The printed lines as a dictionary."""
     return dict(re.split(r"\s{2,}", line, maxsplit=1) for line in text.strip().splitlines())
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"graphact-agents {graphact_agents.__version__}\n"
 
 
 def test_split(files, tmp_path, capsys):

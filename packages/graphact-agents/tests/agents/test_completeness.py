@@ -8,10 +8,11 @@ from agents.live import Daemon, make_network
 from agents.networks import GRAPHS, directed, pair, pass_on
 from agents.one_node import lone_node, result_of, said, talk
 from graphact import nn
-from graphact_agents import Faults, deploy, simulate_inference
+from graphact_agents import Faults, simulate_inference
 from graphact_agents.agent import Clocked
 from graphact_agents.messages import Kind, Message, decode
 from graphact_agents.replay import answered_links
+from support.on_agents import deploy
 
 
 def whole_by_brute_force(nodes, logs, run, rounds):

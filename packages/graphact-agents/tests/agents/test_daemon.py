@@ -12,20 +12,20 @@ import pytest
 import torch
 
 import graphact
-import graphact_agents as agents
 from agents.networks import GRAPHS, undirected
 from graphact import nn
 from graphact_agents.addresses import Address, Addresses, free_addresses
 from graphact_agents.command import main
 from graphact_agents.processes import Processes
+from support.on_agents import split
 
 
 def gcnn():
     return nn.GCNN([2, 4, 3], order=[2, 1], activation="max-ga", hops=2, out_features=2).double()
 
 
-def split(tmp_path, graph, model, **options):
-    return agents.split(model, graph, tmp_path / "nodes", addresses=free_addresses(graph.num_nodes), **options)
+def split_here(tmp_path, graph, model, **options):
+    return split(model, graph, tmp_path / "nodes", addresses=free_addresses(graph.num_nodes), **options)
 
 
 def start(folder, *options, **pipes):
@@ -38,7 +38,7 @@ def test_a_line_of_three_on_zenoh(tmp_path):
     graph, model = undirected([(0, 1), (1, 2)], 3), gcnn()
     x = np.random.default_rng(0).normal(size=(20, 4, 3, 2))
     # deadlines are tested elsewhere: here a busy machine must not miss one
-    with Processes(split(tmp_path, graph, model), ["--period", "0", "--slot", "5"]) as processes:
+    with Processes(split_here(tmp_path, graph, model), ["--period", "0", "--slot", "5"]) as processes:
         processes.wait_until_ready()
         processes.feed(x)
         events = processes.wait()
@@ -57,7 +57,7 @@ def test_a_line_of_three_on_zenoh(tmp_path):
 
 
 def test_a_lonely_node_takes_signals_from_a_sensor_until_it_is_told_to_stop(tmp_path):
-    (folder,) = split(tmp_path, GRAPHS["one node"](), nn.GCNN([1, 1], order=1, activation="relu").double())
+    (folder,) = split_here(tmp_path, GRAPHS["one node"](), nn.GCNN([1, 1], order=1, activation="relu").double())
     options = ["--sensor", f"{sys.executable} -c print(7.5)", "--period", "1.5", "--lead", "1.4"]
     process = start(folder, "--transport", "udp", *options)
     assert json.loads(process.stdout.readline())["event"] == "ready"
@@ -76,7 +76,7 @@ def test_a_lonely_node_takes_signals_from_a_sensor_until_it_is_told_to_stop(tmp_
 
 
 def test_bad_lines_are_skipped_and_a_restarted_node_goes_on(tmp_path):
-    (folder,) = split(tmp_path, GRAPHS["one node"](), nn.GCNN([2, 1], order=1, activation="relu").double())
+    (folder,) = split_here(tmp_path, GRAPHS["one node"](), nn.GCNN([2, 1], order=1, activation="relu").double())
     reasons, runs = [], []
     for _ in range(2):
         process = start(folder, "--transport", "udp", "--period", "0.3", "--slot", "0.1")
@@ -94,7 +94,7 @@ def test_bad_lines_are_skipped_and_a_restarted_node_goes_on(tmp_path):
 
 
 def test_files_of_json_lines_repeat_if_asked(tmp_path):
-    (folder,) = split(tmp_path, GRAPHS["one node"](), nn.GCNN([1, 1], order=1, activation="relu").double())
+    (folder,) = split_here(tmp_path, GRAPHS["one node"](), nn.GCNN([1, 1], order=1, activation="relu").double())
     (tmp_path / "x.jsonl").write_text("1.5\n[2.5]\n")
     file = ["--transport", "udp", "--signals", str(tmp_path / "x.jsonl"), "--period", "0"]
     printed = start(folder, *file, "--repeat", "--runs", "5").communicate(timeout=20)[0].splitlines()
@@ -123,7 +123,7 @@ def test_files_of_json_lines_repeat_if_asked(tmp_path):
     ],
 )
 def test_a_mistake_is_one_line(options, message, tmp_path, capsys):
-    folders = split(tmp_path, GRAPHS["line"](), gcnn(), tls=False)
+    folders = split_here(tmp_path, GRAPHS["line"](), gcnn(), tls=False)
     np.save(tmp_path / "flat.npy", np.ones(3))
     np.save(tmp_path / "wide.npy", np.ones((3, 5)))
     names = {"FLAT": str(tmp_path / "flat.npy"), "WIDE": str(tmp_path / "wide.npy")}
@@ -135,14 +135,14 @@ def test_a_mistake_is_one_line(options, message, tmp_path, capsys):
 
 
 def test_one_way_links_need_a_clock(tmp_path, capsys):
-    folders = split(tmp_path, GRAPHS["directed"](), gcnn())
+    folders = split_here(tmp_path, GRAPHS["directed"](), gcnn())
     assert main(["run", str(folders[0]), "--period", "0"]) == 2
     assert "--period 0 needs links in both directions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("period", "timely"), [("60", True), ("0", False)])
 def test_runs_by_a_clock_keep_the_processor_to_their_deadlines(period, timely, tmp_path, monkeypatch):
-    folder = split(tmp_path, GRAPHS["line"](), gcnn())[0]
+    folder = split_here(tmp_path, GRAPHS["line"](), gcnn())[0]
     opened = {}
 
     def open_transport(*_, **options):
@@ -156,7 +156,7 @@ def test_runs_by_a_clock_keep_the_processor_to_their_deadlines(period, timely, t
 
 @pytest.mark.parametrize("transport", ["udp", "zenoh"])
 def test_a_port_in_use(transport, tmp_path, capsys):
-    folders = split(tmp_path, GRAPHS["line"](), gcnn())
+    folders = split_here(tmp_path, GRAPHS["line"](), gcnn())
     listen = Addresses.load(folders[0], (1,)).listen
     with socket.socket(type=socket.SOCK_DGRAM) as taken, socket.socket() as stream:
         taken.bind((listen.host, listen.port))

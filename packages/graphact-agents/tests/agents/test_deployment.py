@@ -12,12 +12,13 @@ import graphact_agents as agents
 from agents.networks import GRAPHS
 from graphact import nn
 from graphact_agents import Deployment
+from support.on_agents import deploy, split
 
 
 @pytest.fixture
 def folders(tmp_path):
     model = nn.GCNN([1, 3], order=2, activation="kernel-ga", hops=2, learn_gamma=True).double()
-    return agents.split(model, GRAPHS["line"](), tmp_path / "nodes", epoch=5)
+    return split(model, GRAPHS["line"](), tmp_path / "nodes", epoch=5)
 
 
 def test_a_folder_holds_a_row_its_neighbors_its_keys_and_the_model(folders):
@@ -38,7 +39,7 @@ def test_a_key_is_known_to_the_two_ends_of_its_link_alone(folders):
         for key in node.links.keys.values():
             holders.setdefault(key, []).append(node.node)
     assert sorted(holders.values()) == [[i, i + 1] for i in range(5)]
-    again = agents.deploy(nodes[0].model, GRAPHS["line"]())
+    again = deploy(nodes[0].model, GRAPHS["line"]())
     assert not set(holders) & set(again[0].links.keys.values())
 
 
@@ -59,7 +60,7 @@ def test_folders_come_back_exactly(folders):
 
 def test_an_existing_deployment_is_not_overwritten(folders):
     with pytest.raises(FileExistsError, match="holds nodes already"):
-        agents.split(nn.FIR([1, 1]), GRAPHS["line"](), folders[0].parent)
+        split(nn.FIR([1, 1]), GRAPHS["line"](), folders[0].parent)
 
 
 @pytest.mark.parametrize(
@@ -103,13 +104,13 @@ def test_missing_files(folders):
 def test_half_precision_files_are_refused_with_advice(tmp_path):
     for dtype, name in ((torch.float16, "F16"), (torch.bfloat16, "BF16")):
         graphact.save(nn.FIR([1, 1]).to(dtype), tmp_path / "model.safetensors")
-        with pytest.raises(agents.UnsupportedModelError, match=f"got {name}; convert the model with .float()"):
+        with pytest.raises(agents.IncompatibleModelError, match=f"got {name}; convert the model with .float()"):
             agents.load_model(tmp_path / "model.safetensors")
 
 
 def test_training_a_model_further_leaves_its_deployments_alone():
     model, graph = nn.GCNN([1, 2], order=1, activation="max-ga"), graphact.Graph.from_dense(torch.ones(3, 3))
-    deployed = agents.deploy(model, graph)
+    deployed = deploy(model, graph)
     before = {name: value.copy() for name, value in deployed[0].model.parameters.items()}
     with torch.no_grad():
         for parameter in model.parameters():

@@ -15,8 +15,9 @@ from scipy.stats import ks_2samp
 
 from graphact import nn
 from graphact.training import Task, TrainingSettings, fit
-from graphact_agents import Faults, Timing, deploy, simulate_inference
+from graphact_agents import Faults, Timing, simulate_inference
 from graphact_lab.data.communities import community_graph
+from support.on_agents import deploy
 
 LEVEL = 0.01
 LOSSES = (0.025, 0.05, 0.075, 0.1, 0.125, 0.15)

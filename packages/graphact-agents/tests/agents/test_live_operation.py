@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import graphact_agents as agents
 from agents.live import PATIENCE, Captured, Daemon, make_network
 from agents.networks import undirected
 from graphact import nn
@@ -21,6 +20,7 @@ from graphact_agents.deployment import check_folder
 from graphact_agents.log import Began, FileLog
 from graphact_agents.messages import Kind
 from graphact_agents.status_server import fetch_status
+from support.on_agents import split
 
 OPTIONS = ["--transport", "udp", "--period", "2", "--slot", "0.6"]
 
@@ -220,9 +220,7 @@ def test_logs_and_certificates_that_are_damaged(folders, capsys):
 
 
 def test_split_leaves_no_authority_behind(tmp_path):
-    folders = agents.split(
-        nn.FIR([1, 1]), undirected([(0, 1)], 2), tmp_path / "nodes", addresses=["127.0.0.1:1", "[::1]:2"]
-    )
+    folders = split(nn.FIR([1, 1]), undirected([(0, 1)], 2), tmp_path / "nodes", addresses=["127.0.0.1:1", "[::1]:2"])
     for folder in folders:
         assert sorted(file.name for file in (folder / "tls").iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
         assert (folder / "tls" / "key.pem").stat().st_mode & 0o777 == 0o600

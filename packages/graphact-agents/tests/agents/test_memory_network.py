@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import graphact
+import graphact_agents
 from agents.networks import GRAPHS, MemoryTransport, links_of
 from graphact import nn
-from graphact_agents import Exchange, Faults, MemoryLog, Node, Timing, deploy, drive, simulate_inference
+from graphact_agents import Exchange, Faults, MemoryLog, Node, Timing, drive, simulate_inference
 from graphact_agents.simulation import Simulation
 from graphact_agents.transports.memory import MemoryNetwork
+from support.on_agents import deploy
 
 COUNT = 4000
 
@@ -183,7 +184,7 @@ def test_the_driver_over_the_network():
 def test_a_message_visits_ten_files_at_most():
     """From the program that makes a value to the program of the neighbour that uses it."""
     nodes = deploy(nn.GCNN([1, 2], order=2, activation="kernel-ga", learn_gamma=True).double(), GRAPHS["line"]())
-    visited, source = set(), str(Path(graphact.__file__).parent)
+    visited, source = set(), str(Path(graphact_agents.__file__).parent)
 
     def note(frame, kind, _):
         if kind == "call" and frame.f_code.co_filename.startswith(source):

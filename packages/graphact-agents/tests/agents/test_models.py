@@ -13,17 +13,9 @@ from graphact import nn
 from graphact.files import describe_model
 from graphact.spec.operations import OPERATIONS, Operation, register_operation
 from graphact.storage import save_tensors
-from graphact_agents import (
-    Deployment,
-    UnsupportedModelError,
-    deploy,
-    load_model,
-    operations,
-    save_model,
-    simulate_inference,
-)
-from graphact_agents.deployment import to_model
+from graphact_agents import Deployment, IncompatibleModelError, load_model, operations, save_model, simulate_inference
 from graphact_agents.replay import replay_inference
+from support.on_agents import deploy, to_model
 
 
 @pytest.fixture
@@ -93,13 +85,13 @@ def test_an_operation_of_a_user_runs_on_agents(graph, closed, operation, tmp_pat
 )
 def test_an_operation_that_does_not_fit_is_refused(function, message, operation):
     operation("odd", lambda neighbors: neighbors.sum(-2), function)
-    with pytest.raises(UnsupportedModelError, match=f"operation 'odd' {message}") as caught:
+    with pytest.raises(IncompatibleModelError, match=f"operation 'odd' {message}") as caught:
         deploy(nn.GraphAdaptive("odd"), GRAPHS["line"]())
     assert caught.value.part.endswith("model.safetensors: layer 0")
 
 
 def test_the_error_names_the_part():
-    with pytest.raises(UnsupportedModelError, match="must have one hop") as caught:
+    with pytest.raises(IncompatibleModelError, match="must have one hop") as caught:
         deploy(nn.GCNN([1, 2], order=1, activation="max-l", hops=2), GRAPHS["line"]())
     assert caught.value.part.endswith("activations.0")
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import graphact
-import graphact_agents as agents
 from agents.networks import GRAPHS
 from graphact import nn
 from graphact_agents.addresses import free_addresses
 from support.activations import ON_AGENTS
+from support.on_agents import split
 
 TOLERANCE = 1e-12
 SHAPES = ["line", "star", "complete", "disconnected", "random", "directed"]
@@ -79,9 +79,7 @@ def models(tmp_path_factory):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_activation(transport, shape, workers, models, tmp_path):
     graph = GRAPHS[shape]()
-    folders = agents.split(
-        next(iter(models.values())), graph, tmp_path / "nodes", addresses=free_addresses(graph.num_nodes)
-    )
+    folders = split(next(iter(models.values())), graph, tmp_path / "nodes", addresses=free_addresses(graph.num_nodes))
     x = np.random.default_rng(0).normal(size=(3, graph.num_nodes, 2))
     np.save(tmp_path / "x.npy", x)
     common = {"transport": transport, "signals": str(tmp_path / "x.npy"), "models": list(models)}

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from graphact import nn
-from graphact_agents.deployment import to_model
 from graphact_agents.log import Began, RoundClosed
 from graphact_agents.replay import answered_links, replay
 from support import oracle
 from support.graphs import random_case
+from support.on_agents import to_model
 
 OPS = {"max": "max-ga", "median": "median-ga", "kernel": "kernel-ga"}
 

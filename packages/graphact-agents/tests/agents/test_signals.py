@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from graphact import nn
-from graphact_agents.deployment import to_model
 from graphact_agents.signals import EndOfSignals, FileSignals, NoSignal, NotFinite, NotYet, SensorSignals, StreamSignals
+from support.on_agents import to_model
 
 MODEL = to_model(nn.GCNN([1, 64], order=1, activation="max-ga").double())  # exchanges 1 feature, then 64
 ANY = to_model(nn.GraphAdaptive("max"))  # takes any number of features

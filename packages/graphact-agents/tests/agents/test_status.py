@@ -19,7 +19,7 @@ import pytest
 from agents.live import PATIENCE, Captured, Daemon, make_network
 from agents.networks import undirected
 from graphact import nn
-from graphact_agents import MemoryLog, deploy, read_log
+from graphact_agents import MemoryLog, read_log
 from graphact_agents.addresses import Address, Addresses, free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
 from graphact_agents.command import main
@@ -27,6 +27,7 @@ from graphact_agents.log import Began, Counted, FileLog, RoundClosed
 from graphact_agents.messages import Kind
 from graphact_agents.status import Status, Watchdog, metrics
 from graphact_agents.status_server import MAX_CONNECTIONS, REQUEST_SECONDS, StatusServer, fetch_status
+from support.on_agents import deploy
 from support.places import ROOT
 
 PERIOD = ["--transport", "udp", "--period", "0.6", "--slot", "0.2", "--status", "0"]

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import graphact
-import graphact_agents
 from graphact import Graph
 from graphact.guarantees import lipschitz, lipschitz_bound, lipschitz_constrained, norms, release
 from graphact.guarantees.layers import read_layers
@@ -164,9 +163,8 @@ def test_half_precision_stays_near_the_limit():
 
 def test_save_says_what_to_do(tmp_path):
     model = lipschitz_constrained(GCNN([1, 3]).double(), GRAPH, 0.5)
-    for save in (graphact.save, lambda model, path: graphact_agents.split(model, GRAPH, path)):
-        with pytest.raises(TypeError, match=r"graphact\.guarantees\.release\(model\)"):
-            save(model, tmp_path / "model.safetensors")
+    with pytest.raises(TypeError, match=r"graphact\.guarantees\.release\(model\)"):
+        graphact.save(model, tmp_path / "model.safetensors")
     graphact.save(release(model), tmp_path / "model.safetensors")
     assert lipschitz_bound(graphact.load(tmp_path / "model.safetensors"), GRAPH).value <= 0.5
 

@@ -27,7 +27,6 @@ from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, GraphModule, Residu
 from graphact.nn.description import call_on_graph
 from graphact.pyg import PassGraph, PerLayer
 from graphact.spec import UnsupportedModelError
-from graphact_agents import deploy
 from support.graphs import random_graph
 
 NODES, FEATURES = 12, 3
@@ -360,10 +359,9 @@ def test_a_forward_of_a_sequence_that_was_replaced_is_found():
     [
         lambda model, path: topology_bound(model, WEIGHTED, LostLinks(1)),
         lambda model, path: lipschitz_constrained(model, WEIGHTED, 1.0),
-        lambda model, path: deploy(model, WEIGHTED.to(torch.float32)),
         lambda model, path: graphact.save(model, path / "model.safetensors"),
     ],
-    ids=["topology", "constrained", "agents", "files"],
+    ids=["topology", "constrained", "files"],
 )
 @pytest.mark.parametrize("part", [Residual(max_ga(3)), nn.LayerNorm(3), GCNConv(3, 3)], ids=["sum", "norm", "conv"])
 def test_others_refuse_what_they_cannot_do(part, interpret, tmp_path):

@@ -1,4 +1,4 @@
-"""The table in docs/activations.md against the code: parameters, exchanges, certificates, agents."""
+"""The table in docs/activations.md against the code: parameters, exchanges, certificates."""
 
 import re
 
@@ -9,8 +9,6 @@ from graphact import nn
 from graphact.guarantees import lipschitz_bound
 from graphact.registry import BUILT_IN, POINTWISE
 from graphact.spec import UnsupportedModelError
-from graphact_agents import UnsupportedModelError as NotForAgentsError
-from graphact_agents import deploy
 from support.graphs import random_graph
 from support.places import ROOT
 
@@ -72,15 +70,11 @@ def test_convolutions(name, order):
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_certificates_and_agents(name):
-    *_, certified, agents = TABLE[name]
+def test_certificates(name):
+    *_, certified, _ = TABLE[name]
     graph = random_graph(dtype=torch.float32)
     module = nn.make_activation(name, features=2)
     assert allowed(lambda: lipschitz_bound(module, graph)) == certified
-    one, two = (
-        allowed(lambda hops=hops: deploy(nn.GCNN([2, 2], activation=name, hops=hops), graph)) for hops in (1, 2)
-    )
-    assert (one, two) == {"K = 1": ("yes", "no")}.get(agents, (agents, agents))
 
 
 @pytest.mark.parametrize("name", TABLE)

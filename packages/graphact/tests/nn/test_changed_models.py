@@ -6,12 +6,10 @@ import pytest
 import torch
 
 import graphact
-import graphact_agents
 from graphact import nn
 from graphact.guarantees import certify, lipschitz_bound, lipschitz_constrained, topology_bound
 from graphact.spec import UnsupportedModelError
 from graphact.training import Fleet, TrainingSettings, fit
-from graphact_agents import deploy
 from graphact_lab.tasks import source_localization_tasks
 from support.graphs import random_graph
 
@@ -124,8 +122,6 @@ INTERPRETERS = {
     "lipschitz_constrained": lambda model, path: lipschitz_constrained(model, GRAPH, 1.0),
     "topology_bound": lambda model, path: topology_bound(model, GRAPH, graphact.guarantees.LostLinks(1), SIGNAL),
     "certify": lambda model, path: certify(model, GRAPH, SIGNAL, 0.1),
-    "deploy": lambda model, path: deploy(model, GRAPH),
-    "split": lambda model, path: graphact_agents.split(model, GRAPH, path / "nodes"),
     "save": lambda model, path: graphact.save(model, path / "model.safetensors"),
 }
 

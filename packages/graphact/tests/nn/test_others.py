@@ -12,7 +12,6 @@ from torch_geometric.nn import GCN, GCNConv
 from torch_geometric.nn import Sequential as PyGSequential
 
 import graphact
-import graphact_agents as agents
 from graphact import Graph, nn
 from graphact.functional.neighborhood import neighborhood
 from graphact.functional.segments import log_mean_exp
@@ -21,7 +20,6 @@ from graphact.pyg import PassGraph
 from graphact.registry import FURTHER
 from graphact.spec import UnsupportedModelError, structure
 from graphact.training import Fleet, TrainingSettings, fit
-from graphact_agents import deploy, simulate_inference
 from graphact_lab.tasks import source_localization_tasks
 from support import oracle
 from support.graphs import random_case, random_graph
@@ -201,24 +199,6 @@ def test_files(name, tmp_path):
     alone = nn.make_activation(name, features=3, hops=2)
     graphact.save(alone, tmp_path / "activation.safetensors")
     assert structure(graphact.load(tmp_path / "activation.safetensors").layers()) == structure(alone.layers())
-
-
-@pytest.mark.parametrize("name", ["mixture-ga", "max-k"])
-@pytest.mark.parametrize("closed", [False, True])
-def test_agents_compute_the_same(name, closed):
-    model = nn.GCNN([2, 5, 3], order=1, activation=name, hops=2, closed=closed, out_features=2).double()
-    graph, x = random_graph(), torch.randn(12, 2, dtype=torch.float64)
-    outputs = simulate_inference(deploy(model, graph), x[None].numpy()).outputs[0]
-    torch.testing.assert_close(torch.as_tensor(outputs), model(x, graph).detach(), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["shiftless-max", "shiftless-median", "grelu", "digraf"])
-def test_agents_refuse_the_others_in_one_line(name):
-    words = f"agents know the activations max-k, mixture-ga, got '{name}'"
-    with pytest.raises(agents.UnsupportedModelError, match=words) as e:
-        deploy(nn.GCNN([2, 5], activation=name), random_graph(dtype=torch.float32))
-    assert "\n" not in str(e.value)
-    assert ("means over all nodes" in str(e.value)) == (name in ("grelu", "digraf"))
 
 
 @pytest.mark.parametrize("name", [*OTHERS, "weighted-mean-ga"])

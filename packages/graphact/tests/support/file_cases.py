@@ -38,6 +38,7 @@ from graphact_lab.store import Store, StoreError
 from support.damage import SHARES as WAY_SHARES
 from support.damage import WAYS, damage
 from support.imitation import write_molene, write_movielens, write_planetoid
+from support.on_agents import deploy, to_model
 
 MAX_MEMORY = 2**30
 NODES = 6
@@ -122,7 +123,7 @@ def read_operator(folder):
 
 
 def write_node(folder):
-    agents.deploy(small_model(), small_graph(), secret=bytes(32))[0].save(folder)
+    deploy(small_model(), small_graph(), secret=bytes(32))[0].save(folder)
 
 
 def read_node(folder):
@@ -155,8 +156,6 @@ def continue_log(folder):
 
 
 def plain_model():
-    from graphact_agents.deployment import to_model
-
     return to_model(small_model())
 
 

@@ -75,7 +75,7 @@ class Learner:
         store: where it keeps its state.
 
     Raises:
-        UnsupportedModelError: a layer of the model has no gradient here, or all parameters are frozen.
+        IncompatibleModelError: a layer of the model has no gradient here, or all parameters are frozen.
         ValueError: signals or targets are not as many, or not finite (NaN in a target asks for nothing).
     """
 

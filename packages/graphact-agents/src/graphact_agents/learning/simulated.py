@@ -86,17 +86,20 @@ def simulate_training(
         begun: an earlier training of the same agents to go on with.
 
     Raises:
-        UnsupportedModelError: agents cannot train the model.
+        IncompatibleModelError: agents cannot train the model.
         ValueError: nodes hold different models, or data or gradients do not fit or are not finite.
 
     Example:
-        >>> import graphact, torch
-        >>> from graphact_agents import deploy
+        >>> import numpy as np
+        >>> from graphact_agents import Model, deploy
+        >>> from graphact_agents.graph_file import build_operator
         >>> from graphact_agents.learning import Learning, simulate_training
-        >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> x = torch.randn(20, 3, 1)
-        >>> nodes = deploy(graphact.nn.FIR([1, 1], order=1), path)
-        >>> trained = simulate_training(nodes, x.numpy(), 2 * x.numpy(), Learning(rate=0.05), steps=100)
+        >>> ends = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> path = build_operator(ends[0], ends[1], np.ones(4), num_nodes=3)
+        >>> x = np.random.default_rng(0).normal(size=(20, 3, 1))
+        >>> filters = {"kind": "filter", "arrays": {"taps": "taps"}}
+        >>> nodes = deploy(Model("GraphFilter", {}, {"taps": np.zeros((2, 1, 1))}, [filters]), path)
+        >>> trained = simulate_training(nodes, x, 2 * x, Learning(rate=0.05), steps=100)
         >>> bool(trained.losses[-1] < 0.1 * trained.losses[0])
         True
     """

@@ -18,7 +18,7 @@ from graphact_agents.files import check_choice
 from graphact_agents.inference import evaluate_hop_mixture, run_linear, run_pointwise
 from graphact_agents.links import Links, Row
 from graphact_agents.messages import Array
-from graphact_agents.model import Model, ModelLayer, UnsupportedModelError
+from graphact_agents.model import IncompatibleModelError, Model, ModelLayer
 from graphact_agents.program import Direction, Exchange, Program
 
 Gradients = dict[str, Array]
@@ -201,9 +201,9 @@ def operation_vjp(
 
 
 def check_learnable(model: Model) -> Model:
-    """Return the model; UnsupportedModelError if a layer has no gradient here, or all parameters are frozen."""
+    """Return the model; IncompatibleModelError if a layer has no gradient here, or all parameters are frozen."""
     if not model.trained:
-        raise UnsupportedModelError("", "the model has no parameter to learn that is not frozen")
+        raise IncompatibleModelError("", "the model has no parameter to learn that is not frozen")
     for part, layer in zip(model.parts, model.layers, strict=True):
         function, is_known = layer.kind, layer.kind in VJPS
         if layer.kind == "hop-mixture":
@@ -211,7 +211,7 @@ def check_learnable(model: Model) -> Model:
         elif layer.kind == "activation":
             function = layer.settings["function"]
         if not is_known:
-            raise UnsupportedModelError(part, f"agents know no gradient of {function!r} to learn with")
+            raise IncompatibleModelError(part, f"agents know no gradient of {function!r} to learn with")
     return model
 
 

@@ -8,10 +8,11 @@ import torch
 
 from graphact import Graph, nn
 from graphact.training.task import LOSSES
-from graphact_agents import Timing, deploy
+from graphact_agents import Timing
 from graphact_agents.learning import Learning, simulate_training
 from graphact_agents.learning.learner import samples_of
 from graphact_agents.learning.mixing import ALGORITHMS, MAX_PIECE
+from support.on_agents import deploy
 
 TOO_SHORT_TO_REPEAT = Timing(slot=0.0015)
 """A datagram travels for 1 ms, and nobody asks for it again before 20 ms: what is lost is lost."""

@@ -7,12 +7,12 @@ import torch
 from agents.learning.problems import gradient_rounds
 from agents.networks import GRAPHS, directed
 from graphact import nn
-from graphact_agents import deploy
 from graphact_agents.learning.learner import gradient
 from graphact_agents.learning.state import from_vector, to_vector
 from graphact_agents.learning.vjp import Place
 from graphact_agents.simulation import Simulation
 from support.activations import ANY_WIDTH
+from support.on_agents import deploy
 
 TOLERANCE = 1e-10
 OBJECTIVES = {

@@ -19,6 +19,7 @@ from graphact_agents.learning import Learner, Learning, MemoryStore, networked, 
 from graphact_agents.learning.state import State, to_vector
 from graphact_agents.messages import DIMENSIONS, DTYPES, HEADER, Kind, Message, Payload, encode
 from graphact_agents.processes import Processes
+from support.on_agents import split
 
 STEPS = 24
 
@@ -28,7 +29,7 @@ def folder(tmp_path):
     """The folder of node 0 of two, with its data; node 1 is in wrong hands."""
     torch.manual_seed(0)
     model, places = nn.GCNN([1, 1], order=1, activation="max-ga").double(), free_addresses(2)
-    folders = agents.split(model, undirected([(0, 1)], 2), tmp_path / "n", addresses=places, tls=False)
+    folders = split(model, undirected([(0, 1)], 2), tmp_path / "n", addresses=places, tls=False)
     np.save(folders[0] / "signals.npy", np.ones((2, 1)))
     np.save(folders[0] / "targets.npy", np.ones((2, 1)))
     plan = {"learning": {"rate": 0.01}, "steps": STEPS, "first": 0}
@@ -148,7 +149,7 @@ def test_processes_learn_what_the_simulation_does(tmp_path, transport):
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     graph, model = undirected([(0, 1), (1, 2)], 3), nn.GCNN([1, 2], order=1, activation="max-ga").double()
-    folders = agents.split(model, graph, tmp_path / "n", addresses=free_addresses(3), tls=False)
+    folders = split(model, graph, tmp_path / "n", addresses=free_addresses(3), tls=False)
     x, targets = rng.normal(size=(2, 8, 3, 1))
     for i, folder in enumerate(folders):
         np.save(folder / "signals.npy", x[:, i])

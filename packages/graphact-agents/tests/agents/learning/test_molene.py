@@ -11,9 +11,10 @@ import torch
 
 from agents.learning.problems import train_centrally
 from graphact import nn
-from graphact_agents import Faults, deploy
+from graphact_agents import Faults
 from graphact_agents.learning import Learning, simulate_training
 from graphact_lab.tasks import denoising, metric_of
+from support.on_agents import deploy
 
 STEPS = 40
 

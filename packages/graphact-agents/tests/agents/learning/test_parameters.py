@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-import graphact_agents as agents
 from agents.networks import GRAPHS, directed
 from graphact import nn
 from graphact.spec.operations import OPERATIONS, Operation, register_operation
-from graphact_agents import Deployment, UnsupportedModelError, deploy, operations
+from graphact_agents import Deployment, IncompatibleModelError, operations
 from graphact_agents.learning import Learner, Learning, MemoryStore, State, cost_of_step, simulate_training
 from graphact_agents.learning.mixing import exchange_vectors
 from graphact_agents.learning.state import to_vector
+from support.on_agents import deploy
 
 
 def gcnn(**options):
@@ -71,7 +71,7 @@ def test_frozen_parameters_are_left_alone_and_not_sent():
 
 def test_a_model_with_nothing_to_learn_is_refused():
     model = nn.FIR([1, 1], out_features=None).double().requires_grad_(False)
-    with pytest.raises(UnsupportedModelError, match="no parameter to learn that is not frozen"):
+    with pytest.raises(IncompatibleModelError, match="no parameter to learn that is not frozen"):
         simulate_training(deploy(model, GRAPHS["line"]()), np.ones((2, 6, 1)), np.ones((2, 6, 1)), steps=1)
 
 
@@ -113,7 +113,7 @@ def soft():
 def test_an_operation_without_a_gradient_is_refused(soft):
     soft(None)
     nodes = deploy(nn.GraphAdaptive("soft").double(), GRAPHS["line"]())
-    with pytest.raises(UnsupportedModelError, match="agents know no gradient of 'soft' to learn with"):
+    with pytest.raises(IncompatibleModelError, match="agents know no gradient of 'soft' to learn with"):
         simulate_training(nodes, np.ones((2, 6, 1)), np.ones((2, 6, 1)), steps=1)
 
 
@@ -173,7 +173,7 @@ def test_a_state_of_another_model_is_refused():
 
 def test_what_learners_must_agree_upon():
     nodes = deploy(gcnn(), GRAPHS["line"]())
-    other = replace(nodes[0], model=agents.deploy(gcnn(), GRAPHS["line"]())[0].model)
+    other = replace(nodes[0], model=deploy(gcnn(), GRAPHS["line"]())[0].model)
     settings = [(nodes[0], Learning()), (nodes[1], Learning()), (nodes[0], Learning(rate=0.2)), (other, Learning())]
     digests = [Learner(node, how, np.ones((2, 1)), np.ones((2, 1)), MemoryStore()).digest for node, how in settings]
     assert digests[0] == digests[1]

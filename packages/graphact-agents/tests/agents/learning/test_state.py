@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from agents.learning.problems import TOO_SHORT_TO_REPEAT, least_squares
-from graphact_agents import Faults, deploy
+from graphact_agents import Faults
 from graphact_agents.learning import FileStore, Learner, Learning, State
 from graphact_agents.simulation import Simulation
+from support.on_agents import deploy
 
 LOSSY = {"faults": Faults(loss=0.3), "timing": TOO_SHORT_TO_REPEAT}
 

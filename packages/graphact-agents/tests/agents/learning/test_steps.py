@@ -6,8 +6,7 @@ import pytest
 from agents.learning.problems import step_rounds, train_centrally
 from agents.networks import GRAPHS, directed, links_of
 from graphact import nn
-from graphact_agents import Faults, deploy
-from graphact_agents.deployment import to_model
+from graphact_agents import Faults
 from graphact_agents.learning import (
     Learner,
     Learning,
@@ -20,6 +19,7 @@ from graphact_agents.learning.learner import preparation_rounds, samples_of
 from graphact_agents.learning.mixing import ALGORITHMS, OPTIMIZERS, exchange_acknowledged, metropolis_weights
 from graphact_agents.learning.state import to_vector
 from graphact_agents.simulation import Simulation
+from support.on_agents import deploy, to_model
 
 TOLERANCE = 1e-10
 

@@ -6,10 +6,11 @@ import numpy as np
 
 from agents.networks import directed
 from graphact import nn
-from graphact_agents import MemoryLog, Node, Timing, deploy, drive
+from graphact_agents import MemoryLog, Node, Timing, drive
 from graphact_agents.addresses import Addresses, free_addresses
 from graphact_agents.learning import Learner, Learning, MemoryStore, simulate_training
 from graphact_agents.transports.udp import UdpTransport
+from support.on_agents import deploy
 
 STEPS = 3
 PATIENT = Timing(slot=10.0)  # a busy machine may be slow, and rounds end when all have answered

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import graphact
-from graphact_agents.deployment import to_model
 from graphact_lab.experiments.flocking import live
 from graphact_lab.experiments.flocking.flight import fly
 from graphact_lab.experiments.flocking.live import RECORD, Pilots, Plan, check_flight, fly_live
@@ -24,6 +23,8 @@ from support.places import ROOT
 
 sys.path.insert(0, str(ROOT / "examples" / "agents"))
 import flock
+
+from support.on_agents import to_model
 
 fcntl = pytest.importorskip("fcntl", reason="processes of a flock talk through pipes that do not block, as POSIX has")
 WORLD = World(steps=3, connected=True)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from graphact.files import save
 from graphact.graph import Graph
 from graphact.nn import GraphModule
 from graphact.storage import write_atomically
@@ -120,7 +121,10 @@ def fly_live(model: GraphModule, plan: Plan, folder: Path, watch: Step | None = 
     """
     world, period = plan.world, 1 / plan.rate
     complete = Graph.from_dense(torch.ones(plan.agents, plan.agents) - torch.eye(plan.agents))
-    folders = split(model.double(), complete, folder, addresses=free_addresses(plan.agents), tls=False)
+    save(model.double(), folder / "model.safetensors")
+    complete.save(folder / "graph.npz")
+    places = free_addresses(plan.agents)
+    folders = split(folder / "model.safetensors", folder / "graph.npz", folder, addresses=places, tls=False)
     rounds = 1 + sum(layer.exchanges for layer in model.layers())
     flight: dict[str, Any] = {name: getattr(world, name) for name in ("acceleration", "squash", "input_limit")}
     flight |= {"slot": 0.9 * period / rounds, "period": period, "loss": plan.loss, "seed": plan.seed}

@@ -1,0 +1,21 @@
+"""Model and graph files for agents, which know nothing else of the library."""
+
+import tempfile
+from pathlib import Path
+
+import graphact
+import graphact_agents as agents
+
+
+def write_files(model, graph, folder):
+    """Write a model and a graph to a folder, and return their files."""
+    files = Path(folder) / "model.safetensors", Path(folder) / "graph.npz"
+    graphact.save(model, files[0])
+    graph.save(files[1])
+    return files
+
+
+def deploy(model, graph):
+    """Return the deployments of a model and a graph of the library."""
+    with tempfile.TemporaryDirectory() as folder:
+        return agents.deploy(*write_files(model, graph, folder))

@@ -1,0 +1,67 @@
+"""Agents run the models that the table of activations names, and refuse the others in one line that names the part."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import graphact
+from graphact import nn
+from graphact.registry import BUILT_IN
+from graphact.spec.operations import OPERATIONS, Operation
+from graphact_agents import IncompatibleModelError, load_model, operations, simulate_inference
+from support.graphs import random_graph
+from support.on_agents import deploy
+from support.places import ROOT
+
+ROWS = re.findall(r"^\| `([\w-]+)` .*\| (K = 1|yes|no) \|$", (ROOT / "docs" / "activations.md").read_text(), re.M)
+TABLE = dict(ROWS)
+
+
+def is_supported(model, tmp_path):
+    """Return whether agents load the file of a model; a refusal in several lines, or without a part, does not count."""
+    graphact.save(model, tmp_path / "model.safetensors")
+    try:
+        load_model(tmp_path / "model.safetensors")
+    except IncompatibleModelError as error:
+        return "\n" in str(error) or not error.part
+    return True
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_the_column_of_the_table(name, tmp_path):
+    one, two = (is_supported(nn.GCNN([2, 2], activation=name, hops=hops), tmp_path) for hops in (1, 2))
+    assert (one, two) == {"yes": (True, True), "no": (False, False), "K = 1": (True, False)}[TABLE[name]]
+
+
+@pytest.mark.parametrize(
+    ("name", "pools"), [("shiftless-max", False), ("shiftless-median", False), ("grelu", True), ("digraf", True)]
+)
+def test_activations_that_are_refused(name, pools):
+    with pytest.raises(IncompatibleModelError, match=f"agents know .* max-k, mixture-ga, got '{name}'") as caught:
+        deploy(nn.GCNN([2, 5], activation=name), random_graph(dtype=torch.float32))
+    assert ("means over all nodes" in str(caught.value)) == pools
+
+
+@pytest.mark.parametrize("name", [name for name in nn.network.CONVOLUTIONS if name != "GraphFilter"])
+def test_convolutions_that_are_refused(name):
+    graph = random_graph(dtype=torch.float32)
+    model = nn.GraphNetwork([2, 4], convolution={"name": name, "graph": graph} if name == "EdgeNet" else name)
+    with pytest.raises(IncompatibleModelError, match=r"convolutions\.0: agents know the layers .* got 'convolution'"):
+        deploy(model, graph)
+
+
+@pytest.mark.parametrize("learn", [False, True])
+def test_an_operation_that_both_sides_register(learn, monkeypatch):
+    def soft_max(neighbors, xp, temperature):
+        return temperature * xp.log(xp.mean(xp.exp(neighbors / temperature), -2))
+
+    shared = Operation("soft-max-of-both", soft_max, parameters={"temperature": 0.7})
+    monkeypatch.setitem(OPERATIONS, shared.name, shared)
+    monkeypatch.setattr(operations, "OPERATIONS", dict(operations.OPERATIONS))
+    operations.register_operation(shared.name, lambda _own, y, temperature: soft_max(y, np, temperature))
+    model = nn.GraphAdaptive("soft-max-of-both", hops=2, learn_temperature=learn).double()
+    graph, x = random_graph(), torch.randn(12, 1, dtype=torch.float64)
+    outputs = simulate_inference(deploy(model, graph), x[None].numpy()).outputs[0]
+    torch.testing.assert_close(torch.as_tensor(outputs), model(x, graph).detach(), rtol=1e-12, atol=1e-12)
