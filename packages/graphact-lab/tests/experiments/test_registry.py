@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from graphact import nn
-from graphact.cli import make_parser
 from graphact.registry import FURTHER, POINTWISE
+from graphact_lab.cli import make_parser
 from graphact_lab.commands.run import protocol_of
 from graphact_lab.protocol import ACTIVATIONS, EVERY_METHOD, METHODS, jobs_of, key_of_baselines
 from graphact_lab.registry import EXPERIMENTS, find_experiment, find_protocol
@@ -18,8 +18,7 @@ RESULTS = ROOT / "results"
 
 WITHOUT_TORCH = """
 import sys
-from graphact.commands import catalogue
-from graphact_lab.commands import run
+from graphact_lab.commands import catalogue, run
 from graphact_lab.protocol import jobs_of
 from graphact_lab.registry import EXPERIMENTS, find_experiment
 for name in EXPERIMENTS:

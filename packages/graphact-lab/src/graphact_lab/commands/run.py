@@ -169,7 +169,7 @@ def run(options: argparse.Namespace) -> int:
     if options.worker:
         return 0
     if failed:
-        sys.stderr.write("graphact: a worker process failed; run the same command again to finish its cells\n")
+        sys.stderr.write("graphact-lab: a worker process failed; run the same command again to finish its cells\n")
         return 1
     if isinstance(protocol, Protocol):
         jobs = {job.key: job.title for seed in seeds for job in jobs_of(protocol, seed)}
@@ -177,7 +177,7 @@ def run(options: argparse.Namespace) -> int:
         jobs = {protocol.key(job, seed): job.title for seed in seeds for job in protocol.jobs}
     left = [title for key, title in jobs.items() if not store.is_finished(key)]
     if left:
-        sys.stderr.write(f"graphact: another process is still working on {len(left)} cells, such as {left[0]}\n")
+        sys.stderr.write(f"graphact-lab: another process is still working on {len(left)} cells, such as {left[0]}\n")
     return int(bool(left)) if options.rows_only else finish(store, as_json=options.json) or bool(left)
 
 
@@ -195,7 +195,7 @@ def protocol_of(options: argparse.Namespace) -> "Protocol | flocking.Flocking":
         return find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation), changes)
     except ValueError as error:
         if str(error).startswith("activation must be one of") and "did you mean" not in str(error):
-            raise ValueError(f"{error}; one of your own is known after --import MODULE that registers it") from error
+            raise ValueError(f"{error}; your own activation is known after --import MODULE") from error
         raise
 
 
@@ -241,7 +241,7 @@ def pick_device(name: str) -> str:
 
 def command_line(options: argparse.Namespace) -> str:
     """The command that repeats this run, without what concerns this machine alone."""
-    words = ["graphact", "run", options.experiment, "--preset", options.preset]
+    words = ["graphact-lab", "run", options.experiment, "--preset", options.preset]
     if options.protocol:
         words += ["--protocol", options.protocol]
     for name in options.imports:
@@ -272,7 +272,7 @@ def stop_with_parent() -> None:
 
 
 @command(
-    option("directory", "a folder that graphact run has written", type=Path, metavar="DIR"),
+    option("directory", "a folder that graphact-lab run has written", type=Path, metavar="DIR"),
     option("--publish", "move the rows into one file, DIR/rows.parquet, to keep or share them", action="store_true"),
     "--json",
 )
