@@ -1,5 +1,6 @@
 """Without the optional packages: what is slow says so once, what cannot be finished says so before it starts."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,10 +12,11 @@ import torch
 import graphact
 import graphact_agents
 import graphact_lab
-from graphact._extras import EXTRA_OF, EXTRAS, is_installed, require
+from graphact._extras import EXTRA_OF, EXTRAS, OF_THE_LAB, is_installed, require
 
 ROOT = Path(__file__).parent.parent
-OTHER_NAMES = {"sklearn": "scikit-learn", "zenoh": "eclipse-zenoh"}
+PACKAGES = ("graphact", "graphact-agents", "graphact-lab")
+IMPORTED_AS = {"scikit-learn": "sklearn", "eclipse-zenoh": "zenoh"}
 
 
 def run_without(packages, program, *words, cwd=None):
@@ -23,28 +25,44 @@ def run_without(packages, program, *words, cwd=None):
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
 
 
-def test_the_table_is_that_of_the_package():
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for extra, packages in EXTRAS.items():
-        lines = [line.split(">=")[0] for line in declared[extra]]
-        assert sorted(lines) == sorted(OTHER_NAMES.get(package, package) for package in packages)
-    assert declared["all"] == [f"graphact[{','.join(EXTRAS)}]"]
+def declared_by(package):
+    """The optional dependencies that a package declares, and its own ones, by import name."""
+    project = tomllib.loads((ROOT / "packages" / package / "pyproject.toml").read_text())["project"]
+    names = {extra: [re.split(r"[>=;\[]", line)[0] for line in lines] for extra, lines in
+             {"": project["dependencies"], **project["optional-dependencies"]}.items()}  # fmt: skip
+    return {extra: sorted(IMPORTED_AS.get(name, name) for name in lines) for extra, lines in names.items()}
+
+
+def test_the_tables_are_those_of_the_packages():
+    declared = declared_by("graphact")
+    assert declared.pop("all") == ["graphact"]
+    assert "graphact[" + ",".join(EXTRAS) + "]" in (ROOT / "packages" / "graphact" / "pyproject.toml").read_text()
+    declared.pop("")
+    assert declared == {extra: sorted(packages) for extra, packages in EXTRAS.items()}
+    assert set(OF_THE_LAB) <= set(declared_by("graphact-lab")[""])
     readme = (ROOT / "README.md").read_text()
-    assert all(f"| `{extra}` |" in readme for extra in [*EXTRAS, "all"])
+    rows = {f"graphact[{extra}]" for extra in [*EXTRAS, "all"]}
+    rows |= {f"{name}[{extra}]" for name in PACKAGES[1:] for extra in declared_by(name) if extra}
+    assert set(re.findall(r"^\| `(graphact[\w-]*\[\w+\])` \|", readme, re.MULTILINE)) == rows
 
 
-def test_messages(monkeypatch):
+@pytest.mark.parametrize(
+    ("missing", "command"),
+    [
+        (["rich"], "the package rich: pip install 'graphact[progress]'"),
+        (["rich", "numba"], "the packages rich, numba: pip install 'graphact[progress,cpu]'"),
+        (["pandas", "jinja2"], "the packages pandas, jinja2: pip install graphact-lab"),
+        (["pandas", "rich"], "the packages pandas, rich: pip install graphact-lab 'graphact[progress]'"),
+    ],
+)
+def test_messages(missing, command, monkeypatch):
     require("reports need", "torch", "numpy")
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "rich", None)
-        patch.setitem(sys.modules, "numba", None)
-        assert not is_installed("rich")
-        with pytest.raises(ModuleNotFoundError) as caught:
-            require("this needs", "torch", "rich")
-        assert str(caught.value) == "this needs the package rich: pip install 'graphact[experiments]'"
-        with pytest.raises(ModuleNotFoundError) as caught:
-            require("this needs", "rich", "numba")
-        assert str(caught.value) == "this needs the packages rich, numba: pip install 'graphact[experiments,cpu]'"
+    for name in missing:
+        monkeypatch.setitem(sys.modules, name, None)
+        assert not is_installed(name)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        require("this needs", "torch", *missing)
+    assert str(caught.value) == f"this needs {command}"
 
 
 SLOW = """
@@ -81,34 +99,40 @@ def test_what_is_asked_for_by_name_names_the_extra(monkeypatch):
         graphact.functional.shift(torch.zeros(2, 1), graph)
 
 
-COMMAND = "from graphact.cli import main; sys.exit(main(sys.argv[1:]))"
+COMMAND = "from pkgutil import resolve_name; sys.exit(resolve_name(sys.argv[1])(sys.argv[2:]))"
+LIBRARY, AGENTS, LAB = "graphact.cli:main", "graphact_agents.command:main", "graphact_lab.cli:main"
 CASES = {
-    "run source-localization --preset smoke": ["jinja2", "matplotlib", "pandas", "rich"],
-    "certify model.safetensors --graph graph.npz": ["matplotlib"],
-    "data fetch --data data": ["pooch"],
-    "agents run node-0": ["zenoh"],
-}
+    "certify model.safetensors --graph graph.npz": (LIBRARY, ["matplotlib"], "pip install 'graphact[figures]'"),
+    "export model.safetensors --graph graph.npz --out model.onnx": (
+        LIBRARY, ["onnx", "onnxscript"], "pip install 'graphact[onnx]'"
+    ),
+    "run source-localization --preset smoke": (
+        LAB, ["jinja2", "matplotlib", "pandas", "rich"], "pip install graphact-lab 'graphact[figures,progress]'"
+    ),
+    "data fetch --data data": (LAB, ["pooch"], "pip install graphact-lab"),
+    "run node-0": (AGENTS, ["zenoh"], "pip install 'graphact-agents[zenoh]'"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("words", CASES)
 def test_a_command_says_what_is_missing_before_it_works(words, tmp_path):
-    missing = CASES[words]
+    command, missing, remedy = CASES[words]
     graph = graphact.Graph.from_edge_index([[0, 1], [1, 0]])
     graph.save(tmp_path / "graph.npz")
     model = graphact.nn.GCNN([1, 2], order=1, activation="relu")
     graphact.save(model, tmp_path / "model.safetensors")
-    if words.startswith("agents run"):
+    if command == AGENTS:
         addresses = ["127.0.0.1:7500", "127.0.0.1:7501"]
         graphact_agents.split(model, graph, tmp_path, addresses=addresses)
     before = set(tmp_path.rglob("*"))
-    done = run_without(list(EXTRA_OF), COMMAND, *words.split(), cwd=tmp_path)
-    assert done.returncode == 2
+    done = run_without([*EXTRA_OF, *OF_THE_LAB, "zenoh"], COMMAND, command, *words.split(), cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert all(name in line for name in missing)
-    assert f"pip install 'graphact[{','.join(dict.fromkeys(EXTRA_OF[name] for name in missing))}]'" in line
+    assert remedy in line
     assert done.stdout == ""
     written = {path.name for path in set(tmp_path.rglob("*")) - before}
-    assert not written & {"out", "data", "certificate.json"}
+    assert not written & {"out", "data", "certificate.json", "model.onnx"}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +140,7 @@ def test_a_command_says_what_is_missing_before_it_works(words, tmp_path):
 )
 def test_a_command_that_can_do_without(words, tmp_path):
     graphact.Graph.from_edge_index([[0, 1], [1, 0]]).save(tmp_path / "graph.npz")
-    done = run_without(list(EXTRA_OF), COMMAND, *words.split(), cwd=tmp_path)
+    done = run_without(list(EXTRA_OF), COMMAND, LIBRARY, *words.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
 

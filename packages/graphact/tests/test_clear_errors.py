@@ -10,7 +10,6 @@ from torch_geometric.nn import GIN
 
 import graphact
 from graphact import Graph, functional, nn
-from graphact.cli import main
 from graphact.estimators import GraphClassifier, NodeClassifier, NodeRegressor
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact_lab import tasks
@@ -106,7 +105,7 @@ def test_a_number_of_outputs_that_does_not_fit_the_task(train, task, outputs):
 MISTAKES = {
     "a graph where a task takes a number": (
         lambda: tasks.source_localization(graph=GRAPH), TypeError,
-        ("graph must be an integer", "the number of a graph that the task draws", "got a Graph", "tasks.Task("),
+        ("graph must be an integer", "the number of a graph that the task draws", "got a Graph", "training.Task("),
     ),
     "the same by position": (lambda: tasks.consensus(GRAPH), TypeError, ("graph must be an integer", "got a Graph")),
     "the same for several": (
@@ -199,26 +198,6 @@ def test_what_the_messages_advise_works():
         assert nn.PassGraph(gin)(X, EDGES).shape == (12, 4)
     (task,) = tasks.source_localization_tasks(graphs=1, splits=1, nodes=1, community_size=50)
     assert task.graph.num_nodes == 200
-
-
-@pytest.mark.parametrize("words", [["source-localization", "nodes=200"], ["consensus", "nodes=200"]])
-def test_the_number_of_nodes_on_the_command_line(words, tmp_path, capsys):
-    experiment, change = words
-    out = ["--rows-only", "--device", "cpu", "--out", str(tmp_path / "run")]
-    assert main(["run", experiment, "--preset", "smoke", "--set", change, *out]) == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("graphact:")]
-    assert "nodes" in line
-    assert "community_size" in line
-
-
-@pytest.mark.parametrize(
-    ("experiment", "name", "meant"),
-    [("consensus", "lr", "learning_rate"), ("flocking", "nodes", "agents"), ("consensus", "epoch", "epochs")],
-)
-def test_a_near_miss_of_a_setting(experiment, name, meant, capsys):
-    assert main(["run", experiment, "--preset", "smoke", "--set", f"{name}=3"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert f"got '{name}'; did you mean '{meant}'?" in line
 
 
 def test_other_files_than_models(tmp_path):

@@ -7,6 +7,8 @@ graph by its file (:mod:`graphact_agents.graph_file`).
 import importlib
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.3.0"
+
 if TYPE_CHECKING:
     from graphact_agents.deployment import Deployment, deploy, split
     from graphact_agents.graph_file import ShiftOperator, load_graph

@@ -34,7 +34,7 @@ def make_certificates(folders: Sequence[Path], hosts: Sequence[str]) -> None:
         ModuleNotFoundError: cryptography is not installed.
     """
     if not can_make_certificates():
-        raise ModuleNotFoundError("certificates need the package cryptography: pip install 'graphact[agents]'")
+        raise ModuleNotFoundError("certificates need the package cryptography: pip install 'graphact-agents[zenoh]'")
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 

@@ -35,13 +35,23 @@ COMMANDS = {
 }
 """For each command ``module:name``, and its line in the help."""
 
+MAX_SEED = 2**63 - 1
+
+
+def seed(word: str) -> int:
+    """Return the seed that a word stands for."""
+    if not word.isdecimal() or int(word) > MAX_SEED:
+        raise argparse.ArgumentTypeError(f"must be an integer from 0 to {MAX_SEED}, got {word!r}")
+    return int(word)
+
+
 SHARED: dict[str, dict[str, Any]] = {
     "model": {"type": Path, "metavar": "MODEL", "help": "a model file that graphact.save has written"},
     "graph": {"type": Path, "metavar": "GRAPH", "help": "a graph file (.npz) that graphact.Graph.save has written"},
     "--out": {"type": Path, "metavar": "DIR"},
     "--signals": {"type": Path, "metavar": "FILE"},
     "--transport": {"choices": ("zenoh", "udp")},
-    "--seed": {"type": int, "default": 0, "help": "decides everything random (default: 0)"},
+    "--seed": {"type": seed, "default": 0, "help": "decides everything random (default: 0)"},
     "--slot": {"type": float, "default": 0.18, "help": "seconds for one round (default: 0.18)"},
 }
 

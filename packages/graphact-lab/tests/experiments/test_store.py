@@ -93,6 +93,17 @@ def test_rows_that_cannot_be_published_stay(store):
     assert store.rows() == [{"cell": 1}]
 
 
+def test_published_rows_without_pyarrow(store, monkeypatch):
+    store.finish("a", [{"value": 1.0}])
+    store.publish()
+    store.finish("b", [{"value": 2.0}])
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for act in (store.rows, store.publish, lambda: store.is_finished("a")):
+        with pytest.raises(ModuleNotFoundError, match="the package pyarrow: pip install graphact-lab"):
+            act()
+    assert store.is_finished("b")
+
+
 def test_folders_of_results_are_found_with_either_kind_of_rows(store, tmp_path):
     for name in ("sweeps/a", "b"):
         other = Store(tmp_path / name)

@@ -41,6 +41,7 @@ __all__ = [
 # the modules of names in __all__; a name that is not here is a module of its own
 _HOMES = {"Graph": "graph", "backend": "kernels.backends", "export_onnx": "onnx", "load": "files", "save": "files"}
 _FURTHER_MODULES = ["files", "graph", "kernels", "onnx", "registry", "storage"]
+_FORMER_MODULES = ["analysis", "scaleout"]  # they warn, and go with version 0.4
 
 
 def __getattr__(name: str) -> object:
@@ -50,7 +51,7 @@ def __getattr__(name: str) -> object:
         value = getattr(importlib.import_module(f"graphact.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
-    if name in __all__ or name in _FURTHER_MODULES:
+    if name in __all__ or name in _FURTHER_MODULES or name in _FORMER_MODULES:
         return importlib.import_module(f"graphact.{name}")
     from graphact._checks import did_you_mean
 
@@ -60,10 +61,10 @@ def __getattr__(name: str) -> object:
 
 
 def _home_of(name: str) -> str | None:
-    """The subpackage in whose ``__all__`` a name is that was looked for here."""
+    """Return the subpackage whose ``__all__`` holds a name."""
     import importlib
 
-    subpackages = ("nn", "functional", "training", "data", "tasks", "analysis", "scaleout", "agents", "estimators")
+    subpackages = ("nn", "functional", "training", "pyg", "spec", "guarantees", "distributed", "estimators")
     for home in subpackages:
         try:
             if name in importlib.import_module(f"graphact.{home}").__all__:

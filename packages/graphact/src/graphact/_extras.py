@@ -1,4 +1,4 @@
-"""Optional packages, and the extra of graphact that installs each."""
+"""Optional packages, and what to install for each."""
 
 import importlib.util
 
@@ -14,17 +14,21 @@ EXTRAS = {
     "lightning": ("lightning",),
 }
 EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
+OF_THE_LAB = ("jinja2", "pandas", "pooch", "pyarrow")
+"""Packages that graphact-lab always brings along."""
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package can be imported; it is not."""
+    """Return whether a package can be imported, without importing it."""
     return importlib.util.find_spec(package) is not None
 
 
 def install_command(*packages: str) -> str:
-    """What to type to get some packages."""
-    extras = dict.fromkeys(EXTRA_OF[package] for package in packages)
-    return f"pip install 'graphact[{','.join(extras)}]'"
+    """Return the command that installs some packages."""
+    extras = dict.fromkeys(EXTRA_OF[package] for package in packages if package not in OF_THE_LAB)
+    words = ["graphact-lab"] if set(packages) & set(OF_THE_LAB) else []
+    words += [f"'graphact[{','.join(extras)}]'"] if extras else []
+    return f"pip install {' '.join(words)}"
 
 
 def require(what: str, *packages: str) -> None:

@@ -12,6 +12,7 @@ Activation functions that see the graph.
 
   graphact list                             activations and convolutions
   graphact certify MODEL --graph G          what is guaranteed of a trained model on a graph
+  graphact export MODEL --graph G --out F   a trained model as an ONNX file
   graphact bench GRAPH                      how fast activations run on a graph
 """
 COMMANDS = {
@@ -20,6 +21,7 @@ COMMANDS = {
         "graphact.commands.certify:certify",
         "certify a trained model on a graph: equivariance, Lipschitz constant, safe radius",
     ),
+    "export": ("graphact.commands.export:export", "write a trained model as an ONNX file"),
     "bench": ("graphact.commands.bench:bench", "time activations on a graph"),
     "partition": ("graphact.commands.partition:partition", "cut a graph into files, one for each process"),
 }

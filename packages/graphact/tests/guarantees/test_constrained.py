@@ -165,7 +165,7 @@ def test_half_precision_stays_near_the_limit():
 def test_save_says_what_to_do(tmp_path):
     model = lipschitz_constrained(GCNN([1, 3]).double(), GRAPH, 0.5)
     for save in (graphact.save, lambda model, path: graphact_agents.split(model, GRAPH, path)):
-        with pytest.raises(TypeError, match=r"graphact\.analysis\.release\(model\)"):
+        with pytest.raises(TypeError, match=r"graphact\.guarantees\.release\(model\)"):
             save(model, tmp_path / "model.safetensors")
     graphact.save(release(model), tmp_path / "model.safetensors")
     assert lipschitz_bound(graphact.load(tmp_path / "model.safetensors"), GRAPH).value <= 0.5

@@ -1,9 +1,10 @@
 """Seeds that are none are refused in one line, before anything is trained."""
 
+from pkgutil import resolve_name
+
 import numpy as np
 import pytest
 
-from graphact.cli import main
 from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact_lab.tasks import consensus
@@ -41,13 +42,18 @@ def test_seeds_that_are_some(seed):
 
 @pytest.mark.parametrize("seed", ["-1", str(2**63), "1.5"])
 @pytest.mark.parametrize(
-    "words", [["run", "consensus"], ["certify", "model", "--graph", "graph.npz"], ["agents", "demo"]]
+    ("main", "words"),
+    [
+        ("graphact.cli:main", ["certify", "model", "--graph", "graph.npz"]),
+        ("graphact_lab.cli:main", ["run", "consensus"]),
+        ("graphact_agents.command:main", ["simulate", "model", "graph.npz"]),
+    ],
 )
-def test_every_command(seed, words, tmp_path, capsys, monkeypatch):
+def test_every_command(main, words, seed, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:
-        code = main([*words, "--seed", seed])
-    except SystemExit as error:  # what argparse refuses
+        code = resolve_name(main)([*words, "--seed", seed])
+    except SystemExit as error:  # raised by argparse
         code = error.code
     assert code == 2
     assert "--seed" in capsys.readouterr().err

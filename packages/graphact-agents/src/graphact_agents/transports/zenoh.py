@@ -81,7 +81,7 @@ class ZenohTransport:
         try:
             zenoh = importlib.import_module("zenoh")
         except ModuleNotFoundError as error:
-            advice = "the transport zenoh needs the package eclipse-zenoh: pip install 'graphact[agents]', or use udp"
+            advice = "the transport zenoh needs the package eclipse-zenoh: pip install 'graphact-agents[zenoh]', or use udp"
             raise ModuleNotFoundError(advice) from error
         self._arrived: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self._waiting: Counter[str] = Counter()  # bytes in the queue, by sender

@@ -156,7 +156,7 @@ def download(url: str, path: Path, sha256: str | None, progress: Progress | None
         import pooch
         import requests  # which pooch brings along
     except ImportError as error:
-        raise DataError("downloads need the package pooch: pip install 'graphact[experiments]'") from error
+        raise DataError("downloads need the package pooch: pip install graphact-lab") from error
     pooch.get_logger().setLevel("ERROR")
     done = total = 0
 

@@ -122,9 +122,10 @@ def test_a_missing_library_is_named_in_one_line(missing, tmp_path):
     store.finish("a-cell", [row()])
     program = f"from graphact_lab.cli import main; sys.exit(main(['report', {str(tmp_path)!r}]))"
     done = run_without([missing], program)
+    remedy = "'graphact[figures]'" if missing == "matplotlib" else "graphact-lab"
     assert done.returncode == 2
     assert done.stderr == (
-        f"graphact: reports need the package {missing}: pip install 'graphact[experiments]'; "
+        f"graphact-lab: reports need the package {missing}: pip install {remedy}; "
         f"results are kept: graphact-lab report {tmp_path}\n"
     )
     assert not (tmp_path / "report.html").exists()

@@ -99,7 +99,7 @@ def assign_nodes(graph: Graph, parts: int, method: Method = "auto") -> tuple[Arr
     check_integer("parts", parts, minimum=1)
     installed = importlib.util.find_spec("pymetis") is not None
     if method == "metis" and not installed:
-        raise ValueError('method "metis" needs the package pymetis: pip install "graphact[scaleout]"')
+        raise ValueError('method "metis" needs the package pymetis: pip install "graphact[distributed]"')
     if method == "metis" or (method == "auto" and installed):
         return _metis(graph, parts), "metis"
     work = _numpy(graph.degree) + 1  # rows and edges together are shared equally
