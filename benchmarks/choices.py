@@ -20,9 +20,9 @@ from saying import say
 
 from graphact.nn import GCNN
 from graphact.training import Fleet
-from graphact_lab.pairing import difference
-from graphact_lab.protocol import run_seed
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.descriptions import find_experiment, find_protocol
+from graphact_lab.protocols import run_seed
+from graphact_lab.statistics import difference
 
 FEATURES = 8
 CHOICES = {

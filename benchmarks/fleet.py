@@ -21,8 +21,8 @@ import graphact
 from graphact.training import Fleet
 from graphact.training.memory import keep_freed_memory
 from graphact.training.single import SeparateModels, fit
-from graphact_lab.protocol import TrainingJob
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.descriptions import find_experiment, find_protocol
+from graphact_lab.protocols import TrainingJob
 from graphact_lab.runner import make_models
 
 

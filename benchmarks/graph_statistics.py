@@ -17,7 +17,7 @@ from saying import say
 
 from graphact.storage import write_atomically
 from graphact_lab.data.download import DataError
-from graphact_lab.data.nodes import NodeData, read_nodes
+from graphact_lab.data.node_sets import NodeData, read_nodes
 from graphact_lab.experiments.node_classification.experiment import OVERLAP
 
 FILE = Path(__file__).parents[1] / "results" / "benchmarks" / "graphs.json"

@@ -28,8 +28,8 @@ from graphact.guarantees import (
 )
 from graphact.training import Fleet
 from graphact.training.memory import keep_freed_memory
-from graphact_lab.protocol import TrainingJob
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.descriptions import find_experiment, find_protocol
+from graphact_lab.protocols import TrainingJob
 from graphact_lab.runner import make_models
 from graphact_lab.style import Variant
 

@@ -19,7 +19,7 @@ from saying import say
 
 from graphact.cli import make_parser
 from graphact_lab.commands.run import pick_device, protocol_of
-from graphact_lab.protocol import jobs_of
+from graphact_lab.protocols import jobs_of
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store, StoreError
 from graphact_lab.tasks import DataError

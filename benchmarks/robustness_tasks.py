@@ -16,8 +16,8 @@ from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact_lab.data.download import locate
 from graphact_lab.data.planetoid import read_planetoid
-from graphact_lab.protocol import TrainingJob
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.descriptions import find_experiment, find_protocol
+from graphact_lab.protocols import TrainingJob
 from graphact_lab.runner import make_models
 
 LIMITS = (100.0, 1000.0, 10000.0, math.inf)  # the last is tuning alone

@@ -24,8 +24,8 @@ from saying import say
 
 from graphact.progress import JobLines
 from graphact_lab.commands.run import pick_device
-from graphact_lab.protocol import jobs_of
-from graphact_lab.registry import EXPERIMENTS, find_experiment, find_protocol
+from graphact_lab.descriptions import EXPERIMENTS, find_experiment, find_protocol
+from graphact_lab.protocols import jobs_of
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store, StoreError
 

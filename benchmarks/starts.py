@@ -40,8 +40,8 @@ from graphact.nn import GCNN, make_activation
 from graphact.training import Fleet
 from graphact_lab.data.download import locate
 from graphact_lab.data.planetoid import read_planetoid
-from graphact_lab.protocol import run_seed
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.descriptions import find_experiment, find_protocol
+from graphact_lab.protocols import run_seed
 
 CITATIONS = ("cora", "citeseer", "pubmed", "cora-deep", "citeseer-deep")
 DEEP = 5  # layers

@@ -10,12 +10,12 @@ from pkgutil import resolve_name
 from statistics import fmean
 
 from evidence import NotRunError, keep_better, protocol_of
+from graphact_lab.descriptions import BENCHMARKS, find_experiment
 from graphact_lab.experiments.graph_classification.experiment import OPTIMISTIC
-from graphact_lab.pairing import difference
-from graphact_lab.protocol import CONTROLS, is_neighborhood
-from graphact_lab.protocol import is_pointwise as is_pointwise_method
-from graphact_lab.registry import BENCHMARKS, find_experiment
+from graphact_lab.protocols import CONTROLS, is_neighborhood
+from graphact_lab.protocols import is_pointwise as is_pointwise_method
 from graphact_lab.selection import tuning_score
+from graphact_lab.statistics import difference
 from graphact_lab.store import StoreError, find_stores
 from graphact_lab.style import title_of
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from graphact_lab.pairing import REPLICA, difference, place_of
-from graphact_lab.protocol import TrainingJob
-from graphact_lab.registry import find_experiment
-from graphact_lab.statistics import published
+from graphact_lab.descriptions import find_experiment
+from graphact_lab.protocols import TrainingJob
+from graphact_lab.statistics import REPLICA, difference, place_of, published
 from graphact_lab.store import StoreError, find_stores
 
 RESULTS = Path(__file__).parent.parent / "results"

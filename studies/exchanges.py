@@ -20,8 +20,7 @@ from statistics import fmean
 
 from evidence import PROBLEMS, RESULTS, Cell, Evidence, NotRunError, Study
 from exhibits import POINTWISE, name
-from graphact_lab.pairing import difference, place_of
-from graphact_lab.statistics import ALPHA, holm
+from graphact_lab.statistics import ALPHA, difference, holm, place_of
 
 FAMILIES = {
     "pointwise": ("Pointwise", "#6e7781", "o"),

@@ -13,11 +13,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 import graphact
-from graphact_lab.experiments.flocking.certificates import folder_of
+from graphact_lab.experiments.flocking.airfield import Airfield
 from graphact_lab.experiments.flocking.experiment import ORDER, USUAL, Flocking
 from graphact_lab.experiments.flocking.policies import Policies
-from graphact_lab.experiments.flocking.runner import Airfield
-from graphact_lab.pairing import choose, difference
+from graphact_lab.experiments.flocking.policy_certificates import folder_of
+from graphact_lab.statistics import choose, difference
 from graphact_lab.store import Store
 
 

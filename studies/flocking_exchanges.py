@@ -12,8 +12,7 @@ from statistics import fmean
 
 from graphact_lab.experiments.flocking.report import mean_spread, table
 from graphact_lab.experiments.flocking.results import GAPS, Line, Results, compared, values
-from graphact_lab.pairing import difference
-from graphact_lab.statistics import holm
+from graphact_lab.statistics import difference, holm
 from graphact_lab.store import Store
 
 CONDITIONS = {"as trained": {}, "with 50 % of the links lost": {"loss": 0.5}}

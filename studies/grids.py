@@ -20,7 +20,7 @@ from exchanges import (
 from exhibits import CONSTANT, NETWORKS, POINTWISE, RIDGE, agreeing, averaging, localizing, name, rating
 from graphact_lab.experiments.recommendation.experiment import FILMS, TABLE_2
 from graphact_lab.experiments.source_localization.experiment import TABLE_1
-from graphact_lab.pairing import difference
+from graphact_lab.statistics import difference
 from grid import Grid
 from inputs import Inputs
 from learned import lines_of

@@ -5,7 +5,7 @@ from statistics import fmean, median
 from evidence import Contrast, NotRunError, at
 from exhibits import NETWORKS, POINTWISE, agreeing, denoising, localizing, name, rating
 from graphact_lab.experiments.recommendation.experiment import FILMS
-from graphact_lab.pairing import place_of
+from graphact_lab.statistics import place_of
 from grid import Grid
 from quotes import NOT_RUN, Quotes
 

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from evidence import at
 from exhibits import POINTWISE, name
-from graphact_lab.pairing import difference, place_of
+from graphact_lab.statistics import difference, place_of
 from quotes import NOT_RUN, Quotes, bold
 
 LOCAL_WIENER = "Wiener filter of each neighbourhood"  # one exchange, no centre

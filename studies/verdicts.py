@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from evidence import NotRunError, Study
-from graphact_lab.registry import EXPERIMENTS
+from graphact_lab.descriptions import EXPERIMENTS
 from graphact_lab.statistics import ALPHA, holm
 
 

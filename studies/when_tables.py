@@ -3,9 +3,9 @@
 from collections import defaultdict
 
 from benchmark_rows import Setting, is_ours, is_pointwise
+from graphact_lab.descriptions import BENCHMARKS, find_experiment
 from graphact_lab.experiments.robustness.experiment import LEVELS
-from graphact_lab.protocol import POOLING, jobs_of
-from graphact_lab.registry import BENCHMARKS, find_experiment
+from graphact_lab.protocols import POOLING, jobs_of
 from graphact_lab.statistics import ALPHA, holm
 from graphact_lab.style import Variant, title_of
 

@@ -16,7 +16,7 @@ from graphact.commands.parser import CommandParser
 from graphact.registry import BUILT_IN
 from graphact_lab.cli import COMMANDS, main
 from graphact_lab.data.sources import DATASETS
-from graphact_lab.registry import EXPERIMENTS, find_protocol
+from graphact_lab.descriptions import EXPERIMENTS, find_protocol
 
 # a shell that runs in the background lets its children ignore Ctrl-C
 HEARS_CONTROL_C = """
@@ -274,7 +274,7 @@ def test_control_c_leaves_results_that_go_on(tmp_path):
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert error.strip() == "graphact-lab: stopped; finished cells are kept, run the same command again to go on"
+    assert error.strip() == "graphact-lab: stopped; finished cells are kept, run the same command again to resume"
     assert main(arguments) == 0
     assert len(list((out / "rows").glob("*relu*.json"))) == 1
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from graphact._checks import check_choice, check_integer
 from graphact.training import Task, metric_of
-from graphact_lab.registry import EXPERIMENTS, find_experiment
+from graphact_lab.descriptions import EXPERIMENTS, find_experiment
 
 
 def baselines(task: Task, *, order: int = 35) -> dict[str, float]:

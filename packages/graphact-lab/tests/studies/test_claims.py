@@ -10,7 +10,7 @@ import scipy.stats
 
 from claims import CLAIMS, table
 from evidence import Contrast, Evidence, NotRunError, Study, at, minus, settings_of
-from graphact_lab.registry import find_protocol
+from graphact_lab.descriptions import find_protocol
 from verdicts import Claim, Verdict, judge, verdict_on
 
 STUDY = Study("source-localization", "paper", "converged")

@@ -51,7 +51,9 @@ def page(path):
 def pages():
     found = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CITATION.cff", ROOT / "results" / "README.md"]
     for folder in FOLDERS:
-        found += [file for file in sorted((ROOT / folder).rglob("*")) if file.suffix in KINDS and "tests" not in file.parts]
+        found += [
+            file for file in sorted((ROOT / folder).rglob("*")) if file.suffix in KINDS and "tests" not in file.parts
+        ]
     return found
 
 

@@ -9,8 +9,8 @@ from scipy import stats
 
 from benchmark_rows import Benchmarks, Cell
 from evidence import Evidence, NotRunError
-from graphact_lab.protocol import jobs_of
-from graphact_lab.registry import find_protocol
+from graphact_lab.descriptions import find_protocol
+from graphact_lab.protocols import jobs_of
 from page import ROOT
 from quotes import STALE
 from ranking import Ranking, draw_ranking, ranking_of, ranks_of

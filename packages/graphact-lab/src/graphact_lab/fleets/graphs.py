@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from graphact.training.fleet import FleetResult
 from graphact.training.running import Running
 from graphact.training.splits import Split
-from graphact_lab.data.graphs import GraphBatch
+from graphact_lab.data.graph_sets import GraphBatch
 from graphact_lab.fleets.nodes import NodeFleet
 
 TIE = 1e-6  # points of accuracy for a unit of cross entropy: less than one graph in any set, whatever the loss

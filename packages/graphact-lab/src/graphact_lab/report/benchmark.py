@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from graphact_lab.protocol import POOLING, is_neighborhood, is_pointwise
-from graphact_lab.registry import Measure
+from graphact_lab.descriptions import Measure
+from graphact_lab.protocols import POOLING, is_neighborhood, is_pointwise
 from graphact_lab.report.content import Content, Figure, difference_table, file_name, paired_with, with_values
 from graphact_lab.report.sentences import headline as tell
 from graphact_lab.report.tables import Table, entries_of, make_table

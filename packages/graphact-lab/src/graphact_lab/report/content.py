@@ -9,11 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from graphact_lab.pairing import FEWEST_UNITS, Difference, common_difference
-from graphact_lab.registry import Measure
+from graphact_lab.descriptions import Measure
 from graphact_lab.report.sentences import headline as tell
 from graphact_lab.report.tables import PublishedTable, Table, entries_of, make_table, mark_best, uncapitalized
-from graphact_lab.statistics import summarize
+from graphact_lab.statistics import FEWEST_UNITS, Difference, common_difference, summarize
 from graphact_lab.style import Variant, format_number
 
 PLACE = ("line", "line_index", "method", "hops", "key", "column", "column_index")  # of an entry in a table

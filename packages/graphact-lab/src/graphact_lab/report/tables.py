@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from graphact_lab.registry import Measure
+from graphact_lab.descriptions import Measure
 from graphact_lab.statistics import Summary, summarize
 from graphact_lab.style import Variant, spread
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from graphact.nn import GCNN, GraphModule
 from graphact.training.randomness import epoch_order, scramble
 from graphact_lab.experiments.flocking.imitation import Imitation, imitate, teams_for, uniform
-from graphact_lab.experiments.flocking.links import graph_of
 from graphact_lab.experiments.flocking.policies import Policies
+from graphact_lab.experiments.flocking.team_graphs import graph_of
 from graphact_lab.experiments.flocking.world import World, clip, disagreement, expert, hears, measure, pairs_of
 
 WORLD = World(steps=10)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from graphact_lab.cli import main
+from graphact_lab.experiments.flocking.airfield import Airfield
 from graphact_lab.experiments.flocking.experiment import FULL, OTHER_GAIN, differing, find_settings, world_of
 from graphact_lab.experiments.flocking.report import condition_sections, setting
 from graphact_lab.experiments.flocking.results import Results
-from graphact_lab.experiments.flocking.runner import Airfield
 from graphact_lab.experiments.flocking.world import World
 from graphact_lab.store import Store, StoreError
 from support.places import ROOT
@@ -144,7 +144,7 @@ def test_policies_of_a_cell_that_was_stopped_in_flight_are_flown_not_trained_aga
     (out / "models" / cell.stem).mkdir(parents=True)
     for file in policies.iterdir():
         (out / "models" / cell.stem / file.name).write_bytes(file.read_bytes())
-    monkeypatch.setattr("graphact_lab.experiments.flocking.runner.imitate", None)
+    monkeypatch.setattr("graphact_lab.experiments.flocking.airfield.imitate", None)
     assert main([*SMALL, "--out", str(out)]) == 0
     again = json.loads((out / "rows" / cell.name).read_text())
     before = [row for row in store.rows() if row["method"] == "fir"]

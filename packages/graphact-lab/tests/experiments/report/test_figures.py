@@ -13,8 +13,9 @@ from matplotlib.text import Text
 
 from experiments.report.factory import baseline, every_experiment, row
 from graphact.figures import WIDTH, house_style, settle
-from graphact_lab.report.figures import LABELLED, draw, render, scale_of
-from graphact_lab.report.write import read_rows, sections_of
+from graphact_lab.report.charts import LABELLED, draw, render, scale_of
+from graphact_lab.report.rows import read_rows
+from graphact_lab.report.write import sections_of
 from graphact_lab.style import GREY, METHODS, ON_DARK, Variant, dark_rules
 
 OKABE_ITO = {"#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"}

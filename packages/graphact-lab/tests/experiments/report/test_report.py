@@ -133,7 +133,7 @@ def test_a_missing_library_is_named_in_one_line(missing, tmp_path):
 
 def test_experiments_are_imported_without_the_libraries_of_reports():
     program = """
-import graphact_lab.report, graphact_lab.registry, graphact_lab.runner
+import graphact_lab.report, graphact_lab.descriptions, graphact_lab.runner
 import graphact_lab.commands.run, graphact_lab.style
 """
     done = run_without(["jinja2", "matplotlib", "pandas"], program)

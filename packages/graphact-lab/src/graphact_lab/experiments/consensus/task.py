@@ -15,7 +15,7 @@ from graphact.training.splits import check_drawn, data_generator, eighty_ten_ten
 from graphact_lab.baselines import least_squares, score_on_test
 from graphact_lab.data.communities import BlockModel
 from graphact_lab.preparation import OF_SIGNALS
-from graphact_lab.protocol import Condition, Protocol, TrainingJob, run_seed
+from graphact_lab.protocols import Condition, Protocol, TrainingJob, run_seed
 
 NAME = "consensus"
 BLOCKS = BlockModel(communities=5, community_size=20)

@@ -6,10 +6,10 @@ from typing import Any
 
 from graphact._checks import check_choice, check_integer
 from graphact.registry import BUILT_IN, names
-from graphact_lab.protocol import as_value, file_key
+from graphact_lab.descriptions import FLOCKING, FLOCKING_PRESETS
+from graphact_lab.protocols import as_value, file_key
 
-NAME, TITLE = "flocking", "Flocking"
-PRESETS = ("quick", "medium", "full", "smoke")
+NAME = FLOCKING
 # What differs from the flights of the training, level by level; of each, "usual" is the level that was trained with
 USUAL: dict[str, float] = {"loss": 0.0, "radius": 2.0, "agents": 50, "speed": 3.0, "noise": 0.0, "delay": 0}
 LEVELS: dict[str, tuple[float, ...]] = {
@@ -140,7 +140,9 @@ def find_settings(preset: str, methods: Sequence[str] = (), changes: Mapping[str
         >>> find_settings("full", ("max-ga",), {"epochs": "3", "realizations": "2"}).imitation
         {'epochs': 3}
     """
-    found = {"quick": QUICK, "medium": MEDIUM, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, PRESETS)]
+    found = {"quick": QUICK, "medium": MEDIUM, "full": FULL, "smoke": SMOKE}[
+        check_choice("preset", preset, FLOCKING_PRESETS)
+    ]
     if methods:
         chosen = [job for job in found.jobs if job.method in methods]
         missing = [job_of(method) for method in dict.fromkeys(methods) if method not in {job.method for job in chosen}]

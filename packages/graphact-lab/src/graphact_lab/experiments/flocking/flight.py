@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from graphact_lab.experiments.flocking import world as physics
-from graphact_lab.experiments.flocking.links import graph_of, lost_links
 from graphact_lab.experiments.flocking.policies import Policies
+from graphact_lab.experiments.flocking.team_graphs import graph_of, lost_links
 from graphact_lab.experiments.flocking.world import Teams, World
 
 Controller = Policies | Literal["expert", "none"]

@@ -17,8 +17,8 @@ from graphact.training.splits import data_generator
 from graphact.training.threads import timed
 from graphact_lab.experiments.flocking.experiment import EPOCHS
 from graphact_lab.experiments.flocking.flight import Moment, fly
-from graphact_lab.experiments.flocking.links import graph_of
 from graphact_lab.experiments.flocking.policies import Policies
+from graphact_lab.experiments.flocking.team_graphs import graph_of
 from graphact_lab.experiments.flocking.world import Teams, World, control_of, draw_teams
 
 
@@ -63,7 +63,7 @@ class Imitation:
 
 
 @dataclass(frozen=True)
-class Trained:
+class ImitationResult:
     """What came of it, by policy: the cost on validation flights, lowest and in every epoch, and the epoch."""
 
     validation: list[float]
@@ -146,7 +146,7 @@ def imitate(
     *,
     delayed: bool = False,
     progress: Callable[[int, float], None] | None = None,
-) -> Trained:
+) -> ImitationResult:
     """Train policies, each with a seed of its own, and leave them with the parameters that validated best."""
     imitation.check_parts(world.steps)
     like = policies.parameters[0].detach()
@@ -190,4 +190,4 @@ def imitate(
     policies.restore(state)
     policies.write_back()
     by_policy = torch.stack(history, 1).tolist()
-    return Trained(best.tolist(), best_epoch.tolist(), by_policy)
+    return ImitationResult(best.tolist(), best_epoch.tolist(), by_policy)

@@ -87,7 +87,7 @@ class Pilots(Processes):
 
 
 @dataclass(frozen=True)
-class Plan:
+class FlightPlan:
     """How a team of processes flies; times in seconds.
 
     Attributes:
@@ -110,7 +110,7 @@ class Plan:
     world: World = field(default_factory=lambda: World(connected=True))
 
 
-def fly_live(model: GraphModule, plan: Plan, folder: Path, watch: Step | None = None) -> dict[str, Any]:
+def fly_live(model: GraphModule, plan: FlightPlan, folder: Path, watch: Step | None = None) -> dict[str, Any]:
     """Fly a team of processes; folders of the agents and the record of the flight go to ``folder``.
 
     Returns:

@@ -9,8 +9,8 @@ from typing import Any
 
 from graphact.figures import house_style, new_sheet, to_png
 from graphact.storage import write_atomically
-from graphact_lab.experiments.flocking.certificates import certificate_key, certify, read_certificates
 from graphact_lab.experiments.flocking.experiment import LEVELS, OTHER_GAIN
+from graphact_lab.experiments.flocking.policy_certificates import certificate_key, certify, read_certificates
 from graphact_lab.experiments.flocking.results import (
     AXES,
     GAPS,
@@ -21,8 +21,7 @@ from graphact_lab.experiments.flocking.results import (
     references_of,
     values,
 )
-from graphact_lab.pairing import choose
-from graphact_lab.statistics import summarize
+from graphact_lab.statistics import choose, summarize
 from graphact_lab.store import Row
 from graphact_lab.style import GREY, Style, Variant, spread
 
@@ -128,7 +127,7 @@ def delayed_section(results: Results) -> list[str]:
     if not lines:
         return []
     cells = [(line.label, str(line.exchanges), mean_spread(values(results.of(line)))) for line in lines]
-    parts = ["## Trained and flown with delay", table(("policy", "e", "cost over the expert's"), cells)]
+    parts = ["## ImitationResult and flown with delay", table(("policy", "e", "cost over the expert's"), cells)]
     reference = best_pointwise(results, delayed=True)
     if reference is not None and (gaps := compared(results, lines, reference)):
         parts += [f"### Minus {reference.label}", table(GAPS, gaps)]

@@ -5,9 +5,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from graphact_lab.experiments.flocking.experiment import ORDER, USUAL, differing, world_of
-from graphact_lab.pairing import Difference, choose, difference
-from graphact_lab.protocol import is_pointwise
-from graphact_lab.statistics import holm
+from graphact_lab.protocols import is_pointwise
+from graphact_lab.statistics import Difference, choose, difference, holm
 from graphact_lab.store import Row, StoreError
 from graphact_lab.style import Variant
 

@@ -238,7 +238,7 @@ def changed_protocol(
     A setting is a field of the protocol or of its training that the experiment reads, or an option of its tasks.
 
     Example:
-        >>> from graphact_lab.registry import find_protocol
+        >>> from graphact_lab.descriptions import find_protocol
         >>> changed_protocol(find_protocol("consensus", "paper"), {"orders": "5,10", "epochs": "3"}, ()).orders
         (5, 10)
     """

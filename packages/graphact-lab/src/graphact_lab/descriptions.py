@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from graphact._checks import check_choice, did_you_mean
 from graphact.registry import POINTWISE
 from graphact_lab.preparation import PREPARATIONS, prepared, shifted_by
-from graphact_lab.protocol import (
+from graphact_lab.protocols import (
     ACTIVATIONS,
     EVERY_METHOD,
     Condition,
@@ -35,6 +35,8 @@ BENCHMARKS = ("node-classification", "graph-classification", "robustness")
 GROUPS = {"compared": ACTIVATIONS, "pointwise": tuple(POINTWISE), "every": EVERY_METHOD}  # names for several methods
 PRESETS = ("quick", "paper", "best", "smoke")
 BENCHMARK_PRESETS = ("quick", "full", "smoke")
+FLOCKING, FLOCKING_PRESETS = "flocking", ("quick", "medium", "full", "smoke")  # with a runner and a report of its own
+EVERY_EXPERIMENT = (*EXPERIMENTS, *BENCHMARKS, FLOCKING)
 
 Tasks = list["Task"]
 Figures = dict[str, float]  # the test metric of simple methods, by name
