@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import torch
-from saying import say
+from output import say
 
 from graphact.storage import write_atomically
 from graphact_lab.data.download import DataError

@@ -165,7 +165,7 @@ class SourceLocalization:
         return columns, reach
 
     def attacked(self, fleet, x, targets, radius, noise):
-        """Which answers stay right whatever was tried, and the worst signals that were found."""
+        """Return the answers that stay right under every attempt, and the worst signals that were found."""
         kept = torch.ones_like(targets, dtype=torch.bool)
         worst, signals = torch.full_like(x[..., 0, 0], -torch.inf), x
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 from arguments import count, need_cuda
-from saying import say
+from output import say
 
 from graphact.training import Fleet
 from graphact.training.splits import data_generator, random_split
@@ -182,7 +182,7 @@ def table(rows, what, digits):
 
 
 def changes_of_lead(rows, digits):
-    """How much less, or more, the preset differs from each other method on unseen samples than on random ones."""
+    """Return how the preset's differences from other methods change between random and unseen samples."""
     lines = []
     for method in dict.fromkeys(row["method"] for row in rows if row["method"] != BEST):
         unseen, random = (

@@ -1,4 +1,4 @@
-"""What the start of teams and the gain of the expert do: ``studies/flocking_connected.py results/flocking/parts``.
+"""Effect of the start of teams and the gain of the expert: ``studies/flocking_connected.py results/flocking/parts``.
 
 Published policies, trained on teams of 50, fly teams of several sizes. Teams that start in parts that do not hear each
 other keep several velocities, whoever flies them by messages. The cost is over that of the expert whose gain is the

@@ -1,4 +1,4 @@
-"""What a gain in node classification goes with: homophily of the graph, size of the network, exchanges, noise."""
+"""Moderators of gains in node classification: homophily of the graph, size of the network, exchanges, noise."""
 
 from collections import defaultdict
 from statistics import fmean

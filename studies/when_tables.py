@@ -130,7 +130,7 @@ def by_data_set(cells, fewest=3):
 def controls_table(cells):
     """Lines of Markdown: each control minus the best pointwise activation, and our best activation minus it."""
     lines = [
-        "| backbone | F | data set | control | exchanges | minus the best pointwise | best of ours minus it |",
+        "| backbone | F | data set | control | exchanges | minus the best pointwise | our best minus it |",
         "|---" * 7 + "|",
     ]
     for cell in cells:
@@ -146,7 +146,7 @@ def controls_table(cells):
 
 
 def exchanges_of(cell, variant):
-    """How often neighbours exchange; with a star where a mean over all nodes is read besides."""
+    """Return the number of exchanges; with a star where a mean over all nodes is read besides."""
     return f"{cell.rows[variant][0]['exchanges']}{'*' if variant[0] in POOLING else ''}"
 
 

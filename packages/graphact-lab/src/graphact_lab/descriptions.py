@@ -59,7 +59,7 @@ class Measure(NamedTuple):
 
 
 class Variation(NamedTuple):
-    """What an experiment varies besides its networks, such as the noise."""
+    """A condition that an experiment varies besides its networks, such as the noise."""
 
     name: str  # its key in the condition of a row
     is_text: bool = False  # a text that every row has, rather than a number that may be missing

@@ -24,7 +24,7 @@ class TrainingTrial(NamedTuple):
 
 
 class Scores(Protocol):
-    """What training gives of each trial: see :class:`graphact.training.FleetResult`."""
+    """Results of training by trial: see :class:`graphact.training.FleetResult`."""
 
     @property
     def test(self) -> list[float]: ...

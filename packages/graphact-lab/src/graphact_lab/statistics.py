@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 Row = Mapping[str, Any]
 
 REPLICA = ("graph", "split", "node", "realization", "seed")
-FEWEST_UNITS = 3  # graphs or splits that an interval needs
+MIN_UNITS = 3  # graphs or splits that an interval needs
 CONFIDENCE, ALPHA, POWER = 0.95, 0.05, 0.8
 
 
@@ -35,7 +35,7 @@ class Estimate:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the 95 % interval leaves out 0."""
+        """True if the 95 % interval excludes 0."""
         return abs(self.mean) > self.margin
 
     @property
@@ -237,7 +237,7 @@ def difference(first: Iterable[Row], second: Iterable[Row] | float, *, overlap: 
         overlap: test samples over training samples of a split; needed where one data set was split.
 
     Raises:
-        ValueError: the methods have not the same graphs, splits and nodes; a run diverged; or overlap is missing.
+        ValueError: the methods differ in graphs, splits or nodes, a run diverged, or overlap is missing.
 
     Example:
         >>> rows = [{"graph": graph, "split": 0, "value": 70.0 + graph} for graph in range(5)]

@@ -55,7 +55,7 @@ def read_results(rows, folder):
 
 
 def is_same(number, text):
-    """Whether a number of a CSV file is the one expected; NaN is empty there."""
+    """Return whether a number of a CSV file is the one expected; NaN is empty there."""
     return math.isclose(number, float(text), rel_tol=1e-9, abs_tol=1e-12) if text else math.isnan(number)
 
 

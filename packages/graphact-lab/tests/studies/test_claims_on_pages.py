@@ -103,7 +103,7 @@ def test_the_headline_is_over_the_strongest_pointwise_activation_and_on_unseen_s
 
 
 def test_the_same_numbers_stand_on_all_pages():
-    """What the README tells of source localization is what the tables of the reproduction have."""
+    """Numbers of source localization in the README are those of the tables of the reproduction."""
     readme, tables, details = (
         page(f"{name}.md") for name in ("README", "docs/reproduction", "docs/reproduction-details")
     )

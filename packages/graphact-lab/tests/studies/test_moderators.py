@@ -1,4 +1,4 @@
-"""What gains go with: factors, rank correlations and tables, beside hand-made rows; homophily beside PyG's."""
+"""Moderators of gains: factors, rank correlations and tables, beside hand-made rows; homophily beside PyG's."""
 
 import importlib
 import json

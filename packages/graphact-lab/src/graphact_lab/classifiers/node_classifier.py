@@ -53,7 +53,7 @@ class HopsAndReLU(nn.Module):
 
 
 def exchanges_of(activation: Any) -> int:
-    """How often neighbours exchange for an activation."""
+    """Return the number of exchanges between neighbours for an activation."""
     if isinstance(activation, HopsAndReLU):
         return activation.hops
     return int(sum(layer.exchanges for layer in activation.layers()))
@@ -130,7 +130,7 @@ class NodeNetwork(nn.Module):
 
     @property
     def exchanges(self) -> int:
-        """How often neighbours exchange for an answer."""
+        """The number of exchanges between neighbours for an answer."""
         convolutions: list[Any] = list(self.convolutions)
         inner = [each.activation for each in convolutions if isinstance(each, GINConvolution)]
         activations = sum(map(exchanges_of, [*self.activations, *inner]))
@@ -229,7 +229,7 @@ def make_network(job: TrainingJob, data: NodeData, replica: int) -> NodeNetwork:
 
 
 def decayed_by(options: Mapping[str, Any]) -> Callable[[str], bool] | None:
-    """Which parameters the decay concerns, by name; None for the usual ones."""
+    """Return which parameters decay, as a function of their name; None for the usual ones."""
     every, first = (check_flag(name, options.get(name, False)) for name in ("decay_all", "decay_first"))
     if every:
         return lambda _: True

@@ -15,7 +15,7 @@ from graphact_lab.protocols import REPLICAS, Protocol, TrainingJob
 from graphact_lab.report.rows import in_words
 from graphact_lab.report.tables import MISSING as NO_VALUE
 from graphact_lab.report.tables import Table
-from graphact_lab.statistics import FEWEST_UNITS, REPLICA, common_difference
+from graphact_lab.statistics import MIN_UNITS, REPLICA, common_difference
 from graphact_lab.style import Variant, format_number
 
 SHOWN_OTHERWISE = {
@@ -69,7 +69,7 @@ def headline(table: Table, column_index: int, rivals: tuple[int, int] | None = N
     told = list({entry.line_index: entry for entry in (adaptive, relu, fir)}.values())
     texts = [words(entry) for entry in told]
     gap = common_difference(adaptive, relu, measure.overlap) if adaptive is not relu else None
-    if gap and gap.units >= FEWEST_UNITS:
+    if gap and gap.units >= MIN_UNITS:
         drawn = adaptive.replica[0][REPLICA.index("graph")] is not None
         units = units or ("graphs" if drawn else "splits")
         size = f"{gap.mean:+.{measure.digits}f} ± {gap.margin:.{measure.digits}f}"
@@ -125,7 +125,7 @@ def progress_over(tables: Iterable[Table]) -> Progress:
 
 
 def caveat(preset: str, runs: pd.DataFrame, experiment: Experiment, changes: Departures, *, has_signs: bool) -> str:
-    """What a reader should know before comparing with the paper: what was cut short, and which settings are others."""
+    """Return a caution before comparing with the paper: what was cut short, and which settings differ."""
     found = [cut_short(preset, runs, experiment, has_signs=has_signs) if preset in SHORT else ""]
     if changes and (experiment.published is not None or preset != "best"):
         withheld = ", so that its numbers do not stand beside these" if experiment.published is not None else ""
@@ -177,8 +177,8 @@ def facts_of(runs: pd.DataFrame) -> Facts:
     found = [
         *((name, listed(models[key])) for name, key in SIZES.items()),
         ("Replicas", " \N{MULTIPLICATION SIGN} ".join(replicas)),
-        ("Parameters of a network", of_each_line(models, "parameters")),
-        ("Exchanges for one inference", of_each_line(models, "exchanges")),
+        ("Parameters of a network", cost_by_method(models, "parameters")),
+        ("Exchanges for one inference", cost_by_method(models, "exchanges")),
         ("Epochs", listed(models.epochs)),
         *((name.replace("_", " ").capitalize(), value) for name, value in others),
         ("Seed", listed(runs.seed)),
@@ -201,8 +201,8 @@ def provenance(runs: pd.DataFrame) -> Facts:
     return [(name, value) for name, value in found if value]
 
 
-def of_each_line(models: pd.DataFrame, key: str) -> str:
-    """What networks cost, method by method, from the smallest to the largest setting; nothing where it is not known."""
+def cost_by_method(models: pd.DataFrame, key: str) -> str:
+    """Return a cost of networks in words, by method, from the smallest to the largest; empty where it is not known."""
     counts: dict[Variant, list[int]] = {}
     for run in models[models[key].notna()].itertuples():
         counts.setdefault(Variant(run.method, run.hops), []).append(getattr(run, key))
@@ -246,7 +246,7 @@ def given_in(runs: pd.DataFrame) -> Iterator[Mapping[str, Any]]:
 
 
 def departures(runs: pd.DataFrame, experiment: Experiment) -> Departures:
-    """Where runs of one protocol have other settings than the paper; empty where they have its settings.
+    """Return the settings of runs of one protocol that are not the paper's; empty where there are none.
 
     Each run is held against the reading of the paper (a protocol of the preset "paper") that is nearest, of those with
     the name of its protocol if there are some.

@@ -30,7 +30,7 @@ def policy() -> GraphModule:
 
 @dataclass
 class Record:
-    """What was measured, who heard whom and what the expert would have done, at each step of a flight."""
+    """Record measurements, adjacency and the expert's controls at each step of a flight."""
 
     measured: list[Tensor] = field(default_factory=list)
     heard: list[Tensor] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Record:
 
 
 def answers(model: GraphModule, record: Record, delayed: bool) -> list[Tensor]:
-    """What a policy answers at every step so far; with delay, from all messages since the first."""
+    """Return a policy's answers at every step so far; with delay, from all messages since the first."""
     if not delayed:
         return [
             model(measured, graph_of(heard.unsqueeze(0), dtype=torch.float64))

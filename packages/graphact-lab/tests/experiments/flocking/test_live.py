@@ -156,7 +156,7 @@ def test_of_what_an_agent_is_told_after_it_stood_still_no_line_is_torn(tmp_path:
     os.set_blocking(theirs, False)
     with os.fdopen(theirs, "wb") as stream, Pilots([], [], tmp_path / "errors.txt") as pilots:
         pilots.running, pilots._rest = {0: SimpleNamespace(stdin=stream, kill=lambda: None)}, {0: b""}
-        long = {"state": "x" * 5000}  # more than the pipe takes at once
+        long = {"state": "x" * 5000}  # more than the pipe holds
         pilots.tell(0, long)
         pilots.tell(0, {"run": 1})
         torn = os.read(ours, 1 << 16)

@@ -121,11 +121,11 @@ def test_other_sizes_are_reported_over_both_experts(finished: Path) -> None:
     larger = [row for row in rows if row["condition"] == {"agents": 12}]
     assert larger
     assert {OTHER_GAIN in row for row in rows if row not in larger} == {False}
-    of_12, of_8 = (field.expert_cost({"agents": 12}, gain).mean(1).tolist() for gain in (None, 8.0))
-    assert of_12 != of_8
+    cost_12, cost_8 = (field.expert_cost({"agents": 12}, gain).mean(1).tolist() for gain in (None, 8.0))
+    assert cost_12 != cost_8
     for row in larger:
-        assert row["value"] == pytest.approx(row["cost"] / of_12[row["graph"]], rel=1e-6)
-        assert row[OTHER_GAIN] == pytest.approx(row["cost"] / of_8[row["graph"]], rel=1e-6)
+        assert row["value"] == pytest.approx(row["cost"] / cost_12[row["graph"]], rel=1e-6)
+        assert row[OTHER_GAIN] == pytest.approx(row["cost"] / cost_8[row["graph"]], rel=1e-6)
     page = "\n\n".join(condition_sections(Results(rows)))
     agents = page[page.index("## Agents") :]
     own = [row for row in larger if row["method"] == "fir"]

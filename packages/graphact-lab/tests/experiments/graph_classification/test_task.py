@@ -31,7 +31,7 @@ def rows_of(folder):
 
 
 def test_permuted_test_labels_change_no_choice(real_data, monkeypatch):
-    """One test set for all folds, whose labels are dealt anew: choices, epochs and validation scores stay the same."""
+    """One test set for all folds, whose labels are shuffled: choices, epochs and validation scores stay the same."""
     data = read_graphs("MUTAG", real_data)
     order = torch.randperm(188, generator=torch.Generator().manual_seed(0))
     test, rest = order[:60], order[60:]

@@ -165,7 +165,7 @@ def test_the_convolutions_are_their_formulas():
 
 @pytest.mark.parametrize("convolution", CONVOLUTIONS)
 def test_maps_are_of_one_shape_whatever_the_activation(convolution):
-    """What activations are compared by: a network whose maps are larger has another size, not another activation."""
+    """Maps have one shape whatever the activation, so that networks differ in their activation alone."""
 
     def shapes(method):
         network = NodeNetwork(9, 16, 3, convolution=convolution, activation=method, hops=2)
@@ -225,7 +225,7 @@ def test_the_settings_of_kipf_and_welling():
 
 
 def test_permuted_test_labels_change_no_choice(real_data, monkeypatch):
-    """Splits of one test set, whose labels are dealt anew: choices, epochs and validation scores stay as they are."""
+    """Splits of one test set, whose labels are shuffled: choices, epochs and validation scores stay as they are."""
     data = read_nodes("wisconsin", real_data)
     order = torch.randperm(251, generator=torch.Generator().manual_seed(0))
     test, rest = order[:100], order[100:]

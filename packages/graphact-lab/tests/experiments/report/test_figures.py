@@ -60,7 +60,7 @@ def baselines_of(axes):
 
 
 def dots_of(axes):
-    """What stands in each row of a dot chart: mean, ends of its bar, colour, marker, and whether that is filled."""
+    """Return each row of a dot chart: mean, ends of its bar, colour, marker, and whether that is filled."""
     labels = [label.get_text() for label in axes.get_yticklabels()]
     found = []
     for point, _, (bar,) in axes.containers:
@@ -140,9 +140,9 @@ def test_differences_have_their_intervals_and_a_line_at_zero():
     values = {"fir": (1.0, 1.2, 1.4), "max-ga": (0.9, 1.0, 1.3)}
     rows = [
         denoising(method, value + order, order=order, split=split, graph=None)
-        for method, of_splits in values.items()
+        for method, split_values in values.items()
         for order in (1, 2)
-        for split, value in enumerate(of_splits)
+        for split, value in enumerate(split_values)
     ]
     _, figure = figures_of(rows)
     assert figure.title == "Figure 2c, minus FIR: error over the filter order, F = 4"

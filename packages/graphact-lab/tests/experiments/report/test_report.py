@@ -96,7 +96,7 @@ def test_protocols_that_would_share_files(tmp_path):
 
 
 def run_without(missing, program):
-    """What a program does where some libraries are not installed."""
+    """Run a program where some libraries are not installed."""
     tests = [path for path in sys.path if path.endswith("tests")]
     start = f"import sys; sys.path += {tests!r}; sys.modules.update(dict.fromkeys({missing!r}))\n"
     return subprocess.run([sys.executable, "-c", start + program], capture_output=True, text=True)

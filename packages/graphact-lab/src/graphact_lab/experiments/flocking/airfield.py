@@ -232,7 +232,7 @@ def baseline_rows(field: Airfield, name: Any) -> list[Row]:
 
 
 def stamp(field: Airfield) -> Row:
-    """What, with which versions, where and when."""
+    """Return the provenance of rows: preset, versions, device and time."""
     return {
         "experiment": NAME,
         "preset": field.settings.preset,

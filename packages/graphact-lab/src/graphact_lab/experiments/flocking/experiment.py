@@ -28,7 +28,8 @@ UNNAMED: dict[str, Any] = {"alignment": 50.0, "connected": False}
 OTHER_GAIN = (
     "value_trained_gain"  # in rows of other sizes: over the expert whose gain is the size that was trained with
 )
-OF_A_JOB = ("baselines", "method", "hops", "order", "delayed", "seed")  # settings that rows of one report may differ in
+# Settings in which rows of one report may differ
+JOB_SETTINGS = ("baselines", "method", "hops", "order", "delayed", "seed")
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def world_of(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differing(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, Any] | None = None) -> str:
-    """What keeps rows from one report: a setting that is not that of the first, or of those given; "" if there is none.
+    """Return the first setting in which rows differ from each other or from those given; "" if there is none.
 
     Baselines of earlier versions have no settings, and nobody can tell.
     """
@@ -170,7 +171,7 @@ def differing(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, Any] | N
             continue
         settings = settings or found
         ours, theirs = flat(settings), flat(found)
-        for name in sorted((ours.keys() | theirs.keys()) - {*OF_A_JOB}):
+        for name in sorted((ours.keys() | theirs.keys()) - {*JOB_SETTINGS}):
             if ours.get(name) != theirs.get(name):
                 return f"{name} {theirs.get(name)} instead of {ours.get(name)}"
     return ""

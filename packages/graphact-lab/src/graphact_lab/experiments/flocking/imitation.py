@@ -1,4 +1,4 @@
-"""Imitation of the expert with DAgger (Ross, Gordon and Bagnell 2011), all policies of a fleet at once.
+"""Imitation of the expert with DAgger (Ross, Gordon and Bagnell 2011), all policies of a fleet together.
 
 Everything random depends on the seed of a policy, the epoch and a counter, so that a policy ends as if it had been
 trained alone, and all activations see the same teams in the same order.
@@ -24,7 +24,7 @@ from graphact_lab.experiments.flocking.world import Teams, World, control_of, dr
 
 @dataclass(frozen=True)
 class Imitation:
-    """How policies are trained; the settings of the papers where they state them.
+    """Settings of the training of policies; those of the papers where they state them.
 
     Attributes:
         teams: training flights.
@@ -64,7 +64,7 @@ class Imitation:
 
 @dataclass(frozen=True)
 class ImitationResult:
-    """What came of it, by policy: the cost on validation flights, lowest and in every epoch, and the epoch."""
+    """Results by policy: the cost on validation flights, lowest and in every epoch, and the epoch."""
 
     validation: list[float]
     best_epoch: list[int]
@@ -98,7 +98,7 @@ class Flights:
         self.rows = torch.arange(replicas, device=start.position.device).unsqueeze(1)
 
     def recorder(self, chosen: Tensor) -> Callable[[Moment], None]:
-        """What a flight calls, whose first teams are those that are chosen for each policy, ``(R, n)``."""
+        """Return the callback of a flight whose first teams are those chosen for each policy, ``(R, n)``."""
         count = chosen.size(1)
 
         def record(moment: Moment) -> None:

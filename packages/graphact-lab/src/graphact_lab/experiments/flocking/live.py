@@ -88,7 +88,7 @@ class Pilots(Processes):
 
 @dataclass(frozen=True)
 class FlightPlan:
-    """How a team of processes flies; times in seconds.
+    """Settings of a flight of processes; times in seconds.
 
     Attributes:
         agents: processes.
@@ -184,7 +184,7 @@ def fly_live(model: GraphModule, plan: FlightPlan, folder: Path, watch: Step | N
 
 @dataclass(frozen=True)
 class Check:
-    """What the logs say of a flight.
+    """Result of replaying the logs of a flight.
 
     Attributes:
         controls: how many were computed again.

@@ -20,7 +20,7 @@ def read_certificates(folder: Path) -> dict[str, float]:
 
 
 def certificate_key(row: Row) -> str:
-    """Which policy a certificate is of: that of one realization in the folder of a job."""
+    """Return the key of a policy: its folder and realization."""
     return f"{folder_of(row)}/{row['graph']}"
 
 

@@ -182,7 +182,7 @@ def made_by(results: Results) -> str:
 
 
 def setting(results: Results) -> str:
-    """How teams started, and what the expert is, which earlier rows have otherwise than later ones."""
+    """Return how teams start and the gain of the expert, in which earlier rows differ from later ones."""
     start = (
         "Teams start connected"
         if results.world["connected"]
@@ -271,7 +271,7 @@ def draw_line(axes: Any, points: Sequence[tuple[float, float]], style: Style, la
 
 
 def finish(sheet: Any, axes: Any) -> None:
-    """What all figures have; the legend covers no point."""
+    """Add what all figures share; the legend covers no point."""
     axes.set(ylabel="Cost over the expert's")
     axes.grid(visible=True)
     sheet.legend(*axes.get_legend_handles_labels(), ncols=3, loc="outside upper center")

@@ -108,7 +108,7 @@ class GINNetwork(nn.Module):
 
     @property
     def exchanges(self) -> int:
-        """How often neighbours exchange for an answer."""
+        """The number of exchanges between neighbours for an answer."""
         activations: list[Any] = list(self.activations)
         return len(self.layers) + int(sum(layer.exchanges for each in activations for layer in each.layers()))
 

@@ -118,7 +118,7 @@ def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[
 def optimistic_rows(
     job: TrainingJob, data: GraphSet, points: Sequence[Point], folds: Sequence[int], device: str, directory: Path | None
 ) -> list[dict[str, Any]]:
-    """What the field usually reports: the grid point and the epoch that are best on average on the held-out folds.
+    """Return the rows that the field usually reports: of the grid point and epoch that are best on the held-out folds.
 
     Models train on all other folds, validation graphs included; what is chosen on a fold is reported on it.
     """

@@ -51,7 +51,7 @@ def attack(
     Args:
         network: the network that is attacked, with access to all of it.
         x, edge_index, labels: the clean data; every edge in both directions.
-        nodes: whose predictions shall be wrong.
+        nodes: the nodes whose predictions the attack tries to change.
         budget: undirected edges that may be added or removed.
         seed: decides what is random.
         steps: gradient steps; four fifths of them draw new candidates.
